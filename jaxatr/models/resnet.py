@@ -1,0 +1,155 @@
+"""Residual networks (He et al. 2016, "Deep Residual Learning for Image Recognition"), NHWC."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Literal
+
+import flax.linen as nn
+import jax.numpy as jnp
+
+from jaxatr import kernels, parallel
+from jaxatr.typing import Array, Float
+
+Norm = Any  # a constructor of batch norm, with everything but the name and initialisers bound
+
+_HE = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
+
+
+class Conv(nn.Module):
+    """Bias-free square 2-D convolution through :func:`jaxatr.kernels.convolution`.
+
+    Parameters are kept in float32; the product is computed in ``dtype``.
+    """
+
+    features: int
+    kernel_size: int
+    stride: int = 1
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, x: Float[Array, "b h w c"]) -> Float[Array, "b h2 w2 f"]:
+        """Returns the convolved feature map; padding keeps ``ceil(size / stride)``."""
+        size = self.kernel_size
+        kernel = self.param("kernel", _HE, (size, size, x.shape[-1], self.features), jnp.float32)
+        return kernels.convolution(
+            x.astype(self.dtype),
+            kernel.astype(self.dtype),
+            stride=self.stride,
+            padding=(size - 1) // 2,
+        )
+
+
+class BasicBlock(nn.Module):
+    """Two 3×3 convolutions and a shortcut (ResNet-18 and -34)."""
+
+    features: int
+    stride: int
+    norm: Norm
+    dtype: Any = jnp.float32
+    expansion = 1
+
+    @nn.compact
+    def __call__(self, x: Float[Array, "b h w c"]) -> Float[Array, "b h2 w2 f"]:
+        """Returns the block's output after the last activation."""
+        conv = partial(Conv, dtype=self.dtype)
+        y = conv(self.features, 3, self.stride, name="conv1")(x)
+        y = nn.relu(self.norm(name="norm1")(y))
+        y = conv(self.features, 3, name="conv2")(y)
+        y = self.norm(name="norm2")(y)
+        return nn.relu(y + _shortcut(self, x, y.shape, conv))
+
+
+class Bottleneck(nn.Module):
+    """1×1, 3×3 and 1×1 convolutions and a shortcut (ResNet-50 and -101).
+
+    The stride is on the 3×3 convolution, as in torchvision ("v1.5").
+    """
+
+    features: int
+    stride: int
+    norm: Norm
+    dtype: Any = jnp.float32
+    expansion = 4
+
+    @nn.compact
+    def __call__(self, x: Float[Array, "b h w c"]) -> Float[Array, "b h2 w2 f"]:
+        """Returns the block's output after the last activation."""
+        conv = partial(Conv, dtype=self.dtype)
+        y = nn.relu(self.norm(name="norm1")(conv(self.features, 1, name="conv1")(x)))
+        y = conv(self.features, 3, self.stride, name="conv2")(y)
+        y = nn.relu(self.norm(name="norm2")(y))
+        y = conv(self.features * self.expansion, 1, name="conv3")(y)
+        y = self.norm(name="norm3")(y)
+        return nn.relu(y + _shortcut(self, x, y.shape, conv))
+
+
+def _shortcut(block, x, shape, conv):
+    """Returns ``x``, projected by a 1×1 convolution where the block changes its shape."""
+    if x.shape == shape:
+        return x
+    x = conv(shape[-1], 1, block.stride, name="shortcut_conv")(x)
+    return block.norm(name="shortcut_norm")(x)
+
+
+class ResNet(nn.Module):
+    """A residual feature extractor F: image to feature vector Z.
+
+    Attributes:
+      stage_sizes: blocks in each of the four stages.
+      block: :class:`BasicBlock` or :class:`Bottleneck`.
+      width: features of the first stage; each later stage doubles them.
+      stem: ``"7x7"`` (7×7 convolution of stride 2 and 3×3 max pooling of stride 2, for large
+        images) or ``"3x3"`` (one 3×3 convolution of stride 1, for chips of about 32 pixels).
+      dtype: of the computation; parameters and batch statistics stay float32.
+      axis_name: the ``pmap`` axis over which training batch statistics are reduced, or ``None``.
+    """
+
+    stage_sizes: Sequence[int]
+    block: type[nn.Module]
+    width: int = 64
+    stem: Literal["7x7", "3x3"] = "7x7"
+    dtype: Any = jnp.float32
+    axis_name: str | None = parallel.AXIS
+
+    @nn.compact
+    def __call__(self, images: Float[Array, "b h w c"], train: bool = False) -> Float[Array, "b d"]:
+        """Returns the features Z of the images.
+
+        Args:
+          images: normalised images, any size from 32 pixels, any number of channels.
+          train: normalise by the batch's statistics, and update the running ones.
+        """
+        norm = partial(
+            nn.BatchNorm,
+            use_running_average=not train,
+            momentum=0.9,
+            epsilon=1e-5,
+            dtype=self.dtype,
+            axis_name=self.axis_name if train and not self.is_initializing() else None,
+        )
+        x = images.astype(self.dtype)
+        if self.stem == "7x7":
+            x = Conv(self.width, 7, 2, dtype=self.dtype, name="stem_conv")(x)
+            x = nn.relu(norm(name="stem_norm")(x))
+            x = nn.max_pool(x, (3, 3), (2, 2), ((1, 1), (1, 1)))
+        elif self.stem == "3x3":
+            x = Conv(self.width, 3, dtype=self.dtype, name="stem_conv")(x)
+            x = nn.relu(norm(name="stem_norm")(x))
+        else:
+            raise ValueError(f"stem: got {self.stem!r}, wanted '7x7' or '3x3'")
+        for stage, blocks in enumerate(self.stage_sizes):
+            for index in range(blocks):
+                x = self.block(
+                    self.width * 2**stage,
+                    stride=2 if stage > 0 and index == 0 else 1,
+                    norm=norm,
+                    dtype=self.dtype,
+                    name=f"stage{stage + 1}_block{index + 1}",
+                )(x)
+        return jnp.mean(x, axis=(1, 2), dtype=jnp.float32)
+
+
+ResNet18 = partial(ResNet, stage_sizes=(2, 2, 2, 2), block=BasicBlock)
+ResNet34 = partial(ResNet, stage_sizes=(3, 4, 6, 3), block=BasicBlock)
+ResNet50 = partial(ResNet, stage_sizes=(3, 4, 6, 3), block=Bottleneck)
+ResNet101 = partial(ResNet, stage_sizes=(3, 4, 23, 3), block=Bottleneck)

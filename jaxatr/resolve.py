@@ -1,0 +1,49 @@
+"""A dotted path to the object it names: the one place where a configuration turns into code."""
+
+import difflib
+import importlib
+from typing import Any
+
+
+def resolve(path: str) -> Any:
+    """Returns the object that ``"package.module:name"`` (or ``"package.module.name"``) names.
+
+    Args:
+      path: module and attribute, with a colon or a last dot between them. The attribute part after
+        a colon may itself have dots (a nested class).
+
+    Raises:
+      ValueError: the path has no attribute, the module cannot be imported, or the module has no
+        such attribute; the message names the nearest right spelling.
+
+    >>> resolve("math:sqrt")(9.0)
+    3.0
+    """
+    module_name, separator, attributes = path.partition(":")
+    if not separator:
+        module_name, separator, attributes = path.rpartition(".")
+    if not module_name or not attributes:
+        raise ValueError(f"{path!r} names no object: write it as 'package.module:name'")
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (module_name + ".").startswith(error.name + "."):
+            raise  # the module is there; what it imports is not
+        raise ValueError(
+            f"{path!r}: there is no module {error.name!r} on the import path"
+        ) from error
+    for name in attributes.split("."):
+        if not hasattr(found, name):
+            raise ValueError(f"{path!r}: no {name!r} in {module_name}{nearest(name, dir(found))}")
+        found = getattr(found, name)
+    return found
+
+
+def nearest(name: str, choices) -> str:
+    """Returns ``"; did you mean 'x'?"`` for the choice closest to ``name``, else ``""``.
+
+    >>> nearest("resnet81", ["resnet18", "vgg"])
+    "; did you mean 'resnet18'?"
+    """
+    close = difflib.get_close_matches(name, [str(choice) for choice in choices], n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""

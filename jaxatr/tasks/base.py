@@ -1,0 +1,79 @@
+"""What a thing to train gives to the one training loop."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import flax.struct
+import jax
+import optax
+
+from jaxatr.typing import Batch, PyTree
+
+
+class LossOutput(flax.struct.PyTreeNode):
+    """What one device's share of a batch contributes; the loop reduces it over all devices.
+
+    Sums and counts, never means: a mean of the devices' means is wrong as soon as a mask selects
+    different numbers of examples on each.
+
+    Attributes:
+      total: scalar, the loss summed over the selected examples; the loop differentiates it.
+      count: scalar, how many examples were selected.
+      sums: name to ``(sum, count)`` scalars of further metrics to record.
+      model_state: the new non-trained variables (batch statistics), already equal on all devices.
+    """
+
+    total: Any
+    count: Any
+    sums: Any
+    model_state: Any
+
+
+class Phase(NamedTuple):
+    """One stage of training: its loss, the part of the parameters that it trains, and its length.
+
+    Attributes:
+      name: used in metric names and for the phase's optimiser state.
+      loss: ``(params, model_state, batch, key, step) -> LossOutput`` on one device, under the axis
+        name ``jaxatr.parallel.AXIS``. ``key`` is the same on every device and at every step: draws
+        are made from it by folding in ``batch["id"]`` and ``batch["epoch"]``, so that they belong
+        to the example and not to the device that happens to hold it.
+      optimizer: optax transformation for the trainable part.
+      steps: how many optimiser steps.
+      trainable: takes a parameter's path (``("backbone", "stem", "kernel")``) and says whether this
+        phase trains it; ``None`` trains everything.
+    """
+
+    name: str
+    loss: Callable[[PyTree, PyTree, Batch, jax.Array, jax.Array], LossOutput]
+    optimizer: optax.GradientTransformation
+    steps: int
+    trainable: Callable[[tuple[str, ...]], bool] | None = None
+
+
+@runtime_checkable
+class Task(Protocol):
+    """A thing to train. The loop knows nothing else about models and data.
+
+    Attributes:
+      phases: run in order; the whole sequence is repeated ``cycles`` times (a GAN alternates two
+        phases of a step each, distillation runs two long ones once).
+      cycles: how often the sequence of phases runs.
+      best: name of the evaluation metric that decides which checkpoint is the best; higher wins.
+    """
+
+    phases: Sequence[Phase]
+    cycles: int
+    best: str
+
+    def init(self, key: jax.Array) -> tuple[PyTree, PyTree]:
+        """Returns ``(params, model_state)``, the same for the same key."""
+        ...
+
+    def batches(self, phase: Phase) -> Any:
+        """Returns this process's endless grain ``DatasetIterator`` of batches for a phase."""
+        ...
+
+    def evaluate(self, params: PyTree, model_state: PyTree) -> Mapping[str, float]:
+        """Returns metrics on the validation data."""
+        ...
