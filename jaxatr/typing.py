@@ -1,7 +1,7 @@
 """Array annotations shared by the whole package.
 
-Dimension names: ``b`` batch, ``h w c`` image rows, columns and channels, ``d`` features, ``k`` known
-classes. A leading scalar is written ``""``.
+Dimension names: ``b`` batch, ``h w c`` image rows, columns and channels, ``d`` features,
+``k`` known classes.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,6 @@ __all__ = [
     "Float",
     "Int",
     "Key",
-    "PRNGKeyArray",
     "PyTree",
     "Shaped",
     "UInt8",

@@ -1,0 +1,162 @@
+r"""Losses of open-set recognition (Safaei et al. 2023, "Open-Set Automatic Target Recognition").
+
+Every loss is computed in at least float32 and is finite, with the right gradient, for logits up to
+at least :math:`10^4` in magnitude: probabilities are never formed before their logarithm is taken.
+
+A label out of range raises ``ValueError`` where it can be seen (concrete arrays). Under a
+transformation it cannot be, and the loss of that example is then NaN rather than some number.
+"""
+
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxatr.typing import Array, ArrayLike, Float, Int
+
+
+def cross_entropy(
+    logits: Float[ArrayLike, "b k"], labels: Int[ArrayLike, " b"]
+) -> Float[Array, " b"]:
+    r"""Returns :math:`-\log p_C^y`, equation 1.
+
+    Args:
+      logits: ``[b, k]``, of the closed-set classifier C.
+      labels: ``[b]``, integers in ``[0, k)``.
+
+    Raises:
+      ValueError: a label is out of range and can be seen.
+    """
+    logits = _at_least_float32(logits)
+    labels = _checked(labels, logits.shape[-1])
+    return _guard(-_pick(jax.nn.log_softmax(logits), labels), labels, logits.shape[-1])
+
+
+def entropy(logits: Float[ArrayLike, "b k"]) -> Float[Array, " b"]:
+    r"""Returns the entropy of the closed-set prediction in nats, equation 2.
+
+    .. math:: -\sum_i p_C^i \log p_C^i
+
+    Args:
+      logits: ``[b, k]``, of the closed-set classifier C.
+
+    >>> round(float(entropy(jnp.array([[0.0, 0.0]]))[0]), 4)  # log 2
+    0.6931
+    """
+    log_p = jax.nn.log_softmax(_at_least_float32(logits))
+    return -jnp.sum(jnp.exp(log_p) * log_p, axis=-1)
+
+
+def cbc(open_logits: Float[ArrayLike, "b k"], labels: Int[ArrayLike, " b"]) -> Float[Array, " b"]:
+    r"""Returns the loss of the category-aware binary classifiers, equation 3.
+
+    .. math:: -\log p_O^y - \min_{i \neq y} \log(1 - p_O^i)
+
+    Only the example's own classifier and its hardest negative, the one that errs most, are trained.
+    With a single class there is no negative term. Where several negatives are equally hard they
+    share its gradient equally.
+
+    Args:
+      open_logits: ``[b, k]``, one logit per binary classifier, before the sigmoid.
+      labels: ``[b]``, integers in ``[0, k)``.
+
+    Raises:
+      ValueError: a label is out of range and can be seen.
+
+    >>> round(float(cbc(jnp.array([[0.0, -1e4, -1e4]]), jnp.array([0]))[0]), 4)  # log 2
+    0.6931
+    """
+    open_logits = _at_least_float32(open_logits)
+    num_classes = open_logits.shape[-1]
+    labels = _checked(labels, num_classes)
+    loss = jax.nn.softplus(-_pick(open_logits, labels))
+    if num_classes > 1:
+        own = jax.nn.one_hot(labels, num_classes, dtype=bool)
+        loss += jax.nn.softplus(jnp.max(open_logits, axis=-1, where=~own, initial=-jnp.inf))
+    return _guard(loss, labels, num_classes)
+
+
+def one_vs_rest_bce(
+    open_logits: Float[ArrayLike, "b k"],
+    labels: Int[ArrayLike, " b"],
+    *,
+    reduction: Literal["sum", "mean"] = "sum",
+) -> Float[Array, " b"]:
+    r"""Returns plain binary cross-entropy over all binary classifiers, the ablation of table 4.
+
+    .. math:: -\log p_O^y - \sum_{i \neq y} \log(1 - p_O^i)
+
+    Args:
+      open_logits: ``[b, k]``, one logit per binary classifier, before the sigmoid.
+      labels: ``[b]``, integers in ``[0, k)``.
+      reduction: over the k classifiers. The paper does not say which; ``"sum"`` weighs the positive
+        as :func:`cbc` does, ``"mean"`` is what most libraries compute.
+
+    Raises:
+      ValueError: a label is out of range and can be seen, or an unknown reduction.
+    """
+    if reduction not in ("sum", "mean"):
+        raise ValueError(f"reduction: got {reduction!r}, wanted 'sum' or 'mean'")
+    open_logits = _at_least_float32(open_logits)
+    num_classes = open_logits.shape[-1]
+    labels = _checked(labels, num_classes)
+    own = jax.nn.one_hot(labels, num_classes, dtype=bool)
+    terms = jax.nn.softplus(jnp.where(own, -open_logits, open_logits))
+    total = jnp.sum(terms, axis=-1) if reduction == "sum" else jnp.mean(terms, axis=-1)
+    return _guard(total, labels, num_classes)
+
+
+def open_set(
+    logits: Float[ArrayLike, "b k"],
+    open_logits: Float[ArrayLike, "b k"],
+    labels: Int[ArrayLike, " b"],
+    *,
+    entropy_weight: float = 0.1,
+    open_weight: float = 1.0,
+) -> Float[Array, " b"]:
+    r"""Returns the total training loss, equation 4.
+
+    .. math:: L_{ce} + w_{open} L_{cbc} + \lambda L_{ent}
+
+    Args:
+      logits: ``[b, k]``, of the closed-set classifier C.
+      open_logits: ``[b, k]``, one logit per binary classifier.
+      labels: ``[b]``, integers in ``[0, k)``.
+      entropy_weight: :math:`\lambda`.
+      open_weight: 1 in the paper; the paper's own code uses 0.5.
+
+    Raises:
+      ValueError: a label is out of range and can be seen, or the two heads differ in classes.
+    """
+    if np.shape(logits) != np.shape(open_logits):
+        raise ValueError(
+            f"open_logits: got shape {np.shape(open_logits)}, wanted that of logits, "
+            f"{np.shape(logits)}"
+        )
+    closed = cross_entropy(logits, labels) + entropy_weight * entropy(logits)
+    return closed + open_weight * cbc(open_logits, labels)
+
+
+def _at_least_float32(x):
+    x = jnp.asarray(x)
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+
+
+def _pick(values, labels):
+    return jnp.take_along_axis(values, labels[:, None], axis=-1, mode="clip")[:, 0]
+
+
+def _checked(labels, num_classes):
+    if not jnp.issubdtype(jnp.result_type(labels), jnp.integer):
+        raise ValueError(f"labels: got {jnp.result_type(labels)}, wanted integers")
+    if not isinstance(labels, jax.core.Tracer):
+        wrong = np.asarray(labels)
+        wrong = wrong[(wrong < 0) | (wrong >= num_classes)]
+        if wrong.size:
+            raise ValueError(f"labels: got {wrong[0]}, wanted integers in [0, {num_classes})")
+    return jnp.asarray(labels)
+
+
+def _guard(loss, labels, num_classes):
+    return jnp.where((labels >= 0) & (labels < num_classes), loss, jnp.nan)

@@ -1,0 +1,117 @@
+"""Measures against plain loops over all thresholds, scikit-learn, and hand-derived values."""
+
+import math
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from jaxatr import metrics
+
+
+def draw(seed, ties):
+    rng = np.random.default_rng(seed)
+    known, unknown = rng.normal(0.7, 1, 60), rng.normal(0, 1, 45)
+    if ties:
+        known, unknown = np.round(known), np.round(unknown)
+    return known, unknown, rng.random(60) < 0.8
+
+
+def loop_area(known, correct, unknown):
+    """Trapezoid through one point per distinct threshold, swept from above."""
+    points = [(0.0, 0.0)]
+    for threshold in sorted({*known, *unknown}, reverse=True):
+        accepted_unknown = sum(u >= threshold for u in unknown) / len(unknown)
+        right = sum(c and s >= threshold for s, c in zip(known, correct, strict=True)) / len(known)
+        points.append((accepted_unknown, right))
+    return sum(
+        (x1 - x0) * (y0 + y1) / 2 for (x0, y0), (x1, y1) in zip(points, points[1:], strict=False)
+    )
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_areas_agree_with_the_swept_curve(seed, ties):
+    known, unknown, correct = draw(seed, ties)
+    assert metrics.oscr(known, correct, unknown) == pytest.approx(
+        loop_area(known, correct, unknown), abs=1e-12
+    )
+    everything = np.ones(60, bool)
+    auroc = metrics.auroc(known, unknown)
+    assert auroc == pytest.approx(loop_area(known, everything, unknown), abs=1e-12)
+    assert auroc == pytest.approx(metrics.oscr(known, everything, unknown), abs=1e-12)
+    labels = np.r_[np.ones(60), np.zeros(45)]
+    assert auroc == pytest.approx(roc_auc_score(labels, np.r_[known, unknown]), abs=1e-12)
+
+
+def test_auroc_golden():
+    assert metrics.auroc([2.0, 3.0], [0.0, 1.0]) == 1.0
+    assert metrics.auroc([0.0], [1.0]) == 0.0
+    assert metrics.auroc([1.0, 1.0], [1.0]) == 0.5
+    assert metrics.auroc([np.inf, 0.0], [-np.inf, 0.0]) == 0.875
+
+
+def test_oscr_golden_with_ties():
+    # Thresholds 2 and 1: points (0, 1/2) (2/2, 2/3): the tie at 1 is one step, taken diagonally.
+    area = metrics.oscr([2.0, 1.0, 1.0], [True, True, False], [1.0, 1.0])
+    assert area == pytest.approx((1 / 3 + 2 / 3) / 2)
+
+
+def test_oscr_is_bounded_by_closed_accuracy():
+    known, unknown, correct = draw(0, ties=False)
+    assert metrics.oscr(known + 100, correct, unknown) == pytest.approx(correct.mean())
+
+
+def test_a_score_at_the_threshold_is_accepted():
+    known = np.arange(1.0, 21.0)
+    assert metrics.threshold_at_tpr(known, tpr=0.95) == 2.0
+    assert metrics.fpr_at_tpr(known, [2.0, 1.9, 1.0, 30.0], tpr=0.95) == 0.5
+    assert metrics.threshold_at_tpr(known, tpr=1.0) == 1.0
+    assert metrics.threshold_at_tpr(known, tpr=1e-12) == 20.0
+
+
+@pytest.mark.parametrize("tpr", [0.07, 0.5, 0.9, 0.95, 1.0])
+@pytest.mark.parametrize("ties", [False, True])
+def test_threshold_is_the_highest_that_accepts_enough(tpr, ties):
+    known, unknown, _ = draw(1, ties)
+    known = np.r_[known, known[:40]]  # 100 of them: tpr * 100 is inexact in floating point
+    threshold = metrics.threshold_at_tpr(known, tpr=tpr)
+    assert np.mean(known >= threshold) >= tpr - 1e-12
+    higher = [t for t in np.unique(known) if t > threshold]
+    assert all(np.mean(known >= t) < tpr - 1e-12 for t in higher)
+    expected = sum(u >= threshold for u in unknown) / len(unknown)
+    assert metrics.fpr_at_tpr(known, unknown, tpr=tpr) == expected
+
+
+def test_accuracies():
+    labels, predictions = [0, 1, 2, 9, 9], [0, 2, 2, 9, 1]
+    assert metrics.open_set_accuracy(predictions, labels, unknown=9) == 0.6
+    assert metrics.closed_set_accuracy(predictions[:3], labels[:3]) == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: metrics.auroc([], [1.0]), "known_scores: got shape"),
+        (lambda: metrics.auroc([1.0], [np.nan]), "unknown_scores: 1 of 1 are NaN"),
+        (lambda: metrics.auroc([[1.0]], [1.0]), "known_scores: got shape"),
+        (lambda: metrics.oscr([1.0], [True, False], [1.0]), "known_correct: got shape"),
+        (lambda: metrics.threshold_at_tpr([1.0], tpr=0.0), "tpr: got 0.0"),
+        (lambda: metrics.closed_set_accuracy([1], [1, 2]), "got shapes"),
+        (lambda: metrics.closed_set_accuracy([], []), "got shapes"),
+        (lambda: metrics.open_set_accuracy([1], [1], unknown=-1), "labels: none is -1"),
+        (lambda: metrics.summarize([]), "values: got none"),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_summary():
+    summary = metrics.summarize(iter([1.0, 2.0, 4.0]))
+    assert summary.mean == pytest.approx(7 / 3)
+    assert summary.deviation == pytest.approx(np.std([1, 2, 4], ddof=1))
+    assert f"{summary:.1f}" == "2.3 ± 1.5"
+    single = metrics.summarize([0.5])
+    assert math.isnan(single.deviation) and f"{single:.2f}" == "0.50"

@@ -1,0 +1,72 @@
+"""Scores and the test rule of section 2.3."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.special
+
+from jaxatr import openset
+
+
+def draw(seed=0, b=50, k=5, scale=4.0):
+    return np.float32(np.random.default_rng(seed).normal(size=(2, b, k)) * scale)
+
+
+def test_scores_agree_with_numpy():
+    logits, open_logits = draw()
+    p = scipy.special.softmax(np.float64(logits), axis=1)
+    np.testing.assert_allclose(openset.softmax_score(logits), p.max(1), rtol=1e-5)
+    np.testing.assert_allclose(
+        openset.softmax_score(logits, log=True), np.log(p.max(1)), rtol=1e-4, atol=1e-9
+    )
+    np.testing.assert_array_equal(openset.max_logit_score(logits), logits.max(1))
+    picked = [z[y] for z, y in zip(open_logits, logits.argmax(1), strict=True)]
+    np.testing.assert_array_equal(openset.cbc_score(logits, open_logits), picked)
+
+
+def test_log_softmax_score_has_no_ties_where_the_probability_saturates():
+    logits = np.float32([[30, 0, 0], [40, 0, 0], [50, 10, 0]])
+    assert len(set(np.asarray(openset.softmax_score(logits)).tolist())) == 1
+    log = np.asarray(openset.softmax_score(logits, log=True))
+    np.testing.assert_allclose(log, -np.exp(np.float64([-30, -40, -40])) * [2, 2, 1], rtol=1e-4)
+
+
+def test_cbc_score_is_a_logit_and_does_not_saturate():
+    logits = jnp.zeros((2, 2))
+    score = openset.cbc_score(logits, jnp.array([[20.0, 0.0], [40.0, 0.0]]))
+    assert score[1] > score[0] and jax.nn.sigmoid(score)[0] == jax.nn.sigmoid(score)[1]
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 0.9, 0.999, 1.0])
+def test_rule_agrees_with_the_probability_in_float64(gamma):
+    logits, open_logits = draw(1)
+    predicted = logits.argmax(1)
+    p = scipy.special.expit(np.float64(open_logits[np.arange(50), predicted]))
+    expected = np.where(p >= gamma, predicted, 5)
+    decided = openset.decide(logits, open_logits, gamma=gamma, unknown=5)
+    np.testing.assert_array_equal(decided, expected)
+    jitted = jax.jit(lambda a, b: openset.decide(a, b, gamma=gamma, unknown=5))
+    np.testing.assert_array_equal(jitted(logits, open_logits), expected)
+
+
+def test_probability_at_gamma_is_accepted():
+    assert openset.decide(jnp.array([[1.0, 0.0]]), jnp.array([[0.0, 0.0]]), gamma=0.5)[0] == 0
+
+
+def test_gamma_must_be_a_probability():
+    with pytest.raises(ValueError, match="gamma: got 1.5"):
+        openset.decide(jnp.zeros((1, 2)), jnp.zeros((1, 2)), gamma=1.5)
+
+
+@pytest.mark.parametrize("shift", [-60.0, 0.0, 20.0, 60.0])
+@pytest.mark.parametrize("tpr", [0.5, 0.95, 1.0])
+def test_fitted_gamma_reaches_the_wanted_rate(shift, tpr):
+    logits, open_logits = draw(2, b=200)
+    open_logits = open_logits + np.float32(shift)
+    scores = np.asarray(openset.cbc_score(logits, open_logits))
+    gamma = openset.calibrate_gamma(scores, tpr=tpr)
+    accepted = np.asarray(openset.decide(logits, open_logits, gamma=gamma)) >= 0
+    assert accepted.mean() >= tpr
+    if shift < 20 and tpr < 1:  # where float64 probabilities still tell the scores apart
+        assert accepted.mean() <= tpr + 0.01
