@@ -1,0 +1,15 @@
+"""Which algorithm to use, by rule; the measurements are made by experiments/benchmarks."""
+
+from jaxatr.kernels.convolution.problem import Problem
+
+
+def choose(problem: Problem, platform: str | None) -> str:
+    """Returns the algorithm for a problem on a platform (``None``: any that has no rule)."""
+    if platform != "cpu":
+        return "xla"
+    _, height, width, _ = problem.y_shape
+    if problem.w_shape[:2] == (1, 1):
+        return "matmul"
+    if problem.direction == "forward":
+        return "matmul" if height * width <= 16 else "xla"
+    return "matmul" if height * width <= 256 else "xla"

@@ -1,0 +1,149 @@
+"""The convolution as one bilinear primitive, closed under differentiation and batching.
+
+A ``custom_vjp`` would lose forward mode and second derivatives. The primitive instead says that it
+is bilinear, and that the transpose of each direction is another direction of the same convolution
+(see :class:`Problem`); everything else follows from that, to any order. The algorithm is looked up
+when the primitive is lowered, because only then is the platform known.
+"""
+
+import dataclasses
+import math
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+from jaxatr.kernels.convolution.algorithms import ALGORITHMS
+from jaxatr.kernels.convolution.heuristic import choose
+from jaxatr.kernels.convolution.problem import Direction, Problem
+
+convolution_p = Primitive("jaxatr_convolution")
+
+_ROLES: dict[Direction, str] = {"forward": "xwy", "data": "ywx", "weight": "xyw"}
+
+
+def bind(a: jax.Array, b: jax.Array, problem: Problem, algorithm: str) -> jax.Array:
+    """Returns the convolution of one direction's two arguments by an algorithm or ``"auto"``."""
+    return convolution_p.bind(a, b, problem=problem, algorithm=algorithm)
+
+
+@convolution_p.def_impl
+def _run(a, b, *, problem, algorithm):
+    return _jitted(a, b, problem, algorithm)
+
+
+_jitted = jax.jit(bind, static_argnums=(2, 3))
+
+
+@convolution_p.def_abstract_eval
+def _abstract(a, b, *, problem, algorithm):
+    return jax.core.ShapedArray(problem.result_shape, a.dtype)
+
+
+# Differentiation: for (x, w) -> y the transpose in x is (y, w) -> x, and so on round the circle.
+
+
+def _transpose_first(cotangent, a, b, *, problem, algorithm):
+    del a
+    if problem.direction == "weight":  # (x, y) -> w
+        return bind(b, cotangent, problem.turned("data"), algorithm)
+    turned = "data" if problem.direction == "forward" else "forward"
+    return bind(cotangent, b, problem.turned(turned), algorithm)
+
+
+def _transpose_second(cotangent, a, b, *, problem, algorithm):
+    del b
+    if problem.direction == "data":  # (y, w) -> x
+        return bind(cotangent, a, problem.turned("weight"), algorithm)
+    turned = "weight" if problem.direction == "forward" else "forward"
+    return bind(a, cotangent, problem.turned(turned), algorithm)
+
+
+ad.defbilinear(convolution_p, _transpose_first, _transpose_second)
+
+
+# Batching: n convolutions are one larger convolution. Which dimension grows depends on which of x,
+# w and y have the batch axis: x and y share the images, w and y the features, x and w the channels;
+# if all three have it, the n convolutions become n times the groups.
+
+_GROWS = {"xy": "images", "wy": "features", "wx": "channels", "wxy": "groups"}
+
+
+def _batch(arguments, dims, *, problem, algorithm):
+    roles = _ROLES[problem.direction]
+    batched = {role for role, dim in zip(roles[:2], dims, strict=True) if dim is not None}
+    grows = _GROWS["".join(sorted(batched | {roles[2]}))]
+    n = next(a.shape[d] for a, d in zip(arguments, dims, strict=True) if d is not None)
+    folded = [
+        argument if dim is None else _fold(jnp.moveaxis(argument, dim, 0), role, grows, problem)
+        for argument, dim, role in zip(arguments, dims, roles[:2], strict=True)
+    ]
+    result = bind(*folded, _grown(problem, grows, n), algorithm)
+    return _unfold(result, roles[2], grows, problem, n), 0
+
+
+batching.primitive_batchers[convolution_p] = _batch
+
+
+def _grown(problem: Problem, grows: str, n: int) -> Problem:
+    """Returns the one convolution that stands for ``n`` of ``problem``."""
+    images, height, width, channels = problem.x_shape
+    *window, depth, features = problem.w_shape
+    images *= n if grows == "images" else 1
+    channels *= n if grows in ("channels", "groups") else 1
+    depth *= n if grows == "channels" else 1
+    features *= n if grows in ("features", "groups") else 1
+    return dataclasses.replace(
+        problem,
+        x_shape=(images, height, width, channels),
+        w_shape=(*window, depth, features),
+        groups=problem.groups * (n if grows == "groups" else 1),
+    )
+
+
+def _axis(role: str, grows: str, problem: Problem) -> tuple[int, int]:
+    """Returns which axis of an argument absorbs the batch, and how many blocks stand before it.
+
+    Channels and features are ordered (group, member); a batch that grows the members goes between
+    the two, one that grows the groups goes before them.
+    """
+    if grows == "images":
+        return 0, 1
+    axis = 2 if (role, grows) == ("w", "channels") else 3
+    inside_a_group = grows != "groups" and axis == 3
+    return axis, problem.groups if inside_a_group else 1
+
+
+def _fold(argument, role, grows, problem):
+    """Moves the leading batch axis of an argument into the axis that absorbs it."""
+    axis, blocks = _axis(role, grows, problem)
+    n, *shape = argument.shape
+    split = argument.reshape(n, *shape[:axis], blocks, shape[axis] // blocks, *shape[axis + 1 :])
+    shape[axis] *= n
+    return jnp.moveaxis(split, 0, axis + 1).reshape(shape)
+
+
+def _unfold(result, role, grows, problem, n):
+    """The inverse of :func:`_fold`, for the result."""
+    axis, blocks = _axis(role, grows, problem)
+    shape = list(result.shape)
+    shape[axis] //= n
+    split = result.reshape(*shape[:axis], blocks, n, shape[axis] // blocks, *shape[axis + 1 :])
+    return jnp.moveaxis(split, axis + 1, 0).reshape(n, *shape)
+
+
+def _lower(a, b, *, problem, algorithm, platform):
+    if math.prod(problem.y_shape) == 0 or math.prod(problem.result_shape) == 0:
+        return jnp.zeros(problem.result_shape, a.dtype)
+    name = choose(problem, platform) if algorithm == "auto" else algorithm
+    return ALGORITHMS[name].run(problem, a, b)
+
+
+for _platform in (None, "cpu"):
+    mlir.register_lowering(
+        convolution_p,
+        mlir.lower_fun(partial(_lower, platform=_platform), multiple_results=False),
+        platform=_platform,
+    )

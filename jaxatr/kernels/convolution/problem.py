@@ -1,0 +1,79 @@
+"""What a convolution is asked to do, described so that it can be a dictionary key."""
+
+import dataclasses
+from typing import Literal, TypeAlias
+
+Direction: TypeAlias = Literal["forward", "data", "weight"]
+Pair: TypeAlias = tuple[int, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """One direction of one convolution: everything that a choice of algorithm may depend on.
+
+    A convolution is a bilinear map of an image ``x`` and a kernel ``w`` to a result ``y``. Its two
+    gradients are bilinear too, and each of the three is a gradient of the other two:
+
+    =========  ================  ==========
+    direction  takes             gives
+    =========  ================  ==========
+    forward    ``x``, ``w``      ``y``
+    data       ``y``, ``w``      ``x``
+    weight     ``x``, ``y``      ``w``
+    =========  ================  ==========
+
+    Attributes:
+      direction: which of the three is asked for.
+      x_shape: ``(batch, height, width, channels)``.
+      w_shape: ``(kernel height, kernel width, channels / groups, features)``.
+      stride: rows and columns between neighbouring results.
+      padding: ``((top, bottom), (left, right))`` zeros around the image.
+      dilation: rows and columns between neighbouring taps of the kernel.
+      groups: how many independent convolutions the channels and features are divided into.
+      dtype: name of the element type of both arguments and of the result.
+    """
+
+    direction: Direction
+    x_shape: tuple[int, int, int, int]
+    w_shape: tuple[int, int, int, int]
+    stride: Pair
+    padding: tuple[Pair, Pair]
+    dilation: Pair
+    groups: int
+    dtype: str
+
+    @property
+    def y_shape(self) -> tuple[int, int, int, int]:
+        """``(batch, result height, result width, features)``."""
+        height, width = (
+            (size + sum(pad) - (taps - 1) * dilation - 1) // stride + 1
+            for size, taps, stride, pad, dilation in zip(
+                self.x_shape[1:3],
+                self.w_shape[:2],
+                self.stride,
+                self.padding,
+                self.dilation,
+                strict=True,
+            )
+        )
+        return (self.x_shape[0], height, width, self.w_shape[3])
+
+    @property
+    def argument_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Shapes of the two arguments of this direction."""
+        return {
+            "forward": (self.x_shape, self.w_shape),
+            "data": (self.y_shape, self.w_shape),
+            "weight": (self.x_shape, self.y_shape),
+        }[self.direction]
+
+    @property
+    def result_shape(self) -> tuple[int, ...]:
+        """Shape of the result of this direction."""
+        return {"forward": self.y_shape, "data": self.x_shape, "weight": self.w_shape}[
+            self.direction
+        ]
+
+    def turned(self, direction: Direction) -> "Problem":
+        """Returns another direction of the same convolution."""
+        return dataclasses.replace(self, direction=direction)
