@@ -4,29 +4,70 @@ Every per-device function of the package runs under ``pmap`` with the axis name 
 and losses that reduce over the global batch (batch normalisation, batch statistics) use that name.
 """
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxatr.typing import Batch, PyTree
 
 AXIS = "data"
 
+_VARIABLES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
+
+
+def initialize_from_environment() -> None:
+    """Joins the other processes of a run, if the environment names them; else does nothing.
+
+    Reads ``JAX_COORDINATOR_ADDRESS`` (``host:port`` of process 0), ``JAX_NUM_PROCESSES`` and
+    ``JAX_PROCESS_ID`` (from 0). Must be called before jax touches a device; on CPU the processes
+    then talk through gloo.
+
+    Raises:
+      ValueError: some of the variables are set and others are not, or a number is not one.
+    """
+    given = {name: os.environ[name] for name in _VARIABLES if os.environ.get(name)}
+    if not given:
+        return
+    if missing := [name for name in _VARIABLES if name not in given]:
+        raise ValueError(
+            f"several processes: got {', '.join(given)} in the environment, "
+            f"wanted {', '.join(missing)} as well"
+        )
+    address, count, index = (given[name] for name in _VARIABLES)
+    if not (count.isdigit() and index.isdigit() and int(index) < int(count)):
+        raise ValueError(
+            f"several processes: got JAX_PROCESS_ID={index!r} of JAX_NUM_PROCESSES={count!r}, "
+            "wanted a number below a number"
+        )
+    jax.distributed.initialize(address, int(count), int(index))
+
 
 def replicate(tree: PyTree, devices: Sequence[jax.Device] | None = None) -> PyTree:
     """Returns ``tree`` with a leading axis that holds one copy per local device."""
     devices = jax.local_devices() if devices is None else devices
-    return jax.device_put_replicated(tree, list(devices))
+    sharding = NamedSharding(Mesh(np.asarray(devices), (AXIS,)), PartitionSpec(AXIS))
+
+    def copy(leaf: Any) -> jax.Array:
+        if jax.dtypes.issubdtype(getattr(leaf, "dtype", None), jax.dtypes.prng_key):
+            data = copy(jax.random.key_data(leaf))
+            return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))
+        leaf = np.asarray(leaf)
+        return jax.device_put(np.broadcast_to(leaf, (len(devices), *leaf.shape)), sharding)
+
+    return jax.tree.map(copy, tree)
 
 
 def unreplicate(tree: PyTree) -> PyTree:
-    """Returns the first device's copy of a replicated tree, still on that device."""
+    """Returns the first local device's copy of a replicated tree, still on that device."""
     return jax.tree.map(lambda leaf: leaf.addressable_shards[0].data[0], tree)
 
 
 def shard(batch: Batch, num_devices: int) -> dict[str, np.ndarray]:
-    """Returns ``batch`` with each ``[b, ...]`` leaf reshaped to ``[num_devices, b / num_devices, ...]``.
+    """Returns ``batch`` with each ``[b, ...]`` leaf as ``[num_devices, b / num_devices, ...]``.
 
     Raises:
       ValueError: the batch does not divide by the devices.
@@ -41,3 +82,55 @@ def shard(batch: Batch, num_devices: int) -> dict[str, np.ndarray]:
         name: np.reshape(leaf, (num_devices, size // num_devices, *np.shape(leaf)[1:]))
         for name, leaf in batch.items()
     }
+
+
+def map_batches(
+    fn: Callable[[PyTree, Batch], PyTree],
+    variables: PyTree,
+    batches: Iterable[Batch],
+    devices: Sequence[jax.Device] | None = None,
+) -> Iterator[tuple[Batch, PyTree]]:
+    """Yields each batch with what ``fn`` makes of it, computed on all local devices.
+
+    A batch that does not divide by the devices, or is smaller than the first one, is filled up with
+    copies of its last example, whose outputs are dropped: the last batch costs no compilation.
+
+    Args:
+      fn: ``(variables, batch) -> pytree of [b, ...]`` on one device, pure. The same function object
+        is compiled once, however often this is called.
+      variables: pytree, the same for every device.
+      batches: mappings of ``[b, ...]`` arrays.
+      devices: default, all local ones.
+
+    Yields:
+      ``(batch, outputs)``: the batch as it came, the outputs as NumPy ``[b, ...]``.
+    """
+    devices = jax.local_devices() if devices is None else list(devices)
+    mapped = jax.pmap(fn, axis_name=AXIS, devices=devices)
+    variables = replicate(variables, devices)
+    running: tuple[Batch, PyTree] | None = None
+    largest = 0
+    for batch in batches:
+        largest = max(largest, len(next(iter(batch.values()))))
+        full = -(-largest // len(devices)) * len(devices)
+        outputs = mapped(variables, shard(_fill(batch, full), len(devices)))
+        if running is not None:  # fetched only now, so that the devices never wait for the host
+            yield running[0], _gather(*running)
+        running = batch, outputs
+    if running is not None:
+        yield running[0], _gather(*running)
+
+
+def _fill(batch: Batch, size: int) -> dict[str, np.ndarray]:
+    def fill(leaf: np.ndarray) -> np.ndarray:
+        missing = size - len(leaf)
+        return np.pad(leaf, [(0, missing)] + [(0, 0)] * (leaf.ndim - 1), mode="edge")
+
+    return {name: fill(np.asarray(leaf)) for name, leaf in batch.items()}
+
+
+def _gather(batch: Batch, outputs: PyTree) -> PyTree:
+    size = len(next(iter(batch.values())))
+    return jax.tree.map(
+        lambda leaf: np.asarray(leaf).reshape(-1, *leaf.shape[2:])[:size], jax.device_get(outputs)
+    )

@@ -1,7 +1,7 @@
 """What a thing to train gives to the one training loop."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
 import flax.struct
 import jax
@@ -51,7 +51,24 @@ class Phase(NamedTuple):
     trainable: Callable[[tuple[str, ...]], bool] | None = None
 
 
-@runtime_checkable
+class Hook(NamedTuple):
+    """Work between steps that decides what is read next (re-embedding for global mining).
+
+    It runs before the first step and every so many steps after; its state is in the checkpoint.
+
+    Attributes:
+      every: steps between two runs.
+      run: ``(step, params, model_state) -> state``, a dictionary of NumPy arrays; the same in every
+        process, and a function of its arguments alone.
+      batches: ``(phase, state) -> iterator``, in place of the task's own ``batches``: called anew
+        after each run.
+    """
+
+    every: int
+    run: Callable[[int, PyTree, PyTree], dict[str, Any]]
+    batches: Callable[[Phase, dict[str, Any]], Any]
+
+
 class Task(Protocol):
     """A thing to train. The loop knows nothing else about models and data.
 
@@ -60,20 +77,29 @@ class Task(Protocol):
         phases of a step each, distillation runs two long ones once).
       cycles: how often the sequence of phases runs.
       best: name of the evaluation metric that decides which checkpoint is the best; higher wins.
+      hook: work between steps, or ``None``.
     """
 
     phases: Sequence[Phase]
     cycles: int
     best: str
+    hook: Hook | None
 
     def init(self, key: jax.Array) -> tuple[PyTree, PyTree]:
-        """Returns ``(params, model_state)``, the same for the same key."""
+        """Returns ``(params, model_state)``, nested dictionaries; traced by ``jit``."""
         ...
 
     def batches(self, phase: Phase) -> Any:
-        """Returns this process's endless grain ``DatasetIterator`` of batches for a phase."""
+        """Returns this process's endless grain ``DatasetIterator`` of batches for a phase.
+
+        A batch is a mapping of ``[b, ...]`` arrays with ``b`` a multiple of the local devices. Its
+        ``epoch``, if it has one, goes into the records.
+        """
         ...
 
     def evaluate(self, params: PyTree, model_state: PyTree) -> Mapping[str, float]:
-        """Returns metrics on the validation data."""
+        """Returns metrics on the validation data, ``best`` among them; the same in every process.
+
+        ``params`` and ``model_state`` are as ``init`` returns them, for one device.
+        """
         ...

@@ -1,1 +1,27 @@
-"""training"""
+"""The one training loop: state, data parallelism, checkpoints, records."""
+
+from jaxatr.training.cache import enable_compilation_cache
+from jaxatr.training.checkpoints import CheckpointError, Checkpoints
+from jaxatr.training.loop import TrainResult, train
+from jaxatr.training.meter import NonFiniteLoss
+from jaxatr.training.record import ConfigMismatch, read_record, record_config, update_record
+from jaxatr.training.state import TrainState
+from jaxatr.training.stop import EXIT_PREEMPTED, Preempted
+from jaxatr.training.writers import read_metrics
+
+__all__ = [
+    "EXIT_PREEMPTED",
+    "CheckpointError",
+    "Checkpoints",
+    "ConfigMismatch",
+    "NonFiniteLoss",
+    "Preempted",
+    "TrainResult",
+    "TrainState",
+    "enable_compilation_cache",
+    "read_metrics",
+    "read_record",
+    "record_config",
+    "train",
+    "update_record",
+]

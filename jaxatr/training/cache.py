@@ -1,0 +1,32 @@
+"""jax's persistent compilation cache: the second start of a run does not compile again."""
+
+import os
+from pathlib import Path
+
+import jax
+
+VARIABLE = "JAXATR_COMPILATION_CACHE"
+
+
+def enable_compilation_cache(path: str | os.PathLike | None = None) -> Path | None:
+    """Keeps compiled programs in a folder; call it before anything is compiled.
+
+    Args:
+      path: the folder, or ``"off"``. Default: what the environment variable
+        ``JAXATR_COMPILATION_CACHE`` says (also a folder or ``off``), else the folder that jax was
+        given itself (``JAX_COMPILATION_CACHE_DIR``), else ``jaxatr/xla`` in the user's cache folder
+        (``XDG_CACHE_HOME``, by default ``~/.cache``).
+
+    Returns:
+      The folder in use, ``None`` when it is off or cannot be created.
+    """
+    chosen = str(path or os.environ.get(VARIABLE) or jax.config.jax_compilation_cache_dir or "")
+    if chosen == "off":
+        jax.config.update("jax_enable_compilation_cache", False)
+        return None
+    cache_home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    folder = Path(chosen or f"{cache_home}/jaxatr/xla").expanduser()
+    folder.mkdir(parents=True, exist_ok=True)
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    return folder

@@ -1,0 +1,230 @@
+"""The one training loop."""
+
+import json
+import os
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+from ml_collections import ConfigDict
+
+from jaxatr import parallel
+from jaxatr.tasks.base import Phase, Task
+from jaxatr.training.checkpoints import Checkpoints, Snapshot
+from jaxatr.training.meter import Meter, NonFiniteLoss
+from jaxatr.training.progress import Progress
+from jaxatr.training.record import record_config, start_record
+from jaxatr.training.state import (
+    TrainState,
+    create_state,
+    flatten,
+    from_arrays,
+    phase_names,
+    to_arrays,
+)
+from jaxatr.training.step import Schedule, make_step
+from jaxatr.training.stop import Preempted, StopRequest
+from jaxatr.training.writers import MetricWriter
+from jaxatr.typing import PyTree
+
+
+class TrainResult(NamedTuple):
+    """Where a run ended.
+
+    Attributes:
+      params: parameters after the last step, NumPy.
+      model_state: the model's other variables after the last step, NumPy.
+      step: the number of steps.
+      metrics: of the last evaluation.
+    """
+
+    params: PyTree
+    model_state: PyTree
+    step: int
+    metrics: dict[str, float]
+
+
+def train(
+    task: Task,
+    *,
+    workdir: str | os.PathLike,
+    config: ConfigDict,
+    evaluate_every: int | None = None,
+    checkpoint_every: int | None = None,
+    log_every: int = 10,
+    keep: int = 3,
+    seed: int = 0,
+    progress: bool = True,
+    devices: Sequence[jax.Device] | None = None,
+    free_fields: Collection[str] = (),
+) -> TrainResult:
+    """Trains ``task`` to its end, from the newest checkpoint in ``workdir`` if there is one.
+
+    Killed at any moment and called again with the same arguments, it ends with the same bits as a
+    run that was never interrupted, on the same devices.
+
+    Args:
+      task: what to train.
+      workdir: the run's folder.
+      config: recorded as ``config.json``; a run of another configuration is not continued.
+      evaluate_every: steps between evaluations; default, only at the end. Every evaluation is
+        followed by a checkpoint, as is the end.
+      checkpoint_every: steps between checkpoints besides.
+      log_every: steps that one record of the training metrics sums up.
+      keep: how many of the newest checkpoints to keep, besides the best.
+      seed: of the parameters and of all random draws of the losses.
+      progress: show it on standard error.
+      devices: the local devices to use; default, all. Several processes always use all.
+      free_fields: fields of ``config`` that may differ on resuming (see ``record_config``).
+
+    Raises:
+      ConfigMismatch: ``workdir`` holds a run of another configuration.
+      CheckpointError: saving failed (a full disk), or no checkpoint there can be used.
+      NonFiniteLoss: a loss is infinite or not a number; the last good checkpoint stays.
+      Preempted: SIGTERM or Ctrl-C; the state is saved.
+    """
+    phase_names(task.phases)
+    schedule = Schedule(task.phases, task.cycles)
+    fingerprint = record_config(workdir, config, free=free_fields)
+    start_record(workdir)
+    with Checkpoints(workdir, fingerprint=fingerprint, keep=keep, best=task.best) as checkpoints:
+        run = _Run(task, checkpoints, seed, devices)
+        with (
+            MetricWriter(workdir, step=run.step) as writer,
+            Progress(schedule.steps, step=run.step, enabled=progress) as bar,
+            StopRequest() as request,
+        ):
+            meter = Meter(log_every, schedule.steps, writer.write)
+            run.continue_meter(meter)
+            while run.step < schedule.steps:
+                run.advance(schedule.phase(run.step), meter, stop=request.heard)
+                bar.update(run.step, meter.loss, meter.images_per_second)
+                last = run.step == schedule.steps
+                evaluate = last or _due(run.step, evaluate_every)
+                if not (evaluate or meter.stop or _due(run.step, checkpoint_every)):
+                    continue
+                meter.drain()
+                with meter.paused():
+                    if evaluate:
+                        metrics = run.evaluate()
+                        writer.write({"step": run.step, "phase": "evaluate", **metrics})
+                        bar.note(f"step {run.step}: {_listing(metrics)}")
+                    writer.sync()
+                    run.save(meter, evaluated=evaluate)
+                if meter.stop and not last:
+                    checkpoints.wait()
+                    raise Preempted(run.step)
+            checkpoints.wait()
+    return run.result()
+
+
+class _Run:
+    """The state of a run in memory: train state, data iterators, hook."""
+
+    def __init__(self, task: Task, checkpoints: Checkpoints, seed: int, devices):
+        self._task, self._checkpoints = task, checkpoints
+        self._devices = jax.local_devices() if devices is None else list(devices)
+        on = None if devices is None else self._devices
+        self._steps = {phase.name: make_step(phase, on) for phase in task.phases}
+        self._data: dict[str, Any] = {}
+        self._hook_state: dict[str, Any] = {}
+        self._metrics: dict[str, float] | None = None
+        self._positions: dict[str, Any] = {}
+        self._windows: dict[str, Any] | None = None
+        state = create_state(task, jax.random.key(seed))
+        if (saved := checkpoints.restore()) is not None:
+            state = from_arrays(state, saved.state)
+            self._hook_state, self._metrics = saved.hook, saved.metrics
+            self._positions = saved.progress["data"][jax.process_index()]
+            self._windows = saved.progress["meter"]
+        self.step = int(state.step)
+        self._state: TrainState = parallel.replicate(state, self._devices)
+
+    def continue_meter(self, meter: Meter) -> None:
+        if self._windows is not None:
+            meter.set_state(self._windows)
+
+    def advance(self, phase: Phase, meter: Meter, *, stop: bool) -> None:
+        """Takes one step; returns before the devices have."""
+        self._run_hook()
+        batch = next(self._iterator(phase))
+        epoch = int(np.min(batch["epoch"])) if "epoch" in batch else None
+        size = len(next(iter(batch.values())))
+        count = len(self._devices)
+        self._state, sums = self._steps[phase.name](
+            self._state, parallel.shard(batch, count), np.full(count, stop, np.int32)
+        )
+        self.step += 1
+        meter.push(self.step, phase.name, sums, size * jax.process_count(), epoch)
+
+    def _run_hook(self) -> None:
+        hook = self._task.hook
+        if hook is not None and self.step % hook.every == 0:
+            state = parallel.unreplicate(self._state)
+            self._hook_state = hook.run(self.step, state.params, state.model_state)
+            self._data, self._positions = {}, {}  # the hook decides what is read from here on
+
+    def _iterator(self, phase: Phase) -> Any:
+        if phase.name not in self._data:
+            hook = self._task.hook
+            iterator = (
+                self._task.batches(phase)
+                if hook is None
+                else hook.batches(phase, self._hook_state)
+            )
+            if phase.name in self._positions:
+                iterator.set_state(self._positions[phase.name])
+            self._data[phase.name] = iterator
+        return self._data[phase.name]
+
+    def evaluate(self) -> dict[str, float]:
+        state = parallel.unreplicate(self._state)
+        metrics = self._task.evaluate(state.params, state.model_state)
+        if self._task.best not in metrics:
+            raise ValueError(f"task.best: got {self._task.best!r}, wanted one of {list(metrics)}")
+        self._metrics = {name: float(value) for name, value in metrics.items()}
+        return self._metrics
+
+    def save(self, meter: Meter, *, evaluated: bool) -> None:
+        if self._checkpoints.latest == self.step:
+            return
+        arrays = to_arrays(parallel.unreplicate(self._state))
+        for name, leaf in flatten(arrays).items():
+            if not np.all(np.isfinite(leaf)):
+                raise NonFiniteLoss(f"{name} is not finite after step {self.step}: not saved")
+        positions = self._positions | {
+            name: iterator.get_state() for name, iterator in self._data.items()
+        }
+        progress = {"data": _gather_json(positions), "meter": meter.get_state()}
+        self._checkpoints.save(
+            Snapshot(self.step, arrays, self._hook_state, progress, self._metrics),
+            evaluated=evaluated,
+        )
+
+    def result(self) -> TrainResult:
+        arrays = to_arrays(parallel.unreplicate(self._state))
+        return TrainResult(
+            arrays["params"], arrays["model_state"], self.step, dict(self._metrics or {})
+        )
+
+
+def _due(step: int, every: int | None) -> bool:
+    return every is not None and step % every == 0
+
+
+def _listing(metrics: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())
+
+
+def _gather_json(value: Any) -> list[Any]:
+    """Returns every process's ``value``, in the order of the processes."""
+    if jax.process_count() == 1:
+        return [value]
+    text = np.frombuffer(json.dumps(value).encode(), np.uint8)
+    sizes = multihost_utils.process_allgather(np.asarray(len(text)))
+    padded = np.zeros(int(np.max(sizes)), np.uint8)
+    padded[: len(text)] = text
+    rows = multihost_utils.process_allgather(padded)
+    return [json.loads(bytes(row[:size])) for row, size in zip(rows, sizes, strict=True)]

@@ -1,0 +1,114 @@
+"""From the sums of single steps to records, fetched late so that the devices never wait."""
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+LAG = 2  # steps that may be under way while the host goes on
+
+
+class NonFiniteLoss(FloatingPointError):
+    """The loss, or a parameter about to be saved, is infinite or not a number."""
+
+
+class Meter:
+    """Collects what the steps return, in order, and emits a record every so many steps.
+
+    A step's sums are read :data:`LAG` steps later: dispatch stays ahead of the devices, and yet
+    every loss is looked at. :meth:`drain` reads what is left; after it the state is as good as its
+    losses.
+
+    Attributes:
+      stop: some process was asked to stop, as seen by all processes at the same step.
+    """
+
+    def __init__(self, log_every: int, total: int, emit: Callable[[dict[str, Any]], None]):
+        """Takes how often to emit, the last step's number, and where records go."""
+        self._log_every, self._total, self._emit = log_every, total, emit
+        self._pending: deque[tuple] = deque()
+        self._windows: dict[str, dict[str, list[float]]] = {}
+        self._epochs: dict[str, int] = {}
+        self._images, self._since = 0, None
+        self.stop = False
+        self.images_per_second = math.nan
+        self.loss = math.nan
+
+    def push(self, step: int, phase: str, sums: Any, images: int, epoch: int | None) -> None:
+        """Adds step number ``step`` (from 1), whose sums need not be computed yet."""
+        self._pending.append((step, phase, sums, images, epoch))
+        while len(self._pending) > LAG:
+            self._absorb(*self._pending.popleft())
+
+    def drain(self) -> None:
+        """Waits for all steps so far.
+
+        Raises:
+          NonFiniteLoss: one of them had a loss that is infinite or not a number.
+        """
+        while self._pending:
+            self._absorb(*self._pending.popleft())
+
+    def _absorb(self, step: int, phase: str, sums: Any, images: int, epoch: int | None) -> None:
+        values = {name: [_scalar(part) for part in pair] for name, pair in sums.items()}
+        self.stop |= values.pop("stop")[0] > 0
+        total, count = values["loss"]
+        self.loss = total / count if count else math.nan
+        if not math.isfinite(total):
+            raise NonFiniteLoss(f"the loss of step {step} (phase {phase!r}) is {total}")
+        window = self._windows.setdefault(phase, {})
+        for name, (value, weight) in values.items():
+            entry = window.setdefault(name, [0.0, 0.0])
+            entry[0] += value
+            entry[1] += weight
+        if epoch is not None:
+            self._epochs[phase] = epoch
+        self._tick(images)
+        if step % self._log_every == 0 or step == self._total:
+            self._flush(step)
+
+    def _tick(self, images: int) -> None:
+        """Counts images from the end of the first step on: that one compiles."""
+        if self._since is None:
+            self._since = time.perf_counter()
+        else:
+            self._images += images
+            self.images_per_second = self._images / (time.perf_counter() - self._since)
+
+    def _flush(self, step: int) -> None:
+        for phase, window in self._windows.items():
+            epoch = {"epoch": self._epochs[phase]} if phase in self._epochs else {}
+            means = {
+                name: value / weight if weight else None for name, (value, weight) in window.items()
+            }
+            rate = {} if math.isnan(self.images_per_second) else {
+                "images_per_second": round(self.images_per_second, 1)
+            }
+            self._emit({"step": step, "phase": phase, **epoch, **means, **rate})
+        self._windows = {}
+        self._images, self._since = 0, time.perf_counter()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Keeps the time of what is done inside (evaluation, saving) out of images per second."""
+        start = time.perf_counter()
+        yield
+        if self._since is not None:
+            self._since += time.perf_counter() - start
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns the open windows as JSON values, for the checkpoint."""
+        return {"windows": self._windows, "epochs": self._epochs}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continues the windows that :meth:`get_state` returned."""
+        self._windows, self._epochs = state["windows"], state["epochs"]
+
+
+def _scalar(value: Any) -> float:
+    shards = getattr(value, "addressable_shards", None)
+    return float(np.ravel(value if shards is None else shards[0].data)[0])

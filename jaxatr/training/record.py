@@ -1,0 +1,168 @@
+"""What a run writes down about itself: its configuration, and what it ran on."""
+
+import datetime
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import jax
+from ml_collections import ConfigDict
+
+import jaxatr
+
+CONFIG = "config.json"
+RECORD = "record.json"
+
+#: Fields that do not change what is trained, by their last name: a resumed run may change them.
+FREE_FIELDS = frozenset(
+    {
+        "workdir",
+        "data_dir",
+        "progress",
+        "log_every",
+        "evaluate_every",
+        "checkpoint_every",
+        "keep",
+        "compilation_cache",
+    }
+)
+
+_PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy")
+
+
+class ConfigMismatch(ValueError):
+    """The folder holds a run of another configuration."""
+
+
+def record_config(
+    workdir: str | os.PathLike, config: ConfigDict, *, free: Collection[str] = ()
+) -> str:
+    """Writes ``config.json``, or checks that the one there is of the same run.
+
+    Args:
+      workdir: the run's folder, created if need be.
+      config: the run's configuration.
+      free: more fields that may change, by their full dotted name; :data:`FREE_FIELDS` always may.
+        The length of the training may not: schedules depend on it.
+
+    Returns:
+      The run's fingerprint: a hash of the fields that may not change.
+
+    Raises:
+      ConfigMismatch: a field differs from the recorded one; all that do are listed.
+    """
+    path = Path(workdir) / CONFIG
+    text = config.to_json(indent=2, sort_keys=True)
+    now = _fixed_fields(json.loads(text), free)
+    if path.exists():
+        recorded = _fixed_fields(json.loads(path.read_text(encoding="utf-8")), free)
+        differing = [
+            f"  {name}: recorded {_show(recorded, name)}, now {_show(now, name)}"
+            for name in sorted(recorded | now)
+            if _show(recorded, name) != _show(now, name)
+        ]
+        if differing:
+            raise ConfigMismatch(
+                f"{workdir} holds a run of another configuration; take another workdir, or set\n"
+                + "\n".join(differing)
+            )
+    if jax.process_index() == 0:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write(path, text)
+    return hashlib.sha256(json.dumps(now, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def start_record(workdir: str | os.PathLike) -> None:
+    """Writes ``record.json``: versions, devices, the commit of the code, and the start time.
+
+    A run that is resumed keeps what is recorded, its first start time included, and brings the rest
+    up to date.
+    """
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    known = read_record(workdir)
+    devices = jax.devices()
+    update_record(
+        workdir,
+        started=known.get("started", now),
+        last_started=now,
+        versions={
+            "python": platform.python_version(),
+            "jaxatr": importlib.metadata.version("jaxatr"),
+            **{name: importlib.metadata.version(name) for name in _PACKAGES},
+        },
+        device={
+            "kind": devices[0].device_kind,
+            "platform": devices[0].platform,
+            "count": len(devices),
+            "processes": jax.process_count(),
+        },
+        code=_code(Path(jaxatr.__file__).parent),
+    )
+
+
+def update_record(workdir: str | os.PathLike, **fields: Any) -> None:
+    """Sets fields of ``record.json`` (class names, split, γ …), all of them or none.
+
+    Args:
+      workdir: the run's folder, created if need be.
+      **fields: JSON values. In processes other than 0 nothing is written.
+    """
+    if jax.process_index() == 0:
+        path = Path(workdir) / RECORD
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write(path, json.dumps(read_record(workdir) | fields, indent=2, sort_keys=True))
+
+
+def read_record(workdir: str | os.PathLike) -> dict[str, Any]:
+    """Returns the fields of ``record.json``; none if there is no such file."""
+    path = Path(workdir) / RECORD
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def _write(path: Path, text: str) -> None:
+    partial = path.with_suffix(".partial")
+    partial.write_text(text + "\n", encoding="utf-8")
+    partial.replace(path)
+
+
+def _fixed_fields(tree: dict[str, Any], free: Collection[str], prefix: str = "") -> dict[str, Any]:
+    fields = {}
+    for name, value in tree.items():
+        full = prefix + name
+        if name in FREE_FIELDS or full in free:
+            continue
+        if isinstance(value, dict):
+            fields |= _fixed_fields(value, free, full + ".")
+        else:
+            fields[full] = value
+    return fields
+
+
+def _show(fields: dict[str, Any], name: str) -> str:
+    return json.dumps(fields[name]) if name in fields else "nothing"
+
+
+def _code(folder: Path) -> dict[str, Any] | None:
+    """Returns the commit that the package's folder is checked out at, ``None`` outside a checkout.
+
+    A folder that git does not track, such as an installed package inside some other checkout, is
+    outside.
+    """
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(folder), *arguments]
+        return subprocess.run(
+            command, check=True, capture_output=True, text=True, timeout=10
+        ).stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", "__init__.py")
+        return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain"))}
+    except (OSError, subprocess.SubprocessError):
+        return None

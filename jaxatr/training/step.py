@@ -1,0 +1,88 @@
+"""One optimiser step of a phase, per device, and the schedule that says whose step is next."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from jaxatr import parallel
+from jaxatr.tasks.base import LossOutput, Phase
+from jaxatr.training.state import TrainState, merge, split
+from jaxatr.typing import Batch
+
+Step = Callable[[TrainState, Batch, Any], tuple[TrainState, dict[str, tuple[Any, Any]]]]
+
+
+def make_step(phase: Phase, devices: Sequence[jax.Device] | None) -> Step:
+    """Returns ``(state, batch, stop) -> (state, sums)``, mapped over the devices.
+
+    The state is replicated and donated, the batch sharded, ``stop`` one number per device. ``sums``
+    maps each metric's name to ``(sum, count)`` over all devices of all processes, ``"loss"`` and
+    ``"stop"`` among them.
+    """
+
+    def step(state: TrainState, batch: Batch, stop: Any):
+        trained, frozen = split(state.params, phase.trainable)
+
+        def loss(trained) -> tuple[jax.Array, LossOutput]:
+            params = merge(trained, frozen)
+            output = phase.loss(params, state.model_state, batch, state.key, state.step)
+            return output.total, output
+
+        gradients, output = jax.grad(loss, has_aux=True)(trained)
+        # Summed over the devices first and divided by the global count after: a mean of the
+        # devices' means would weigh examples by how many others their device selected.
+        gradients, sums = jax.lax.psum(
+            (gradients, dict(output.sums) | {"loss": (output.total, output.count)}), parallel.AXIS
+        )
+        count = jnp.maximum(sums["loss"][1], 1)
+        gradients = jax.tree.map(lambda leaf: leaf / count, gradients)
+        updates, opt_state = phase.optimizer.update(
+            gradients, state.opt_state[phase.name], trained
+        )
+        return state.replace(
+            step=state.step + 1,
+            params=merge(optax.apply_updates(trained, updates), frozen),
+            model_state=_mean_over_devices(output.model_state),
+            opt_state=state.opt_state | {phase.name: opt_state},
+        ), sums | {"stop": (jax.lax.psum(stop, parallel.AXIS), 1)}
+
+    return jax.pmap(step, axis_name=parallel.AXIS, devices=devices, donate_argnums=0)
+
+
+def _mean_over_devices(model_state: Any) -> Any:
+    """Makes running statistics equal on all devices, also those of a layer without an axis name."""
+
+    def mean(leaf: jax.Array) -> jax.Array:
+        floating = jnp.issubdtype(leaf.dtype, jnp.floating)
+        return jax.lax.pmean(leaf, parallel.AXIS) if floating else leaf
+
+    return jax.tree.map(mean, model_state)
+
+
+class Schedule:
+    """Phases in order, the whole sequence ``cycles`` times."""
+
+    def __init__(self, phases: Sequence[Phase], cycles: int):
+        """Takes a task's phases.
+
+        Raises:
+          ValueError: a phase or the schedule has no step.
+        """
+        short = [phase.name for phase in phases if phase.steps < 1]
+        if short or cycles < 1:
+            raise ValueError(f"got cycles={cycles}, phases without a step: {short}; wanted >= 1")
+        self._phases = list(phases)
+        self._cycle = sum(phase.steps for phase in phases)
+        self.steps = self._cycle * cycles
+
+    def phase(self, step: int) -> Phase:
+        """Returns the phase that step number ``step`` (from 0) belongs to."""
+        left = step % self._cycle
+        for phase in self._phases:
+            if left < phase.steps:
+                return phase
+            left -= phase.steps
+        raise IndexError(step)
