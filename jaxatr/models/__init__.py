@@ -1,1 +1,17 @@
-"""models"""
+"""Networks as flax linen modules, and how a configuration names them."""
+
+from jaxatr.models.build import BACKBONES, build_open_set
+from jaxatr.models.open_set import OpenSetClassifier, OpenSetOutput
+from jaxatr.models.resnet import ResNet, ResNet18, ResNet34, ResNet50, ResNet101
+
+__all__ = [
+    "BACKBONES",
+    "OpenSetClassifier",
+    "OpenSetOutput",
+    "ResNet",
+    "ResNet101",
+    "ResNet18",
+    "ResNet34",
+    "ResNet50",
+    "build_open_set",
+]

@@ -1,1 +1,5 @@
-"""reporting"""
+"""Tables and reports; they read recorded files only."""
+
+from jaxatr.reporting.tables import open_set_table, text_table
+
+__all__ = ["open_set_table", "text_table"]

@@ -1,1 +1,6 @@
-"""tasks"""
+"""What can be trained: one file per thing, each for the one loop of :mod:`jaxatr.training`."""
+
+from jaxatr.tasks.base import LossOutput, Phase, Task
+from jaxatr.tasks.open_set import OpenSet
+
+__all__ = ["LossOutput", "OpenSet", "Phase", "Task"]

@@ -1,0 +1,52 @@
+"""What the commands share: flags in, library call, exit code out."""
+
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+
+from absl import app, flags
+
+EXIT_USER_ERROR = 2
+
+_DEBUG = flags.DEFINE_bool("debug", False, "Show where an error came from.")
+
+
+def run(main: Callable[[Sequence[str]], int | None]) -> None:
+    """Runs a command: a user's error is one line on standard error and exit code 2.
+
+    An exception that carries an ``exit_code`` (a run that was told to stop) exits with that.
+
+    Args:
+      main: takes the arguments that are no flags; returns an exit code, or ``None`` for 0.
+    """
+    app.run(lambda argv: _guarded(main, argv[1:]), flags_parser=_parse)
+
+
+def _guarded(main: Callable[[Sequence[str]], int | None], arguments: Sequence[str]) -> int:
+    try:
+        return main(arguments) or 0
+    except (ValueError, OSError, ImportError, RuntimeError, ArithmeticError, KeyError) as error:
+        return _tell(error)
+    except Exception as error:
+        if not hasattr(error, "exit_code"):
+            raise
+        return _tell(error)
+
+
+def _parse(argv: Sequence[str]) -> list[str]:
+    """Parses the flags; a misspelt configuration field is a user's error too."""
+    try:
+        return flags.FLAGS(list(argv))
+    except flags.Error as error:
+        sys.exit(_tell(error))
+    except (AttributeError, KeyError, ValueError, OSError, TypeError) as error:
+        message = error.args[0] if error.args else error
+        print(f"error: --config: {message}".replace("\n", " "), file=sys.stderr)
+        sys.exit(EXIT_USER_ERROR)
+
+
+def _tell(error: Exception) -> int:
+    if flags.FLAGS.is_parsed() and _DEBUG.value:
+        traceback.print_exception(error)
+    print(f"error: {error}", file=sys.stderr)
+    return getattr(error, "exit_code", EXIT_USER_ERROR)

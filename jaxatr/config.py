@@ -1,0 +1,71 @@
+"""Every field of a run's configuration, with its default: the one base that configs override."""
+
+from ml_collections import ConfigDict
+
+
+def base() -> ConfigDict:
+    """Returns the configuration that every file in ``configs/`` starts from.
+
+    An empty string or 0 means "not set" where the comment says so; all fields can be overridden on
+    the command line, ``--config.optimizer.learning_rate=0.1``.
+    """
+    config = ConfigDict()
+    config.seed = 0  # of everything drawn: parameters, order, augmentation, validation part
+    config.task = "jaxatr.tasks.open_set:OpenSet"
+
+    config.data = data = ConfigDict()
+    data.name = "simulated"  # simulated, image_folder, the name of a prepared set, any TFDS name
+    data.source = ""  # for image_folder: the folder or archive
+    data.data_dir = ""  # where prepared data is kept; empty: the user's cache folder
+    data.options = ConfigDict()  # of the data set's builder
+    data.train_split = "train"
+    data.test_split = "test"
+    data.validation = 0.1  # share of the known training examples held out
+    data.select = ConfigDict({"range_m": (), "band": ()})  # values to keep; empty: all
+    data.center_crop = 0  # pixels; 0: none
+    data.square = False  # pad to a square
+    data.size = 0  # resize to this side in pixels; 0: as it is
+    data.channels = 0  # 1 or 3; 0: as it is
+    data.skip_corrupt = False
+
+    config.augment = augment = ConfigDict()
+    augment.rotate_degrees = 0.0  # uniformly in ± this
+    augment.flip_horizontal = False
+    augment.flip_vertical = False
+    augment.shift = 0  # shift-crop by up to this many pixels
+
+    config.model = model = ConfigDict()
+    model.backbone = "resnet18"  # a built-in name or "my.module:Class"
+    model.stem = "7x7"  # of the built-in backbones; "3x3" for images of about 32 pixels
+    model.dtype = "float32"  # of the computation: float32 or bfloat16
+    model.args = ConfigDict()  # further arguments of the backbone
+    model.head_bias = True
+
+    config.loss = loss = ConfigDict()
+    loss.open = "cbc"  # cbc, bce (the ablation), none (a plain classifier)
+    loss.open_weight = 1.0
+    loss.entropy_weight = 0.1
+
+    config.optimizer = optimizer = ConfigDict()  # stochastic gradient descent
+    optimizer.learning_rate = 1e-3
+    optimizer.momentum = 0.9
+    optimizer.nesterov = False
+    optimizer.weight_decay = 5e-4
+    optimizer.schedule = "constant"  # constant or cosine (to 0)
+    optimizer.warmup_epochs = 0.0
+
+    config.train = train = ConfigDict()
+    train.batch_size = 64  # over all devices
+    train.epochs = 20
+    train.steps = 0  # overrides epochs where not 0
+    train.evaluate_every = 1.0  # epochs between evaluations on the validation part
+    train.checkpoint_every = 200  # steps
+    train.log_every = 10  # steps that a record of the metrics sums up
+    train.keep = 2  # newest checkpoints kept, beside the best
+
+    config.open_set = open_set = ConfigDict()
+    open_set.split = "closed"  # a name of jaxatr.data.known_unknown
+    open_set.split_seed = 0
+    open_set.gamma = 0.9  # acceptance threshold on the binary classifier's probability
+    open_set.tpr = 0.95  # true-positive rate for which another γ is fitted on validation data
+    return config

@@ -1,0 +1,55 @@
+"""From the ``model`` part of a configuration to a linen module."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import flax.linen as nn
+import jax.numpy as jnp
+
+from jaxatr.models.open_set import OpenSetClassifier
+from jaxatr.models.resnet import ResNet18, ResNet34, ResNet50, ResNet101
+from jaxatr.resolve import nearest, resolve
+
+BACKBONES = {
+    "resnet18": ResNet18,
+    "resnet34": ResNet34,
+    "resnet50": ResNet50,
+    "resnet101": ResNet101,
+}
+
+_DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
+
+
+def build_open_set(config: Mapping[str, Any], num_classes: int) -> OpenSetClassifier:
+    """Returns the open-set classifier that ``config.model`` describes.
+
+    Args:
+      config: ``backbone`` (a name in :data:`BACKBONES`, or ``"my.module:Class"``), ``stem`` and
+        ``dtype`` (for the built-in backbones), ``args`` (further keyword arguments of the
+        backbone's constructor) and ``head_bias``.
+      num_classes: number of known classes.
+
+    Raises:
+      ValueError: an unknown backbone or dtype, or a class that is no linen module.
+    """
+    return OpenSetClassifier(_backbone(config), num_classes, head_bias=config["head_bias"])
+
+
+def _backbone(config: Mapping[str, Any]) -> nn.Module:
+    name, args = config["backbone"], dict(config["args"])
+    if name in BACKBONES:
+        dtype = config["dtype"]
+        if dtype not in _DTYPES:
+            raise ValueError(f"model.dtype: got {dtype!r}, wanted one of {', '.join(_DTYPES)}")
+        return BACKBONES[name](stem=config["stem"], dtype=_DTYPES[dtype], **args)
+    if ":" not in name and "." not in name:
+        raise ValueError(
+            f"model.backbone: got {name!r}, wanted one of {', '.join(BACKBONES)} or "
+            f"'my.module:Class'{nearest(name, BACKBONES)}"
+        )
+    module = resolve(name)(**args)
+    if not isinstance(module, nn.Module):
+        raise ValueError(
+            f"model.backbone: {name!r} made a {type(module).__name__}, no linen module"
+        )
+    return module

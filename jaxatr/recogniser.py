@@ -1,0 +1,158 @@
+"""A trained open-set recogniser: images in, known class or "unknown" out."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import numpy as np
+import scipy.special
+
+from jaxatr import data, models, openset, runs, training
+from jaxatr.tasks.open_set import OpenSet, infer
+from jaxatr.typing import PyTree
+
+UNKNOWN = "unknown"
+
+
+class Prediction(NamedTuple):
+    """What the recogniser says of one image.
+
+    Attributes:
+      label: a known class, or :data:`UNKNOWN`.
+      nearest: the known class that the closed-set classifier prefers, accepted or not.
+      score: how known the image is; the logit of that class's binary classifier.
+      known_probability: its sigmoid, which is compared with γ.
+      gamma: the γ used.
+      probabilities: known class to closed-set probability.
+    """
+
+    label: str
+    nearest: str
+    score: float
+    known_probability: float
+    gamma: float
+    probabilities: dict[str, float]
+
+
+class Recogniser:
+    """A trained network with everything that turns an image into a decision.
+
+    Attributes:
+      classes: names of the known classes.
+      gamma: γ of section 2.3.
+    """
+
+    def __init__(
+        self,
+        module: models.OpenSetClassifier,
+        variables: PyTree,
+        *,
+        classes: Sequence[str],
+        chip: data.Chip,
+        image_shape: tuple[int, int, int],
+        mean: np.ndarray,
+        std: np.ndarray,
+        gamma: float,
+    ):
+        """Takes the network and what :meth:`load` reads from a run."""
+        self.classes, self.gamma = tuple(classes), gamma
+        self._chip, self._shape = chip, image_shape
+        self._variables = jax.device_put(variables)
+        self._infer = jax.jit(partial(infer, module, mean=mean, std=std))
+
+    @classmethod
+    def load(
+        cls,
+        workdir: str | os.PathLike,
+        *,
+        checkpoint: str | int = "last",
+        gamma: float | str | None = None,
+    ) -> "Recogniser":
+        """Returns the recogniser that a run trained.
+
+        Args:
+          workdir: the run's folder.
+          checkpoint: ``"last"``, ``"best"`` or a step.
+          gamma: γ; ``None`` for the configured one, ``"fitted"`` for the one that the run's
+            evaluation fitted on validation data.
+
+        Raises:
+          ValueError: no run, no such checkpoint, no fitted γ, or a run without binary classifiers.
+        """
+        config, record = runs.load_config(workdir), training.read_record(workdir)
+        if config.loss.open == "none":
+            raise ValueError(f"{workdir} is a plain classifier (loss.open=none): it has no γ")
+        if gamma == "fitted" and record.get("fitted_gamma") is None:
+            raise ValueError(f"{workdir} has no fitted γ: evaluate it, with a validation part")
+        gamma = record["fitted_gamma"] if gamma == "fitted" else gamma
+        loaded = training.load(workdir, checkpoint=checkpoint, best=OpenSet.best)
+        classes, shape = record["split"]["known"], tuple(record["image_shape"])
+        return cls(
+            models.build_open_set(config.model, len(classes)),
+            {"params": loaded.params, **loaded.model_state},
+            classes=classes,
+            chip=data.Chip(
+                center_crop=config.data.center_crop,
+                square=config.data.square,
+                size=config.data.size,
+                channels=shape[2] if shape[2] in (1, 3) else None,
+            ),
+            image_shape=shape,
+            mean=np.asarray(record["normalization"]["mean"]),
+            std=np.asarray(record["normalization"]["std"]),
+            gamma=config.open_set.gamma if gamma is None else float(gamma),
+        )
+
+    def chip(self, image: np.ndarray) -> np.ndarray:
+        """Returns the chip that the network sees of an image ``[h, w, c]``.
+
+        Raises:
+          ValueError: the image does not lead to a chip of the trained shape.
+        """
+        chip = self._chip(image)
+        if chip.shape != self._shape:
+            raise ValueError(
+                f"got an image that makes a chip of shape {list(chip.shape)}, "
+                f"wanted {list(self._shape)}, which the network was trained on"
+            )
+        return chip
+
+    def __call__(
+        self, images: Iterable[np.ndarray], *, batch_size: int = 32
+    ) -> Iterator[Prediction]:
+        """Yields a prediction for each image ``[h, w, c]`` (uint8, uint16 or float32), in order.
+
+        Raises:
+          ValueError: an image does not lead to a chip of the trained shape.
+        """
+        chips: list[np.ndarray] = []
+        for image in images:
+            chips.append(self.chip(image))
+            if len(chips) == batch_size:
+                yield from self._predict(chips, batch_size)
+                chips = []
+        if chips:
+            yield from self._predict(chips, batch_size)
+
+    def _predict(self, chips: list[np.ndarray], batch_size: int) -> Iterator[Prediction]:
+        # The last batch is filled up, so that every batch runs the same compiled program.
+        filled = np.stack(chips + [chips[-1]] * (batch_size - len(chips)))
+        out = jax.tree.map(np.asarray, self._infer(self._variables, filled))
+        decided = openset.decide(
+            out.logits, out.open_logits, gamma=self.gamma, unknown=openset.UNKNOWN
+        )
+        scores = openset.cbc_score(out.logits, out.open_logits)
+        probabilities = scipy.special.softmax(np.float64(out.logits), axis=-1)
+        for index in range(len(chips)):
+            row, score = probabilities[index], float(scores[index])
+            label = int(decided[index])
+            yield Prediction(
+                label=UNKNOWN if label == openset.UNKNOWN else self.classes[label],
+                nearest=self.classes[int(np.argmax(out.logits[index]))],
+                score=score,
+                known_probability=float(scipy.special.expit(score)),
+                gamma=self.gamma,
+                probabilities=dict(zip(self.classes, map(float, row), strict=True)),
+            )

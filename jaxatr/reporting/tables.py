@@ -1,0 +1,66 @@
+"""Recorded figures as text tables."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_SCORE_NAMES = {"softmax": "SoftMax", "mls": "MLS", "cbc": "CBC"}
+_COLUMNS = {
+    "auroc": "AUROC",
+    "oscr": "OSCR",
+    "fpr_at_tpr": "FPR@TPR",
+    "open_accuracy": "open acc.",
+    "fitted_open_accuracy": "fitted acc.",
+}
+
+
+def open_set_table(evaluation: Mapping[str, Any]) -> str:
+    """Returns the recorded evaluation of an open-set run as a table, in percent.
+
+    Args:
+      evaluation: the content of a run's ``evaluation.json``.
+    """
+    groups = evaluation["groups"]
+    rows = []
+    for group, measured in groups.items():
+        closed = measured.get("closed_accuracy")
+        first = [group, str(measured["num_known"]), str(measured["num_unknown"]), _percent(closed)]
+        for name, row in measured["scores"].items():
+            figures = [_percent(row.get(column)) for column in _COLUMNS]
+            rows.append([*first, _SCORE_NAMES.get(name, name), *figures])
+            first = ["", "", "", ""]
+    header = ["test data", "known", "unknown", "closed acc.", "score", *_COLUMNS.values()]
+    gamma, fitted = evaluation["gamma"], evaluation.get("fitted_gamma")
+    known, unknown = ", ".join(evaluation["known"]), ", ".join(evaluation["unknown"])
+    notes = [
+        f"known: {known}; unknown: {unknown or '-'}",
+        f"open acc.: over the known classes and 'unknown', rejecting below {gamma} (MLS: logit 3)",
+    ]
+    if fitted is not None:
+        notes.append(
+            f"fitted acc.: rejecting where {evaluation['tpr']:.0%} of the validation examples are "
+            f"accepted (γ = {fitted:.6g})"
+        )
+    return "\n".join([text_table(header, rows), *notes])
+
+
+def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Returns rows under a header in aligned columns, the first to the left.
+
+    >>> print(text_table(["name", "n"], [["a", "10"], ["bb", "9"]]))
+    name   n
+    ----  --
+    a     10
+    bb     9
+    """
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+
+    def line(cells: Sequence[str]) -> str:
+        first = cells[0].ljust(widths[0])
+        rest = (cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True))
+        return "  ".join([first, *rest]).rstrip()
+
+    return "\n".join([line(header), line(["-" * width for width in widths]), *map(line, rows)])
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f}"

@@ -1,0 +1,44 @@
+"""Stochastic gradient descent and its schedules, as the papers use them."""
+
+import optax
+from ml_collections import ConfigDict
+
+
+def build_optimizer(
+    config: ConfigDict, steps: int, steps_per_epoch: int
+) -> optax.GradientTransformation:
+    """Returns SGD with momentum, and weight decay added to the gradient (as PyTorch does).
+
+    Args:
+      config: ``learning_rate``, ``momentum``, ``nesterov``, ``weight_decay``, ``schedule``
+        (``"constant"`` or ``"cosine"``, to zero) and ``warmup_epochs`` (linear, from zero).
+      steps: length of the training.
+      steps_per_epoch: for the warm-up.
+
+    Raises:
+      ValueError: an unknown schedule.
+    """
+    return optax.chain(
+        optax.add_decayed_weights(config.weight_decay),
+        optax.sgd(
+            _schedule(config, steps, steps_per_epoch),
+            momentum=config.momentum,
+            nesterov=config.nesterov,
+        ),
+    )
+
+
+def _schedule(config: ConfigDict, steps: int, steps_per_epoch: int) -> optax.Schedule:
+    warmup = min(round(config.warmup_epochs * steps_per_epoch), steps // 2)
+    if config.schedule == "constant":
+        after = optax.constant_schedule(config.learning_rate)
+    elif config.schedule == "cosine":
+        after = optax.cosine_decay_schedule(config.learning_rate, max(1, steps - warmup))
+    else:
+        raise ValueError(
+            f"optimizer.schedule: got {config.schedule!r}, wanted 'constant' or 'cosine'"
+        )
+    if not warmup:
+        return after
+    rise = optax.linear_schedule(config.learning_rate / warmup, config.learning_rate, warmup)
+    return optax.join_schedules([rise, after], [warmup])
