@@ -1,1 +1,28 @@
-"""data"""
+"""Data sets on disk as array_record, read through grain as batches of NumPy arrays."""
+
+from jaxatr.data.augment import augment
+from jaxatr.data.catalogue import open_dataset, prepare
+from jaxatr.data.chip import Chip
+from jaxatr.data.dataset import Dataset, Split
+from jaxatr.data.images import ImageError, read_image
+from jaxatr.data.pipeline import eval_batches, image_statistics, train_batches
+from jaxatr.data.selection import holdout, select
+from jaxatr.data.splits import KnownUnknown, known_unknown
+
+__all__ = [
+    "Chip",
+    "Dataset",
+    "ImageError",
+    "KnownUnknown",
+    "Split",
+    "augment",
+    "eval_batches",
+    "holdout",
+    "image_statistics",
+    "known_unknown",
+    "open_dataset",
+    "prepare",
+    "read_image",
+    "select",
+    "train_batches",
+]

@@ -1,0 +1,106 @@
+"""Random geometry on the device: a draw belongs to an example and an epoch, to nothing else.
+
+Everywhere the border is filled by reflection (the edge pixel is not repeated): a black corner would
+tell the network how far an image was turned.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from jaxatr.typing import Array, Bool, Float, Int, Key
+
+
+def augment(
+    key: Key,
+    images: Float[Array, "b h w c"],
+    ids: Int[Array, " b"],
+    epochs: Int[Array, " b"],
+    *,
+    rotate_degrees: float = 0.0,
+    flip_horizontal: bool = False,
+    flip_vertical: bool = False,
+    shift: int = 0,
+) -> Float[Array, "b h w c"]:
+    """Returns the images flipped, then shifted, then rotated, each by its own random amount.
+
+    What an image is given depends on ``(key, id, epoch)`` only: neither on its place in the batch
+    nor on the batch's other images, so any number of devices draws the same.
+
+    Args:
+      key: the run's.
+      images: chips.
+      ids: of the examples.
+      epochs: how often the stream had gone round before each example.
+      rotate_degrees: the angle is uniform in ``[-rotate_degrees, rotate_degrees]``; 0 is off.
+      flip_horizontal: mirror left to right, with probability 1/2.
+      flip_vertical: mirror top to bottom, with probability 1/2.
+      shift: rows and columns move by whole pixels, uniform in ``[-shift, shift]``; 0 is off.
+    """
+
+    def draw(example: Array, epoch: Array) -> tuple[Array, Array, Array]:
+        own = jax.random.fold_in(jax.random.fold_in(key, example), epoch)
+        flip_key, shift_key, angle_key = jax.random.split(own, 3)
+        return (
+            jax.random.bernoulli(flip_key, shape=(2,)),
+            jax.random.randint(shift_key, (2,), -shift, shift + 1),
+            jax.random.uniform(angle_key, minval=-1.0, maxval=1.0),
+        )
+
+    flips, shifts, angles = jax.vmap(draw)(ids, epochs)
+    flips &= jnp.array([flip_vertical, flip_horizontal])
+    if flip_horizontal or flip_vertical or shift:
+        images = flip_and_shift(images, flips, shifts)
+    if rotate_degrees:
+        images = rotate(images, jnp.deg2rad(rotate_degrees) * angles)
+    return images
+
+
+def flip_and_shift(
+    images: Float[Array, "b h w c"], flips: Bool[Array, "b 2"], shifts: Int[Array, "b 2"]
+) -> Float[Array, "b h w c"]:
+    """Returns each image mirrored where asked, then moved down and right by whole pixels.
+
+    Args:
+      images: chips.
+      flips: top to bottom and left to right.
+      shifts: rows and columns to move by.
+    """
+
+    def sources(length: int, flip: Array, by: Array) -> Array:
+        source = _reflect(jnp.arange(length) - by[:, None], length)
+        return jnp.where(flip[:, None], length - 1 - source, source)
+
+    rows = sources(images.shape[1], flips[:, 0], shifts[:, 0])
+    columns = sources(images.shape[2], flips[:, 1], shifts[:, 1])
+    return jax.vmap(lambda image, row, column: image[row][:, column])(images, rows, columns)
+
+
+def rotate(images: Float[Array, "b h w c"], radians: Float[Array, " b"]) -> Float[Array, "b h w c"]:
+    """Returns each image turned counter-clockwise about its centre, bilinearly interpolated."""
+    _, height, width, _ = images.shape
+    y = jnp.arange(height, dtype=jnp.float32)[:, None] - (height - 1) / 2
+    x = jnp.arange(width, dtype=jnp.float32)[None, :] - (width - 1) / 2
+
+    def one(image: Array, angle: Array) -> Array:
+        sine, cosine = jnp.sin(angle), jnp.cos(angle)
+        row = cosine * y + sine * x + (height - 1) / 2
+        column = cosine * x - sine * y + (width - 1) / 2
+        top, left = jnp.floor(row), jnp.floor(column)
+        down, right = (row - top)[..., None], (column - left)[..., None]
+        rows = [_reflect(top.astype(int) + step, height) for step in (0, 1)]
+        columns = [_reflect(left.astype(int) + step, width) for step in (0, 1)]
+        flat = image.reshape(height * width, -1)
+        (a, b), (c, d) = [[flat[r * width + s] for s in columns] for r in rows]
+        above, below = a + right * (b - a), c + right * (d - c)
+        return above + down * (below - above)
+
+    return jax.vmap(one)(images, radians)
+
+
+def _reflect(index: Array, length: int) -> Array:
+    """Returns positions folded back into ``0 .. length - 1`` about the first and the last."""
+    if length == 1:
+        return jnp.zeros_like(index)
+    period = 2 * (length - 1)
+    index = jnp.abs(index) % period
+    return jnp.minimum(index, period - index)

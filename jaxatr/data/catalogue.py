@@ -1,0 +1,190 @@
+"""A data set by its name: the embedded one, a folder of images, a prepared one, or any of TFDS."""
+
+import hashlib
+import inspect
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from jaxatr.data import archive, cache, image_folder, index, simulated_records, tfds_sets
+from jaxatr.data.dataset import Dataset
+from jaxatr.data.images import ImageError
+from jaxatr.resolve import nearest
+
+SIMULATED, IMAGE_FOLDER = "simulated", "image_folder"
+# Raised when a builder would write other records from the same source.
+_IMAGE_FOLDER_VERSION = 1
+
+
+def open_dataset(
+    name: str,
+    *,
+    data_dir: str | os.PathLike | None = None,
+    source: str | os.PathLike | None = None,
+    options: Mapping[str, Any] | None = None,
+    skip_corrupt: bool = False,
+) -> Dataset:
+    """Returns a data set, prepared on first use; nothing is ever downloaded.
+
+    Args:
+      name: ``"simulated"``; ``"image_folder"`` (with ``source``); the name that a folder was
+        prepared under; or a TFDS name that :func:`prepare` has prepared.
+      data_dir: where prepared sets lie; by default ``$JAXATR_DATA_DIR``, else ``jaxatr/data`` in
+        the user's cache folder.
+      source: for ``image_folder``, the folder or archive of class folders. What was prepared from
+        it is used again until a file in it is added, removed or changed.
+      options: for ``simulated``, arguments of :func:`jaxatr.data.simulated.generate`; for
+        ``image_folder``, ``test_fraction`` (see :func:`jaxatr.data.image_folder.scan`).
+      skip_corrupt: leave corrupt images out and list them in ``Dataset.skipped``.
+
+    Raises:
+      ValueError: there is no such set, its source is missing, empty or of one class, or it has to
+        be downloaded first.
+      ImageError: an image is corrupt; the message names it.
+    """
+    return _open(name, data_dir, source, options, skip_corrupt)
+
+
+def prepare(
+    name: str,
+    *,
+    data_dir: str | os.PathLike | None = None,
+    source: str | os.PathLike | None = None,
+    options: Mapping[str, Any] | None = None,
+    skip_corrupt: bool = False,
+    as_name: str | None = None,
+) -> Dataset:
+    """Returns :func:`open_dataset`'s data set, and downloads one of TFDS if it has to.
+
+    Args:
+      name: as there.
+      data_dir: as there.
+      source: as there.
+      options: as there.
+      skip_corrupt: as there.
+      as_name: name to open an ``image_folder`` by from now on.
+
+    Raises:
+      ValueError: as there; or the name is taken, or cannot be a folder's.
+      ImageError: as there.
+    """
+    if as_name is not None:
+        if name != IMAGE_FOLDER:
+            raise ValueError(f"only an {IMAGE_FOLDER} can be given a name, and {name!r} has one")
+        if not re.fullmatch(r"\w[\w.-]*", as_name):
+            raise ValueError(f"a name is letters, digits, '_', '.' and '-', got {as_name!r}")
+        if as_name in (SIMULATED, IMAGE_FOLDER) or tfds_sets.exists(as_name):
+            raise ValueError(f"{as_name!r} is already the name of another data set: choose another")
+    return _open(name, data_dir, source, options, skip_corrupt, as_name, download=True)
+
+
+def _open(
+    name: str,
+    data_dir: str | os.PathLike | None,
+    source: str | os.PathLike | None,
+    options: Mapping[str, Any] | None,
+    skip_corrupt: bool,
+    as_name: str | None = None,
+    *,
+    download: bool = False,
+) -> Dataset:
+    root = Path(data_dir).expanduser() if data_dir is not None else cache.default_data_dir()
+    options = dict(options or {})
+    if (source is not None) != (name == IMAGE_FOLDER):
+        raise ValueError(
+            f"{IMAGE_FOLDER} needs a source, the folder or archive of class folders"
+            if name == IMAGE_FOLDER
+            else f"{name!r} takes no source; only {IMAGE_FOLDER} does"
+        )
+    if name == SIMULATED:
+        return index.load(_simulated(root / name, options), name)
+    if source is not None:
+        found = _folder(root / (as_name or name), Path(source).expanduser(), options, skip_corrupt)
+        return index.load(found, as_name or name)
+    if options:
+        raise ValueError(f"{name!r} takes no options, got {sorted(options)}")
+    if (last := cache.current(root / name)) is not None:
+        return index.load(_renewed(last), name)
+    if tfds_sets.exists(name):
+        return index.load(tfds_sets.prepared(name, root, download=download), name)
+    choices = [SIMULATED, IMAGE_FOLDER, *cache.names(root)]
+    raise ValueError(
+        f"there is no data set {name!r}{nearest(name, [*choices, *tfds_sets.names()])} "
+        f"(there are {', '.join(choices)} in {root}, and those of TFDS)"
+    )
+
+
+def _simulated(folder: Path, options: dict[str, Any]) -> Path:
+    known = simulated_records.OPTIONS
+    _check_options(SIMULATED, options, known)
+    settings = {**known, **options}
+    signature = _signature(SIMULATED, simulated_records.VERSION, settings)
+
+    def make(directory: Path) -> Path:
+        made, facts = simulated_records.write(directory, settings)
+        index.write_index(made, facts, facts["keys"])
+        return made
+
+    return cache.prepared(folder, signature, make)
+
+
+def _folder(folder: Path, source: Path, options: dict[str, Any], skip_corrupt: bool) -> Path:
+    _check_options(IMAGE_FOLDER, options, inspect.signature(image_folder.scan).parameters)
+    source = source.absolute()
+    scanned = None
+    if source.is_file() and archive.is_archive(source):
+        status = source.stat()
+        state: Any = [source.name, status.st_size, status.st_mtime_ns, options]
+    else:
+        scanned = image_folder.scan(source, **options)
+        state = scanned.signature()
+
+    def make(directory: Path) -> Path:
+        images = scanned or _unpacked(source, directory / "source", options)
+        made, skipped = image_folder.write(images, directory, skip_corrupt=skip_corrupt)
+        facts = {
+            "classes": images.classes,
+            "coarse_classes": images.coarse_classes,
+            "fine_to_coarse": images.fine_to_coarse,
+            "skipped": skipped,
+            "source": str(source),
+            "options": options,
+        }
+        index.write_index(made, facts, {key: key for key in images.keys()})
+        return made
+
+    found = cache.prepared(folder, _signature(IMAGE_FOLDER, _IMAGE_FOLDER_VERSION, state), make)
+    left_out = (index.description(found) or {}).get("skipped")
+    if left_out and not skip_corrupt:
+        raise ImageError(
+            f"{left_out[0][1]} ({len(left_out)} such files were left out when this "
+            "was prepared with skip_corrupt)"
+        )
+    return found
+
+
+def _unpacked(source: Path, directory: Path, options: dict[str, Any]) -> image_folder.ImageFolder:
+    archive.extract(source, directory)
+    return image_folder.scan(image_folder.single_folder(directory), **options)
+
+
+def _renewed(directory: Path) -> Path:
+    """Returns the named set, made anew from its source where that is there and has changed."""
+    facts = index.description(directory) or {}
+    source = Path(facts.get("source", ""))
+    if not facts.get("source") or not source.exists():
+        return directory
+    return _folder(directory.parent, source, facts["options"], bool(facts["skipped"]))
+
+
+def _signature(*state: Any) -> str:
+    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _check_options(name: str, options: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    for option in options:
+        if option not in known:
+            raise ValueError(f"{name} has no option {option!r}{nearest(option, known)}")

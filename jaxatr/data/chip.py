@@ -1,0 +1,116 @@
+"""Geometry on the host: what turns an image of any size into the chip that a network sees."""
+
+import dataclasses
+
+import numpy as np
+from PIL import Image
+
+_LUMA = np.array([0.299, 0.587, 0.114])  # ITU-R BT.601, as in most image libraries
+
+
+@dataclasses.dataclass(frozen=True)
+class Chip:
+    """Image → chip; each step is left out at its default, and they run in this order.
+
+    Attributes:
+      center_crop: side in pixels of the centre square that is cut out. An image smaller than that
+        is refused: padding it would put its size, and with it perhaps its class, into the chip.
+      square: pads the shorter side evenly with zeros, so that a resize keeps the aspect ratio.
+      size: side in pixels to resize to, bilinear with antialiasing.
+      channels: 1 or 3; RGB becomes gray by its luma, gray becomes three equal channels.
+    """
+
+    center_crop: int = 0
+    square: bool = False
+    size: int = 0
+    channels: int | None = None
+
+    def __post_init__(self):
+        """Refuses values that name no geometry."""
+        for name in ("center_crop", "size"):
+            if getattr(self, name) < 0:
+                raise ValueError(
+                    f"chip.{name} must be 0 (off) or a side in pixels, got {getattr(self, name)}"
+                )
+        if self.channels not in (None, 1, 3):
+            raise ValueError(
+                f"chip.channels must be 1, 3 or None (as they are), got {self.channels}"
+            )
+
+    def __call__(self, image: np.ndarray) -> np.ndarray:
+        """Returns the chip of one ``[h, w, c]`` image, in the image's dtype and range.
+
+        Raises:
+          ValueError: the image is smaller than ``center_crop``, or has neither 1 nor 3 channels
+            where ``channels`` asks for another number.
+        """
+        self.output_shape(image.shape)
+        if self.center_crop:
+            image = _center(image, self.center_crop)
+        if self.square:
+            image = _pad_to_square(image)
+        if self.size and image.shape[:2] != (self.size, self.size):
+            image = _resize(image, self.size)
+        if self.channels is not None and image.shape[2] != self.channels:
+            image = _gray(image) if self.channels == 1 else np.repeat(image, 3, axis=2)
+        return image
+
+    def output_shape(self, shape: tuple[int, ...]) -> tuple[int, int, int]:
+        """Returns the chip's ``(h, w, c)`` for an image's, or raises what the call would raise."""
+        height, width, channels = shape
+        if self.center_crop:
+            if min(height, width) < self.center_crop:
+                raise ValueError(
+                    f"an image of {height}x{width} is smaller than chip.center_crop="
+                    f"{self.center_crop}: set it to {min(height, width)} or less"
+                )
+            height = width = self.center_crop
+        if self.square:
+            height = width = max(height, width)
+        if self.size:
+            height = width = self.size
+        if self.channels is not None and self.channels != channels:
+            if channels not in (1, 3):
+                raise ValueError(
+                    f"an image of {channels} channels cannot be turned into "
+                    f"chip.channels={self.channels}"
+                )
+            channels = self.channels
+        return height, width, channels
+
+
+def _center(image: np.ndarray, side: int) -> np.ndarray:
+    top, left = (image.shape[0] - side) // 2, (image.shape[1] - side) // 2
+    return image[top : top + side, left : left + side]
+
+
+def _pad_to_square(image: np.ndarray) -> np.ndarray:
+    side = max(image.shape[:2])
+    missing = [side - length for length in image.shape[:2]]
+    return np.pad(image, [(gap // 2, gap - gap // 2) for gap in missing] + [(0, 0)])
+
+
+def _resize(image: np.ndarray, side: int) -> np.ndarray:
+    # Pillow's bilinear filter widens with the reduction, which is the antialiasing, and never
+    # overshoots, so an image keeps its range. Only its mode F holds 16 bits, one plane at a time.
+    if image.dtype == np.uint8 and image.shape[2] in (1, 3):
+        picture = Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image)
+        resized = np.asarray(picture.resize((side, side), Image.Resampling.BILINEAR))
+        return resized.reshape(side, side, image.shape[2])
+    planes = [
+        np.asarray(
+            Image.fromarray(np.ascontiguousarray(image[:, :, c], dtype=np.float32)).resize(
+                (side, side), Image.Resampling.BILINEAR
+            )
+        )
+        for c in range(image.shape[2])
+    ]
+    return _as_dtype(np.stack(planes, axis=2), image.dtype)
+
+
+def _gray(image: np.ndarray) -> np.ndarray:
+    return _as_dtype((image @ _LUMA)[:, :, None], image.dtype)
+
+
+def _as_dtype(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    return (np.rint(values) if np.issubdtype(dtype, np.integer) else values).astype(dtype)

@@ -1,0 +1,98 @@
+"""An image file as an array, in the range in which it was recorded."""
+
+import io
+import os
+import struct
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageSequence
+
+# What a mode of Pillow is turned into before it becomes an array. A palette or an alpha plane is
+# a way of storing an image, not a further measurement: colours are looked up, alpha is dropped.
+_EIGHT_BIT = {
+    "1": "L",
+    "L": "L",
+    "LA": "L",
+    "La": "L",
+    "P": "RGB",
+    "PA": "RGB",
+    "RGB": "RGB",
+    "RGBA": "RGB",
+    "RGBa": "RGB",
+    "RGBX": "RGB",
+    "CMYK": "RGB",
+    "YCbCr": "RGB",
+    "LAB": "RGB",
+    "HSV": "RGB",
+}
+_SIXTEEN_BIT = ("I;16", "I;16L", "I;16B", "I;16N")
+_PNG = b"\x89PNG\r\n\x1a\n"
+
+
+class ImageError(ValueError):
+    """An image file that cannot be used; the message names the file and says why."""
+
+
+def read_image(path: str | os.PathLike) -> np.ndarray:
+    """Returns the image in a file as ``[h, w, c]`` with ``c`` 1 (gray) or 3 (RGB).
+
+    Eight-bit images, palettes and bilevel images come as uint8, 16-bit ones as uint16, float and
+    32-bit integer ones as float32; nothing is rescaled. Alpha is dropped.
+
+    Args:
+      path: a file in any format that Pillow reads.
+
+    Raises:
+      ImageError: the file is missing, is not an image, is damaged, holds several pages or NaN, or
+        would lose range on the way (16-bit colour); the message names it.
+    """
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise ImageError(f"{path}: {error.strerror or error}") from error
+    return decode_image(content, str(path))
+
+
+def decode_image(content: bytes, name: str) -> np.ndarray:
+    """Returns :func:`read_image` of a file's content; ``name`` is for the error message."""
+    if _is_16_bit_colour_png(content):
+        raise ImageError(
+            f"{name}: a 16-bit colour PNG, of which Pillow keeps only the upper 8 bits; "
+            "save it as 16-bit gray, as float TIFF, or as 8-bit colour"
+        )
+    try:
+        with Image.open(io.BytesIO(content)) as image:
+            if image.format == "TIFF" and len(list(ImageSequence.Iterator(image))) > 1:
+                raise ImageError(f"{name}: holds several pages; one image per file is expected")
+            image.seek(0)
+            return _to_array(image, name)
+    except ImageError:
+        raise
+    except (OSError, SyntaxError, ValueError, struct.error, Image.DecompressionBombError) as error:
+        reason = "empty file" if not content else str(error).replace(repr(content), "")
+        raise ImageError(f"{name}: not a readable image ({reason})") from error
+
+
+def _to_array(image: Image.Image, name: str) -> np.ndarray:
+    if image.mode in _EIGHT_BIT:
+        array = np.array(image.convert(_EIGHT_BIT[image.mode]))
+    elif image.mode in _SIXTEEN_BIT:
+        array = np.array(image).astype(np.uint16)
+    elif image.mode in ("I", "F"):
+        array = np.array(image).astype(np.float32)
+        if not np.isfinite(array).all():
+            raise ImageError(f"{name}: holds pixels that are not finite numbers")
+    else:
+        raise ImageError(f"{name}: Pillow's mode {image.mode!r} is not supported")
+    return array[:, :, None] if array.ndim == 2 else array
+
+
+def _is_16_bit_colour_png(content: bytes) -> bool:
+    # In a PNG's header the bit depth is byte 24 and the colour type byte 25 (2 RGB, 6 RGBA).
+    return (
+        content.startswith(_PNG)
+        and len(content) > 25
+        and content[24] == 16
+        and content[25] in (2, 6)
+    )

@@ -1,0 +1,189 @@
+"""The index beside a set's records: its classes, its columns and its fingerprint."""
+
+import hashlib
+import io
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from jaxatr.data.dataset import SHAPE_COLUMNS, Dataset, Split
+from jaxatr.data.images import decode_image
+from jaxatr.data.records import tfds
+
+# Raised when what stands in an index changes; an index of another version is written anew.
+INDEX_VERSION = 1
+_FILE = "jaxatr.json"
+
+
+class Records:
+    """The records of one split under this package's names, images ``[h, w, c]``, text as str.
+
+    Args:
+      builder: TFDS's, of a prepared set.
+      split: its name.
+      keys: this package's name for a feature to the name it has in the records.
+      headers_only: encoded images come as bytes, undecoded.
+    """
+
+    def __init__(
+        self, builder: Any, split: str, keys: Mapping[str, str], *, headers_only: bool = False
+    ):
+        feature = builder.info.features[keys["image"]]
+        # TFDS would decode with whichever library it finds; here it is always Pillow.
+        self._encoded = _is_encoded(feature)
+        self.channels = feature.shape[-1] if self._encoded else None
+        decoders = {keys["image"]: tfds.decode.SkipDecoding()} if self._encoded else None
+        self._source = builder.as_data_source(split, decoders=decoders)
+        self._keys, self._headers_only = keys, headers_only
+        self._where = f"{builder.data_path} {split}"
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        record = self._source[index]
+        example = {name: _plain(record[key]) for name, key in self._keys.items()}
+        if self._encoded:
+            content = record[self._keys["image"]]
+            example["image"] = content if self._headers_only else self._decode(content, index)
+        return example
+
+    def _decode(self, content: bytes, index: int) -> np.ndarray:
+        image = decode_image(content, f"{self._where} record {index}")
+        return np.repeat(image, 3, axis=2) if self.channels == 3 > image.shape[2] else image
+
+
+def _is_encoded(feature: Any) -> bool:
+    # TFDS stores a float image as a PNG of its bits, which only TFDS itself can read.
+    return isinstance(feature, tfds.features.Image) and feature.np_dtype != np.float32
+
+
+def _plain(value: Any) -> Any:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def write_index(directory: Path, facts: Mapping[str, Any], keys: Mapping[str, str]) -> None:
+    """Reads every record once and writes the columns of each split and the set's description.
+
+    Args:
+      directory: of a set prepared by TFDS.
+      facts: ``classes``, ``coarse_classes``, ``fine_to_coarse``, and whatever else is to be kept.
+      keys: this package's name for a feature to the name it has in the records.
+    """
+    builder = tfds.builder_from_directory(directory)
+    digest = hashlib.sha256(json.dumps([facts["classes"], facts["coarse_classes"]]).encode())
+    start, hierarchy = 0, {}
+    for split in sorted(builder.info.splits):
+        columns = _columns(Records(builder, split, keys, headers_only=True), digest, start)
+        with _replacing(directory / f"jaxatr-{split}.npz") as file:
+            np.savez(file, **columns)
+        start += len(columns["label"])
+        if "coarse" in columns:
+            hierarchy.update(
+                zip(columns["label"].tolist(), columns["coarse"].tolist(), strict=True)
+            )
+    description = {
+        **facts,
+        "fine_to_coarse": facts["fine_to_coarse"] or _in_order(hierarchy, facts["classes"]),
+        "index_version": INDEX_VERSION,
+        "version": str(builder.version),
+        "keys": dict(keys),
+        "dtype": np.dtype(builder.info.features[keys["image"]].np_dtype).name,
+        "splits": sorted(builder.info.splits),
+        "fingerprint": digest.hexdigest(),
+    }
+    # Last, and by a rename: where this file is, the index is whole.
+    with _replacing(directory / _FILE) as file:
+        file.write(json.dumps(description, indent=1).encode())
+
+
+def _in_order(hierarchy: dict[int, int], classes: Sequence[str]) -> list[int] | None:
+    if not hierarchy:
+        return None
+    return [hierarchy[label] for label in range(len(classes))]
+
+
+def _columns(records: Records, digest: Any, start: int) -> dict[str, np.ndarray]:
+    values: dict[str, list] = {}
+    for index in range(len(records)):
+        example = records[index]
+        image = example.pop("image")
+        digest.update(image)
+        shape = image.shape if isinstance(image, np.ndarray) else _header(image, records.channels)
+        example = {"id": start + index, **example, **dict(zip(SHAPE_COLUMNS, shape, strict=True))}
+        for name, value in example.items():
+            if not isinstance(value, np.ndarray):
+                values.setdefault(name, []).append(value)
+    columns = {name: _compact(np.array(column)) for name, column in values.items()}
+    for name in sorted(columns):
+        digest.update(f"{name}{columns[name].tolist()}".encode())
+    return columns
+
+
+def _compact(column: np.ndarray) -> np.ndarray:
+    narrower = {"i": np.int32, "f": np.float32}.get(column.dtype.kind)
+    return column.astype(narrower) if narrower else column
+
+
+def _header(content: bytes, channels: int | None) -> tuple[int, int, int]:
+    with Image.open(io.BytesIO(content)) as image:
+        found = 1 if image.mode in ("1", "L", "LA", "I;16", "I;16B", "I") else 3
+        return image.height, image.width, max(found, min(channels or 1, 3))
+
+
+def description(directory: Path) -> dict[str, Any] | None:
+    """Returns what :func:`write_index` described, or None where there is no index to use."""
+    try:
+        found = json.loads((directory / _FILE).read_bytes())
+    except FileNotFoundError:
+        return None
+    return found if found["index_version"] == INDEX_VERSION else None
+
+
+def load(directory: Path, name: str) -> Dataset:
+    """Returns the data set that lies in ``directory`` with its index."""
+    found = description(directory)
+    if found is None:
+        raise ValueError(f"{directory} holds no prepared data set")
+    builder = tfds.builder_from_directory(directory)
+    classes, coarse = tuple(found["classes"]), found["coarse_classes"]
+    splits = {}
+    for split in found["splits"]:
+        with np.load(directory / f"jaxatr-{split}.npz", allow_pickle=False) as file:
+            columns = {key: file[key] for key in file.files}
+        records = Records(builder, split, found["keys"])
+        splits[split] = Split(split, records, columns, classes, np.dtype(found["dtype"]))
+    return Dataset(
+        name=name,
+        version=found["version"],
+        classes=classes,
+        coarse_classes=None if coarse is None else tuple(coarse),
+        fine_to_coarse=None if coarse is None else tuple(found["fine_to_coarse"]),
+        fingerprint=found["fingerprint"],
+        splits=splits,
+        skipped=tuple((path, why) for path, why in found.get("skipped", ())),
+        directory=directory,
+    )
+
+
+class _replacing:
+    """Opens a file beside its destination and renames it there once it is written."""
+
+    def __init__(self, path: Path):
+        self._path, self._partial = path, path.with_name(f".{path.name}.{os.getpid()}")
+
+    def __enter__(self) -> io.BufferedWriter:
+        self._file = open(self._partial, "wb")  # noqa: SIM115 (closed in __exit__)
+        return self._file
+
+    def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
+        self._file.close()
+        if kind is None:
+            os.replace(self._partial, self._path)
+        else:
+            self._partial.unlink()

@@ -1,0 +1,164 @@
+"""From a split to batches of NumPy arrays, through grain: deterministic, and resumable exactly."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import grain
+import numpy as np
+
+from jaxatr.data.chip import Chip
+from jaxatr.data.dataset import Split
+
+Batch = dict[str, np.ndarray]
+
+
+def train_batches(
+    split: Split,
+    indices: np.ndarray,
+    labels: np.ndarray,
+    *,
+    chip: Chip,
+    batch_size: int,
+    seed: int,
+    process_index: int = 0,
+    process_count: int = 1,
+    threads: int = 2,
+) -> grain.DatasetIterator[Batch]:
+    """Returns an endless iterator over this process's share of shuffled batches.
+
+    One stream goes round the examples again and again, in a new order each time, and is cut into
+    batches of ``batch_size``; a batch may hold the end of one round and the start of the next.
+    Each process takes its rows of every batch, so N processes together see what one would.
+
+    Args:
+      split: to read from.
+      indices: ``[n]`` numbers of the examples to train on.
+      labels: ``[n]`` their labels, already 0..K-1.
+      chip: geometry; all chips must have one shape.
+      batch_size: of all processes together.
+      seed: of the order.
+      process_index: which process this is.
+      process_count: how many there are.
+      threads: that read ahead.
+
+    Returns:
+      Batches of ``image [b, h, w, c]`` in the split's dtype, ``label``, ``id`` and ``epoch``
+      (how often the stream had gone round before this example), int32 ``[b]``; with ``get_state``
+      and ``set_state``.
+
+    Raises:
+      ValueError: the batch does not divide by the processes, the chips differ in shape, or
+        ``labels`` does not match ``indices``.
+    """
+    read = _Reader(split, indices, labels, chip)
+    if batch_size < 1 or batch_size % process_count:
+        raise ValueError(
+            f"a batch of {batch_size} does not divide by {process_count} processes: "
+            f"set config.train.batch_size to a multiple of {process_count}"
+        )
+    share = batch_size // process_count
+    mine = slice(process_index * share, (process_index + 1) * share)
+
+    def make(drawn: tuple[np.ndarray, np.ndarray]) -> Batch:
+        place, position = (column[mine] for column in drawn)
+        return {**read(position), "epoch": (place // len(indices)).astype(np.int32)}
+
+    positions = grain.MapDataset.range(len(indices)).seed(seed).shuffle().repeat()
+    batches = positions.map_with_index(lambda place, position: (place, position)).batch(batch_size)
+    options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=2 * threads)
+    return iter(batches.map(make).to_iter_dataset(options))
+
+
+class EvalBatches:
+    """Batches in the order of ``indices``; every loop over it starts anew."""
+
+    def __init__(self, read: "_Reader", length: int, batch_size: int):
+        self._read, self._length, self._batch_size = read, length, batch_size
+
+    def __len__(self) -> int:
+        """Returns the number of batches."""
+        return -(-self._length // self._batch_size)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Yields the batches, read ahead by one thread."""
+        options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=2)
+        return iter(grain.MapDataset.range(len(self)).map(self._make).to_iter_dataset(options))
+
+    def _make(self, number: int) -> Batch:
+        positions = np.arange(number * self._batch_size, (number + 1) * self._batch_size)
+        mask = positions < self._length
+        return {**self._read(np.minimum(positions, self._length - 1)), "mask": mask}
+
+
+def eval_batches(
+    split: Split, indices: np.ndarray, labels: np.ndarray, *, chip: Chip, batch_size: int
+) -> EvalBatches:
+    """Returns the examples once, in the given order, as often as it is looped over.
+
+    Batches are those of :func:`train_batches` without ``epoch`` and with ``mask``, bool ``[b]``:
+    the last one is filled up with repeats of the last example, whose mask is False.
+
+    Raises:
+      ValueError: as :func:`train_batches`.
+    """
+    if batch_size < 1:
+        raise ValueError(f"the batch size must be at least 1, got {batch_size}")
+    return EvalBatches(_Reader(split, indices, labels, chip), len(indices), batch_size)
+
+
+def image_statistics(
+    split: Split, indices: np.ndarray, chip: Chip, *, most: int = 20_000
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns mean and standard deviation per channel of the chips' pixels, in their raw units.
+
+    Args:
+      split: to read from.
+      indices: ``[n]`` numbers of the training examples.
+      chip: geometry.
+      most: how many chips to read at most; of more, evenly spaced ones are taken.
+
+    Returns:
+      ``(mean, std)``, float64 ``[c]``.
+
+    Raises:
+      ValueError: there are no examples, or their chips differ in shape.
+    """
+    read = _Reader(split, indices, np.zeros(len(indices), np.int32), chip)
+    positions = np.linspace(0, len(indices) - 1, min(most, len(indices))).astype(np.int64)
+    # Chan's pairwise update: sums of squares about a running mean lose no digits to a large mean.
+    count, mean, squares = 0, np.zeros(read.shape[2]), np.zeros(read.shape[2])
+    for start in range(0, len(positions), 256):
+        pixels = read.chips(positions[start : start + 256]).astype(np.float64)
+        size, block = pixels[..., 0].size, pixels.mean(axis=(0, 1, 2))
+        shift = block - mean
+        mean = mean + shift * size / (count + size)
+        squares += ((pixels - block) ** 2).sum(axis=(0, 1, 2))
+        squares += shift**2 * count * size / (count + size)
+        count += size
+    return mean, np.sqrt(squares / count)
+
+
+class _Reader:
+    """Rows of a batch for positions in ``indices``."""
+
+    def __init__(self, split: Split, indices: np.ndarray, labels: np.ndarray, chip: Chip):
+        self._indices, self._labels = np.asarray(indices), np.asarray(labels, np.int32)
+        if not len(self._indices):
+            raise ValueError(f"no examples of split {split.name!r} were given")
+        if self._labels.shape != self._indices.shape:
+            raise ValueError(
+                f"{len(self._indices)} indices need as many labels, got {self._labels.shape}"
+            )
+        self.shape = split.chip_shape(self._indices, chip)
+        self._split, self._chip = split, chip
+
+    def chips(self, positions: np.ndarray) -> np.ndarray:
+        return self._split.chips(self._indices[positions], self._chip, self.shape)
+
+    def __call__(self, positions: np.ndarray) -> dict[str, Any]:
+        ids = self._split.columns["id"][self._indices[positions]]
+        return {
+            "image": self.chips(positions),
+            "label": self._labels[positions],
+            "id": ids.astype(np.int32),
+        }

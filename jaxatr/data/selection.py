@@ -1,0 +1,93 @@
+"""Which examples of a split take part: by class, by any known scalar, by a stratified draw."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxatr.data.dataset import Split
+from jaxatr.resolve import nearest
+
+
+def select(
+    split: Split,
+    *,
+    classes: Sequence[str] | None = None,
+    where: Mapping[str, Any] | None = None,
+) -> np.ndarray:
+    """Returns the numbers ``[n]`` of the examples that meet every condition, in rising order.
+
+    Args:
+      split: of a data set.
+      classes: class names to keep; None keeps all.
+      where: column to the value or values to accept, as in
+        ``{"range_m": (1000, 2000), "band": "visible"}``.
+
+    Raises:
+      ValueError: there is no such class, column or value, or no example meets all conditions.
+    """
+    keep = np.ones(len(split), bool)
+    if classes is not None:
+        for name in classes:
+            if name not in split.classes:
+                raise ValueError(
+                    f"there is no class {name!r}{nearest(name, split.classes)} "
+                    f"(there are {', '.join(split.classes)})"
+                )
+        labels = [split.classes.index(name) for name in classes]
+        keep &= np.isin(split.columns["label"], labels)
+    for column, accepted in (where or {}).items():
+        keep &= np.isin(_column(split, column), _values(split, column, accepted))
+    if not keep.any():
+        raise ValueError(f"no example of split {split.name!r} has classes={classes}, where={where}")
+    return np.flatnonzero(keep)
+
+
+def _column(split: Split, name: str) -> np.ndarray:
+    if name not in split.columns:
+        raise ValueError(
+            f"split {split.name!r} has no column {name!r}"
+            f"{nearest(name, split.columns)} (it has {', '.join(split.columns)})"
+        )
+    return split.columns[name]
+
+
+def _values(split: Split, column: str, accepted: Any) -> list[Any]:
+    values = [accepted] if isinstance(accepted, str) or np.isscalar(accepted) else list(accepted)
+    present = np.unique(split.columns[column])
+    for value in values:
+        if not np.isin(value, present):
+            shown = ", ".join(map(str, present[:12])) + (", …" if len(present) > 12 else "")
+            raise ValueError(
+                f"column {column!r} of split {split.name!r} never has the value "
+                f"{value!r} (it has {shown})"
+            )
+    return values
+
+
+def holdout(labels: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Splits positions into training and validation, class by class.
+
+    Args:
+      labels: ``[n]``, one label per position.
+      fraction: of each class to hold out, rounded, in ``[0, 1)``. At least one example of each
+        class stays in training.
+      seed: of the draw.
+
+    Returns:
+      ``(train, validation)``: positions in ``0..n-1``, each in rising order.
+
+    Raises:
+      ValueError: the fraction is out of range, or there are no labels.
+    """
+    labels = np.asarray(labels)
+    if not 0 <= fraction < 1:
+        raise ValueError(f"the held-out fraction must be in [0, 1), got {fraction}")
+    if not len(labels):
+        raise ValueError("there is nothing to hold out from: no labels were given")
+    generator = np.random.default_rng(seed)
+    held = np.zeros(len(labels), bool)
+    for label in np.unique(labels):
+        members = generator.permutation(np.flatnonzero(labels == label))
+        held[members[: min(round(fraction * len(members)), len(members) - 1)]] = True
+    return np.flatnonzero(~held), np.flatnonzero(held)

@@ -1,0 +1,129 @@
+"""Known/unknown splits as named, versioned records: they are data, and every result carries one."""
+
+import dataclasses
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jaxatr.resolve import nearest
+
+# Known classes by their number in the data set's own order.
+_CIFAR10 = {
+    # The five that the field reports. The first two are one and the same set: they are kept so
+    # that a mean over the five can be compared with published means.
+    "cifar10/osr-0": (0, 6, 4, 9, 1, 7),
+    "cifar10/osr-1": (7, 6, 4, 9, 0, 1),
+    "cifar10/osr-2": (1, 5, 7, 3, 9, 4),
+    "cifar10/osr-3": (8, 6, 1, 9, 0, 7),
+    "cifar10/osr-4": (2, 4, 1, 7, 9, 6),
+    # The one split that the code published with the category-aware classifiers' paper uses.
+    "cifar10/paper-code": (0, 1, 2, 6, 7, 8),
+}
+# The three that a PyTorch port was measured on, so that figures can be set side by side.
+_MSTAR = {
+    "mstar/reference-0": ("BMP2", "BRDM_2", "BTR70", "T62", "ZIL131", "ZSU_23_4"),
+    "mstar/reference-1": ("2S1", "BRDM_2", "BTR60", "BTR70", "T62", "ZSU_23_4"),
+    "mstar/reference-2": ("2S1", "BMP2", "BRDM_2", "BTR70", "D7", "T72"),
+}
+NAMES = ("closed", *_CIFAR10, *_MSTAR, "random-6/4", "random-5/3")
+_RANDOM = re.compile(r"random-(\d+)/(\d+)")
+
+
+@dataclasses.dataclass(frozen=True)
+class KnownUnknown:
+    """Which classes a recogniser is taught and which it meets for the first time when tested.
+
+    Attributes:
+      name: as given to :func:`known_unknown`.
+      version: raised whenever the same name and seed would give other classes.
+      known: class names in the data set's order; their position is the network's label.
+      unknown: class names in the data set's order.
+      seed: decides a random split, and is 0 for a fixed one.
+    """
+
+    name: str
+    version: int
+    known: tuple[str, ...]
+    unknown: tuple[str, ...]
+    seed: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns the record as JSON holds it."""
+        return {**dataclasses.asdict(self), "known": [*self.known], "unknown": [*self.unknown]}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> "KnownUnknown":
+        """Returns the record that :meth:`as_dict` wrote.
+
+        Raises:
+          ValueError: a field is missing or is not one of the record's.
+        """
+        fields = {field.name for field in dataclasses.fields(cls)}
+        if set(record) != fields:
+            raise ValueError(f"a split has the fields {sorted(fields)}, got {sorted(record)}")
+        lists = {"known": tuple(record["known"]), "unknown": tuple(record["unknown"])}
+        return cls(**{**record, **lists})
+
+
+def known_unknown(name: str, classes: Sequence[str], *, seed: int = 0) -> KnownUnknown:
+    """Returns the named split of a data set's classes.
+
+    Args:
+      name: ``"closed"`` (all known); ``"random-K/U"`` (K known and U unknown, drawn by ``seed``;
+        further classes are left out); ``"cifar10/osr-0"`` to ``"cifar10/osr-4"``, the field's five
+        (0 and 1 are the same set); ``"cifar10/paper-code"``; ``"mstar/reference-0"`` to ``-2``.
+      classes: the data set's class names in its own order.
+      seed: for the random splits. The draw orders the names by the SHA-256 of seed and name, so it
+        depends on no library's random stream, nor on the order of ``classes``.
+
+    Raises:
+      ValueError: there is no split of that name, or it does not fit these classes.
+
+    >>> known_unknown("random-2/1", ("bus", "car", "van"), seed=1).known
+    ('bus', 'car')
+    """
+    classes = tuple(classes)
+    if len(set(classes)) != len(classes):
+        raise ValueError(f"class names must differ from each other, got {classes}")
+    known, unknown = _members(name, classes, seed)
+    return KnownUnknown(
+        name=name,
+        version=1,
+        known=tuple(c for c in classes if c in known),
+        unknown=tuple(c for c in classes if c in unknown),
+        seed=seed if _RANDOM.fullmatch(name) else 0,
+    )
+
+
+def _members(name: str, classes: tuple[str, ...], seed: int) -> tuple[set[str], set[str]]:
+    if name == "closed":
+        return set(classes), set()
+    if match := _RANDOM.fullmatch(name):
+        return _random(name, classes, seed, *map(int, match.groups()))
+    if name in _CIFAR10:
+        if len(classes) != 10:
+            raise ValueError(f"split {name!r} is of CIFAR-10's 10 classes, got {len(classes)}")
+        known = {classes[index] for index in _CIFAR10[name]}
+    elif name in _MSTAR:
+        known = set(_MSTAR[name])
+        if missing := sorted(known - set(classes)):
+            raise ValueError(f"split {name!r} needs the classes {missing}, got {list(classes)}")
+    else:
+        raise ValueError(
+            f"there is no split {name!r}{nearest(name, NAMES)} "
+            f"(there are {', '.join(NAMES)} and random-K/U for any K and U)"
+        )
+    return known, set(classes) - known
+
+
+def _random(
+    name: str, classes: tuple[str, ...], seed: int, known: int, unknown: int
+) -> tuple[set[str], set[str]]:
+    if known < 1 or known + unknown > len(classes):
+        raise ValueError(
+            f"split {name!r} asks for {known} known and {unknown} unknown classes: at least one "
+            f"must be known, and there are {len(classes)} in all"
+        )
+    drawn = sorted(classes, key=lambda c: hashlib.sha256(f"{seed}/{c}".encode()).digest())
+    return set(drawn[:known]), set(drawn[known : known + unknown])
