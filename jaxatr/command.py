@@ -3,8 +3,9 @@
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from typing import Literal, cast
 
-from absl import app, flags
+from absl import app, flags, logging
 
 EXIT_USER_ERROR = 2
 
@@ -22,7 +23,22 @@ def run(main: Callable[[Sequence[str]], int | None]) -> None:
     app.run(lambda argv: _guarded(main, argv[1:]), flags_parser=_parse)
 
 
+def checkpoint(text: str) -> Literal["best", "latest"] | int:
+    """Returns the checkpoint that a flag names.
+
+    Raises:
+      ValueError: it is neither ``latest``, ``best`` nor a step.
+    """
+    if text in ("best", "latest"):
+        return cast(Literal["best", "latest"], text)
+    if not text.isdigit():
+        raise ValueError(f"--checkpoint: got {text!r}, wanted 'latest', 'best' or a step")
+    return int(text)
+
+
 def _guarded(main: Callable[[Sequence[str]], int | None], arguments: Sequence[str]) -> int:
+    if not flags.FLAGS["verbosity"].present:
+        logging.set_verbosity(logging.WARNING)  # orbax narrates every save at INFO
     try:
         return main(arguments) or 0
     except (ValueError, OSError, ImportError, RuntimeError, ArithmeticError, KeyError) as error:

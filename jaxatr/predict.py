@@ -15,7 +15,7 @@ from jaxatr import command, data, training
 from jaxatr.recogniser import Prediction, Recogniser
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder.", required=True)
-_CHECKPOINT = flags.DEFINE_string("checkpoint", "last", "'last', 'best' or a step.")
+_CHECKPOINT = flags.DEFINE_string("checkpoint", "latest", "'latest', 'best' or a step.")
 _GAMMA = flags.DEFINE_string("gamma", None, "γ, or 'fitted'; default: the run's configured γ.")
 _JSONL = flags.DEFINE_bool("jsonl", False, "Print one JSON object a line.")
 
@@ -26,7 +26,7 @@ def main(arguments) -> int:
         raise ValueError("no image given: python -m jaxatr.predict --workdir=DIR IMAGE...")
     training.enable_compilation_cache()
     recogniser = Recogniser.load(
-        _WORKDIR.value, checkpoint=_CHECKPOINT.value, gamma=_gamma(_GAMMA.value)
+        _WORKDIR.value, checkpoint=command.checkpoint(_CHECKPOINT.value), gamma=_gamma(_GAMMA.value)
     )
     used: deque[str] = deque()
     failed: list[str] = []

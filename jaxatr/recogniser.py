@@ -3,14 +3,14 @@
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import numpy as np
 import scipy.special
 
 from jaxatr import data, models, openset, runs, training
-from jaxatr.tasks.open_set import OpenSet, infer
+from jaxatr.tasks.open_set import infer
 from jaxatr.typing import PyTree
 
 UNKNOWN = "unknown"
@@ -67,14 +67,14 @@ class Recogniser:
         cls,
         workdir: str | os.PathLike,
         *,
-        checkpoint: str | int = "last",
+        checkpoint: Literal["best", "latest"] | int = "latest",
         gamma: float | str | None = None,
     ) -> "Recogniser":
         """Returns the recogniser that a run trained.
 
         Args:
           workdir: the run's folder.
-          checkpoint: ``"last"``, ``"best"`` or a step.
+          checkpoint: ``"latest"``, ``"best"`` or a step.
           gamma: γ; ``None`` for the configured one, ``"fitted"`` for the one that the run's
             evaluation fitted on validation data.
 
@@ -87,11 +87,11 @@ class Recogniser:
         if gamma == "fitted" and record.get("fitted_gamma") is None:
             raise ValueError(f"{workdir} has no fitted γ: evaluate it, with a validation part")
         gamma = record["fitted_gamma"] if gamma == "fitted" else gamma
-        loaded = training.load(workdir, checkpoint=checkpoint, best=OpenSet.best)
+        snapshot = training.load_snapshot(workdir, checkpoint)
         classes, shape = record["split"]["known"], tuple(record["image_shape"])
         return cls(
             models.build_open_set(config.model, len(classes)),
-            {"params": loaded.params, **loaded.model_state},
+            runs.variables_of(snapshot),
             classes=classes,
             chip=data.Chip(
                 center_crop=config.data.center_crop,

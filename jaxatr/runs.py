@@ -3,13 +3,14 @@
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from ml_collections import ConfigDict
 
 from jaxatr import training
 from jaxatr.resolve import resolve
+from jaxatr.typing import PyTree
 
 EVALUATION = "evaluation.json"
 SCORES = "scores.npz"
@@ -73,7 +74,7 @@ def load_config(workdir: str | os.PathLike) -> ConfigDict:
 def evaluate_run(
     workdir: str | os.PathLike,
     *,
-    checkpoint: str | int = "last",
+    checkpoint: Literal["best", "latest"] | int = "latest",
     data: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Evaluates a run on its test data, and records the result in its folder.
@@ -83,7 +84,7 @@ def evaluate_run(
 
     Args:
       workdir: the run's folder.
-      checkpoint: ``"last"``, ``"best"`` (on the validation part) or a step.
+      checkpoint: ``"latest"``, ``"best"`` (on the validation part) or a step.
       data: fields of ``config.data`` to change, where the data has moved.
 
     Raises:
@@ -93,15 +94,20 @@ def evaluate_run(
     config.data.update(data or {})
     task = resolve(config.task)(config)
     _refuse_changed_data(workdir, task.record)
-    loaded = training.load(workdir, checkpoint=checkpoint, best=task.best)
-    measured, arrays = task.test({"params": loaded.params, **loaded.model_state})
-    result = {"checkpoint": {"which": checkpoint, "step": loaded.step}, **measured}
+    snapshot = training.load_snapshot(workdir, checkpoint)
+    measured, arrays = task.test(variables_of(snapshot))
+    result = {"checkpoint": {"which": checkpoint, "step": snapshot.step}, **measured}
     folder = Path(workdir)
     _write(folder / SCORES, lambda file: np.savez_compressed(file, **arrays))
     text = json.dumps(result, indent=2) + "\n"
     _write(folder / EVALUATION, lambda file: file.write(text.encode()))
     training.update_record(workdir, fitted_gamma=measured["fitted_gamma"])
     return result
+
+
+def variables_of(snapshot: training.Snapshot) -> PyTree:
+    """Returns what a network's ``apply`` takes, from a checkpoint."""
+    return {"params": snapshot.state["params"], **snapshot.state["model_state"]}
 
 
 def _write(path: Path, write) -> None:

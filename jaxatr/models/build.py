@@ -1,10 +1,8 @@
 """From the ``model`` part of a configuration to a linen module."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import flax.linen as nn
 import jax.numpy as jnp
+from ml_collections import ConfigDict
 
 from jaxatr.models.open_set import OpenSetClassifier
 from jaxatr.models.resnet import ResNet18, ResNet34, ResNet50, ResNet101
@@ -20,7 +18,7 @@ BACKBONES = {
 _DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
 
 
-def build_open_set(config: Mapping[str, Any], num_classes: int) -> OpenSetClassifier:
+def build_open_set(config: ConfigDict, num_classes: int) -> OpenSetClassifier:
     """Returns the open-set classifier that ``config.model`` describes.
 
     Args:
@@ -32,16 +30,16 @@ def build_open_set(config: Mapping[str, Any], num_classes: int) -> OpenSetClassi
     Raises:
       ValueError: an unknown backbone or dtype, or a class that is no linen module.
     """
-    return OpenSetClassifier(_backbone(config), num_classes, head_bias=config["head_bias"])
+    return OpenSetClassifier(_backbone(config), num_classes, head_bias=config.head_bias)
 
 
-def _backbone(config: Mapping[str, Any]) -> nn.Module:
-    name, args = config["backbone"], dict(config["args"])
+def _backbone(config: ConfigDict) -> nn.Module:
+    name, args = config.backbone, dict(config.args)
     if name in BACKBONES:
-        dtype = config["dtype"]
+        dtype = config.dtype
         if dtype not in _DTYPES:
             raise ValueError(f"model.dtype: got {dtype!r}, wanted one of {', '.join(_DTYPES)}")
-        return BACKBONES[name](stem=config["stem"], dtype=_DTYPES[dtype], **args)
+        return BACKBONES[name](stem=config.stem, dtype=_DTYPES[dtype], **args)
     if ":" not in name and "." not in name:
         raise ValueError(
             f"model.backbone: got {name!r}, wanted one of {', '.join(BACKBONES)} or "

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import flax.linen as nn
 import jax.numpy as jnp
 
-from jaxatr.typing import Array, Float
+from jaxatr.typing import Array, ArrayLike, Float
 
 
 class OpenSetOutput(NamedTuple):
@@ -41,7 +41,7 @@ class OpenSetClassifier(nn.Module):
     head_bias: bool = True
 
     @nn.compact
-    def __call__(self, images: Float[Array, "b h w c"], train: bool = False) -> OpenSetOutput:
+    def __call__(self, images: Float[ArrayLike, "b h w c"], train: bool = False) -> OpenSetOutput:
         """Returns both heads' logits and the features.
 
         Raises:

@@ -8,7 +8,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from jaxatr import kernels, parallel
-from jaxatr.typing import Array, Float
+from jaxatr.typing import Array, ArrayLike, Float
 
 Norm = Any  # a constructor of batch norm, with everything but the name and initialisers bound
 
@@ -112,7 +112,9 @@ class ResNet(nn.Module):
     axis_name: str | None = parallel.AXIS
 
     @nn.compact
-    def __call__(self, images: Float[Array, "b h w c"], train: bool = False) -> Float[Array, "b d"]:
+    def __call__(
+        self, images: Float[ArrayLike, "b h w c"], train: bool = False
+    ) -> Float[Array, "b d"]:
         """Returns the features Z of the images.
 
         Args:
@@ -127,7 +129,7 @@ class ResNet(nn.Module):
             dtype=self.dtype,
             axis_name=self.axis_name if train and not self.is_initializing() else None,
         )
-        x = images.astype(self.dtype)
+        x = jnp.asarray(images, self.dtype)
         if self.stem == "7x7":
             x = Conv(self.width, 7, 2, dtype=self.dtype, name="stem_conv")(x)
             x = nn.relu(norm(name="stem_norm")(x))

@@ -10,7 +10,6 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from jaxatr import data, losses, models, openset, parallel
-from jaxatr.data import augment
 from jaxatr.tasks.base import LossOutput, Phase
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.typing import Batch, PyTree
@@ -119,7 +118,7 @@ class OpenSet:
     ) -> LossOutput:
         """Returns equation 4 summed over one device's share of a batch."""
         fields, labels = self.config.augment, batch["label"]
-        images = augment.augment(
+        images = data.augment(
             key,
             normalize(batch["image"], self.mean, self.std),
             batch["id"],
