@@ -6,15 +6,18 @@ and losses that reduce over the global batch (batch normalisation, batch statist
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxatr.typing import Batch, PyTree
 
 AXIS = "data"
+
+Device: TypeAlias = Any  # a jax.Device, which is no class to a type checker
 
 _VARIABLES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
 
@@ -46,13 +49,13 @@ def initialize_from_environment() -> None:
     jax.distributed.initialize(address, int(count), int(index))
 
 
-def replicate(tree: PyTree, devices: Sequence[jax.Device] | None = None) -> PyTree:
+def replicate(tree: PyTree, devices: Sequence[Device] | None = None) -> PyTree:
     """Returns ``tree`` with a leading axis that holds one copy per local device."""
     devices = jax.local_devices() if devices is None else devices
     sharding = NamedSharding(Mesh(np.asarray(devices), (AXIS,)), PartitionSpec(AXIS))
 
     def copy(leaf: Any) -> jax.Array:
-        if jax.dtypes.issubdtype(getattr(leaf, "dtype", None), jax.dtypes.prng_key):
+        if jnp.issubdtype(getattr(leaf, "dtype", np.float32), jax.dtypes.prng_key):
             data = copy(jax.random.key_data(leaf))
             return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))
         leaf = np.asarray(leaf)
@@ -88,7 +91,7 @@ def map_batches(
     fn: Callable[[PyTree, Batch], PyTree],
     variables: PyTree,
     batches: Iterable[Batch],
-    devices: Sequence[jax.Device] | None = None,
+    devices: Sequence[Device] | None = None,
 ) -> Iterator[tuple[Batch, PyTree]]:
     """Yields each batch with what ``fn`` makes of it, computed on all local devices.
 

@@ -100,6 +100,8 @@ class Task(Protocol):
     def evaluate(self, params: PyTree, model_state: PyTree) -> Mapping[str, float]:
         """Returns metrics on the validation data, ``best`` among them; the same in every process.
 
+        Nothing at all where there is no validation data: then no checkpoint is the best.
+
         ``params`` and ``model_state`` are as ``init`` returns them, for one device.
         """
         ...

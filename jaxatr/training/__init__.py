@@ -1,10 +1,11 @@
 """The one training loop: state, data parallelism, checkpoints, records."""
 
 from jaxatr.training.cache import enable_compilation_cache
-from jaxatr.training.checkpoints import CheckpointError, Checkpoints
+from jaxatr.training.checkpoints import CheckpointError, load_snapshot
 from jaxatr.training.loop import TrainResult, train
 from jaxatr.training.meter import NonFiniteLoss
 from jaxatr.training.record import ConfigMismatch, read_record, record_config, update_record
+from jaxatr.training.snapshot import Snapshot
 from jaxatr.training.state import TrainState
 from jaxatr.training.stop import EXIT_PREEMPTED, Preempted
 from jaxatr.training.writers import read_metrics
@@ -12,13 +13,14 @@ from jaxatr.training.writers import read_metrics
 __all__ = [
     "EXIT_PREEMPTED",
     "CheckpointError",
-    "Checkpoints",
     "ConfigMismatch",
     "NonFiniteLoss",
     "Preempted",
+    "Snapshot",
     "TrainResult",
     "TrainState",
     "enable_compilation_cache",
+    "load_snapshot",
     "read_metrics",
     "read_record",
     "record_config",

@@ -20,7 +20,8 @@ def enable_compilation_cache(path: str | os.PathLike | None = None) -> Path | No
     Returns:
       The folder in use, ``None`` when it is off or cannot be created.
     """
-    chosen = str(path or os.environ.get(VARIABLE) or jax.config.jax_compilation_cache_dir or "")
+    configured = jax.config.values["jax_compilation_cache_dir"]
+    chosen = str(path or os.environ.get(VARIABLE) or configured or "")
     if chosen == "off":
         jax.config.update("jax_enable_compilation_cache", False)
         return None

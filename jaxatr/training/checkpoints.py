@@ -1,100 +1,65 @@
-"""Checkpoints: saved asynchronously by orbax, proved whole before they are used.
+"""The checkpoints of a run: written asynchronously by orbax, the newest whole one read back.
 
-A checkpoint holds the train state, the hook's state, and a JSON record: the data position of every
-process, the open windows of the metrics, a fingerprint of the run and a checksum of every array. On
-restore everything is checked, so that a file cut short, a flipped bit or another run's checkpoint
-is named and passed over, never trained on.
+A file cut short, a flipped bit or another run's checkpoint is named and passed over, never trained
+on. A save that is interrupted leaves a temporary folder, never a checkpoint.
 """
 
-import json
-import logging
+import dataclasses
 import os
 import warnings
-import zlib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal
 
 import jax
-import numpy as np
 import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 from orbax.checkpoint import checkpoint_managers
 
-from jaxatr.training.state import flatten
+from jaxatr.training.record import read_record
+from jaxatr.training.snapshot import Snapshot, rank, read_score, read_snapshot, save_arguments
 
 FOLDER = "checkpoints"
 SET_ASIDE = "checkpoints_set_aside"
-
-_ITEMS = ("state", "hook", "record")
 
 
 class CheckpointError(RuntimeError):
     """A checkpoint could not be written, or none of those that exist can be used."""
 
 
-class Snapshot(NamedTuple):
-    """What a checkpoint holds.
-
-    Attributes:
-      step: how many steps were taken.
-      state: nested dictionaries of arrays (``jaxatr.training.state.to_arrays``).
-      hook: dictionary of arrays, the state of the task's hook; empty without one.
-      progress: JSON values: data positions and open metric windows.
-      metrics: the last evaluation's metrics; ``None`` before the first.
-    """
-
-    step: int
-    state: dict[str, Any]
-    hook: dict[str, Any]
-    progress: dict[str, Any]
-    metrics: dict[str, float] | None
-
-
 class Checkpoints:
-    """The checkpoints of one run, under ``workdir/checkpoints``.
+    """The checkpoints under ``workdir/checkpoints``, for the one run that writes them.
 
     Used as a context: leaving it waits for the save that is under way.
     """
 
-    def __init__(self, workdir: str | os.PathLike, *, fingerprint: str, keep: int, best: str):
+    def __init__(self, workdir: str | os.PathLike, *, fingerprint: str, keep: int):
         """Opens or creates the folder, and clears away what an interrupted save left behind.
 
         Args:
           workdir: the run's folder.
           fingerprint: tells this run's checkpoints from those of another.
-          keep: how many of the newest to keep.
-          best: name of the metric whose highest value's checkpoint is kept besides.
+          keep: how many of the newest to keep; the best is kept besides.
         """
         if keep < 1:
             raise ValueError(f"keep: got {keep}, wanted at least 1")
         self._workdir = Path(workdir).absolute()
         self._fingerprint = fingerprint
-        self._best = best
-        self._manager = self._open(keep)
-
-    def _open(self, keep: int) -> ocp.CheckpointManager:
-        kept = checkpoint_managers.AnyPreservationPolicy(
-            [
-                checkpoint_managers.LatestN(keep),
-                checkpoint_managers.BestN(
-                    get_metric_fn=lambda metrics: _rank(metrics, self._best),
-                    n=1,
-                    keep_checkpoints_without_metrics=False,
-                ),
-            ]
-        )
-        options = ocp.CheckpointManagerOptions(
-            preservation_policy=kept,
-            best_fn=lambda metrics: _rank(metrics, self._best),
+        self._scores: dict[int, float] = {}
+        self._manager = _open(
+            self._workdir,
+            preservation_policy=_NewestAndBest(keep, self._scores),
             cleanup_tmp_directories=True,
         )
-        logging.getLogger("absl").setLevel(logging.ERROR)
-        return ocp.CheckpointManager(self._workdir / FOLDER, options=options, item_names=_ITEMS)
+        steps = self._manager.all_steps()
+        self._scores |= {step: read_score(self._manager, step) for step in steps}
 
     def __enter__(self) -> "Checkpoints":
+        """Returns itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Waits for the save under way."""
         self._manager.close()
 
     @property
@@ -102,35 +67,19 @@ class Checkpoints:
         """The newest step that was saved, or is being saved."""
         return self._manager.latest_step()
 
-    def save(self, snapshot: Snapshot, *, evaluated: bool) -> None:
+    def save(self, snapshot: Snapshot) -> None:
         """Starts to write a checkpoint, after the one before it is on the disk.
 
         Args:
-          snapshot: the arrays must not change any more.
-          evaluated: its metrics were measured at this very step, so it may be the best.
+          snapshot: its arrays must not change any more.
 
         Raises:
           CheckpointError: this save or the one before it failed (a full disk, say).
         """
-        content = {
-            "step": snapshot.step,
-            "fingerprint": self._fingerprint,
-            "progress": snapshot.progress,
-            "metrics": snapshot.metrics,
-            "checksums": {"state": _checksums(snapshot.state), "hook": _checksums(snapshot.hook)},
-        }
-        args = {
-            "state": ocp.args.StandardSave(snapshot.state),
-            "record": ocp.args.JsonSave({"content": content, "crc32": _json_checksum(content)}),
-        }
-        if snapshot.hook:
-            args["hook"] = ocp.args.StandardSave(snapshot.hook)
+        arguments = save_arguments(snapshot, self._fingerprint)
+        self._scores[snapshot.step] = rank(snapshot.score)
         try:
-            self._manager.save(
-                snapshot.step,
-                args=ocp.args.Composite(**args),
-                metrics=snapshot.metrics if evaluated else None,
-            )
+            self._manager.save(snapshot.step, args=arguments)
         except Exception as error:
             raise self._failed(error) from error
 
@@ -146,10 +95,11 @@ class Checkpoints:
             raise self._failed(error) from error
 
     def _failed(self, error: Exception) -> CheckpointError:
-        self._manager.reload()
+        folder = self._workdir / FOLDER
+        there = sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())
         return CheckpointError(
-            f"a checkpoint could not be saved under {self._workdir / FOLDER}: {error}; "
-            f"checkpoints still there: {sorted(self._manager.all_steps()) or 'none'}"
+            f"a checkpoint could not be saved in {folder}: {error}\n"
+            f"still there, and continued from by the same command: {there or 'none'}"
         )
 
     def restore(self) -> Snapshot | None:
@@ -163,75 +113,94 @@ class Checkpoints:
         """
         steps = sorted(self._manager.all_steps(), reverse=True)
         for step in steps:
-            try:
-                return self._read(step)
-            except Exception as error:
-                warnings.warn(f"checkpoint {step} is not used: {error}", stacklevel=2)
-                self._set_aside(step)
+            snapshot = _read_or_warn(self._manager, step, self._fingerprint)
+            if snapshot is not None:
+                return snapshot
+            self._set_aside(step)
         if steps:
             raise CheckpointError(
                 f"none of the checkpoints {steps} of {self._workdir} can be used (they are now in "
-                f"{SET_ASIDE}): start with another workdir, or put a whole one back"
+                f"{SET_ASIDE}): take another workdir, or put a whole one back"
             )
         return None
 
-    def _read(self, step: int) -> Snapshot:
-        found = self._manager.restore(step, args=ocp.args.Composite(record=ocp.args.JsonRestore()))
-        record = found["record"]
-        content = record["content"]
-        if _json_checksum(content) != record["crc32"]:
-            raise ValueError("its record has another checksum than was written")
-        if content["step"] != step or content["fingerprint"] != self._fingerprint:
-            raise ValueError(
-                f"it is step {content['step']} of run {content['fingerprint']}, "
-                f"wanted step {step} of run {self._fingerprint}"
-            )
-        items = [name for name in ("state", "hook") if content["checksums"][name]]
-        found = self._manager.restore(
-            step,
-            args=ocp.args.Composite(**{name: ocp.args.StandardRestore() for name in items}),
-        )
-        for name in items:
-            _verify(found[name], content["checksums"][name])
-        return Snapshot(
-            step,
-            found["state"],
-            found["hook"] if "hook" in items else {},
-            content["progress"],
-            content["metrics"],
-        )
-
     def _set_aside(self, step: int) -> None:
-        multihost_utils.sync_global_devices(f"set aside {step}")  # all have read it
+        multihost_utils.sync_global_devices(f"checkpoint {step} was read by all")
         if jax.process_index() == 0:
             folder = self._workdir / SET_ASIDE
             folder.mkdir(exist_ok=True)
             taken = len(list(folder.iterdir()))
             (self._workdir / FOLDER / str(step)).rename(folder / f"{step}.{taken}")
-        multihost_utils.sync_global_devices(f"set aside {step}, done")
+        multihost_utils.sync_global_devices(f"checkpoint {step} is set aside")
         self._manager.reload()
 
 
-def _rank(metrics: Any, name: str) -> float:
-    value = float(metrics[name])
-    return -np.inf if np.isnan(value) else value
+@dataclasses.dataclass
+class _NewestAndBest(checkpoint_managers.PreservationPolicy):
+    """Keeps the newest few and the one of the highest score, the newest of equals.
+
+    Orbax's own ``BestN`` wants the scores in a file of the checkpoint that it reads unguarded: one
+    broken file, and no checkpoint at all can be read.
+    """
+
+    newest: int
+    scores: dict[int, float]
+
+    def should_preserve(
+        self,
+        checkpoints: Sequence[checkpoint_managers.PolicyCheckpointInfo],
+        *,
+        context: checkpoint_managers.PreservationContext,
+    ) -> Sequence[bool]:
+        steps = [checkpoint.step for checkpoint in checkpoints]
+        kept = set(steps[-self.newest :])
+        if steps:
+            kept.add(max(steps, key=lambda step: (self.scores[step], step)))
+        return [step in kept for step in steps]
 
 
-def _checksums(arrays: dict[str, Any]) -> dict[str, str]:
-    return {name: _describe(leaf) for name, leaf in flatten(arrays).items()}
+def load_snapshot(
+    workdir: str | os.PathLike, which: Literal["best", "latest"] | int = "best"
+) -> Snapshot:
+    """Returns a checkpoint of a run that may still be going on; nothing is written or moved.
+
+    Args:
+      workdir: the run's folder.
+      which: a step, the newest, or the one with the best evaluation (the newest of equals). One
+        that is not whole is warned about, and the next best or next newest is taken.
+
+    Raises:
+      ValueError: ``workdir`` is no run, or has no such checkpoint.
+      CheckpointError: there is one, and it is not whole.
+    """
+    fingerprint = read_record(workdir).get("fingerprint")
+    if fingerprint is None or not (Path(workdir) / FOLDER).is_dir():
+        raise ValueError(f"workdir: got {workdir}, wanted the folder of a training run")
+    with _open(Path(workdir).absolute(), read_only=True) as manager:
+        steps = sorted(manager.all_steps(), reverse=True)
+        wanted = [step for step in steps if which in (step, "best", "latest")]
+        if which == "best":
+            wanted.sort(key=lambda step: read_score(manager, step), reverse=True)
+        for step in wanted:
+            snapshot = _read_or_warn(manager, step, fingerprint)
+            if snapshot is not None:
+                return snapshot
+    if wanted:
+        raise CheckpointError(f"{workdir}: none of the checkpoints {wanted} is whole")
+    raise ValueError(f"checkpoint: got {which!r}, wanted one of the steps {steps} of {workdir}")
 
 
-def _describe(leaf: Any) -> str:
-    leaf = np.ascontiguousarray(leaf)
-    return f"{leaf.dtype.name}{list(leaf.shape)} crc32 {zlib.crc32(leaf.reshape(-1).view(np.uint8))}"
+def _open(workdir: Path, **options: Any) -> ocp.CheckpointManager:
+    return ocp.CheckpointManager(
+        workdir / FOLDER,
+        options=ocp.CheckpointManagerOptions(**options),
+        item_names=("state", "hook", "record"),
+    )
 
 
-def _json_checksum(content: Any) -> int:
-    return zlib.crc32(json.dumps(content, sort_keys=True).encode())
-
-
-def _verify(arrays: dict[str, Any], recorded: dict[str, str]) -> None:
-    found = _checksums(arrays)
-    for name in sorted(recorded | found):
-        if found.get(name) != recorded.get(name):
-            raise ValueError(f"{name} is {found.get(name)}, recorded was {recorded.get(name)}")
+def _read_or_warn(manager: ocp.CheckpointManager, step: int, fingerprint: str) -> Snapshot | None:
+    try:
+        return read_snapshot(manager, step, fingerprint)
+    except Exception as error:  # a broken file may raise anything
+        warnings.warn(f"checkpoint {step} is not used: {error}", stacklevel=3)
+        return None

@@ -12,16 +12,16 @@ from ml_collections import ConfigDict
 
 from jaxatr import parallel
 from jaxatr.tasks.base import Phase, Task
-from jaxatr.training.checkpoints import Checkpoints, Snapshot
+from jaxatr.training.checkpoints import CheckpointError, Checkpoints
 from jaxatr.training.meter import Meter, NonFiniteLoss
 from jaxatr.training.progress import Progress
 from jaxatr.training.record import record_config, start_record
+from jaxatr.training.snapshot import Snapshot
 from jaxatr.training.state import (
     TrainState,
     create_state,
     flatten,
     from_arrays,
-    phase_names,
     to_arrays,
 )
 from jaxatr.training.step import Schedule, make_step
@@ -57,7 +57,7 @@ def train(
     keep: int = 3,
     seed: int = 0,
     progress: bool = True,
-    devices: Sequence[jax.Device] | None = None,
+    devices: Sequence[parallel.Device] | None = None,
     free_fields: Collection[str] = (),
 ) -> TrainResult:
     """Trains ``task`` to its end, from the newest checkpoint in ``workdir`` if there is one.
@@ -85,11 +85,10 @@ def train(
       NonFiniteLoss: a loss is infinite or not a number; the last good checkpoint stays.
       Preempted: SIGTERM or Ctrl-C; the state is saved.
     """
-    phase_names(task.phases)
     schedule = Schedule(task.phases, task.cycles)
     fingerprint = record_config(workdir, config, free=free_fields)
-    start_record(workdir)
-    with Checkpoints(workdir, fingerprint=fingerprint, keep=keep, best=task.best) as checkpoints:
+    start_record(workdir, fingerprint)
+    with Checkpoints(workdir, fingerprint=fingerprint, keep=keep) as checkpoints:
         run = _Run(task, checkpoints, seed, devices)
         with (
             MetricWriter(workdir, step=run.step) as writer,
@@ -107,8 +106,7 @@ def train(
                     continue
                 meter.drain()
                 with meter.paused():
-                    if evaluate:
-                        metrics = run.evaluate()
+                    if evaluate and (metrics := run.evaluate()):
                         writer.write({"step": run.step, "phase": "evaluate", **metrics})
                         bar.note(f"step {run.step}: {_listing(metrics)}")
                     writer.sync()
@@ -129,18 +127,32 @@ class _Run:
         on = None if devices is None else self._devices
         self._steps = {phase.name: make_step(phase, on) for phase in task.phases}
         self._data: dict[str, Any] = {}
-        self._hook_state: dict[str, Any] = {}
-        self._metrics: dict[str, float] | None = None
         self._positions: dict[str, Any] = {}
+        self._hook_state: dict[str, Any] = {}
         self._windows: dict[str, Any] | None = None
+        self._metrics: dict[str, float] = {}
         state = create_state(task, jax.random.key(seed))
         if (saved := checkpoints.restore()) is not None:
-            state = from_arrays(state, saved.state)
-            self._hook_state, self._metrics = saved.hook, saved.metrics
-            self._positions = saved.progress["data"][jax.process_index()]
-            self._windows = saved.progress["meter"]
+            state = self._continue(state, saved)
         self.step = int(state.step)
         self._state: TrainState = parallel.replicate(state, self._devices)
+
+    def _continue(self, state: TrainState, saved: Snapshot) -> TrainState:
+        positions = saved.progress["data"]
+        if len(positions) != jax.process_count():
+            raise CheckpointError(
+                f"checkpoint {saved.step} is of {len(positions)} processes, which read the data by "
+                f"turns: got {jax.process_count()}"
+            )
+        self._positions = positions[jax.process_index()]
+        self._windows = saved.progress["meter"]
+        self._hook_state, self._metrics = saved.hook, saved.metrics
+        try:
+            return from_arrays(state, saved.state)
+        except ValueError as error:
+            raise CheckpointError(
+                f"checkpoint {saved.step} does not fit the task: {error}"
+            ) from error
 
     def continue_meter(self, meter: Meter) -> None:
         if self._windows is not None:
@@ -162,27 +174,26 @@ class _Run:
     def _run_hook(self) -> None:
         hook = self._task.hook
         if hook is not None and self.step % hook.every == 0:
-            state = parallel.unreplicate(self._state)
-            self._hook_state = hook.run(self.step, state.params, state.model_state)
+            self._hook_state = hook.run(self.step, *self._variables())
             self._data, self._positions = {}, {}  # the hook decides what is read from here on
 
     def _iterator(self, phase: Phase) -> Any:
         if phase.name not in self._data:
             hook = self._task.hook
             iterator = (
-                self._task.batches(phase)
-                if hook is None
-                else hook.batches(phase, self._hook_state)
+                self._task.batches(phase) if hook is None else hook.batches(phase, self._hook_state)
             )
             if phase.name in self._positions:
                 iterator.set_state(self._positions[phase.name])
             self._data[phase.name] = iterator
         return self._data[phase.name]
 
+    def _variables(self) -> tuple[PyTree, PyTree]:
+        return parallel.unreplicate((self._state.params, self._state.model_state))
+
     def evaluate(self) -> dict[str, float]:
-        state = parallel.unreplicate(self._state)
-        metrics = self._task.evaluate(state.params, state.model_state)
-        if self._task.best not in metrics:
+        metrics = self._task.evaluate(*self._variables())
+        if metrics and self._task.best not in metrics:
             raise ValueError(f"task.best: got {self._task.best!r}, wanted one of {list(metrics)}")
         self._metrics = {name: float(value) for name, value in metrics.items()}
         return self._metrics
@@ -198,16 +209,14 @@ class _Run:
             name: iterator.get_state() for name, iterator in self._data.items()
         }
         progress = {"data": _gather_json(positions), "meter": meter.get_state()}
+        score = self._metrics.get(self._task.best) if evaluated else None
         self._checkpoints.save(
-            Snapshot(self.step, arrays, self._hook_state, progress, self._metrics),
-            evaluated=evaluated,
+            Snapshot(self.step, arrays, self._hook_state, progress, self._metrics, score)
         )
 
     def result(self) -> TrainResult:
-        arrays = to_arrays(parallel.unreplicate(self._state))
-        return TrainResult(
-            arrays["params"], arrays["model_state"], self.step, dict(self._metrics or {})
-        )
+        params, model_state = jax.device_get(self._variables())
+        return TrainResult(params, model_state, self.step, self._metrics)
 
 
 def _due(step: int, every: int | None) -> bool:

@@ -85,10 +85,9 @@ class Meter:
             means = {
                 name: value / weight if weight else None for name, (value, weight) in window.items()
             }
-            rate = {} if math.isnan(self.images_per_second) else {
-                "images_per_second": round(self.images_per_second, 1)
-            }
-            self._emit({"step": step, "phase": phase, **epoch, **means, **rate})
+            rate = round(self.images_per_second, 1)  # NaN, so null, while the first step compiles
+            record = {"step": step, "phase": phase, **epoch, **means, "images_per_second": rate}
+            self._emit(record)
         self._windows = {}
         self._images, self._since = 0, time.perf_counter()
 

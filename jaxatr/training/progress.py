@@ -57,9 +57,11 @@ class Progress:
             print(text, file=self._stream, flush=True)
 
     def __enter__(self) -> "Progress":
+        """Returns itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Leaves the bar as it stands."""
         if self._bar is not None:
             self._bar.close()
 

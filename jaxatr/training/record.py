@@ -78,7 +78,7 @@ def record_config(
     return hashlib.sha256(json.dumps(now, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def start_record(workdir: str | os.PathLike) -> None:
+def start_record(workdir: str | os.PathLike, fingerprint: str) -> None:
     """Writes ``record.json``: versions, devices, the commit of the code, and the start time.
 
     A run that is resumed keeps what is recorded, its first start time included, and brings the rest
@@ -89,6 +89,7 @@ def start_record(workdir: str | os.PathLike) -> None:
     devices = jax.devices()
     update_record(
         workdir,
+        fingerprint=fingerprint,
         started=known.get("started", now),
         last_started=now,
         versions={

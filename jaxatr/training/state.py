@@ -1,7 +1,7 @@
 """The train state, which part of the parameters a phase trains, and the state as plain arrays."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import flax.serialization
 import flax.struct
@@ -9,7 +9,7 @@ import flax.traverse_util
 import jax
 import numpy as np
 
-from jaxatr.tasks.base import Phase, Task
+from jaxatr.tasks.base import Task
 from jaxatr.typing import Key, PyTree
 
 Trainable = Callable[[tuple[str, ...]], bool] | None
@@ -89,15 +89,15 @@ def from_arrays(template: TrainState, arrays: dict[str, Any]) -> TrainState:
             f"{name}: got {found.get(name, 'nothing')}, wanted {wanted.get(name, 'nothing')}"
             + (f" (and {len(odd) - 1} more)" if len(odd) > 1 else "")
         )
-    state = flax.serialization.from_state_dict(plain, arrays)
+    state = cast(TrainState, flax.serialization.from_state_dict(plain, arrays))
     impl = jax.random.key_impl(template.key)
     return state.replace(key=jax.random.wrap_key_data(state.key, impl=impl))
 
 
 def flatten(arrays: dict[str, Any]) -> dict[str, np.ndarray]:
     """Returns nested dictionaries as one, ``"params/stem/kernel"`` to array."""
-    flat = flax.traverse_util.flatten_dict(arrays)
-    return {"/".join(map(str, path)): leaf for path, leaf in flat.items()}
+    flat: Any = flax.traverse_util.flatten_dict(arrays)
+    return {"/".join(map(str, path)): leaf for path, leaf in flat.items() if leaf is not None}
 
 
 def _signature(arrays: dict[str, Any]) -> dict[str, str]:
@@ -105,15 +105,3 @@ def _signature(arrays: dict[str, Any]) -> dict[str, str]:
         name: f"{np.dtype(leaf.dtype).name}{list(np.shape(leaf))}"
         for name, leaf in flatten(arrays).items()
     }
-
-
-def phase_names(phases: Sequence[Phase]) -> list[str]:
-    """Returns the phases' names.
-
-    Raises:
-      ValueError: there is no phase, two share a name, or one is called as evaluation records are.
-    """
-    names = [phase.name for phase in phases]
-    if not names or len(set(names)) < len(names) or "evaluate" in names:
-        raise ValueError(f"task.phases: got {names}, wanted distinct names other than 'evaluate'")
-    return names

@@ -15,7 +15,7 @@ from jaxatr.typing import Batch
 Step = Callable[[TrainState, Batch, Any], tuple[TrainState, dict[str, tuple[Any, Any]]]]
 
 
-def make_step(phase: Phase, devices: Sequence[jax.Device] | None) -> Step:
+def make_step(phase: Phase, devices: Sequence[parallel.Device] | None) -> Step:
     """Returns ``(state, batch, stop) -> (state, sums)``, mapped over the devices.
 
     The state is replicated and donated, the batch sharded, ``stop`` one number per device. ``sums``
@@ -39,9 +39,7 @@ def make_step(phase: Phase, devices: Sequence[jax.Device] | None) -> Step:
         )
         count = jnp.maximum(sums["loss"][1], 1)
         gradients = jax.tree.map(lambda leaf: leaf / count, gradients)
-        updates, opt_state = phase.optimizer.update(
-            gradients, state.opt_state[phase.name], trained
-        )
+        updates, opt_state = phase.optimizer.update(gradients, state.opt_state[phase.name], trained)
         return state.replace(
             step=state.step + 1,
             params=merge(optax.apply_updates(trained, updates), frozen),
@@ -69,11 +67,15 @@ class Schedule:
         """Takes a task's phases.
 
         Raises:
-          ValueError: a phase or the schedule has no step.
+          ValueError: there is no phase, two share a name, one is called as evaluation records are,
+            or there is no step to take.
         """
-        short = [phase.name for phase in phases if phase.steps < 1]
-        if short or cycles < 1:
-            raise ValueError(f"got cycles={cycles}, phases without a step: {short}; wanted >= 1")
+        names = [phase.name for phase in phases]
+        if not names or len(set(names)) < len(names) or "evaluate" in names:
+            raise ValueError(f"phases: got {names}, wanted distinct names other than 'evaluate'")
+        steps = {phase.name: phase.steps for phase in phases}
+        if min(cycles, *steps.values()) < 1:
+            raise ValueError(f"got cycles={cycles}, steps={steps}, wanted at least 1 of each")
         self._phases = list(phases)
         self._cycle = sum(phase.steps for phase in phases)
         self.steps = self._cycle * cycles

@@ -2,7 +2,7 @@
 
 import signal
 import threading
-from types import FrameType, TracebackType
+from types import FrameType
 
 EXIT_PREEMPTED = 75  # EX_TEMPFAIL of sysexits.h: "try again later"
 
@@ -42,17 +42,14 @@ class StopRequest:
         signal.signal(number, self._previous[number])
 
     def __enter__(self) -> "StopRequest":
+        """Begins to listen."""
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
                 self._previous[number] = signal.getsignal(number)
                 signal.signal(number, self._handle)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
+        """Gives the signals back to whoever had them."""
         for number, handler in self._previous.items():
             signal.signal(number, handler)

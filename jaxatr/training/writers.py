@@ -3,13 +3,19 @@
 import json
 import math
 import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import jax
-from tensorboardX import SummaryWriter
+from tensorboardX.event_file_writer import EventsWriter
+from tensorboardX.proto import event_pb2
+from tensorboardX.summary import scalar
 
 METRICS = "metrics.jsonl"
+EVENTS = "tensorboard"
 
 
 class MetricWriter:
@@ -28,39 +34,71 @@ class MetricWriter:
         self._primary = jax.process_index() == 0
         if not self._primary:
             return
-        path = Path(workdir) / METRICS
-        _keep_until(path, step)
-        self._file = path.open("a", encoding="utf-8")
-        self._events = SummaryWriter(
-            str(Path(workdir) / "tensorboard"), purge_step=step + 1 if step else None
-        )
+        self._folder = Path(workdir)
+        _keep_until(self._folder / METRICS, step)
+        self._file = (self._folder / METRICS).open("a", encoding="utf-8")
+        # Not tensorboardX's SummaryWriter: its queue blocks for ever once its thread has met a full
+        # disk. The process number in the name keeps a quick restart from overwriting a file.
+        (self._folder / EVENTS).mkdir(exist_ok=True)
+        self._events = EventsWriter(str(self._folder / EVENTS / "events"), f".{os.getpid()}")
+        purge = event_pb2.SessionLog(
+            status=event_pb2.SessionLog.START
+        )  # TensorBoard drops what it has from here on
+        self._events.write_event(event_pb2.Event(step=step + 1, session_log=purge))
 
     def write(self, record: dict[str, Any]) -> None:
-        """Writes one record; a value that is not finite becomes ``null``."""
+        """Writes one record; a value that is not finite becomes ``null``.
+
+        Raises:
+          OSError: it cannot be written (a full disk); the folder is named.
+        """
         if not self._primary:
             return
         finite = {
             name: None if isinstance(value, float) and not math.isfinite(value) else value
             for name, value in record.items()
         }
-        self._file.write(json.dumps(finite) + "\n")
-        self._file.flush()
-        for name, value in finite.items():
-            if name not in ("step", "phase") and value is not None:
-                self._events.add_scalar(f"{record['phase']}/{name}", value, record["step"])
+        with _naming(self._folder):
+            self._file.write(json.dumps(finite) + "\n")
+            self._file.flush()
+            for name, value in finite.items():
+                if name not in ("step", "phase") and value is not None:
+                    summary = scalar(f"{record['phase']}/{name}", value)
+                    event = event_pb2.Event(
+                        wall_time=time.time(), step=record["step"], summary=summary
+                    )
+                    self._events.write_event(event)
 
     def sync(self) -> None:
-        """Puts all records on the disk: a checkpoint must never know more than they do."""
+        """Puts all records on the disk: a checkpoint must never know more than they do.
+
+        Raises:
+          OSError: as :meth:`write`.
+        """
         if self._primary:
-            os.fsync(self._file.fileno())
+            with _naming(self._folder):
+                os.fsync(self._file.fileno())
+                self._events.flush()
 
     def __enter__(self) -> "MetricWriter":
+        """Returns itself."""
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Closes the files; an error that is on its way is not covered by one of closing them."""
         if self._primary:
-            self._file.close()
-            self._events.close()
+            with suppress(OSError) if kind else _naming(self._folder):
+                self._file.close()
+                self._events.close()
+
+
+@contextmanager
+def _naming(folder: Path) -> Iterator[None]:
+    """Adds the folder to an error such as "no space left on device", which has no file name."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, f"{error.strerror} (records of the run)", str(folder)) from error
 
 
 def read_metrics(workdir: str | os.PathLike) -> list[dict[str, Any]]:
