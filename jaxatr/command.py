@@ -53,11 +53,11 @@ def _parse(argv: Sequence[str]) -> list[str]:
     """Parses the flags; a misspelt configuration field is a user's error too."""
     try:
         return flags.FLAGS(list(argv))
-    except flags.Error as error:
-        sys.exit(_tell(error))
-    except (AttributeError, KeyError, ValueError, OSError, TypeError) as error:
-        message = error.args[0] if error.args else error
-        print(f"error: --config: {message}".replace("\n", " "), file=sys.stderr)
+    except (flags.Error, AttributeError, KeyError, ValueError, OSError, TypeError) as error:
+        # What a configuration file raised arrives as the text of its traceback.
+        text = str(error.args[0] if error.args else error).strip()
+        line = text.splitlines()[-1] if "Traceback" in text else text.replace("\n", " ")
+        print(f"error: {'' if 'flag' in line else '--config: '}{line}", file=sys.stderr)
         sys.exit(EXIT_USER_ERROR)
 
 

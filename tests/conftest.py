@@ -1,7 +1,16 @@
-"""Fixtures for every test."""
+"""Fixtures for every test: a small folder of chips, and a run trained on it."""
+
+from pathlib import Path
 
 import jaxtyping
+import numpy as np
 import pytest
+from ml_collections import ConfigDict
+from PIL import Image
+
+from jaxatr import config as configuration
+
+CLASSES = ("cross", "disc", "ring", "square")
 
 
 @pytest.fixture
@@ -10,3 +19,91 @@ def unchecked():
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+def draw_chip(name: str, rng: np.random.Generator, size: int = 24) -> np.ndarray:
+    """Returns a gray chip with one bright shape somewhere near its centre."""
+    y, x = np.mgrid[:size, :size] - size / 2 + rng.uniform(-2, 2, (2, 1, 1))
+    radius = np.hypot(y, x)
+    shape = {
+        "cross": (np.abs(y) < 2) | (np.abs(x) < 2),
+        "disc": radius < 6,
+        "ring": np.abs(radius - 7) < 1.5,
+        "square": np.maximum(np.abs(y), np.abs(x)) < 6,
+    }[name]
+    return np.uint8(np.clip(60 + 120 * shape + rng.normal(0, 15, (size, size)), 0, 255))
+
+
+@pytest.fixture(scope="session")
+def chips(tmp_path_factory) -> Path:
+    """A folder of class folders, ``train`` and ``test``, four shapes."""
+    root, rng = tmp_path_factory.mktemp("chips"), np.random.default_rng(0)
+    for split, count in (("train", 24), ("test", 10)):
+        for name in CLASSES:
+            folder = root / split / name
+            folder.mkdir(parents=True)
+            for index in range(count):
+                Image.fromarray(draw_chip(name, rng)).save(folder / f"{index:03}.png")
+    return root
+
+
+@pytest.fixture(scope="session")
+def small_config(chips, tmp_path_factory) -> ConfigDict:
+    """Three of the shapes known, one unknown, and a network that compiles in no time."""
+    config = configuration.base()
+    config.data.name = "image_folder"
+    config.data.source = str(chips)
+    config.data.data_dir = str(tmp_path_factory.mktemp("prepared"))
+    config.data.validation = 0.25
+    config.model.backbone = "jaxatr_test_networks:Small"
+    config.open_set.split = "random-3/1"
+    config.optimizer.learning_rate = 0.1
+    config.train.batch_size = 16
+    config.train.epochs = 12
+    config.train.evaluate_every = 4.0
+    config.augment.shift = 1
+    return config
+
+
+@pytest.fixture(scope="session", autouse=True)
+def networks_of_the_tests(tmp_path_factory):
+    """Puts a module with a user's backbone on the import path, as a user's own would be."""
+    folder = tmp_path_factory.mktemp("networks")
+    (folder / "jaxatr_test_networks.py").write_text(NETWORKS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        yield folder
+
+
+NETWORKS = """
+import flax.linen as nn
+import jax.numpy as jnp
+
+
+class Small(nn.Module):
+    features: int = 16
+
+    @nn.compact
+    def __call__(self, images, train=False):
+        x = nn.Conv(self.features, (5, 5), strides=2)(images)
+        x = nn.BatchNorm(use_running_average=not train, momentum=0.9)(x)
+        x = nn.relu(nn.Conv(self.features, (3, 3), strides=2)(nn.relu(x)))
+        return jnp.concatenate([x.mean((1, 2)), x.max((1, 2))], axis=-1)
+
+
+class Map(nn.Module):
+    @nn.compact
+    def __call__(self, images, train=False):
+        return images
+"""
+
+
+@pytest.fixture(scope="session")
+def trained_run(small_config, tmp_path_factory) -> Path:
+    """The folder of a run that was trained and evaluated."""
+    from jaxatr import runs
+
+    workdir = tmp_path_factory.mktemp("run") / "run"
+    runs.train_run(small_config, workdir, progress=False)
+    runs.evaluate_run(workdir)
+    return workdir

@@ -1,0 +1,83 @@
+"""The commands as a user types them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def command(name, *arguments, path=None, cache=None):
+    environment = os.environ | {"JAX_PLATFORMS": "cpu"}
+    if path:
+        environment["PYTHONPATH"] = str(path)
+    if cache:
+        environment["JAXATR_COMPILATION_CACHE"] = str(cache)
+    return subprocess.run(
+        [sys.executable, "-m", f"jaxatr.{name}", *map(str, arguments)],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def test_train_evaluate_predict(chips, networks_of_the_tests, tmp_path):
+    shared = {"path": networks_of_the_tests, "cache": tmp_path / "cache"}
+    run = tmp_path / "run"
+    done = command(
+        "train",
+        "--config=configs/cbc.py:folder",
+        f"--config.data.source={chips}",
+        f"--config.data.data_dir={tmp_path / 'data'}",
+        "--config.open_set.split=random-3/1",
+        "--config.model.backbone=jaxatr_test_networks:Small",
+        "--config.train.epochs=2",
+        f"--workdir={run}",
+        **shared,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "closed acc." in done.stdout and "CBC" in done.stdout
+    assert "images/s" in done.stderr and "left" in done.stderr
+
+    again = command("evaluate", f"--workdir={run}", "--json", **shared)
+    assert again.returncode == 0, again.stderr
+    assert (
+        json.loads(again.stdout)["groups"]
+        == json.loads((run / "evaluation.json").read_text())["groups"]
+    )
+
+    images = sorted((chips / "test" / "disc").iterdir())[:2]
+    broken = tmp_path / "broken.png"
+    broken.write_bytes(b"no image")
+    told = command("predict", f"--workdir={run}", images[0], broken, images[1], "--jsonl", **shared)
+    assert told.returncode == 1 and str(broken) in told.stderr
+    lines = [json.loads(line) for line in told.stdout.splitlines()]
+    assert [line["image"] for line in lines] == [str(image) for image in images]
+    assert all(line["gamma"] == 0.9 and len(line["probabilities"]) == 3 for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["train", "--config=configs/cbc.py", "--config.model.bakbone=x"],
+            'Did you mean "backbone"',
+        ),
+        (["train", "--config=configs/cbc.py:defalt"], "variant: got 'defalt'"),
+        (["train", "--config=configs/none.py"], "configs/none.py"),
+        (["train"], "--config is missing"),
+        (["predict", "--workdir=nowhere", "x.png"], "nowhere is no run folder"),
+        (["predict", "--workdir=nowhere"], "no image given"),
+    ],
+)
+def test_a_users_error_is_one_line(arguments, message):
+    done = command(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr and "Traceback" not in done.stderr
+    assert done.stderr.count("error:") == 1

@@ -1,0 +1,146 @@
+"""A run from configuration to evaluation, and the recogniser that it leaves behind."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from jaxatr import data, openset, reporting, runs, training
+from jaxatr.recogniser import UNKNOWN, Recogniser
+
+
+def test_run_learns_and_records(trained_run):
+    evaluation = json.loads((trained_run / "evaluation.json").read_text())
+    everything = evaluation["groups"]["all"]
+    assert everything["num_known"] == 30 and everything["num_unknown"] == 10
+    assert everything["closed_accuracy"] > 0.8
+    assert {"softmax", "mls", "cbc"} == set(everything["scores"])
+    record = training.read_record(trained_run)
+    assert record["split"]["name"] == "random-3/1" and len(record["split"]["known"]) == 3
+    assert record["examples"] == {"train": 54, "validation": 18, "test": 40}
+    assert record["fitted_gamma"] == evaluation["fitted_gamma"]
+    assert "jax" in record["versions"]
+    table = reporting.open_set_table(evaluation)
+    assert f"{100 * everything['scores']['cbc']['auroc']:.1f}" in table and "CBC" in table
+
+
+def test_recorded_outputs_give_the_recorded_figures(trained_run):
+    evaluation = json.loads((trained_run / "evaluation.json").read_text())
+    saved = np.load(trained_run / "scores.npz")
+    part = {
+        name: openset.Outputs(
+            *(saved[f"{name}_{field}"] for field in ("logits", "open_logits", "labels"))
+        )
+        for name in ("test", "validation")
+    }
+    again = openset.evaluate(part["test"], part["validation"])
+    assert again.pop("fitted_gamma") == evaluation["fitted_gamma"]
+    assert again == evaluation["groups"]["all"]
+
+
+def test_best_checkpoint_can_be_evaluated(trained_run):
+    result = runs.evaluate_run(trained_run, checkpoint="best")
+    assert result["checkpoint"]["which"] == "best" and result["checkpoint"]["step"] > 0
+    runs.evaluate_run(trained_run)
+
+
+def test_recogniser_says_what_the_evaluation_said(trained_run, chips):
+    config, record = runs.load_config(trained_run), training.read_record(trained_run)
+    dataset = data.open_dataset("image_folder", source=str(chips), data_dir=config.data.data_dir)
+    split, saved = dataset.splits["test"], np.load(trained_run / "scores.npz")
+    recogniser = Recogniser.load(trained_run)
+    assert recogniser.classes == tuple(record["split"]["known"]) and recogniser.gamma == 0.9
+    position = {int(i): p for p, i in enumerate(split.columns["id"])}
+    images = [split.image(position[int(i)]) for i in saved["test_id"]]
+    predictions = list(recogniser(images, batch_size=7))
+    assert len(predictions) == 40
+    scores = openset.cbc_score(saved["test_logits"], saved["test_open_logits"])
+    np.testing.assert_allclose([p.score for p in predictions], scores, atol=1e-3)
+    decided = openset.decide(saved["test_logits"], saved["test_open_logits"], gamma=0.9, unknown=-1)
+    names = [UNKNOWN if d < 0 else recogniser.classes[d] for d in decided]
+    assert [p.label for p in predictions] == names
+    for prediction in predictions:
+        assert sum(prediction.probabilities.values()) == pytest.approx(1)
+        assert max(prediction.probabilities, key=prediction.probabilities.get) == prediction.nearest
+
+
+def test_gamma_can_be_given_or_the_fitted_one(trained_run):
+    fitted = training.read_record(trained_run)["fitted_gamma"]
+    assert Recogniser.load(trained_run, gamma="fitted").gamma == fitted
+    strict = Recogniser.load(trained_run, gamma=1.0)
+    noise = np.random.default_rng(0).integers(0, 255, (3, 24, 24, 1), np.uint8)
+    assert {p.label for p in strict(noise)} == {UNKNOWN}
+
+
+def test_image_of_another_size_is_refused(trained_run):
+    with pytest.raises(ValueError, match=r"chip of shape \[30, 24, 1\], wanted \[24, 24, 1\]"):
+        Recogniser.load(trained_run).chip(np.zeros((30, 24, 1), np.uint8))
+
+
+def test_colour_image_is_turned_gray_for_a_gray_network(trained_run):
+    assert Recogniser.load(trained_run).chip(np.zeros((24, 24, 3), np.uint8)).shape == (24, 24, 1)
+
+
+def test_plain_classifier_has_no_binary_scores(small_config, tmp_path):
+    config = small_config.copy_and_resolve_references()
+    config.loss.open, config.train.epochs = "none", 1
+    runs.train_run(config, tmp_path / "run", progress=False)
+    result = runs.evaluate_run(tmp_path / "run")
+    assert set(result["groups"]["all"]["scores"]) == {"softmax", "mls"}
+    assert result["fitted_gamma"] is None
+    with pytest.raises(ValueError, match="plain classifier"):
+        Recogniser.load(tmp_path / "run")
+
+
+def test_without_a_validation_part_nothing_is_fitted(small_config, tmp_path):
+    config = small_config.copy_and_resolve_references()
+    config.data.validation, config.train.epochs = 0.0, 1
+    runs.train_run(config, tmp_path / "run", progress=False)
+    result = runs.evaluate_run(tmp_path / "run")
+    assert result["fitted_gamma"] is None
+    assert "fitted_open_accuracy" not in result["groups"]["all"]["scores"]["cbc"]
+    with pytest.raises(ValueError, match="no fitted γ"):
+        Recogniser.load(tmp_path / "run", gamma="fitted")
+
+
+def test_the_ablation_trains(small_config, tmp_path):
+    config = small_config.copy_and_resolve_references()
+    config.loss.open, config.train.epochs = "bce", 1
+    runs.train_run(config, tmp_path / "run", progress=False)
+    steps = training.read_metrics(tmp_path / "run")
+    assert all(np.isfinite(step["bce"]) for step in steps if step["phase"] == "open_set")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("loss.open", "cbs", "loss.open: got 'cbs'"),
+        ("optimizer.schedule", "linear", "optimizer.schedule: got 'linear'"),
+        ("data.test_split", "tests", "no split 'tests'"),
+        ("data.center_crop", 99, "smaller than"),
+        ("open_set.split", "random-4/1", "random-4/1"),
+        ("task", "jaxatr.tasks:OpenSe", "did you mean 'OpenSet'"),
+    ],
+)
+def test_a_wrong_field_is_named(small_config, tmp_path, field, value, message):
+    config = small_config.copy_and_resolve_references()
+    config.update_from_flattened_dict({field: value})
+    with pytest.raises(ValueError, match=message):
+        runs.train_run(config, tmp_path / "run", progress=False)
+
+
+def test_a_run_on_other_data_is_refused(small_config, trained_run, tmp_path):
+    other = tmp_path / "chips"
+    for split in ("train", "test"):
+        for name in ("cross", "disc", "ring", "square"):
+            (other / split / name).mkdir(parents=True)
+            for index in range(4):
+                Image.new("L", (24, 24), index).save(other / split / name / f"{index}.png")
+    with pytest.raises(ValueError, match="run on other data"):
+        runs.evaluate_run(trained_run, data={"source": str(other)})
+
+
+def test_a_folder_that_is_no_run(tmp_path):
+    with pytest.raises(ValueError, match="no run folder"):
+        runs.evaluate_run(tmp_path)
