@@ -1,0 +1,124 @@
+"""From a scene to a chip: haze, blur, gain and noise, by band and range."""
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import scipy.ndimage
+
+from jaxatr.typing import Float, UInt8
+
+BANDS: tuple[str, ...] = ("visible", "thermal")
+WINDOW = 112  # sensor pixels across a chip; at 1000 m a T72's gun just fits
+FIELD_OF_VIEW_DEG = 3.4
+COLUMNS = 640
+
+
+def pixel_size(range_m: int) -> float:
+    """Returns the metres that a sensor pixel covers across the line of sight."""
+    return float(2 * range_m * np.tan(np.radians(FIELD_OF_VIEW_DEG / 2)) / COLUMNS)
+
+
+@dataclass(frozen=True)
+class Path:
+    """What lies between scene and chip.
+
+    Attributes:
+      transmission: share of the scene's contrast that the air lets through.
+      airlight: what the air adds in place of the rest, in the scene's unit.
+      blur: standard deviation of the optics' and the turbulent air's blur, sensor pixels.
+      gain: gray levels for one unit of the scene that reaches the sensor.
+      level: gray level of the terrain's mean.
+      noise: standard deviation of each pixel's noise, gray levels.
+      stripes: standard deviation of the columns' offsets, gray levels.
+    """
+
+    transmission: float
+    airlight: float
+    blur: float
+    gain: float
+    level: float
+    noise: float
+    stripes: float
+
+    def image(
+        self,
+        rng: np.random.Generator,
+        scene: Float[np.ndarray, "h w"],
+        reference: float,
+    ) -> Float[np.ndarray, "h w"]:
+        """Returns the sensor's image in gray levels.
+
+        Args:
+          rng: source of the noise.
+          scene: radiance or temperature at each pixel.
+          reference: the terrain's mean, to which the sensor sets its level.
+        """
+        seen = scipy.ndimage.gaussian_filter(scene, self.blur, mode="nearest", truncate=3.0)
+        haze = (1 - self.transmission) * self.airlight
+        black = self.transmission * reference + haze
+        levels = self.level + self.gain * (self.transmission * seen + haze - black)
+        levels += np.float32(self.noise) * rng.standard_normal(scene.shape, dtype=np.float32)
+        return levels + np.float32(self.stripes) * rng.standard_normal(
+            scene.shape[1], dtype=np.float32
+        )
+
+
+def draw_visible(rng: np.random.Generator, range_m: int, light: float) -> Path:
+    """Draws the visible path over ``range_m`` metres; ``light`` is the ground's irradiance."""
+    extinction = 3.912 / rng.uniform(9e3, 30e3)  # Koschmieder: 2 % contrast at the visibility
+    transmission = float(np.exp(-extinction * range_m))
+    # The automatic gain restores a part of the contrast that the haze took, noise included.
+    stretch = transmission ** -rng.uniform(0.4, 0.8)
+    return Path(
+        transmission=transmission,
+        airlight=rng.uniform(0.5, 0.9) * light,
+        blur=_blur(rng, range_m, 0.55),
+        gain=rng.uniform(300, 520) / light * stretch,
+        level=rng.uniform(85, 150),
+        noise=rng.uniform(1.0, 2.5) * stretch,
+        stripes=rng.uniform(0.0, 0.4),
+    )
+
+
+def draw_thermal(rng: np.random.Generator, range_m: int) -> Path:
+    """Draws the mid-wave infrared path over ``range_m`` metres."""
+    transmission = float(np.exp(-rng.uniform(0.06, 0.22) * range_m / 1000))
+    gain = rng.uniform(5.5, 11.0) * transmission ** -rng.uniform(0.4, 0.8)
+    return Path(
+        transmission=transmission,
+        airlight=0.0,
+        blur=_blur(rng, range_m, 0.75),
+        gain=gain,
+        level=rng.uniform(60, 115),
+        noise=gain * rng.uniform(0.08, 0.25),
+        stripes=gain * rng.uniform(0.02, 0.12),
+    )
+
+
+def chip(image: Float[np.ndarray, "h w"], size: int) -> Float[np.ndarray, "size size"]:
+    """Returns ``image`` averaged over areas to ``size`` × ``size`` pixels."""
+    rows = _averaging(image.shape[0], size)
+    columns = _averaging(image.shape[1], size)
+    return rows @ image @ columns.T
+
+
+def quantise(image: Float[np.ndarray, "h w"]) -> UInt8[np.ndarray, "h w"]:
+    """Returns the gray levels as 8 bits, clipped."""
+    return np.clip(np.rint(image), 0, 255).astype(np.uint8)
+
+
+def _blur(rng: np.random.Generator, range_m: int, optics: float) -> float:
+    """Draws a blur; turbulence along the path adds an angle that grows with range^(3/5)."""
+    turbulence = rng.uniform(0.05, 0.35) * (range_m / 1000) ** 0.6
+    return float(np.hypot(optics * rng.uniform(0.9, 1.2), turbulence))
+
+
+@cache
+def _averaging(source: int, target: int) -> Float[np.ndarray, "t s"]:
+    """Returns the matrix that averages ``source`` samples over ``target`` equal intervals."""
+    edges = np.arange(target + 1) * source / target
+    cells = np.arange(source)
+    low = np.maximum(edges[:-1, None], cells)
+    high = np.minimum(edges[1:, None], cells + 1)
+    return (np.maximum(high - low, 0) * target / source).astype(np.float32)

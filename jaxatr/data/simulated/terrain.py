@@ -1,0 +1,129 @@
+"""The ground behind and in front of a vehicle: textured soil, far ridges and bushes."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.fft
+
+from jaxatr.typing import Float
+
+_GRID = 128  # pixels of the textures' period, at least the window's
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A cover's signal: its mean and the spread of its texture, in the band's own unit."""
+
+    level: float
+    spread: float
+
+
+@dataclass(frozen=True)
+class Terrain:
+    """A window onto the terrain, in sensor pixels.
+
+    Attributes:
+      fine: texture of the open ground, zero mean and unit spread.
+      rough: texture of bushes and ridges, likewise.
+      ridge: where a far ridge is seen over the ground, 0 to 1.
+      behind: where bushes stand beyond the vehicle, 0 to 1.
+      before: where they stand nearer than the vehicle and may hide it, 0 to 1.
+    """
+
+    fine: Float[np.ndarray, "h w"]
+    rough: Float[np.ndarray, "h w"]
+    ridge: Float[np.ndarray, "h w"]
+    behind: Float[np.ndarray, "h w"]
+    before: Float[np.ndarray, "h w"]
+
+    def cover(self, ground: Layer, ridge: Layer, bush: Layer) -> Float[np.ndarray, "h w"]:
+        """Returns the signal of the terrain beyond the vehicle."""
+        image = _textured(ground, self.fine)
+        image += self.ridge * (_textured(ridge, self.rough) - image)
+        image += self.behind * (_textured(bush, self.rough) - image)
+        return image
+
+    def hide(self, image: Float[np.ndarray, "h w"], bush: Layer) -> Float[np.ndarray, "h w"]:
+        """Returns ``image`` with the bushes in front of it."""
+        return image + self.before * (_textured(bush, self.rough) - image)
+
+
+def draw(
+    rng: np.random.Generator,
+    size: int,
+    pixel: float,
+    foot: float,
+    height: float,
+    elevation: float,
+) -> Terrain:
+    """Draws a terrain.
+
+    Args:
+      rng: source of all randomness.
+      size: rows and columns of the window.
+      pixel: metres across a pixel.
+      foot: row at which the vehicle stands.
+      height: rows that the vehicle rises above it.
+      elevation: radians, of the sensor above the ground; flattens the ground's texture.
+    """
+    flatten = float(np.clip(np.sin(elevation) * rng.uniform(2, 5), 0.2, 0.7))
+    fine = _fractal(rng, rng.uniform(0.6, 1.2), flatten, pixel / rng.uniform(3, 15))[:size, :size]
+    rough = _fractal(rng, rng.uniform(0.4, 1.0), 0.9, pixel / 2.0)[:size, :size]
+    bushes = np.full((2, size, size), -1.0, np.float32)
+    scale = 93 * pixel  # about the range in units of 10 m
+    for _ in range(rng.poisson(rng.choice([0.5, 4.0, 12.0]) * min(scale / 9.3, 4.0))):
+        _bush(bushes, rng, pixel, foot, height)
+    ragged = 0.45 * rough
+    before, behind = (np.clip(3 * (field + ragged), 0, 1) * (field > -1) for field in bushes)
+    return Terrain(fine, rough, _ridge(rng, size, foot - height), behind, before)
+
+
+def _textured(layer: Layer, texture: np.ndarray) -> np.ndarray:
+    return layer.level + layer.spread * texture
+
+
+def _fractal(
+    rng: np.random.Generator, slope: float, flatten: float, cutoff: float
+) -> Float[np.ndarray, "h w"]:
+    """Draws noise with an amplitude spectrum (f² + cutoff²)^(-slope / 2), squeezed vertically."""
+    across = scipy.fft.rfftfreq(_GRID).astype(np.float32)
+    down = scipy.fft.fftfreq(_GRID).astype(np.float32) * np.float32(flatten)
+    power = across**2 + down[:, None] ** 2 + np.float32(cutoff) ** 2
+    spectrum = rng.standard_normal((*power.shape, 2), dtype=np.float32)
+    wave = spectrum.view(np.complex64)[..., 0] * power ** np.float32(-slope / 2)
+    wave[0, 0] = 0
+    noise = scipy.fft.irfft2(wave, s=(_GRID, _GRID))
+    return noise / noise.std()
+
+
+def _bush(
+    fields: Float[np.ndarray, "2 h w"],
+    rng: np.random.Generator,
+    pixel: float,
+    foot: float,
+    height: float,
+) -> None:
+    """Adds one bush to the near field (0) or the far one (1), as the height of a paraboloid."""
+    size = fields.shape[1]
+    base, column = rng.uniform(0, size * 1.1), rng.uniform(0, size)
+    wide = rng.uniform(0.25, 1.6) / pixel
+    tall = wide * rng.uniform(0.5, 1.3)
+    far = base < foot
+    if not far:  # a target may stand knee-deep in growth, but is never hidden by it
+        tall = min(tall, (base - foot + 0.3 * height) / 2.42)
+    tall, wide = max(tall, 0.4), max(wide, 0.4)
+    rows = slice(max(int(base - 2.4 * tall), 0), max(min(int(base) + 2, size), 0))
+    columns = slice(max(int(column - 1.2 * wide), 0), min(int(column + 1.2 * wide) + 2, size))
+    down = (np.arange(size, dtype=np.float32)[rows] - (base - tall)) / tall
+    across = (np.arange(size, dtype=np.float32)[columns] - column) / wide
+    patch = fields[int(far), rows, columns]
+    np.maximum(patch, 1 - down[:, None] ** 2 - across**2, out=patch)
+
+
+def _ridge(rng: np.random.Generator, size: int, top: float) -> Float[np.ndarray, "h w"]:
+    """Draws where a ragged skyline of far growth covers the upper part of the window."""
+    row = rng.uniform(-0.6, 0.9) * top
+    steps = np.cumsum(rng.standard_normal(size, dtype=np.float32)) * np.float32(0.5)
+    line = row + steps - steps.mean() + rng.standard_normal(size, dtype=np.float32)
+    down = np.arange(size, dtype=np.float32)[:, None]
+    return np.clip(line - down + 0.5, 0, 1)
