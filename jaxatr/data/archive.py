@@ -22,6 +22,7 @@ def extract(archive: Path, directory: Path) -> None:
     Raises:
       ValueError: it is damaged, or holds a link, a device, or a path that leaves the folder.
     """
+    directory.mkdir(parents=True, exist_ok=True)
     members = _zip_members if archive.name.lower().endswith(".zip") else _tar_members
     try:
         for name, reader in members(archive):

@@ -8,6 +8,7 @@ run may be reading them.
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -62,7 +63,8 @@ def current(folder: Path) -> Path | None:
         signature = (folder / _CURRENT).read_text()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return folder / signature if signature and (folder / signature).is_dir() else None
+    named = re.fullmatch(r"[0-9a-f]{16}", signature)  # nothing that leads elsewhere
+    return folder / signature if named and (folder / signature).is_dir() else None
 
 
 def names(data_dir: Path) -> list[str]:

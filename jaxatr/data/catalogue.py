@@ -5,7 +5,7 @@ import inspect
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +97,7 @@ def _open(
         raise ValueError(
             f"{IMAGE_FOLDER} needs a source, the folder or archive of class folders"
             if name == IMAGE_FOLDER
-            else f"{name!r} takes no source; only {IMAGE_FOLDER} does"
+            else f"{name!r} takes no source; {IMAGE_FOLDER} does{nearest(name, [IMAGE_FOLDER])}"
         )
     if name == SIMULATED:
         return index.load(_simulated(root / name, options), name)
@@ -110,7 +110,7 @@ def _open(
         return index.load(_renewed(last), name)
     if tfds_sets.exists(name):
         return index.load(tfds_sets.prepared(name, root, download=download), name)
-    choices = [SIMULATED, IMAGE_FOLDER, *cache.names(root)]
+    choices = sorted({SIMULATED, IMAGE_FOLDER, *cache.names(root)})
     raise ValueError(
         f"there is no data set {name!r}{nearest(name, [*choices, *tfds_sets.names()])} "
         f"(there are {', '.join(choices)} in {root}, and those of TFDS)"

@@ -5,6 +5,8 @@ import dataclasses
 import numpy as np
 from PIL import Image
 
+from jaxatr.typing import Shaped
+
 _LUMA = np.array([0.299, 0.587, 0.114])  # ITU-R BT.601, as in most image libraries
 
 
@@ -37,7 +39,7 @@ class Chip:
                 f"chip.channels must be 1, 3 or None (as they are), got {self.channels}"
             )
 
-    def __call__(self, image: np.ndarray) -> np.ndarray:
+    def __call__(self, image: Shaped[np.ndarray, "h w c"]) -> Shaped[np.ndarray, "y x d"]:
         """Returns the chip of one ``[h, w, c]`` image, in the image's dtype and range.
 
         Raises:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from jaxatr.data.chip import Chip
+from jaxatr.typing import Int, Shaped
 
 # Below this many bytes a split's chips stay in memory once they were read, so that from the second
 # epoch on a batch costs one gather.
@@ -65,6 +66,7 @@ class Split:
         classes: tuple[str, ...],
         dtype: np.dtype,
     ):
+        """Wraps ``records``, which give the arrays of an example by its number."""
         self.name = name
         self.classes = classes
         self.columns: Mapping[str, np.ndarray] = MappingProxyType(dict(columns))
@@ -77,7 +79,7 @@ class Split:
         """Returns the number of examples."""
         return len(self.columns["label"])
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
+    def __getitem__(self, index: int | np.integer) -> dict[str, Any]:
         """Returns example ``index``: ``image [h, w, c]``, ``label``, ``id`` and what is known."""
         if not -len(self) <= index < len(self):
             raise IndexError(f"example {index} of the {len(self)} in split {self.name!r}")
@@ -87,11 +89,11 @@ class Split:
         scalars = {k: v[index] for k, v in self.columns.items() if k not in SHAPE_COLUMNS}
         return {**scalars, **arrays}
 
-    def image(self, index: int) -> np.ndarray:
+    def image(self, index: int | np.integer) -> Shaped[np.ndarray, "h w c"]:
         """Returns the image ``[h, w, c]`` of example ``index``."""
         return self._records[int(index)]["image"]
 
-    def chip_shape(self, indices: np.ndarray, chip: Chip) -> tuple[int, int, int]:
+    def chip_shape(self, indices: Int[np.ndarray, " n"], chip: Chip) -> tuple[int, int, int]:
         """Returns the one ``(h, w, c)`` that the chips of these examples have.
 
         Raises:
@@ -110,7 +112,9 @@ class Split:
             )
         return next(iter(shapes))
 
-    def chips(self, indices: np.ndarray, chip: Chip, shape: tuple[int, int, int]) -> np.ndarray:
+    def chips(
+        self, indices: Int[np.ndarray, " b"], chip: Chip, shape: tuple[int, int, int]
+    ) -> Shaped[np.ndarray, "b h w c"]:
         """Returns the chips ``[b, h, w, c]`` of these examples, from memory where they fit there.
 
         Args:

@@ -107,9 +107,9 @@ def _images(top: Path, folder: Path, parts: tuple[str, ...]) -> Iterator[PurePos
                 continue
             if entry.is_symlink() and not Path(entry.path).resolve().is_relative_to(top):
                 raise ValueError(f"{entry.path} is a link that leads out of the data folder")
-            # Four levels are one more than a data set has: enough to say what is out of place,
-            # and an end to links that go round in a circle.
-            if entry.is_dir() and len(parts) < 3:
+            # A data set has three levels: the further ones are searched to say what is out of
+            # place, and end somewhere because links may go round in a circle.
+            if entry.is_dir() and len(parts) < 6:
                 yield from _images(top, Path(entry.path), (*parts, entry.name))
             elif entry.is_file() and entry.name.lower().endswith(SUFFIXES):
                 yield PurePosixPath(*parts, entry.name)

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageSequence
 
+from jaxatr.typing import Shaped
+
 # What a mode of Pillow is turned into before it becomes an array. A palette or an alpha plane is
 # a way of storing an image, not a further measurement: colours are looked up, alpha is dropped.
 _EIGHT_BIT = {
@@ -34,7 +36,7 @@ class ImageError(ValueError):
     """An image file that cannot be used; the message names the file and says why."""
 
 
-def read_image(path: str | os.PathLike) -> np.ndarray:
+def read_image(path: str | os.PathLike) -> Shaped[np.ndarray, "h w c"]:
     """Returns the image in a file as ``[h, w, c]`` with ``c`` 1 (gray) or 3 (RGB).
 
     Eight-bit images, palettes and bilevel images come as uint8, 16-bit ones as uint16, float and
@@ -54,7 +56,7 @@ def read_image(path: str | os.PathLike) -> np.ndarray:
     return decode_image(content, str(path))
 
 
-def decode_image(content: bytes, name: str) -> np.ndarray:
+def decode_image(content: bytes, name: str) -> Shaped[np.ndarray, "h w c"]:
     """Returns :func:`read_image` of a file's content; ``name`` is for the error message."""
     if _is_16_bit_colour_png(content):
         raise ImageError(

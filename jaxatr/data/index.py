@@ -20,8 +20,8 @@ INDEX_VERSION = 1
 _FILE = "jaxatr.json"
 
 
-class Records:
-    """The records of one split under this package's names, images ``[h, w, c]``, text as str.
+class _Records:
+    """The records of one split under this package's names, images ``[h, w, c]``.
 
     Args:
       builder: TFDS's, of a prepared set.
@@ -47,10 +47,9 @@ class Records:
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         record = self._source[index]
-        example = {name: _plain(record[key]) for name, key in self._keys.items()}
-        if self._encoded:
-            content = record[self._keys["image"]]
-            example["image"] = content if self._headers_only else self._decode(content, index)
+        example = {name: record[key] for name, key in self._keys.items()}
+        if self._encoded and not self._headers_only:
+            example["image"] = self._decode(example["image"], index)
         return example
 
     def _decode(self, content: bytes, index: int) -> np.ndarray:
@@ -63,10 +62,6 @@ def _is_encoded(feature: Any) -> bool:
     return isinstance(feature, tfds.features.Image) and feature.np_dtype != np.float32
 
 
-def _plain(value: Any) -> Any:
-    return value.decode() if isinstance(value, bytes) else value
-
-
 def write_index(directory: Path, facts: Mapping[str, Any], keys: Mapping[str, str]) -> None:
     """Reads every record once and writes the columns of each split and the set's description.
 
@@ -75,13 +70,13 @@ def write_index(directory: Path, facts: Mapping[str, Any], keys: Mapping[str, st
       facts: ``classes``, ``coarse_classes``, ``fine_to_coarse``, and whatever else is to be kept.
       keys: this package's name for a feature to the name it has in the records.
     """
-    builder = tfds.builder_from_directory(directory)
+    builder: Any = tfds.builder_from_directory(directory)
     digest = hashlib.sha256(json.dumps([facts["classes"], facts["coarse_classes"]]).encode())
     start, hierarchy = 0, {}
     for split in sorted(builder.info.splits):
-        columns = _columns(Records(builder, split, keys, headers_only=True), digest, start)
+        columns = _columns(_Records(builder, split, keys, headers_only=True), digest, start)
         with _replacing(directory / f"jaxatr-{split}.npz") as file:
-            np.savez(file, **columns)
+            np.savez(file, allow_pickle=False, **columns)
         start += len(columns["label"])
         if "coarse" in columns:
             hierarchy.update(
@@ -108,7 +103,7 @@ def _in_order(hierarchy: dict[int, int], classes: Sequence[str]) -> list[int] | 
     return [hierarchy[label] for label in range(len(classes))]
 
 
-def _columns(records: Records, digest: Any, start: int) -> dict[str, np.ndarray]:
+def _columns(records: _Records, digest: Any, start: int) -> dict[str, np.ndarray]:
     values: dict[str, list] = {}
     for index in range(len(records)):
         example = records[index]
@@ -119,13 +114,16 @@ def _columns(records: Records, digest: Any, start: int) -> dict[str, np.ndarray]
         for name, value in example.items():
             if not isinstance(value, np.ndarray):
                 values.setdefault(name, []).append(value)
-    columns = {name: _compact(np.array(column)) for name, column in values.items()}
+    columns = {name: _column(column) for name, column in values.items()}
     for name in sorted(columns):
         digest.update(f"{name}{columns[name].tolist()}".encode())
     return columns
 
 
-def _compact(column: np.ndarray) -> np.ndarray:
+def _column(values: list) -> np.ndarray:
+    if isinstance(values[0], bytes):
+        return np.array([value.decode() for value in values])
+    column = np.array(values)
     narrower = {"i": np.int32, "f": np.float32}.get(column.dtype.kind)
     return column.astype(narrower) if narrower else column
 
@@ -156,7 +154,7 @@ def load(directory: Path, name: str) -> Dataset:
     for split in found["splits"]:
         with np.load(directory / f"jaxatr-{split}.npz", allow_pickle=False) as file:
             columns = {key: file[key] for key in file.files}
-        records = Records(builder, split, found["keys"])
+        records = _Records(builder, split, found["keys"])
         splits[split] = Split(split, records, columns, classes, np.dtype(found["dtype"]))
     return Dataset(
         name=name,

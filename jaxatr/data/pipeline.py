@@ -1,5 +1,6 @@
 """From a split to batches of NumPy arrays, through grain: deterministic, and resumable exactly."""
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,14 +9,15 @@ import numpy as np
 
 from jaxatr.data.chip import Chip
 from jaxatr.data.dataset import Split
+from jaxatr.typing import Float, Int
 
 Batch = dict[str, np.ndarray]
 
 
 def train_batches(
     split: Split,
-    indices: np.ndarray,
-    labels: np.ndarray,
+    indices: Int[np.ndarray, " n"],
+    labels: Int[np.ndarray, " n"],
     *,
     chip: Chip,
     batch_size: int,
@@ -69,11 +71,13 @@ def train_batches(
     return iter(batches.map(make).to_iter_dataset(options))
 
 
+@dataclasses.dataclass(frozen=True)
 class EvalBatches:
-    """Batches in the order of ``indices``; every loop over it starts anew."""
+    """Batches in the order of the examples given; every loop over it starts anew."""
 
-    def __init__(self, read: "_Reader", length: int, batch_size: int):
-        self._read, self._length, self._batch_size = read, length, batch_size
+    _read: "_Reader"
+    _length: int
+    _batch_size: int
 
     def __len__(self) -> int:
         """Returns the number of batches."""
@@ -91,7 +95,12 @@ class EvalBatches:
 
 
 def eval_batches(
-    split: Split, indices: np.ndarray, labels: np.ndarray, *, chip: Chip, batch_size: int
+    split: Split,
+    indices: Int[np.ndarray, " n"],
+    labels: Int[np.ndarray, " n"],
+    *,
+    chip: Chip,
+    batch_size: int,
 ) -> EvalBatches:
     """Returns the examples once, in the given order, as often as it is looped over.
 
@@ -107,8 +116,8 @@ def eval_batches(
 
 
 def image_statistics(
-    split: Split, indices: np.ndarray, chip: Chip, *, most: int = 20_000
-) -> tuple[np.ndarray, np.ndarray]:
+    split: Split, indices: Int[np.ndarray, " n"], chip: Chip, *, most: int = 20_000
+) -> tuple[Float[np.ndarray, " c"], Float[np.ndarray, " c"]]:
     """Returns mean and standard deviation per channel of the chips' pixels, in their raw units.
 
     Args:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from absl import logging
 from tqdm import tqdm
 
 # Without it TFDS asks a metadata server of Google's cloud whether it runs there, and waits.
@@ -75,10 +76,13 @@ def write(
 def quiet() -> Iterator[None]:
     """Keeps TFDS's nested progress bars and its announcements off the terminal."""
     tfds.disable_progress_bar()
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity(logging.ERROR)
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             yield
     finally:
+        logging.set_verbosity(verbosity)
         tfds.enable_progress_bar()
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from jaxatr.data.dataset import Split
 from jaxatr.resolve import nearest
+from jaxatr.typing import Int
 
 
 def select(
@@ -14,7 +15,7 @@ def select(
     *,
     classes: Sequence[str] | None = None,
     where: Mapping[str, Any] | None = None,
-) -> np.ndarray:
+) -> Int[np.ndarray, " n"]:
     """Returns the numbers ``[n]`` of the examples that meet every condition, in rising order.
 
     Args:
@@ -65,7 +66,9 @@ def _values(split: Split, column: str, accepted: Any) -> list[Any]:
     return values
 
 
-def holdout(labels: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def holdout(
+    labels: Int[np.ndarray, " n"], fraction: float, seed: int
+) -> tuple[Int[np.ndarray, " t"], Int[np.ndarray, " v"]]:
     """Splits positions into training and validation, class by class.
 
     Args:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxatr.data import index
-from jaxatr.data.records import tfds
+from jaxatr.data.records import quiet, tfds
 
 
 def names() -> list[str]:
@@ -34,7 +34,8 @@ def prepared(name: str, data_dir: Path, *, download: bool) -> Path:
       ValueError: it is not there and may not be fetched, TensorFlow is missing to prepare it, or it
         holds no labelled images.
     """
-    builder = tfds.builder(name, data_dir=data_dir, file_format="array_record")
+    with quiet():
+        builder = tfds.builder(name, data_dir=data_dir, file_format="array_record")
     facts, keys = _describe(name, builder.info.features)
     if not builder.is_prepared():
         _prepare(name, builder, data_dir, download)
@@ -60,12 +61,12 @@ def _prepare(name: str, builder: Any, data_dir: Path, download: bool) -> None:
 def _describe(name: str, features: Any) -> tuple[dict[str, Any], dict[str, str]]:
     wanted = {"image": tfds.features.Image, "label": tfds.features.ClassLabel}
     for key, kind in wanted.items():
-        if not isinstance(features.get(key), kind):
+        if key not in features or not isinstance(features[key], kind):
             raise ValueError(
                 f"{name!r} is no set of labelled images: it has the features {', '.join(features)}"
             )
     keys, coarse = {"image": "image", "label": "label"}, None
-    if isinstance(features.get("coarse_label"), tfds.features.ClassLabel):
+    if "coarse_label" in features:
         keys["coarse"], coarse = "coarse_label", features["coarse_label"].names
     facts = {"classes": features["label"].names, "coarse_classes": coarse, "fine_to_coarse": None}
     return facts, keys

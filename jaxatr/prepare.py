@@ -1,0 +1,76 @@
+"""Prepares a data set and says what it holds.
+
+python -m jaxatr.prepare simulated --option=aspects=36
+python -m jaxatr.prepare image_folder --source=DIR_OR_ARCHIVE --name=mstar10
+python -m jaxatr.prepare cifar10
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from absl import flags
+
+from jaxatr import command, data
+
+_SOURCE = flags.DEFINE_string("source", None, "Folder or archive of class folders.")
+_DATA_DIR = flags.DEFINE_string(
+    "data_dir", None, "Where prepared sets lie; default: $JAXATR_DATA_DIR, or the user's cache."
+)
+_NAME = flags.DEFINE_string("name", None, "Name to open an image_folder by from now on.")
+_SKIP_CORRUPT = flags.DEFINE_bool("skip_corrupt", False, "Leave corrupt images out and list them.")
+_OPTION = flags.DEFINE_multi_string(
+    "option", [], "NAME=VALUE of the data set's own, the value as JSON: aspects=36, ranges=[1000]."
+)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Prepares the set that is named and prints its classes, splits, place and skipped files."""
+    if len(arguments) != 1:
+        raise ValueError(f"one data set's name is expected, got {list(arguments)}")
+    dataset = data.prepare(
+        arguments[0],
+        data_dir=_DATA_DIR.value,
+        source=_SOURCE.value,
+        as_name=_NAME.value,
+        options=dict(map(_option, _OPTION.value)),
+        skip_corrupt=_SKIP_CORRUPT.value,
+    )
+    print("\n".join(_lines(dataset)))
+
+
+def _option(text: str) -> tuple[str, Any]:
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise ValueError(f"--option is NAME=VALUE, got {text!r}")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        raise ValueError(f"--option={text}: {value!r} is not JSON") from None
+
+
+def _lines(dataset: data.Dataset) -> list[str]:
+    lines = [f"{dataset.name}: {len(dataset.classes)} classes: {', '.join(dataset.classes)}"]
+    if dataset.coarse_classes is not None:
+        coarse = ", ".join(dataset.coarse_classes)
+        lines.append(f"  {len(dataset.coarse_classes)} coarse classes: {coarse}")
+    for name, split in dataset.splits.items():
+        lines.append(f"  {name}: {len(split)} images, {split.dtype}, {_sizes(split)}")
+        counts = np.bincount(split.columns["label"], minlength=len(dataset.classes))
+        each = zip(dataset.classes, counts.tolist(), strict=True)
+        lines.append("    " + ", ".join(f"{label} {count}" for label, count in each))
+    if dataset.skipped:
+        lines.append(f"  skipped {len(dataset.skipped)}:")
+        lines += [f"    {path}: {why}" for path, why in dataset.skipped]
+    return [*lines, f"  in {dataset.directory}", f"  fingerprint {dataset.fingerprint}"]
+
+
+def _sizes(split: data.Split) -> str:
+    columns = [split.columns[name] for name in ("height", "width", "channels")]
+    least, most = ("x".join(str(f(column)) for column in columns) for f in (np.min, np.max))
+    return least if least == most else f"{least} to {most}"
+
+
+if __name__ == "__main__":
+    command.run(main)

@@ -1,0 +1,149 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxatr.data import augment as eager  # the function: it hides its module
+from jaxatr.data.augment import flip_and_shift, rotate
+
+augment = jax.jit(
+    eager, static_argnames=("rotate_degrees", "flip_horizontal", "flip_vertical", "shift")
+)
+rotate = jax.jit(rotate)
+flip_and_shift = jax.jit(flip_and_shift)
+KEY = jax.random.key(3)
+ALL = {"rotate_degrees": 20.0, "flip_horizontal": True, "flip_vertical": True, "shift": 3}
+
+
+def images(count=6, height=10, width=10, channels=3):
+    shape = (count, height, width, channels)
+    return jnp.asarray(np.random.default_rng(0).normal(size=shape), jnp.float32)
+
+
+def ids(count=6):
+    return jnp.arange(count) + 40
+
+
+def zeros(count=6):
+    return jnp.zeros(count, jnp.int32)
+
+
+@pytest.mark.parametrize("size", [8, 9])
+@pytest.mark.parametrize("turns", [0, 1, 2, 3, -1])
+def test_quarter_turns_are_numpys(size, turns):
+    x = images(2, size, size)
+    turned = rotate(x, jnp.full(2, turns * jnp.pi / 2))
+    np.testing.assert_allclose(turned, np.rot90(x, turns, axes=(1, 2)), atol=1e-5)
+
+
+def test_rotation_of_a_plane_is_the_plane_turned():
+    # Bilinear interpolation is exact on a linear image, wherever no pixel comes from outside.
+    y, x = np.mgrid[-8:9, -8:9].astype(np.float32)
+    angle = 0.3
+    turned = rotate(jnp.array(x)[None, :, :, None], jnp.array([angle]))[0, :, :, 0]
+    inside = np.hypot(y, x) < 7
+    expected = np.cos(angle) * x - np.sin(angle) * y
+    np.testing.assert_allclose(turned[inside], expected[inside], atol=1e-5)
+
+
+def test_rotation_matches_a_plain_loop():
+    x = np.array(images(1, 7, 9, 1))[0, :, :, 0]
+    angle = 0.7
+    expected = np.zeros_like(x)
+
+    def at(row, column):
+        fold = lambda i, n: min(abs(i) % (2 * n - 2), 2 * n - 2 - abs(i) % (2 * n - 2))  # noqa: E731
+        return x[fold(row, 7), fold(column, 9)]
+
+    for r in range(7):
+        for c in range(9):
+            y, z = r - 3.0, c - 4.0
+            row = np.cos(angle) * y + np.sin(angle) * z + 3
+            column = np.cos(angle) * z - np.sin(angle) * y + 4
+            i, j = int(np.floor(row)), int(np.floor(column))
+            u, v = row - i, column - j
+            expected[r, c] = (1 - u) * ((1 - v) * at(i, j) + v * at(i, j + 1)) + u * (
+                (1 - v) * at(i + 1, j) + v * at(i + 1, j + 1)
+            )
+    turned = rotate(jnp.array(x)[None, :, :, None], jnp.array([angle]))
+    np.testing.assert_allclose(turned[0, :, :, 0], expected, atol=1e-5)
+
+
+def test_shift_is_a_window_of_the_reflected_image():
+    x = images(3, 8, 6)
+    shifts = jnp.array([[2, -1], [0, 3], [-2, 0]])
+    moved = flip_and_shift(x, jnp.zeros((3, 2), bool), shifts)
+    for image, (down, right), result in zip(np.array(x), shifts.tolist(), moved, strict=True):
+        padded = np.pad(image, ((3, 3), (3, 3), (0, 0)), mode="reflect")
+        expected = padded[3 - down : 3 - down + 8, 3 - right : 3 - right + 6]
+        np.testing.assert_array_equal(result, expected)
+
+
+def test_flips_mirror():
+    x = images(4)
+    flips = jnp.array([[False, False], [True, False], [False, True], [True, True]])
+    y = flip_and_shift(x, flips, jnp.zeros((4, 2), int))
+    for index, expected in enumerate([x[0], x[1, ::-1], x[2, :, ::-1], x[3, ::-1, ::-1]]):
+        np.testing.assert_array_equal(y[index], expected)
+
+
+def test_a_single_row_reflects_to_itself():
+    x = images(1, 1, 5)
+    moved = flip_and_shift(x, jnp.zeros((1, 2), bool), jnp.array([[2, 0]]))
+    np.testing.assert_array_equal(moved, x)
+
+
+def test_nothing_asked_nothing_done():
+    x = images()
+    np.testing.assert_array_equal(augment(KEY, x, ids(), zeros()), x)
+
+
+def test_draws_depend_on_key_id_and_epoch():
+    x = jnp.broadcast_to(images(1), (6, 10, 10, 3))
+    first = augment(KEY, x, ids(), zeros(), **ALL)
+    np.testing.assert_array_equal(augment(KEY, x, ids(), zeros(), **ALL), first)
+    others = [
+        augment(KEY, x, ids(), zeros() + 1, **ALL),
+        augment(KEY, x, ids() + 100, zeros(), **ALL),
+        augment(jax.random.key(4), x, ids(), zeros(), **ALL),
+    ]
+    for other in others:
+        assert (abs(np.array(first) - other).max(axis=(1, 2, 3)) > 0.01).all()
+    apart = abs(np.array(first)[:, None] - np.array(first)[None]).max(axis=(2, 3, 4))
+    assert (apart[~np.eye(6, dtype=bool)] > 0.01).all()
+
+
+def test_the_place_in_the_batch_does_not_matter():
+    x, order = images(), jnp.array([4, 0, 5, 2, 1, 3])
+    whole = augment(KEY, x, ids(), zeros(), **ALL)
+    permuted = augment(KEY, x[order], ids()[order], zeros(), **ALL)
+    np.testing.assert_allclose(permuted, whole[order], atol=1e-6)
+    halves = [
+        augment(KEY, x[part], ids()[part], zeros(3), **ALL) for part in (slice(3), slice(3, 6))
+    ]
+    np.testing.assert_allclose(jnp.concatenate(halves), whole, atol=1e-6)
+
+
+def test_jit_is_eager():
+    args = KEY, images(2), ids(2), zeros(2)
+    np.testing.assert_allclose(augment(*args, **ALL), eager(*args, **ALL), atol=1e-5)
+
+
+def test_amounts_are_spread_over_their_range():
+    count = 4000
+    ramp = jnp.broadcast_to(jnp.arange(9.0)[None, :, None, None], (count, 9, 9, 1))
+    moved = augment(KEY, ramp, jnp.arange(count), zeros(count), shift=2)
+    down = 4 - moved[:, 4, 4, 0]
+    values, counts = np.unique(np.array(down), return_counts=True)
+    assert values.tolist() == [-2, -1, 0, 1, 2]
+    assert (np.abs(counts / count - 0.2) < 0.03).all()
+    flipped = augment(KEY, ramp, jnp.arange(count), zeros(count), flip_vertical=True)
+    assert abs(float((flipped[:, 0, 0, 0] == 8).mean()) - 0.5) < 0.03
+    np.testing.assert_array_equal(
+        augment(KEY, ramp, jnp.arange(count), zeros(count), flip_horizontal=True), ramp
+    )
+    turned = augment(KEY, ramp, jnp.arange(count), zeros(count), rotate_degrees=10.0)
+    slope = np.array(turned[:, 4, 5, 0] - turned[:, 4, 3, 0]) / 2  # -sin, see the plane above
+    degrees = np.rad2deg(np.arcsin(slope))
+    assert np.abs(degrees).max() <= 10.001
+    assert abs(degrees.mean()) < 0.5 and abs(degrees.std() - 10 / 3**0.5) < 0.3

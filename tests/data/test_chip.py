@@ -1,0 +1,103 @@
+import numpy as np
+import pytest
+
+from jaxatr.data import Chip
+
+RNG = np.random.default_rng(0)
+
+
+def image(height, width, channels=1, dtype=np.uint8):
+    if np.issubdtype(dtype, np.integer):
+        top = np.iinfo(dtype).max
+        return RNG.integers(0, top, (height, width, channels), dtype=dtype, endpoint=True)
+    return RNG.normal(0, 1000, (height, width, channels)).astype(dtype)
+
+
+def test_nothing_asked_nothing_done():
+    x = image(7, 9)
+    assert Chip()(x) is x
+
+
+@pytest.mark.parametrize(
+    "height, width, top, left", [(158, 158, 15, 15), (9, 8, 2, 2), (4, 4, 0, 0)]
+)
+def test_center_crop_is_the_middle(height, width, top, left):
+    side = 128 if height > 128 else 4
+    x = image(height, width)
+    expected = x[top : top + side, left : left + side]
+    np.testing.assert_array_equal(Chip(center_crop=side)(x), expected)
+
+
+def test_crop_larger_than_the_image_is_refused():
+    with pytest.raises(ValueError, match="100x90 is smaller than chip.center_crop=128"):
+        Chip(center_crop=128)(image(100, 90))
+
+
+def test_square_pads_evenly_and_keeps_pixels():
+    x = image(4, 7)
+    chip = Chip(square=True)(x)
+    assert chip.shape == (7, 7, 1)
+    np.testing.assert_array_equal(chip[1:5], x)
+    assert not chip[:1].any() and not chip[5:].any()
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_resize_keeps_dtype_range_and_mean(dtype, channels):
+    x = image(64, 64, channels, dtype)
+    chip = Chip(size=16)(x)
+    assert chip.dtype == dtype and chip.shape == (16, 16, channels)
+    assert chip.min() >= x.min() and chip.max() <= x.max()
+    spread = x.astype(float).std()
+    np.testing.assert_allclose(chip.mean((0, 1)), x.mean((0, 1)), atol=0.05 * spread)
+    # Antialiased: averages over 4x4 pixels vary far less than the pixels do.
+    assert chip.astype(float).std() < 0.35 * spread
+
+
+@pytest.mark.parametrize("dtype, value", [(np.uint8, 255), (np.uint16, 65535), (np.float32, 1e9)])
+def test_resize_of_a_constant_is_the_constant(dtype, value):
+    x = np.full((10, 20, 1), value, dtype)
+    np.testing.assert_allclose(Chip(size=7)(x), np.full((7, 7, 1), value, dtype), rtol=1e-6)
+
+
+def test_sixteen_bits_resize_as_eight_bits_do():
+    x = image(40, 40, 3)
+    wide = Chip(size=13)(x.astype(np.uint16) * 256)
+    np.testing.assert_allclose(wide / 256, Chip(size=13)(x), atol=1)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
+def test_channels_both_ways(dtype):
+    gray = image(5, 6, 1, dtype)
+    colour = Chip(channels=3)(gray)
+    assert colour.shape == (5, 6, 3) and colour.dtype == dtype
+    back = Chip(channels=1)(colour)
+    assert back.dtype == dtype
+    np.testing.assert_allclose(back, gray, rtol=1e-5)
+
+
+def test_gray_is_the_luma():
+    pure = np.zeros((1, 3, 3), np.uint8)
+    pure[0, range(3), range(3)] = 255
+    assert Chip(channels=1)(pure)[0, :, 0].tolist() == [76, 150, 29]
+
+
+@pytest.mark.parametrize(
+    "chip",
+    [Chip(), Chip(center_crop=5), Chip(square=True), Chip(size=9), Chip(channels=3),
+     Chip(6, True, 4, 3), Chip(square=True, size=3)],
+)  # fmt: skip
+@pytest.mark.parametrize("shape", [(7, 9, 1), (8, 6, 3)])
+def test_output_shape_is_the_shape(chip, shape):
+    assert chip.output_shape(shape) == chip(image(*shape)).shape
+
+
+@pytest.mark.parametrize("fields", [{"center_crop": -1}, {"size": -2}, {"channels": 2}])
+def test_geometry_that_is_none_is_refused(fields):
+    with pytest.raises(ValueError, match=f"chip.{next(iter(fields))}"):
+        Chip(**fields)
+
+
+def test_two_channels_are_not_guessed():
+    with pytest.raises(ValueError, match="2 channels cannot"):
+        Chip(channels=3)(image(4, 4, 2))

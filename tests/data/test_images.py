@@ -1,0 +1,131 @@
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from jaxatr.data.images import ImageError, read_image
+
+RNG = np.random.default_rng(0)
+GRAY = RNG.integers(0, 256, (5, 7), dtype=np.uint8)
+RGB = RNG.integers(0, 256, (5, 7, 3), dtype=np.uint8)
+
+
+@pytest.mark.parametrize("suffix", ["png", "tif"])
+def test_eight_bits_come_back_exactly(tmp_path, save, suffix):
+    for array in (GRAY, RGB):
+        image = read_image(save(tmp_path / f"x.{suffix}", array))
+        assert image.dtype == np.uint8
+        np.testing.assert_array_equal(image, array.reshape(5, 7, -1))
+
+
+@pytest.mark.parametrize("suffix", ["png", "tif"])
+def test_sixteen_bits_keep_their_range(tmp_path, save, suffix):
+    array = RNG.integers(0, 65536, (5, 7), dtype=np.uint16)
+    array[0, :2] = 0, 65535
+    image = read_image(save(tmp_path / f"x.{suffix}", array))
+    assert image.dtype == np.uint16
+    np.testing.assert_array_equal(image[:, :, 0], array)
+
+
+def test_big_endian_sixteen_bits(tmp_path):
+    array = np.array([[1, 256], [513, 65535]], np.uint16)
+    data = array.astype(">u2").tobytes()
+    Image.frombytes("I;16B", (2, 2), data).save(tmp_path / "x.tif")
+    np.testing.assert_array_equal(read_image(tmp_path / "x.tif")[:, :, 0], array)
+
+
+def test_floats_keep_their_range(tmp_path, save):
+    array = RNG.normal(0, 1e4, (5, 7)).astype(np.float32)
+    image = read_image(save(tmp_path / "x.tiff", array))
+    assert image.dtype == np.float32
+    np.testing.assert_array_equal(image[:, :, 0], array)
+
+
+def test_wide_integers_become_floats(tmp_path, save):
+    array = np.array([[-5, 70000]], np.int32)
+    image = read_image(save(tmp_path / "x.tif", array))
+    assert image.dtype == np.float32
+    np.testing.assert_array_equal(image[:, :, 0], array)
+
+
+def test_palette_is_looked_up(tmp_path):
+    picture = Image.fromarray(np.array([[0, 1], [1, 0]], np.uint8), "P")
+    picture.putpalette([10, 20, 30, 200, 100, 50])
+    picture.save(tmp_path / "x.png")
+    expected = np.array([[[10, 20, 30], [200, 100, 50]], [[200, 100, 50], [10, 20, 30]]])
+    np.testing.assert_array_equal(read_image(tmp_path / "x.png"), expected)
+
+
+def test_alpha_is_dropped(tmp_path, save):
+    alpha = np.full((5, 7, 1), 9, np.uint8)
+    rgba = save(tmp_path / "rgba.png", np.concatenate([RGB, alpha], axis=2))
+    np.testing.assert_array_equal(read_image(rgba), RGB)
+    gray = save(tmp_path / "la.png", np.concatenate([GRAY[..., None], alpha], axis=2))
+    np.testing.assert_array_equal(read_image(gray)[:, :, 0], GRAY)
+
+
+def test_bilevel_becomes_black_and_white(tmp_path, save):
+    path = save(tmp_path / "x.png", GRAY > 100)
+    np.testing.assert_array_equal(read_image(path)[:, :, 0], np.where(GRAY > 100, 255, 0))
+
+
+def test_print_colours_become_rgb(tmp_path):
+    Image.new("CMYK", (4, 3), (255, 0, 0, 0)).save(tmp_path / "x.tif")
+    image = read_image(tmp_path / "x.tif")
+    assert image.shape == (3, 4, 3)
+    assert image[0, 0].tolist() == [0, 255, 255]
+
+
+def truncated(path, save):
+    noise = RNG.integers(0, 256, (64, 64), dtype=np.uint8)
+    whole = save(path, noise).read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+
+
+@pytest.mark.parametrize("suffix", ["png", "jpg", "tif"])
+def test_a_truncated_file_is_named(tmp_path, save, suffix):
+    path = tmp_path / f"half.{suffix}"
+    truncated(path, save)
+    with pytest.raises(ImageError, match=f"half.{suffix}: not a readable image"):
+        read_image(path)
+
+
+@pytest.mark.parametrize("content, why", [(b"", "empty file"), (b"hello", "cannot identify")])
+def test_what_is_no_image_is_named(tmp_path, content, why):
+    (tmp_path / "x.png").write_bytes(content)
+    with pytest.raises(ImageError, match=f"x.png: not a readable image .{why}"):
+        read_image(tmp_path / "x.png")
+
+
+def test_missing_and_folder_are_named(tmp_path):
+    with pytest.raises(ImageError, match="gone.png: No such file"):
+        read_image(tmp_path / "gone.png")
+    with pytest.raises(ImageError, match="directory"):
+        read_image(tmp_path)
+
+
+def test_not_finite_is_refused(tmp_path, save):
+    path = save(tmp_path / "x.tif", np.array([[0, np.nan]], np.float32))
+    with pytest.raises(ImageError, match="x.tif: .*not finite"):
+        read_image(path)
+
+
+def test_several_pages_are_refused(tmp_path):
+    pages = [Image.fromarray(GRAY), Image.fromarray(GRAY)]
+    pages[0].save(tmp_path / "x.tif", save_all=True, append_images=pages[1:])
+    with pytest.raises(ImageError, match="x.tif: holds several pages"):
+        read_image(tmp_path / "x.tif")
+
+
+def test_sixteen_bit_colour_is_refused_not_halved(tmp_path):
+    def chunk(kind, body):
+        whole = kind + body
+        return struct.pack(">I", len(body)) + whole + struct.pack(">I", zlib.crc32(whole))
+
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 16, 2, 0, 0, 0))
+    pixel = chunk(b"IDAT", zlib.compress(b"\0" + struct.pack(">HHH", 1, 256, 65535)))
+    (tmp_path / "x.png").write_bytes(b"\x89PNG\r\n\x1a\n" + header + pixel + chunk(b"IEND", b""))
+    with pytest.raises(ImageError, match="16-bit colour PNG"):
+        read_image(tmp_path / "x.png")

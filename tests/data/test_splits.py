@@ -1,0 +1,103 @@
+import dataclasses
+import json
+
+import pytest
+
+from jaxatr.data.splits import NAMES, KnownUnknown, known_unknown
+
+CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+MSTAR = ("2S1", "BMP2", "BRDM_2", "BTR60", "BTR70", "D7", "T62", "T72", "ZIL131", "ZSU_23_4")
+VEHICLES = tuple("abcdefgh")
+
+
+def classes_for(name):
+    return MSTAR if name.startswith("mstar") else CIFAR10
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_named_split_parts_its_classes(name):
+    classes = classes_for(name)
+    split = known_unknown(name, classes)
+    assert not set(split.known) & set(split.unknown)
+    assert [c for c in classes if c in split.known] == list(split.known)
+    assert [c for c in classes if c in split.unknown] == list(split.unknown)
+    if name == "random-5/3":
+        assert (len(split.known), len(split.unknown)) == (5, 3)
+    elif name == "closed":
+        assert (split.known, split.unknown) == (classes, ())
+    else:
+        assert (len(split.known), len(split.unknown)) == (6, 4)
+
+
+def test_the_standard_five_have_two_equal():
+    known = [known_unknown(f"cifar10/osr-{i}", CIFAR10).known for i in range(5)]
+    assert known[0] == known[1]
+    assert len(set(known)) == 4
+    assert known[2] == ("automobile", "cat", "deer", "dog", "horse", "truck")
+
+
+def test_the_papers_code():
+    known = known_unknown("cifar10/paper-code", CIFAR10).known
+    assert known == ("airplane", "automobile", "bird", "frog", "horse", "ship")
+
+
+def test_mstar_reference():
+    split = known_unknown("mstar/reference-2", MSTAR, seed=5)
+    assert split.known == ("2S1", "BMP2", "BRDM_2", "BTR70", "D7", "T72")
+    assert split.unknown == ("BTR60", "T62", "ZIL131", "ZSU_23_4")
+    assert split.seed == 0
+
+
+def test_random_draws_are_fixed_for_ever():
+    # Literal, from sha256sum: results name only split and seed, so the draw may never change.
+    split = known_unknown("random-6/4", MSTAR, seed=0)
+    assert split.known == ("2S1", "BRDM_2", "D7", "T62", "T72", "ZIL131")
+    assert known_unknown("random-5/3", VEHICLES, seed=7).known == ("a", "b", "c", "d", "e")
+
+
+def test_random_draws_differ_by_seed_and_cover_all():
+    drawn = [known_unknown("random-5/3", VEHICLES, seed=seed) for seed in range(200)]
+    assert len({split.known for split in drawn}) > 40  # of 56
+    for name in VEHICLES:
+        assert 0.5 < sum(name in split.known for split in drawn) / 200 < 0.75  # expected 5/8
+
+
+def test_random_draw_does_not_depend_on_the_order_of_classes():
+    forward = known_unknown("random-5/3", VEHICLES, seed=3)
+    backward = known_unknown("random-5/3", VEHICLES[::-1], seed=3)
+    assert forward.known == backward.known[::-1]
+
+
+def test_random_may_leave_classes_out():
+    split = known_unknown("random-2/3", MSTAR, seed=1)
+    assert (len(split.known), len(split.unknown)) == (2, 3)
+
+
+@pytest.mark.parametrize("name", ["cifar10/osr-3", "random-6/4", "closed"])
+def test_json_round_trip(name):
+    split = known_unknown(name, CIFAR10, seed=2)
+    assert KnownUnknown.from_dict(json.loads(json.dumps(split.as_dict()))) == split
+
+
+def test_foreign_records_are_refused():
+    record = known_unknown("closed", MSTAR).as_dict()
+    with pytest.raises(ValueError, match="fields"):
+        KnownUnknown.from_dict({**record, "extra": 1})
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        known_unknown("closed", MSTAR).seed = 1
+
+
+@pytest.mark.parametrize(
+    "name, classes, match",
+    [
+        ("cifar10/osr-0", MSTAR[:9], "CIFAR-10's 10 classes, got 9"),
+        ("mstar/reference-0", CIFAR10, "needs the ten MSTAR classes"),
+        ("cifar10/osr-5", CIFAR10, "no split 'cifar10/osr-5'; did you mean 'cifar10/osr-"),
+        ("random-6/4", VEHICLES, "6 known and 4 unknown.*8 in all"),
+        ("random-0/4", VEHICLES, "at least one"),
+        ("closed", ("a", "a"), "must differ"),
+    ],
+)
+def test_what_does_not_fit_is_refused(name, classes, match):
+    with pytest.raises(ValueError, match=match):
+        known_unknown(name, classes)

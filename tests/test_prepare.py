@@ -1,0 +1,90 @@
+"""The command, run as a user runs it."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from absl import flags
+from absl.testing import flagsaver
+from PIL import Image
+
+from jaxatr import prepare
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for split, count in (("test", 1), ("train", 2)):
+        for value, name in enumerate(("car", "tank")):
+            (tmp_path / "source" / split / name).mkdir(parents=True)
+            for number in range(count):
+                image = Image.fromarray(np.full((4, 5 + value), value, np.uint8))
+                image.save(tmp_path / "source" / split / name / f"{number}.png")
+    return tmp_path / "source"
+
+
+def run(*arguments):
+    line = [sys.executable, "-m", "jaxatr.prepare", *map(str, arguments)]
+    return subprocess.run(line, capture_output=True, text=True)
+
+
+def run_here(*arguments, **values):
+    """The same in this process, for the many small cases."""
+    flags.FLAGS.mark_as_parsed()
+    with flagsaver.flagsaver(**values):
+        prepare.main(arguments)
+
+
+def test_it_says_what_it_made(folder, tmp_path):
+    done = run("image_folder", f"--source={folder}", f"--data_dir={tmp_path / 'd'}", "--name=mine")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[:5] == [
+        "mine: 2 classes: car, tank",
+        "  test: 2 images, uint8, 4x5x1 to 4x6x1",
+        "    car 1, tank 1",
+        "  train: 4 images, uint8, 4x5x1 to 4x6x1",
+        "    car 2, tank 2",
+    ]
+    assert lines[5].startswith(f"  in {tmp_path / 'd' / 'mine'}")
+    assert lines[6].startswith("  fingerprint ")
+
+
+def test_an_error_is_one_line_and_exit_code_2(tmp_path):
+    done = run("image_folder", f"--source={tmp_path / 'gone'}", f"--data_dir={tmp_path}")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: there is no folder")
+    assert len(done.stderr.splitlines()) == 1 and done.stdout == ""
+
+
+def test_skipped_images_and_hierarchy_are_listed(folder, tmp_path, capsys):
+    (folder / "train" / "car" / "1.png").write_bytes(b"broken")
+    (folder / "coarse.json").write_text('{"car": "wheels", "tank": "tracks"}')
+    place = {"source": str(folder), "data_dir": str(tmp_path / "d")}
+    with pytest.raises(ValueError, match="train/car/1.png: not a readable image"):
+        run_here("image_folder", **place)
+    run_here("image_folder", **place, skip_corrupt=True)
+    printed = capsys.readouterr().out
+    assert "  2 coarse classes: tracks, wheels\n" in printed
+    assert "  train: 3 images" in printed and "    car 1, tank 2\n" in printed
+    assert "  skipped 1:\n    train/car/1.png: " in printed
+
+
+def test_options_are_passed_on(tmp_path, capsys):
+    options = ["aspects=1", "ranges=[1000]", 'bands=["visible"]']
+    run_here("simulated", data_dir=str(tmp_path), option=options)
+    assert "  train: 8 images, uint8, 64x64x1\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments, values, match",
+    [
+        ((), {}, "one data set's name is expected, got .."),
+        (("a", "b"), {}, "one data set's name is expected"),
+        (("simulated",), {"option": ["aspects"]}, "--option is NAME=VALUE, got 'aspects'"),
+        (("simulated",), {"option": ["aspects=many"]}, "'many' is not JSON"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(arguments, values, match):
+    with pytest.raises(ValueError, match=match):
+        run_here(*arguments, **values)
