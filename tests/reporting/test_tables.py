@@ -1,0 +1,35 @@
+"""Tables show what was recorded and nothing else."""
+
+import numpy as np
+
+from jaxatr import openset, reporting
+
+
+def evaluation(**fields):
+    rng = np.random.default_rng(0)
+    labels = np.array([0, 1, 0, 1, openset.UNKNOWN, openset.UNKNOWN])
+    out = openset.Outputs(*np.float32(rng.normal(size=(2, 6, 2))), labels)
+    groups = {"all": openset.evaluate(out), "1000 m": openset.evaluate(out.select(labels >= 0))}
+    return {
+        "known": ["a", "b"],
+        "unknown": ["c"],
+        "gamma": 0.9,
+        "tpr": 0.95,
+        "groups": groups,
+    } | fields
+
+
+def test_rows_and_columns():
+    recorded = evaluation()
+    lines = reporting.open_set_table(recorded).splitlines()
+    assert lines[0].split()[:2] == ["test", "data"]
+    assert [line.split()[0] for line in lines[2:8]] == ["all", "MLS", "CBC", "1000", "MLS", "CBC"]
+    auroc = recorded["groups"]["all"]["scores"]["softmax"]["auroc"]
+    assert f"{100 * auroc:.1f}" in lines[2]
+    assert lines[5].rstrip().endswith("-")  # no unknown examples at that range: nothing to show
+    assert "known: a, b; unknown: c" in lines
+
+
+def test_fitted_gamma_is_stated_where_there_is_one():
+    assert "γ = 0.75" in reporting.open_set_table(evaluation(fitted_gamma=0.75))
+    assert "validation" not in reporting.open_set_table(evaluation())
