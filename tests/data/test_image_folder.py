@@ -84,7 +84,7 @@ def test_without_split_folders_a_fifth_of_each_class_is_the_test_set(tmp_path, s
     half = image_folder.scan(tmp_path, test_fraction=0.5).files
     assert {split: len(files) for split, files in half.items()} == {"train": 7, "test": 6}
     with pytest.raises(ValueError, match="test_fraction"):
-        image_folder.scan(tmp_path, test_fraction=1)
+        image_folder.scan(tmp_path, test_fraction=1.0)
 
 
 def test_hierarchy(folder, data_dir):
