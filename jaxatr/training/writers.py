@@ -17,6 +17,8 @@ from tensorboardX.summary import scalar
 METRICS = "metrics.jsonl"
 EVENTS = "tensorboard"
 
+_PROTO: Any = event_pb2  # its classes come into being at run time
+
 
 class MetricWriter:
     """Appends records to ``workdir/metrics.jsonl`` and mirrors their numbers to TensorBoard.
@@ -41,10 +43,9 @@ class MetricWriter:
         # disk. The process number in the name keeps a quick restart from overwriting a file.
         (self._folder / EVENTS).mkdir(exist_ok=True)
         self._events = EventsWriter(str(self._folder / EVENTS / "events"), f".{os.getpid()}")
-        purge = event_pb2.SessionLog(
-            status=event_pb2.SessionLog.START
-        )  # TensorBoard drops what it has from here on
-        self._events.write_event(event_pb2.Event(step=step + 1, session_log=purge))
+        # TensorBoard drops what it has read from this step on.
+        purge = _PROTO.SessionLog(status=_PROTO.SessionLog.START)
+        self._events.write_event(_PROTO.Event(step=step + 1, session_log=purge))
 
     def write(self, record: dict[str, Any]) -> None:
         """Writes one record; a value that is not finite becomes ``null``.
@@ -64,7 +65,7 @@ class MetricWriter:
             for name, value in finite.items():
                 if name not in ("step", "phase") and value is not None:
                     summary = scalar(f"{record['phase']}/{name}", value)
-                    event = event_pb2.Event(
+                    event = _PROTO.Event(
                         wall_time=time.time(), step=record["step"], summary=summary
                     )
                     self._events.write_event(event)
