@@ -1,5 +1,6 @@
 """Operations whose algorithm is chosen per problem, direction and platform."""
 
 from jaxatr.kernels.convolution import convolution
+from jaxatr.kernels.pooling import max_pool
 
-__all__ = ["convolution"]
+__all__ = ["convolution", "max_pool"]

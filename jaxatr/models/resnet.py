@@ -133,7 +133,7 @@ class ResNet(nn.Module):
         if self.stem == "7x7":
             x = Conv(self.width, 7, 2, dtype=self.dtype, name="stem_conv")(x)
             x = nn.relu(norm(name="stem_norm")(x))
-            x = nn.max_pool(x, (3, 3), (2, 2), ((1, 1), (1, 1)))
+            x = kernels.max_pool(x, 3, 2, 1)
         elif self.stem == "3x3":
             x = Conv(self.width, 3, dtype=self.dtype, name="stem_conv")(x)
             x = nn.relu(norm(name="stem_norm")(x))

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxatr.kernels.convolution import winograd
 from jaxatr.kernels.convolution.problem import Problem
 from jaxatr.typing import Array
 
@@ -170,4 +171,5 @@ ALGORITHMS = {
     "matmul": Algorithm(
         _everywhere, lambda problem, a, b: _MATMUL[problem.direction](problem, a, b)
     ),
+    "winograd": Algorithm(winograd.applies, winograd.run),
 }

@@ -1,5 +1,6 @@
 """Which algorithm to use, by rule; the measurements are made by experiments/benchmarks."""
 
+from jaxatr.kernels.convolution import winograd
 from jaxatr.kernels.convolution.problem import Problem
 
 
@@ -10,6 +11,6 @@ def choose(problem: Problem, platform: str | None) -> str:
     _, height, width, _ = problem.y_shape
     if problem.w_shape[:2] == (1, 1):
         return "matmul"
-    if problem.direction == "forward":
-        return "matmul" if height * width <= 16 else "xla"
-    return "matmul" if height * width <= 256 else "xla"
+    if winograd.applies(problem) and min(problem.w_shape[2:]) >= 32:
+        return "winograd"
+    return "matmul" if height * width <= 16 else "xla"
