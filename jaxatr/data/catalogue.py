@@ -1,11 +1,10 @@
 """A data set by its name: the embedded one, a folder of images, a prepared one, or any of TFDS."""
 
 import hashlib
-import inspect
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +131,7 @@ def _simulated(folder: Path, options: dict[str, Any]) -> Path:
 
 
 def _folder(folder: Path, source: Path, options: dict[str, Any], skip_corrupt: bool) -> Path:
-    _check_options(IMAGE_FOLDER, options, inspect.signature(image_folder.scan).parameters)
+    _check_options(IMAGE_FOLDER, options, ("test_fraction",))
     source = source.absolute()
     scanned = None
     if source.is_file() and archive.is_archive(source):
@@ -181,10 +180,11 @@ def _renewed(directory: Path) -> Path:
 
 
 def _signature(*state: Any) -> str:
-    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()[:16]
+    text = json.dumps([index.INDEX_VERSION, *state], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _check_options(name: str, options: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+def _check_options(name: str, options: Mapping[str, Any], known: Collection[str]) -> None:
     for option in options:
         if option not in known:
             raise ValueError(f"{name} has no option {option!r}{nearest(option, known)}")

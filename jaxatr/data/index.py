@@ -147,7 +147,7 @@ def load(directory: Path, name: str) -> Dataset:
     """Returns the data set that lies in ``directory`` with its index."""
     found = description(directory)
     if found is None:
-        raise ValueError(f"{directory} holds no prepared data set")
+        raise ValueError(f"{directory} holds no set that this version reads: prepare it again")
     builder = tfds.builder_from_directory(directory)
     classes, coarse = tuple(found["classes"]), found["coarse_classes"]
     splits = {}

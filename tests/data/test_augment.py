@@ -127,6 +127,7 @@ def test_the_place_in_the_batch_does_not_matter():
     np.testing.assert_allclose(jnp.concatenate(halves), whole, atol=1e-6)
 
 
+@pytest.mark.slow  # op by op, so everything compiles by itself
 def test_jit_is_eager():
     args = images(2), jnp.array([[False, True]] * 2), jnp.array([[1, -2], [0, 3]])
     np.testing.assert_array_equal(flip_and_shift(*args), augmentation.flip_and_shift(*args))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxatr import data
-from jaxatr.data import catalogue, image_folder
+from jaxatr.data import catalogue, image_folder, index
 
 
 @pytest.fixture
@@ -134,6 +134,7 @@ def test_a_name_remembers_that_corrupt_images_may_be_skipped(folder, data_dir):
         ("mine", {"options": {"x": 1}}, "'mine' takes no options"),
         ("simulated", {"options": {"aspect": 1}}, "no option 'aspect'; did you mean 'aspects'"),
         ("image_folder", {"source": "x", "options": {"fraction": 1}}, "no option 'fraction'"),
+        ("image_folder", {"source": "x", "options": {"root": 1}}, "no option 'root'"),
         ("image_folder", {"source": "gone"}, "there is no folder .*gone"),
     ],
 )
@@ -162,6 +163,15 @@ def test_the_default_place_is_used(folder, data_dir, monkeypatch):
     monkeypatch.setenv("JAXATR_DATA_DIR", str(data_dir))
     dataset = data.open_dataset("image_folder", source=folder)
     assert dataset.directory.is_relative_to(data_dir)
+
+
+def test_an_index_of_another_version_is_not_read(folder, data_dir, monkeypatch):
+    data.prepare("image_folder", source=folder, data_dir=data_dir, as_name="mine")
+    monkeypatch.setattr(index, "INDEX_VERSION", 2)
+    with pytest.raises(ValueError, match="no set that this version reads: prepare it again"):
+        data.open_dataset("mine", data_dir=data_dir)
+    data.prepare("image_folder", source=folder, data_dir=data_dir, as_name="mine")
+    assert data.open_dataset("mine", data_dir=data_dir).name == "mine"
 
 
 SIMULATED = {"aspects": 2, "ranges": (1000,), "bands": ("visible",)}
