@@ -12,6 +12,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
@@ -138,6 +139,16 @@ def _lower(a, b, *, problem, algorithm, platform):
     if math.prod(problem.y_shape) == 0 or math.prod(problem.result_shape) == 0:
         return jnp.zeros(problem.result_shape, a.dtype)
     name = choose(problem, platform) if algorithm == "auto" else algorithm
+    if platform != "cpu" or name == "xla":
+        return ALGORITHMS[name].run(problem, a, b)
+    # Kept as a call, because XLA would otherwise fuse whatever made the arguments into each of the
+    # many slices taken from them, and compute it as often. Equal problems are also compiled once.
+    with set_xla_metadata(inlineable="false"):
+        return _called(name, problem, a, b)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _called(name, problem, a, b):
     return ALGORITHMS[name].run(problem, a, b)
 
 
