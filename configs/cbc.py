@@ -86,6 +86,7 @@ def _mstar(config: ConfigDict) -> None:
 
 def _cifar10(config: ConfigDict) -> None:
     config.data.name = "image_folder"
+    config.data.validation = 0.0  # all of the training images train, as in the paper
     config.augment.flip_horizontal = True
     config.optimizer.nesterov = True
     config.loss.open_weight = 0.5

@@ -11,8 +11,8 @@ def build_optimizer(
 
     Args:
       config: ``learning_rate``, ``momentum``, ``nesterov``, ``weight_decay``, ``schedule``
-        (``"constant"`` or ``"cosine"``, to zero) and ``warmup_epochs`` (linear, from the rate divided by the
-        warm-up's steps).
+        (``"constant"`` or ``"cosine"``, to zero) and ``warmup_epochs`` (linear, from the rate
+        divided by the warm-up's steps).
       steps: length of the training.
       steps_per_epoch: for the warm-up.
 

@@ -1,0 +1,73 @@
+"""Every variant of every configuration file is complete, and only changes fields of the base."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from jaxatr import config as configuration
+from jaxatr import data, models
+
+PATH = Path(__file__).parents[1] / "configs" / "cbc.py"
+
+
+def load():
+    spec = importlib.util.spec_from_file_location("cbc", PATH)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+VARIANTS = [
+    line.split()[0]
+    for line in load().__doc__.split("Variants:\n")[1].splitlines()
+    if line.startswith("  ") and not line.startswith("   ")
+]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_variant(variant):
+    config, base = load().get_config(variant), configuration.base()
+    assert set(config) == set(base)
+    for group in base:
+        if hasattr(base[group], "keys"):
+            assert set(config[group]) == set(base[group]), group
+    assert config.to_json()
+    models.build_open_set(config.model, 6)
+
+
+def test_default_is_the_variant_without_a_name():
+    cbc = load()
+    assert cbc.get_config().to_json() == cbc.get_config("default").to_json()
+
+
+def test_unknown_variant_is_named():
+    with pytest.raises(ValueError, match="variant: got 'pape', wanted one of default"):
+        load().get_config("pape")
+
+
+def test_papers_recipe():
+    config = load().get_config("paper")
+    optimizer = config.optimizer
+    assert (optimizer.learning_rate, optimizer.momentum, optimizer.weight_decay) == (
+        1e-3,
+        0.9,
+        5e-4,
+    )
+    assert (config.train.epochs, config.train.batch_size) == (20, 32)
+    assert (config.loss.entropy_weight, config.loss.open_weight) == (0.1, 1.0)
+    assert config.open_set.gamma == 0.9 and config.model.backbone == "resnet18"
+    assert load().get_config("cifar10").train.batch_size == 64
+
+
+def test_splits_of_the_variants_exist():
+    classes = {
+        "mstar": ("2S1", "BMP2", "BRDM_2", "BTR60", "BTR70", "D7", "T62", "T72", "ZIL131")
+        + ("ZSU_23_4",),
+        "cifar10": tuple("0123456789"),
+        "default": tuple("abcdefgh"),
+    }
+    for variant, names in classes.items():
+        split = data.known_unknown(load().get_config(variant).open_set.split, names)
+        assert len(split.known) in (5, 6) and split.unknown
