@@ -1,7 +1,7 @@
 """What a thing to train gives to the one training loop."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import flax.struct
 import jax
@@ -69,6 +69,7 @@ class Hook(NamedTuple):
     batches: Callable[[Phase, dict[str, Any]], Any]
 
 
+@runtime_checkable  # the tests check annotations as they run
 class Task(Protocol):
     """A thing to train. The loop knows nothing else about models and data.
 

@@ -4,12 +4,13 @@ import os
 from pathlib import Path
 
 import jax
+from jax.experimental.compilation_cache import compilation_cache
 
 VARIABLE = "JAXATR_COMPILATION_CACHE"
 
 
 def enable_compilation_cache(path: str | os.PathLike | None = None) -> Path | None:
-    """Keeps compiled programs in a folder; call it before anything is compiled.
+    """Keeps compiled programs in a folder, from here on: call it before anything is compiled.
 
     Args:
       path: the folder, or ``"off"``. Default: what the environment variable
@@ -29,5 +30,7 @@ def enable_compilation_cache(path: str | os.PathLike | None = None) -> Path | No
     folder = Path(chosen or f"{cache_home}/jaxatr/xla").expanduser()
     folder.mkdir(parents=True, exist_ok=True)
     jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_enable_compilation_cache", True)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    compilation_cache.reset_cache()  # jax looks at its settings once, and that may have been before
     return folder

@@ -146,12 +146,8 @@ class _NewestAndBest(checkpoint_managers.PreservationPolicy):
     newest: int
     scores: dict[int, float]
 
-    def should_preserve(
-        self,
-        checkpoints: Sequence[checkpoint_managers.PolicyCheckpointInfo],
-        *,
-        context: checkpoint_managers.PreservationContext,
-    ) -> Sequence[bool]:
+    def should_preserve(self, checkpoints: Sequence[Any], *, context: Any) -> Sequence[bool]:
+        """Returns, for each of orbax's descriptions in the order of steps, whether it is kept."""
         steps = [checkpoint.step for checkpoint in checkpoints]
         kept = set(steps[-self.newest :])
         if steps:

@@ -122,20 +122,28 @@ def run(workdir, task=None, **options):
     return training.train(task or make(), workdir=workdir, **(settings | options))
 
 
-def main(workdir, **options):
+def main(workdir, *, devices=0, **options):
     """Trains as the command does, and leaves the final parameters."""
     parallel.initialize_from_environment()
     training.enable_compilation_cache()
-    fields = {name: options.pop(name) for name in ("steps", "nan_at", "pause") if name in options}
+    fields = {name: options.pop(name) for name in ("steps", "pause", "batch_size") if name in options}
+    if devices:
+        options["devices"] = jax.devices()[:devices]
     try:
         result = run(workdir, make(**fields), **options)
     except training.Preempted as stop:
         print(stop)
         sys.exit(stop.exit_code)
-    leaves = jax.tree_util.tree_leaves_with_path((result.params, result.model_state))
     if jax.process_index() == 0:
-        named = {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
-        np.savez(Path(workdir) / "final.npz", **named)
+        np.savez(Path(workdir) / "final.npz", **named((result.params, result.model_state)))
+
+
+def named(tree):
+    """Returns the leaves of a tree by their paths."""
+    return {
+        jax.tree_util.keystr(path): np.asarray(leaf)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
 
 
 if __name__ == "__main__":
