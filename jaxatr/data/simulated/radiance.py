@@ -156,7 +156,7 @@ def temperature(
     """
     state = np.array([heat.hull, heat.engine, heat.running, heat.gun, 0.0], np.float32)
     warmth = _WARMTH[hits.parts]
-    away = np.sum(np.square(hits.points - np.float32(engine)), axis=1)
+    away = np.sum(np.square(hits.points - np.asarray(engine, np.float32)), axis=1)
     through = 0.45 * heat.engine * np.exp(-away / (2 * 0.7**2))
     cooling = heat.sky * warmth[:, 4] * (0.5 + 0.5 * hits.normals[:, 2])
     sunned = heat.sun * np.maximum(hits.normals @ -heat.sun_axes[2], 0)

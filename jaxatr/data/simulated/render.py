@@ -10,7 +10,7 @@ from jaxatr.data.simulated.vehicles import FLEET
 from jaxatr.typing import Float, Int, UInt8
 
 _FINEST = 0.1  # metres between rays at most
-_JITTER = 6.0  # sensor pixels that a target may lie off the window's centre
+_JITTER = 5.0  # sensor pixels that a target may lie off the window's centre, if it then fits
 _HIDDEN = 0.5  # a chip pixel belongs to the target if this share of it shows the target
 
 
@@ -57,9 +57,8 @@ class Lattice:
         """Returns the window with each pixel the mean over its rays; rays not named count 0."""
         rays = np.zeros(len(self.v) * len(self.u), np.float32)
         rays[index] = values
-        rays = rays.reshape(len(self.v), -1, self.fold)
-        by_column = sum(rays[..., i] for i in range(self.fold))
-        cells = sum(by_column[i :: self.fold] for i in range(self.fold))
+        rows = rays.reshape(-1, self.fold, len(self.u)).sum(axis=1)
+        cells = np.sum([rows[:, i :: self.fold] for i in range(self.fold)], axis=0)
         window = np.zeros((sensor.WINDOW, sensor.WINDOW), np.float32)
         window[self.rows, self.columns] = cells[::-1] / np.float32(self.fold**2)
         return window
@@ -72,6 +71,7 @@ class Pose:
     Attributes:
       hits: what the rays of ``lattice`` meet.
       lattice: the rays.
+      share: of each of the window's pixels that shows the vehicle.
       shape: its solids.
       axes: the sensor's axes in the vehicle's coordinates.
       elevation: radians, of the sensor above the ground.
@@ -82,6 +82,7 @@ class Pose:
 
     hits: raycast.Hits
     lattice: Lattice
+    share: Float[np.ndarray, "h w"]
     shape: raycast.Mesh
     axes: Float[np.ndarray, "3 3"]
     elevation: float
@@ -109,7 +110,7 @@ def render(views: Iterable[View], size: int = 64) -> dict[str, np.ndarray]:
 
     Args:
       views: what to render, at least one.
-      size: rows and columns of a chip, which always shows 112 × 112 sensor pixels.
+      size: rows and columns of a chip, which always shows 100 × 100 sensor pixels.
 
     Returns:
       ``image`` [b, size, size, 1] uint8, ``mask`` likewise with 1 on the target's visible pixels,
@@ -134,8 +135,7 @@ def _render_one(
     )
     see = _see_visible if sensor.BANDS[view.band] == "visible" else _see_thermal
     image = see(view, rng, pose, ground)
-    cover = pose.lattice.integrate(pose.hits.index, np.ones(len(pose.hits.index), np.float32))
-    shown = sensor.chip(cover * (1 - ground.before), size)
+    shown = sensor.chip(pose.share * (1 - ground.before), size)
     # A distant target seen through growth still owns the pixel that shows most of it.
     mask = shown >= min(_HIDDEN, float(shown.max()))
     boxes = (box * size / sensor.WINDOW).astype(np.float32)
@@ -146,13 +146,14 @@ def place(view: View, rng: np.random.Generator) -> Pose:
     """Draws the sensor's elevation, the turret's and gun's pose and the place in the window."""
     pixel = sensor.pixel_size(view.range_m)
     azimuth = float(np.radians(view.aspect_deg))
-    elevation = float(np.radians(rng.uniform(1.5, 9.0)))
+    elevation = float(np.radians(rng.uniform(2.0, 6.0)))
     shape = FLEET[view.vehicle].posed(
-        traverse=float(np.radians(rng.normal(0, 6))), lift=float(np.radians(rng.uniform(0, 6)))
+        traverse=float(np.radians(rng.normal(0, 4))), lift=float(np.radians(rng.uniform(0, 3)))
     )
     axes = raycast.frame(azimuth, elevation)
     low, high = raycast.extent(shape, axes) / pixel
-    centre = sensor.WINDOW / 2 + rng.uniform(-_JITTER, _JITTER, 2)
+    room = np.clip((sensor.WINDOW - (high - low)) / 2, 0, _JITTER)
+    centre = sensor.WINDOW / 2 + room * rng.uniform(-1, 1, 2)
     # Window column of u = 0 and row of v = 0.
     column, row = centre[0] - (low[0] + high[0]) / 2, centre[1] + (low[1] + high[1]) / 2
     # The lattice reaches half a vehicle's height below and beside it, for its shadow.
@@ -164,7 +165,8 @@ def place(view: View, rng: np.random.Generator) -> Pose:
         pixel,
     )
     hits = raycast.cast(shape, axes, lattice.u, lattice.v)
-    return Pose(hits, lattice, shape, axes, elevation, azimuth, float(row), pixel)
+    share = lattice.integrate(hits.index, np.ones(len(hits.index), np.float32))
+    return Pose(hits, lattice, share, shape, axes, elevation, azimuth, float(row), pixel)
 
 
 def _lattice(
@@ -193,22 +195,23 @@ def _lattice(
 def _see_visible(
     view: View, rng: np.random.Generator, pose: Pose, ground: terrain.Terrain
 ) -> Float[np.ndarray, "h w"]:
-    clear = rng.uniform(0, 1) ** 0.7  # 0 overcast, 1 clear
+    clear = rng.uniform(0.3, 1.0)  # 0 overcast, 1 clear
     sun = raycast.frame(
-        pose.azimuth + rng.uniform(-np.pi, np.pi), float(np.radians(rng.uniform(15, 65)))
+        pose.azimuth + rng.uniform(-np.pi, np.pi), float(np.radians(rng.uniform(30, 65)))
     )
     light = radiance.Light(direct=clear, sky=1 - 0.75 * clear, axes=sun)
-    soil = rng.uniform(0.1, 0.34)
+    soil = rng.uniform(0.16, 0.28)
     shade = radiance.Shade(pose.shape, sun)
     waves = np.concatenate(
         [rng.normal(0, 2.2, (5, 3)), rng.uniform(0, 2 * np.pi, (5, 1))], axis=1
     ).astype(np.float32)
-    paint = radiance.Paint(rng.uniform(0.06, 0.42), rng.uniform(0, 0.45), waves)
+    coat = soil * (rng.uniform(0.3, 0.65) if rng.random() < 0.7 else rng.uniform(1.7, 2.5))
+    paint = radiance.Paint(coat, rng.uniform(0, 0.25), waves)
     seen = radiance.reflected(pose.hits, light, paint, shade, soil, rng.uniform(0.05, 0.5))
 
     bush = terrain.Layer(rng.uniform(0.04, 0.16) * light.ground, 0.03 * light.ground)
     cover = ground.cover(
-        terrain.Layer(soil * light.ground, soil * rng.uniform(0.08, 0.25) * light.ground),
+        terrain.Layer(soil * light.ground, soil * rng.uniform(0.03, 0.1) * light.ground),
         terrain.Layer(rng.uniform(0.08, 0.25) * light.ground, 0.03 * light.ground),
         bush,
     )
@@ -223,21 +226,21 @@ def _see_thermal(
 ) -> Float[np.ndarray, "h w"]:
     day = rng.uniform(0, 1)
     heat = radiance.Heat(
-        hull=rng.normal(0, 2.5),
-        engine=rng.uniform(5, 18),
-        running=rng.uniform(0.5, 8),
-        gun=rng.choice([0.0, 1.0]) * rng.uniform(2, 14),
-        sky=rng.uniform(2, 9),
-        sun=day * rng.uniform(0, 6),
+        hull=rng.normal(0.5, 2.5),
+        engine=rng.uniform(7, 16),
+        running=rng.uniform(2, 8),
+        gun=rng.uniform(0, 10),
+        sky=rng.uniform(3, 7),
+        sun=day * rng.uniform(0, 5),
         sun_axes=raycast.frame(
             pose.azimuth + rng.uniform(-np.pi, np.pi), float(np.radians(rng.uniform(15, 65)))
         ),
     )
     seen = radiance.temperature(pose.hits, heat, FLEET[view.vehicle].engine)
-    soil = rng.normal(0, 2) + 3 * day - 1.5
+    soil = rng.normal(0, 1) + 3 * day - 1.5
     bush = terrain.Layer(soil + rng.uniform(-3, 1.5), 0.6)
     cover = ground.cover(
-        terrain.Layer(soil, rng.uniform(0.4, 2.0)),
+        terrain.Layer(soil, rng.uniform(0.25, 1.0)),
         terrain.Layer(soil + rng.uniform(-3, 1), 0.5),
         bush,
     )
@@ -249,8 +252,7 @@ def _see_thermal(
 def _composed(
     pose: Pose, seen: Float[np.ndarray, " n"], cover: Float[np.ndarray, "h w"]
 ) -> Float[np.ndarray, "h w"]:
-    share = pose.lattice.integrate(pose.hits.index, np.ones_like(seen))
-    return pose.lattice.integrate(pose.hits.index, seen) + (1 - share) * cover
+    return pose.lattice.integrate(pose.hits.index, seen) + (1 - pose.share) * cover
 
 
 def _shadows(pose: Pose, light: radiance.Light, shade: radiance.Shade) -> Float[np.ndarray, "h w"]:

@@ -9,7 +9,7 @@ import scipy.ndimage
 from jaxatr.typing import Float, UInt8
 
 BANDS: tuple[str, ...] = ("visible", "thermal")
-WINDOW = 112  # sensor pixels across a chip; at 1000 m a T72's gun just fits
+WINDOW = 100  # sensor pixels across a chip; at 1000 m a T72 with its gun just fits
 FIELD_OF_VIEW_DEG = 3.4
 COLUMNS = 640
 
@@ -66,7 +66,7 @@ class Path:
 
 def draw_visible(rng: np.random.Generator, range_m: int, light: float) -> Path:
     """Draws the visible path over ``range_m`` metres; ``light`` is the ground's irradiance."""
-    extinction = 3.912 / rng.uniform(9e3, 30e3)  # Koschmieder: 2 % contrast at the visibility
+    extinction = 3.912 / rng.uniform(12e3, 30e3)  # Koschmieder: 2 % contrast at the visibility
     transmission = float(np.exp(-extinction * range_m))
     # The automatic gain restores a part of the contrast that the haze took, noise included.
     stretch = transmission ** -rng.uniform(0.4, 0.8)
@@ -74,25 +74,25 @@ def draw_visible(rng: np.random.Generator, range_m: int, light: float) -> Path:
         transmission=transmission,
         airlight=rng.uniform(0.5, 0.9) * light,
         blur=_blur(rng, range_m, 0.55),
-        gain=rng.uniform(300, 520) / light * stretch,
-        level=rng.uniform(85, 150),
-        noise=rng.uniform(1.0, 2.5) * stretch,
+        gain=rng.uniform(380, 500) / light * stretch,
+        level=rng.uniform(100, 140),
+        noise=rng.uniform(0.8, 1.6) * stretch,
         stripes=rng.uniform(0.0, 0.4),
     )
 
 
 def draw_thermal(rng: np.random.Generator, range_m: int) -> Path:
     """Draws the mid-wave infrared path over ``range_m`` metres."""
-    transmission = float(np.exp(-rng.uniform(0.06, 0.22) * range_m / 1000))
-    gain = rng.uniform(5.5, 11.0) * transmission ** -rng.uniform(0.4, 0.8)
+    transmission = float(np.exp(-rng.uniform(0.06, 0.18) * range_m / 1000))
+    gain = rng.uniform(7.0, 10.5) * transmission ** -rng.uniform(0.4, 0.8)
     return Path(
         transmission=transmission,
         airlight=0.0,
         blur=_blur(rng, range_m, 0.75),
         gain=gain,
-        level=rng.uniform(60, 115),
-        noise=gain * rng.uniform(0.08, 0.25),
-        stripes=gain * rng.uniform(0.02, 0.12),
+        level=rng.uniform(70, 100),
+        noise=gain * rng.uniform(0.06, 0.16),
+        stripes=gain * rng.uniform(0.02, 0.08),
     )
 
 

@@ -7,7 +7,7 @@ import scipy.fft
 
 from jaxatr.typing import Float
 
-_GRID = 128  # pixels of the textures' period, at least the window's
+_GRID = 108  # pixels of the textures' period, at least the window's
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def draw(
     rough = _fractal(rng, rng.uniform(0.4, 1.0), 0.9, pixel / 2.0)[:size, :size]
     bushes = np.full((2, size, size), -1.0, np.float32)
     scale = 93 * pixel  # about the range in units of 10 m
-    for _ in range(rng.poisson(rng.choice([0.5, 4.0, 12.0]) * min(scale / 9.3, 4.0))):
+    for _ in range(rng.poisson(rng.choice([0.2, 1.0, 3.5]) * min(scale / 9.3, 4.0))):
         _bush(bushes, rng, pixel, foot, height)
     ragged = 0.45 * rough
     before, behind = (np.clip(3 * (field + ragged), 0, 1) * (field > -1) for field in bushes)
@@ -92,7 +92,7 @@ def _fractal(
     spectrum = rng.standard_normal((*power.shape, 2), dtype=np.float32)
     wave = spectrum.view(np.complex64)[..., 0] * power ** np.float32(-slope / 2)
     wave[0, 0] = 0
-    noise = scipy.fft.irfft2(wave, s=(_GRID, _GRID))
+    noise = np.asarray(scipy.fft.irfft2(wave, s=(_GRID, _GRID)))
     return noise / noise.std()
 
 
@@ -122,7 +122,7 @@ def _bush(
 
 def _ridge(rng: np.random.Generator, size: int, top: float) -> Float[np.ndarray, "h w"]:
     """Draws where a ragged skyline of far growth covers the upper part of the window."""
-    row = rng.uniform(-0.6, 0.9) * top
+    row = rng.uniform(-1.2, 0.8) * top
     steps = np.cumsum(rng.standard_normal(size, dtype=np.float32)) * np.float32(0.5)
     line = row + steps - steps.mean() + rng.standard_normal(size, dtype=np.float32)
     down = np.arange(size, dtype=np.float32)[:, None]
