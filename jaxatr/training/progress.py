@@ -1,9 +1,10 @@
 """What a person sees while a run goes on: a bar on a terminal, now and then a line elsewhere."""
 
+import io
 import math
 import sys
 import time
-from typing import TextIO
+from typing import Any
 
 import jax
 from tqdm import tqdm
@@ -17,9 +18,11 @@ class Progress:
     Nothing is shown by processes other than 0.
     """
 
-    def __init__(self, total: int, *, step: int, enabled: bool, stream: TextIO | None = None):
+    def __init__(
+        self, total: int, *, step: int, enabled: bool, stream: io.TextIOBase | None = None
+    ):
         """Begins at ``step`` of ``total``; ``stream`` is standard error unless given."""
-        self._stream = sys.stderr if stream is None else stream
+        self._stream: Any = sys.stderr if stream is None else stream
         self._enabled = enabled and jax.process_index() == 0
         self._total, self._first, self._start = total, step, time.monotonic()
         self._next_line = self._start + LINE_EVERY

@@ -40,9 +40,9 @@ class MetricWriter:
         _keep_until(self._folder / METRICS, step)
         self._file = (self._folder / METRICS).open("a", encoding="utf-8")
         # Not tensorboardX's SummaryWriter: its queue blocks for ever once its thread has met a full
-        # disk. The process number in the name keeps a quick restart from overwriting a file.
+        # disk. The time in the name keeps a quick restart from overwriting a file.
         (self._folder / EVENTS).mkdir(exist_ok=True)
-        self._events = EventsWriter(str(self._folder / EVENTS / "events"), f".{os.getpid()}")
+        self._events = EventsWriter(str(self._folder / EVENTS / "events"), f".{time.time_ns()}")
         # TensorBoard drops what it has read from this step on.
         purge = _PROTO.SessionLog(status=_PROTO.SessionLog.START)
         self._events.write_event(_PROTO.Event(step=step + 1, session_log=purge))

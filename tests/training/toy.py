@@ -126,7 +126,10 @@ def main(workdir, *, devices=0, **options):
     """Trains as the command does, and leaves the final parameters."""
     parallel.initialize_from_environment()
     training.enable_compilation_cache()
-    fields = {name: options.pop(name) for name in ("steps", "pause", "batch_size") if name in options}
+    fields = {
+        name: options.pop(name) for name in ("steps", "pause", "batch_size") if name in options
+    }
+    options.setdefault("log_every", 1)
     if devices:
         options["devices"] = jax.devices()[:devices]
     try:

@@ -1,0 +1,97 @@
+"""Replicas, shards and batches over the local devices."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxatr import parallel
+
+
+def double(variables, batch):
+    return {"x": batch["x"] * variables["w"], "row": batch["x"].sum(-1)}
+
+
+@pytest.mark.parametrize("sizes", [[4, 4, 3], [5], [2, 4, 1], []])
+def test_batches_come_back_in_order_and_unpadded(sizes):
+    rng = np.random.default_rng(0)
+    batches = [{"x": rng.normal(size=(size, 3)).astype(np.float32)} for size in sizes]
+    found = list(parallel.map_batches(double, {"w": np.float32(2.0)}, batches))
+    assert len(found) == len(batches)
+    for (batch, outputs), given in zip(found, batches, strict=True):
+        assert batch is given
+        assert isinstance(outputs["x"], np.ndarray)
+        np.testing.assert_array_equal(outputs["x"], given["x"] * 2)
+        np.testing.assert_allclose(outputs["row"], given["x"].sum(-1), rtol=1e-6)
+
+
+def test_a_smaller_last_batch_is_not_compiled_for():
+    shapes = []
+
+    def fn(variables, batch):
+        shapes.append(batch["x"].shape)
+        return batch["x"]
+
+    batches = [{"x": np.ones((size, 2))} for size in (6, 6, 1)]
+    list(parallel.map_batches(fn, {}, batches, jax.local_devices()[:1]))
+    assert shapes == [(6, 2)]
+
+
+def test_a_tree_is_copied_to_every_device_and_back():
+    tree = {"w": np.arange(3.0, dtype=np.float32), "n": 3, "key": jax.random.key(1)}
+    replicated = parallel.replicate(tree)
+    devices = jax.local_devices()
+    assert replicated["w"].shape == (len(devices), 3)
+    assert len(replicated["w"].addressable_shards) == len(devices)
+    single = parallel.unreplicate(replicated)
+    np.testing.assert_array_equal(single["w"], tree["w"])
+    assert int(single["n"]) == 3
+    assert jax.random.uniform(single["key"]) == jax.random.uniform(tree["key"])
+
+
+def test_a_batch_is_dealt_out_in_order():
+    batch = {"x": np.arange(12).reshape(6, 2), "label": np.arange(6)}
+    parts = parallel.shard(batch, 3)
+    np.testing.assert_array_equal(parts["label"], [[0, 1], [2, 3], [4, 5]])
+    assert parts["x"].shape == (3, 2, 2)
+
+
+def test_a_batch_that_does_not_divide_is_refused():
+    with pytest.raises(ValueError, match="a batch of 6 does not divide by 4 devices"):
+        parallel.shard({"x": np.zeros(6)}, 4)
+
+
+@pytest.fixture
+def joined(monkeypatch):
+    calls = []
+    monkeypatch.setattr(jax.distributed, "initialize", lambda *a: calls.append(a))
+    for name in ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"):
+        monkeypatch.delenv(name, raising=False)
+    return calls
+
+
+def test_one_process_joins_nobody(joined):
+    parallel.initialize_from_environment()
+    assert joined == []
+
+
+def test_the_environment_names_the_others(joined, monkeypatch):
+    monkeypatch.setenv("JAX_COORDINATOR_ADDRESS", "host:1234")
+    monkeypatch.setenv("JAX_NUM_PROCESSES", "4")
+    with pytest.raises(ValueError, match="wanted JAX_PROCESS_ID as well"):
+        parallel.initialize_from_environment()
+    for wrong in ("4", "x"):
+        monkeypatch.setenv("JAX_PROCESS_ID", wrong)
+        with pytest.raises(ValueError, match=f"got JAX_PROCESS_ID='{wrong}'"):
+            parallel.initialize_from_environment()
+    monkeypatch.setenv("JAX_PROCESS_ID", "3")
+    parallel.initialize_from_environment()
+    assert joined == [("host:1234", 4, 3)]
+
+
+def test_every_axis_is_named(monkeypatch):
+    def centred(variables, batch):
+        return batch["x"] - jax.lax.pmean(jnp.mean(batch["x"]), parallel.AXIS)
+
+    ((_, outputs),) = parallel.map_batches(centred, {}, [{"x": np.arange(8.0)}])
+    np.testing.assert_allclose(outputs, np.arange(8.0) - 3.5)

@@ -1,0 +1,80 @@
+"""Killed at any moment and started again: the same bits as a run that nothing interrupted."""
+
+import signal
+import time
+
+import numpy as np
+import pytest
+
+
+def wait_for(condition, process):
+    """Returns whether the condition came true before the process ended."""
+    while not condition():
+        if process.poll() is not None:
+            return False
+        time.sleep(0.001)
+    return True
+
+
+def kill(process):
+    process.kill()
+    process.communicate()
+
+
+def kill_while_saving(start, workdir, step):
+    """Kills a run while it writes a checkpoint of ``step`` or later; returns what it left."""
+    folder = workdir / "checkpoints"
+
+    def unfinished():
+        names = [path.name for path in folder.glob("*tmp*")]
+        return [name for name in names if int(name.split(".")[0]) >= step]
+
+    process = start(workdir, pause=0.05)
+    wait_for(unfinished, process)
+    kill(process)
+    return unfinished()
+
+
+def check(workdir, unbroken, records):
+    final = np.load(workdir / "final.npz")
+    assert set(final) == set(unbroken.final)
+    for name, leaf in unbroken.final.items():
+        np.testing.assert_array_equal(final[name], leaf, err_msg=name)
+    assert records(workdir) == unbroken.records
+
+
+def test_killed_while_saving(start, finish, unbroken_program, records, tmp_path):
+    for _ in range(5):  # the save is so short that the kill may come just after it
+        if left := kill_while_saving(start, tmp_path, 10):
+            break
+    assert left
+    finish(start(tmp_path))
+    check(tmp_path, unbroken_program, records)
+
+
+@pytest.mark.slow
+def test_killed_again_and_again(start, finish, unbroken_program, records, tmp_path):
+    rng = np.random.default_rng(0)
+    for attempt in range(8):
+        if attempt % 2:
+            kill_while_saving(start, tmp_path, 5)
+        else:
+            process = start(tmp_path, pause=0.05)
+            lines = rng.integers(0, 6)
+            path = tmp_path / "metrics.jsonl"
+            wait_for(lambda: path.exists() and path.read_text().count("\n") >= lines, process)  # noqa: B023
+            time.sleep(rng.uniform(0, 0.3))
+            kill(process)
+    finish(start(tmp_path))
+    check(tmp_path, unbroken_program, records)
+
+
+@pytest.mark.slow
+def test_told_to_stop(start, finish, unbroken_program, records, tmp_path):
+    process = start(tmp_path, pause=0.1)
+    path = tmp_path / "metrics.jsonl"
+    assert wait_for(lambda: path.exists() and path.read_text().count("\n") >= 2, process)
+    process.send_signal(signal.SIGTERM)
+    assert "stopped on request" in finish(process, code=75)
+    finish(start(tmp_path))
+    check(tmp_path, unbroken_program, records)

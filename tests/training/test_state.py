@@ -1,0 +1,63 @@
+"""The state as arrays, and the parts of the parameters."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from jaxatr.training.state import create_state, flatten, from_arrays, merge, split, to_arrays
+
+
+def test_a_state_survives_as_arrays(toy):
+    state = create_state(toy.make(), jax.random.key(3))
+    arrays = to_arrays(state)
+    assert "opt_state/train/0/trace/conv/kernel" in flatten(arrays)
+    again = from_arrays(create_state(toy.make(), jax.random.key(4)), arrays)
+    assert jax.tree.structure(again) == jax.tree.structure(state)
+    assert jax.tree.all(jax.tree.map(np.array_equal, to_arrays(again), arrays))
+    assert jax.random.uniform(again.key) == jax.random.uniform(state.key)
+
+
+def test_arrays_are_copies(toy):
+    state = create_state(toy.make(), jax.random.key(3))
+    arrays = to_arrays(state)
+    bias = arrays["params"]["head"]["bias"]
+    assert bias.flags.owndata
+    bias += 1
+    assert float(jnp.sum(state.params["head"]["bias"])) == 0.0
+
+
+@pytest.mark.parametrize(
+    "change, match",
+    [
+        (
+            lambda head: head | {"bias": np.zeros(5, np.float32)},
+            r"got float32\[5\], wanted .*\[4\]",
+        ),
+        (lambda head: head | {"bias": np.zeros(4)}, r"got float64\[4\], wanted float32\[4\]"),
+        (lambda head: {"kernel": head["kernel"]}, r"params/head/bias: got nothing"),
+        (lambda head: {}, r"and 1 more"),
+    ],
+)
+def test_arrays_of_another_state_are_refused(toy, change, match):
+    state = create_state(toy.make(), jax.random.key(3))
+    arrays = to_arrays(state)
+    arrays["params"]["head"] = change(arrays["params"]["head"])
+    with pytest.raises(ValueError, match=match):
+        from_arrays(state, arrays)
+
+
+def test_the_parts_make_the_whole():
+    params = {"a": {"kernel": 1, "bias": 2}, "b": {"kernel": 3}}
+    trained, frozen = split(params, lambda path: path[-1] == "kernel")
+    assert trained == {"a": {"kernel": 1}, "b": {"kernel": 3}}
+    assert frozen == {"a": {"bias": 2}}
+    assert merge(trained, frozen) == params
+    assert split(params, None) == (params, {})
+
+
+def test_a_phase_must_train_something(toy):
+    phase = toy.make().phases[0]._replace(trainable=lambda path: False, optimizer=optax.sgd(1.0))
+    with pytest.raises(ValueError, match="phase 'train': its trainable.. selects no parameter"):
+        create_state(toy.make()._replace(phases=(phase,)), jax.random.key(0))

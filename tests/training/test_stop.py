@@ -1,0 +1,31 @@
+"""Signals."""
+
+import signal
+import threading
+
+import pytest
+
+from jaxatr.training.stop import StopRequest
+
+
+def test_the_first_is_heard_and_the_second_acts():
+    with StopRequest() as request:
+        assert not request.heard
+        signal.raise_signal(signal.SIGINT)
+        assert request.heard
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_another_thread_hears_nothing():
+    before = signal.getsignal(signal.SIGTERM)
+
+    def listen():
+        with StopRequest() as request:
+            heard.append(signal.getsignal(signal.SIGTERM) is before and not request.heard)
+
+    heard = []
+    thread = threading.Thread(target=listen)
+    thread.start()
+    thread.join()
+    assert heard == [True]
