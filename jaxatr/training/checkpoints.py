@@ -62,11 +62,6 @@ class Checkpoints:
         """Waits for the save under way."""
         self._manager.close()
 
-    @property
-    def latest(self) -> int | None:
-        """The newest step that was saved, or is being saved."""
-        return self._manager.latest_step()
-
     def save(self, snapshot: Snapshot) -> None:
         """Starts to write a checkpoint, after the one before it is on the disk.
 

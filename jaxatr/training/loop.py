@@ -141,8 +141,8 @@ class _Run:
         positions = saved.progress["data"]
         if len(positions) != jax.process_count():
             raise CheckpointError(
-                f"checkpoint {saved.step} is of {len(positions)} processes, which read the data by "
-                f"turns: got {jax.process_count()}"
+                f"checkpoint {saved.step} is of {len(positions)} processes, which share out the "
+                f"data: got {jax.process_count()}"
             )
         self._positions = positions[jax.process_index()]
         self._windows = saved.progress["meter"]
@@ -199,8 +199,6 @@ class _Run:
         return self._metrics
 
     def save(self, meter: Meter, *, evaluated: bool) -> None:
-        if self._checkpoints.latest == self.step:
-            return
         arrays = to_arrays(parallel.unreplicate(self._state))
         for name, leaf in flatten(arrays).items():
             if not np.all(np.isfinite(leaf)):

@@ -1,5 +1,6 @@
 """The loop: what it refuses, when it stops, and that a stop leaves no trace."""
 
+import shutil
 import signal
 
 import flax.traverse_util
@@ -11,6 +12,7 @@ import pytest
 
 from jaxatr import training
 from jaxatr.tasks.base import Hook, Phase
+from jaxatr.training.checkpoints import Checkpoints
 
 
 def same(tree, other):
@@ -111,6 +113,17 @@ def test_a_checkpoint_of_another_network_is_named(toy, unbroken):
     phase = task.phases[0]._replace(optimizer=optax.adam(0.1))
     with pytest.raises(training.CheckpointError, match="20 does not fit the task: opt_state/"):
         toy.run(unbroken.workdir, task._replace(phases=(phase,)))
+
+
+def test_the_number_of_processes_must_stay(toy, unbroken, tmp_path):
+    workdir = shutil.copytree(unbroken.workdir, tmp_path / "copy")
+    snapshot = training.load_snapshot(workdir, 20)
+    progress = snapshot.progress | {"data": snapshot.progress["data"] * 2}
+    fingerprint = training.read_record(workdir)["fingerprint"]
+    with Checkpoints(workdir, fingerprint=fingerprint, keep=9) as checkpoints:
+        checkpoints.save(snapshot._replace(step=21, progress=progress))
+    with pytest.raises(training.CheckpointError, match="checkpoint 21 is of 2 processes.* got 1"):
+        toy.run(workdir)
 
 
 def test_the_best_metric_must_exist(toy, tmp_path):
