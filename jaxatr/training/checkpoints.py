@@ -58,9 +58,18 @@ class Checkpoints:
         """Returns itself."""
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Waits for the save under way."""
-        self._manager.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Waits for the save under way.
+
+        Raises:
+          CheckpointError: it failed. Only a warning where another error is on its way.
+        """
+        try:
+            self._manager.close()
+        except Exception as error:
+            if kind is None:
+                raise self._failed(error) from error
+            warnings.warn(str(self._failed(error)), stacklevel=2)
 
     def save(self, snapshot: Snapshot) -> None:
         """Starts to write a checkpoint, after the one before it is on the disk.

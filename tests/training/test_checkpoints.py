@@ -178,6 +178,19 @@ def test_a_save_that_fails_is_told_and_costs_nothing(tmp_path):
     assert_equal(load_snapshot(tmp_path, "latest"), snapshot(1))
 
 
+def test_a_save_that_fails_last_of_all_is_told(tmp_path):
+    with pytest.raises(CheckpointError, match="could not be saved"), no_file_above(100_000):
+        with open_run(tmp_path) as checkpoints:
+            checkpoints.save(snapshot(1, size=512))
+
+
+def test_a_save_that_fails_hides_no_other_error(tmp_path):
+    with pytest.warns(UserWarning, match="could not be saved"), no_file_above(100_000):
+        with pytest.raises(KeyError, match="another"), open_run(tmp_path) as checkpoints:
+            checkpoints.save(snapshot(1, size=512))
+            raise KeyError("another")
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system takes root")
 def test_a_full_disk(tmp_path):
     mount = ["mount", "-t", "tmpfs", "-o", "size=3m", "none", str(tmp_path)]
