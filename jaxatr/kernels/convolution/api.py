@@ -90,10 +90,15 @@ def _check(problem: Problem, algorithm: str) -> None:
             f"hold no {problem.w_shape[0]}x{problem.w_shape[1]} kernel of dilation "
             f"{problem.dilation}: the result would be empty"
         )
-    if algorithm != "auto" and algorithm not in ALGORITHMS:
+    if algorithm == "auto":
+        return
+    if algorithm not in ALGORITHMS:
         raise ValueError(
             f"algorithm: got {algorithm!r}, wanted 'auto' or one of {sorted(ALGORITHMS)}"
         )
+    if not ALGORITHMS[algorithm].applies(problem):
+        fit = [name for name, other in ALGORITHMS.items() if other.applies(problem)]
+        raise ValueError(f"algorithm: {algorithm!r} cannot compute {problem}, but {fit} can")
 
 
 def _pair(name: str, value: Any, minimum: int) -> Pair:

@@ -1,13 +1,11 @@
-"""Which algorithm to use, by rule; the measurements are made by experiments/benchmarks."""
+"""Which algorithm to use on CPU, by rule; the measurements are made by experiments/benchmarks."""
 
 from jaxatr.kernels.convolution import winograd
 from jaxatr.kernels.convolution.problem import Problem
 
 
-def choose(problem: Problem, platform: str | None) -> str:
-    """Returns the algorithm for a problem on a platform (``None``: any that has no rule)."""
-    if platform != "cpu":
-        return "xla"
+def choose(problem: Problem) -> str:
+    """Returns the algorithm that is expected to be the fastest for a problem on CPU."""
     _, height, width, _ = problem.y_shape
     if problem.w_shape[:2] == (1, 1):
         return "matmul"

@@ -11,11 +11,13 @@ import math
 from functools import partial
 
 import jax
+import jax.core
 import jax.numpy as jnp
 from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
+from jaxatr.kernels.convolution import trim, xla
 from jaxatr.kernels.convolution.algorithms import ALGORITHMS
 from jaxatr.kernels.convolution.heuristic import choose
 from jaxatr.kernels.convolution.problem import Direction, Problem
@@ -77,11 +79,11 @@ def _batch(arguments, dims, *, problem, algorithm):
     batched = {role for role, dim in zip(roles[:2], dims, strict=True) if dim is not None}
     grows = _GROWS["".join(sorted(batched | {roles[2]}))]
     n = next(a.shape[d] for a, d in zip(arguments, dims, strict=True) if d is not None)
-    folded = [
+    first, second = (
         argument if dim is None else _fold(jnp.moveaxis(argument, dim, 0), role, grows, problem)
         for argument, dim, role in zip(arguments, dims, roles[:2], strict=True)
-    ]
-    result = bind(*folded, _grown(problem, grows, n), algorithm)
+    )
+    result = bind(first, second, _grown(problem, grows, n), algorithm)
     return _unfold(result, roles[2], grows, problem, n), 0
 
 
@@ -138,11 +140,25 @@ def _unfold(result, role, grows, problem, n):
 def _lower(a, b, *, problem, algorithm, platform):
     if math.prod(problem.y_shape) == 0 or math.prod(problem.result_shape) == 0:
         return jnp.zeros(problem.result_shape, a.dtype)
-    name = choose(problem, platform) if algorithm == "auto" else algorithm
-    if platform != "cpu" or name == "xla":
-        return ALGORITHMS[name].run(problem, a, b)
-    # Kept as a call, because XLA would otherwise fuse whatever made the arguments into each of the
-    # many slices taken from them, and compute it as often. Equal problems are also compiled once.
+    if platform != "cpu":
+        return ALGORITHMS["xla" if algorithm == "auto" else algorithm].run(problem, a, b)
+    if algorithm != "auto":
+        return _call(algorithm, problem, a, b)
+    small = trim.trimmed(problem)
+    if problem.direction == "weight":
+        return trim.filled(problem, _call(choose(small), small, a, b))
+    return _call(choose(small), small, a, trim.cut(problem, b))
+
+
+def _call(name, problem, a, b):
+    """Runs an algorithm as a call that XLA does not inline.
+
+    XLA:CPU would fuse whatever made the arguments into each of the many slices taken from them, and
+    compute it as often (``optimization_barrier`` does not hold it back). Equal calls are also
+    compiled once. The convolution operation itself is no such fusion.
+    """
+    if name == "xla":
+        return xla.run(problem, a, b)
     with set_xla_metadata(inlineable="false"):
         return _called(name, problem, a, b)
 

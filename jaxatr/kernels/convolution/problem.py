@@ -34,8 +34,8 @@ class Problem:
     """
 
     direction: Direction
-    x_shape: tuple[int, int, int, int]
-    w_shape: tuple[int, int, int, int]
+    x_shape: tuple[int, ...]
+    w_shape: tuple[int, ...]
     stride: Pair
     padding: tuple[Pair, Pair]
     dilation: Pair
@@ -43,7 +43,7 @@ class Problem:
     dtype: str
 
     @property
-    def y_shape(self) -> tuple[int, int, int, int]:
+    def y_shape(self) -> tuple[int, ...]:
         """``(batch, result height, result width, features)``."""
         height, width = (
             (size + sum(pad) - (taps - 1) * dilation - 1) // stride + 1

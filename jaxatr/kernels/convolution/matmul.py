@@ -1,0 +1,127 @@
+"""One matrix product over the shifted images, side by side on the channel axis (im2col)."""
+
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+
+from jaxatr.kernels.convolution.padding import pad
+from jaxatr.kernels.convolution.problem import Problem
+from jaxatr.typing import Array
+
+
+def applies(problem: Problem) -> bool:
+    """Always."""
+    del problem
+    return True
+
+
+def run(problem: Problem, a: Array, b: Array) -> Array:
+    """Returns the result of any direction."""
+    return {"forward": _forward, "data": _data, "weight": _weight}[problem.direction](problem, a, b)
+
+
+def _forward(problem: Problem, x: Array, w: Array) -> Array:
+    return _product(problem.groups, _shifted(problem, x), w.reshape(-1, *w.shape[2:]))
+
+
+def _weight(problem: Problem, x: Array, y: Array) -> Array:
+    parts, groups = _shifted(problem, x), problem.groups
+    depth, features = problem.w_shape[2:]
+    patches, y = _patches(groups, parts), y.reshape(-1, groups, features // groups)
+    if groups == 1:
+        return (patches.reshape(-1, len(parts) * depth).T @ y[:, 0]).reshape(problem.w_shape)
+    return jnp.einsum("ptgc,pgf->tcgf", patches, y).reshape(problem.w_shape)
+
+
+def _shifted(problem: Problem, x: Array) -> list[Array]:
+    """Returns, for each tap of the kernel, the pixels that it meets: ``[b, oh, ow, c]``."""
+    x = pad(x, *problem.padding)
+    (height, width), (sy, sx) = problem.y_shape[1:3], problem.stride
+    tops = [i * problem.dilation[0] for i in range(problem.w_shape[0])]
+    lefts = [j * problem.dilation[1] for j in range(problem.w_shape[1])]
+    return [
+        x[:, top : top + (height - 1) * sy + 1 : sy, left : left + (width - 1) * sx + 1 : sx]
+        for top in tops
+        for left in lefts
+    ]
+
+
+def _patches(groups: int, parts: Sequence[Array]) -> Array:
+    """Returns the parts side by side: ``[pixels, taps, groups, channels / groups]``."""
+    whole = jnp.concatenate(parts, axis=-1) if len(parts) > 1 else parts[0]
+    return whole.reshape(-1, len(parts), groups, parts[0].shape[-1] // groups)
+
+
+def _product(groups: int, parts: Sequence[Array], w: Array) -> Array:
+    """Returns the sum over taps of ``parts[tap] @ w[tap]`` within each group.
+
+    Args:
+      groups: how many blocks the channels of the parts and the features of ``w`` have.
+      parts: per tap ``[b, h, w, groups * m]``.
+      w: ``[taps, m, groups * n]``.
+    """
+    patches, (taps, depth, features) = _patches(groups, parts), w.shape
+    if groups == 1:
+        result = patches.reshape(-1, taps * depth) @ w.reshape(-1, features)
+    else:
+        w = w.reshape(taps, depth, groups, features // groups)
+        result = jnp.einsum("ptgc,tcgf->pgf", patches, w)
+    return result.reshape(*parts[0].shape[:3], features)
+
+
+def _data(problem: Problem, y: Array, w: Array) -> Array:
+    """Gathers, for each phase of the stride, the results that its pixels have gone into.
+
+    The pixels whose rows and columns leave the same remainder by the stride meet the same taps, so
+    that each such phase is a convolution of stride 1 of ``y``; the phases are then interleaved.
+    """
+    w = _turned(problem.groups, w)
+    counts = [-(-n // s) for n, s in zip(problem.x_shape[1:3], problem.stride, strict=True)]
+    phases = [[_phase(problem, axis, p) for p in range(problem.stride[axis])] for axis in (0, 1)]
+    edges = [
+        _reach(axis, count, size)
+        for axis, count, size in zip(phases, counts, y.shape[1:3], strict=True)
+    ]
+    y = pad(y, *edges)
+
+    def one(rows: list[tuple[int, int]], columns: list[tuple[int, int]]) -> Array:
+        taps = [(*row, *column) for row in rows for column in columns]
+        if not taps:
+            return jnp.zeros((y.shape[0], *counts, problem.x_shape[3]), y.dtype)
+        parts = []
+        for _, top, _, left in taps:
+            top, left = top + edges[0][0], left + edges[1][0]
+            parts.append(y[:, top : top + counts[0], left : left + counts[1]])
+        return _product(problem.groups, parts, jnp.stack([w[i, j] for i, _, j, _ in taps]))
+
+    whole = jnp.stack([jnp.stack([one(r, c) for c in phases[1]], 3) for r in phases[0]], 2)
+    whole = whole.reshape(y.shape[0], whole.shape[1] * whole.shape[2], -1, problem.x_shape[3])
+    return whole[:, : problem.x_shape[1], : problem.x_shape[2]]
+
+
+def _phase(problem: Problem, axis: int, phase: int) -> list[tuple[int, int]]:
+    """Returns ``(tap, offset)``: by which tap pixel ``q * stride + phase`` is in ``q + offset``.
+
+    Counted from the padded edge, pixel ``p`` meets tap ``i`` in result ``o`` where
+    ``p = o * stride + i * dilation``.
+    """
+    stride, dilation = problem.stride[axis], problem.dilation[axis]
+    start = phase + problem.padding[axis][0]
+    return [
+        (tap, (start - tap * dilation) // stride)
+        for tap in range(problem.w_shape[axis])
+        if (start - tap * dilation) % stride == 0
+    ]
+
+
+def _reach(phases: list[list[tuple[int, int]]], count: int, size: int) -> tuple[int, int]:
+    """Returns how many zeros before and after ``size`` results the phases' offsets reach into."""
+    offsets = [offset for phase in phases for _, offset in phase]
+    return max(0, -min(offsets)), max(0, max(offsets) + count - size)
+
+
+def _turned(groups: int, w: Array) -> Array:
+    """Returns the kernel with each group's inputs and outputs exchanged: ``[kh, kw, f / g, c]``."""
+    kh, kw, depth, features = w.shape
+    w = w.reshape(kh, kw, depth, groups, features // groups)
+    return w.transpose(0, 1, 4, 3, 2).reshape(kh, kw, features // groups, groups * depth)

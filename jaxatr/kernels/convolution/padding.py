@@ -1,0 +1,15 @@
+"""Zeros around images."""
+
+import jax
+import jax.numpy as jnp
+
+from jaxatr.kernels.convolution.problem import Pair
+from jaxatr.typing import Array
+
+
+def pad(x: Array, rows: Pair, columns: Pair) -> Array:
+    """Returns ``[b, h, w, c]`` images with zeros at the edges; a negative number crops instead."""
+    if (rows, columns) == ((0, 0), (0, 0)):
+        return x
+    edges = [(0, 0, 0), (*rows, 0), (*columns, 0), (0, 0, 0)]
+    return jax.lax.pad(x, jnp.zeros((), x.dtype), edges)

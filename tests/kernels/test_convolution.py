@@ -1,0 +1,236 @@
+"""Every algorithm in every direction, against plain loops and against XLA's own derivatives."""
+
+import math
+from functools import partial
+from itertools import product
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxatr.kernels import convolution
+from jaxatr.kernels.convolution.algorithms import ALGORITHMS
+from jaxatr.kernels.convolution.heuristic import choose
+from jaxatr.kernels.convolution.problem import Problem
+from jaxatr.kernels.convolution.trim import trimmed
+
+# x, w, and the keyword arguments, padding written as ((top, bottom), (left, right)).
+PROBLEMS = [
+    ((2, 5, 6, 3), (3, 3, 3, 4), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+    ((1, 7, 5, 2), (3, 3, 2, 2), (1, 1), ((0, 2), (2, 1)), (1, 1), 1),
+    ((2, 4, 3, 4), (3, 3, 2, 6), (1, 1), ((2, 2), (3, 0)), (1, 1), 2),
+    ((2, 1, 1, 3), (3, 3, 3, 5), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+    ((2, 2, 2, 3), (3, 3, 3, 2), (2, 2), ((1, 1), (1, 1)), (1, 1), 1),
+    ((1, 9, 8, 3), (7, 7, 3, 2), (2, 2), ((3, 3), (3, 3)), (1, 1), 1),
+    ((3, 4, 5, 2), (1, 1, 2, 3), (1, 1), ((0, 0), (0, 0)), (1, 1), 1),
+    ((1, 5, 7, 2), (1, 1, 2, 3), (2, 3), ((0, 0), (0, 0)), (1, 1), 1),
+    ((1, 8, 9, 6), (3, 2, 2, 3), (2, 1), ((1, 0), (0, 2)), (2, 3), 3),
+    ((2, 6, 6, 4), (3, 3, 1, 4), (1, 1), ((1, 1), (1, 1)), (2, 2), 4),
+    ((1, 3, 2, 1), (2, 2, 1, 1), (4, 3), ((3, 2), (1, 4)), (1, 1), 1),
+    ((1, 2, 2, 2), (2, 4, 2, 2), (1, 3), ((4, 3), (5, 4)), (3, 1), 1),
+]
+
+
+def loops(x, w, stride, padding, dilation, groups):
+    """The definition, one product at a time, in float64."""
+    (b, height, width, _), (kh, kw, depth, features) = x.shape, w.shape
+    sizes = [
+        (n + sum(pad) - (k - 1) * d - 1) // s + 1
+        for n, pad, k, d, s in zip(
+            (height, width), padding, (kh, kw), dilation, stride, strict=True
+        )
+    ]
+    y = np.zeros((b, *sizes, features))
+    ranges = [range(n) for n in (b, *sizes, features, kh, kw, depth)]
+    for n, row, column, f, i, j, c in product(*ranges):
+        r = row * stride[0] + i * dilation[0] - padding[0][0]
+        s = column * stride[1] + j * dilation[1] - padding[1][0]
+        if 0 <= r < height and 0 <= s < width:
+            group = f // (features // groups)
+            y[n, row, column, f] += float(x[n, r, s, group * depth + c]) * float(w[i, j, c, f])
+    return y
+
+
+def xla(x, w, stride, padding, dilation, groups):
+    return jax.lax.conv_general_dilated(
+        x,
+        w,
+        stride,
+        padding,
+        rhs_dilation=dilation,
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        feature_group_count=groups,
+    )
+
+
+def draw(shape, seed=0, dtype=jnp.float32):
+    return jnp.asarray(np.random.default_rng(seed).standard_normal(shape), dtype)
+
+
+def problem_of(x_shape, w_shape, stride, padding, dilation, groups, direction="forward"):
+    return Problem(direction, x_shape, w_shape, stride, padding, dilation, groups, "float32")
+
+
+def fits(algorithm, arguments):
+    return algorithm == "auto" or ALGORITHMS[algorithm].applies(problem_of(*arguments))
+
+
+# The rule and XLA's form add little of their own: a few problems are enough for a quick run.
+QUICK = {"auto": (0, 3, 4, 8), "xla": (0, 8)}
+CASES = [
+    pytest.param(
+        algorithm,
+        arguments,
+        id=f"{algorithm}-{index}",
+        marks=() if index in QUICK.get(algorithm, range(99)) else pytest.mark.slow,
+    )
+    for algorithm in ("auto", *ALGORITHMS)
+    for index, arguments in enumerate(PROBLEMS)
+    if fits(algorithm, arguments)
+]
+
+
+def run(algorithm, arguments, x, w):
+    _, _, stride, padding, dilation, groups = arguments
+    return convolution(
+        x,
+        w,
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
+        algorithm=algorithm,
+    )
+
+
+@pytest.mark.parametrize(("algorithm", "arguments"), CASES)
+def test_every_direction(algorithm, arguments):
+    x_shape, w_shape, *rest = arguments
+    x, w = draw(x_shape), draw(w_shape, 1)
+    exact = loops(x, w, *rest)
+    cotangent = draw(exact.shape, 2)
+
+    @jax.jit
+    def everything(x, w):
+        y, pull = jax.vjp(lambda x, w: run(algorithm, arguments, x, w), x, w)
+        _, expected = jax.vjp(lambda x, w: xla(x, w, *rest), x, w)
+        return y, pull(cotangent), expected(cotangent)
+
+    y, ours, theirs = everything(x, w)
+    np.testing.assert_allclose(y, exact, rtol=1e-5, atol=1e-5)
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+@pytest.mark.parametrize("algorithm", ["auto", *ALGORITHMS])
+def test_half_precision(algorithm, dtype):
+    arguments = PROBLEMS[0]
+    x, w = draw(arguments[0], dtype=dtype), draw(arguments[1], 1, dtype)
+
+    def everything(conv, x, w):
+        y, pull = jax.vjp(conv, x, w)
+        return y, *pull(y)
+
+    ours = jax.jit(partial(everything, partial(run, algorithm, arguments)))(x, w)
+    x, w = x.astype(jnp.float32), w.astype(jnp.float32)
+    theirs = everything(lambda x, w: xla(x, w, *arguments[2:]), x, w)
+    for one, other in zip(ours, theirs, strict=True):
+        assert one.dtype == dtype
+        error = jnp.max(jnp.abs(one.astype(jnp.float32) - other)) / jnp.max(jnp.abs(other))
+        assert error < (0.03 if dtype == jnp.bfloat16 else 0.005)
+
+
+def test_winograd_rounds_like_the_direct_product():
+    x, w = draw((2, 12, 12, 64)), draw((3, 3, 64, 32), 1)
+    pad = ((1, 1), (1, 1))
+    with jax.enable_x64(True):
+        wide = [jnp.asarray(np.asarray(a), jnp.float64) for a in (x, w)]
+        exact = np.asarray(xla(*wide, (1, 1), pad, (1, 1), 1))
+    errors = {
+        name: np.sqrt(np.mean((convolution(x, w, padding=1, algorithm=name) - exact) ** 2))
+        for name in ("winograd", "matmul")
+    }
+    assert errors["winograd"] < 4 * errors["matmul"] + 1e-7
+
+
+@pytest.mark.parametrize(
+    ("padding", "expected"),
+    [
+        (2, ((2, 2), (2, 2))),
+        ((1, 2), ((1, 1), (2, 2))),
+        (((1, 0), (2, 3)), ((1, 0), (2, 3))),
+        ("VALID", ((0, 0), (0, 0))),
+    ],
+)
+def test_padding_as_numbers(padding, expected):
+    x, w = draw((1, 6, 5, 2)), draw((3, 2, 2, 3), 1)
+    ours = convolution(x, w, padding=padding)
+    np.testing.assert_allclose(ours, xla(x, w, (1, 1), expected, (1, 1), 1), atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [4, 5, 6, 7])
+@pytest.mark.parametrize("stride", [1, 2, 3])
+def test_same_padding_is_xlas(size, stride):
+    x, w = draw((1, size, size + 1, 2)), draw((3, 4, 2, 3), 1)
+    ours = convolution(x, w, stride=stride, padding="SAME")
+    np.testing.assert_allclose(ours, xla(x, w, (stride, stride), "SAME", (1, 1), 1), atol=1e-5)
+    assert ours.shape[1:3] == (math.ceil(size / stride), math.ceil((size + 1) / stride))
+
+
+def test_no_images_and_no_gradient_of_them():
+    x, w = jnp.zeros((0, 4, 4, 2)), draw((3, 3, 2, 3))
+    y, pull = jax.vjp(lambda x, w: convolution(x, w, padding=1), x, w)
+    dx, dw = pull(y)
+    assert y.shape == (0, 4, 4, 3) and dx.shape == x.shape
+    np.testing.assert_array_equal(dw, jnp.zeros_like(w))
+
+
+def test_problems_can_be_keys():
+    one, other = problem_of(*PROBLEMS[0]), problem_of(*PROBLEMS[0])
+    assert {one: "xla"}[other] == "xla"
+    assert one.turned("data") != one
+
+
+@pytest.mark.parametrize("direction", ["forward", "data", "weight"])
+@pytest.mark.parametrize("arguments", PROBLEMS)
+def test_the_rule_names_an_algorithm_that_applies(arguments, direction):
+    problem = trimmed(problem_of(*arguments, direction=direction))
+    assert ALGORITHMS[choose(problem)].applies(problem)
+
+
+def test_taps_that_meet_only_padding_are_left_out():
+    problem = trimmed(problem_of(*PROBLEMS[3]))
+    assert problem.w_shape == (1, 1, 3, 5) and problem.padding == ((0, 0), (0, 0))
+
+
+X, W = jnp.zeros((2, 4, 4, 6)), jnp.zeros((3, 3, 6, 8))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"x": X[0]}, r"x: got shape \(4, 4, 6\)"),
+        ({"w": W[0]}, r"w: got shape \(3, 6, 8\)"),
+        ({"w": W.astype(jnp.bfloat16)}, "w: got bfloat16, wanted the type of x, float32"),
+        ({"w": W[:, :, :5]}, "w: got 5 input channels, wanted 6"),
+        ({"groups": 2}, "w: got 6 input channels, wanted 3"),
+        ({"groups": 4}, "groups: got 4, wanted a divisor of x's 6 channels"),
+        ({"groups": 0}, "groups: got 0"),
+        ({"algorithm": "fft"}, r"algorithm: got 'fft', wanted 'auto' or one of \['matmul'"),
+        ({"algorithm": "winograd", "stride": 2}, r"'winograd' cannot .* \['xla', 'matmul'\] can"),
+        ({"padding": "FULL"}, "padding: got 'FULL', wanted an int"),
+        ({"padding": -1}, "padding: got -1"),
+        ({"padding": (1, 2, 3)}, r"padding: got \(1, 2, 3\)"),
+        ({"padding": None}, "padding: got None"),
+        ({"stride": 0}, "stride: got 0, wanted an int or a pair of ints >= 1"),
+        ({"stride": (1, 2, 3)}, r"stride: got \(1, 2, 3\)"),
+        ({"dilation": 1.5}, "dilation: got 1.5"),
+        ({"dilation": 2}, "x: 4x4 pixels .* hold no 3x3 kernel of dilation .* would be empty"),
+    ],
+)
+def test_bad_input_is_named(change, message, unchecked):
+    arguments = {"x": X, "w": W} | change
+    with pytest.raises(ValueError, match=message):
+        convolution(**arguments)

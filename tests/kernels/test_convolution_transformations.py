@@ -1,0 +1,142 @@
+"""What jax does to functions, done to the convolution: derivatives, batches, devices, platforms."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+
+from jaxatr.kernels import convolution
+
+
+def draw(shape, seed=0, dtype=jnp.float32):
+    return jnp.asarray(np.random.default_rng(seed).standard_normal(shape), dtype)
+
+
+def reference(x, w, *, stride=1, padding=0, dilation=1, groups=1):
+    return jax.lax.conv_general_dilated(
+        x,
+        w,
+        (stride, stride),
+        ((padding, padding), (padding, padding)),
+        rhs_dilation=(dilation, dilation),
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        feature_group_count=groups,
+    )
+
+
+PLAIN = {"padding": 1}
+STRIDED = {"padding": 1, "stride": 2, "groups": 2}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options"),
+    [
+        ("xla", STRIDED),
+        pytest.param("matmul", STRIDED, marks=pytest.mark.slow),
+        pytest.param("winograd", {"padding": 1, "groups": 2}, marks=pytest.mark.slow),
+    ],
+)
+def test_first_and_second_derivatives_in_both_modes(algorithm, options):
+    with jax.enable_x64(True):
+        x, w = draw((1, 3, 2, 2), dtype=jnp.float64), draw((3, 3, 1, 2), 1, jnp.float64)
+        fn = jax.jit(partial(convolution, algorithm=algorithm, **options))
+        check_grads(fn, (x, w), order=2, modes=["fwd", "rev"], atol=1e-4, rtol=1e-4)
+
+
+def test_hessian_vector_product_is_xlas():
+    x, w, v = draw((2, 6, 6, 3)), draw((3, 3, 3, 4), 1), draw((3, 3, 3, 4), 2)
+
+    def product(conv):
+        gradient = jax.grad(lambda w: jnp.sum(jnp.tanh(conv(x, w, padding=1))))
+        return jax.jvp(gradient, (w,), (v,))[1]
+
+    np.testing.assert_allclose(product(convolution), product(reference), rtol=1e-4, atol=1e-4)
+
+
+def test_gradient_of_a_gradient_is_xlas():
+    x, w = draw((2, 6, 6, 3)), draw((3, 3, 3, 4), 1)
+
+    def penalty(conv):
+        inner = jax.grad(lambda x, w: jnp.sum(jnp.tanh(conv(x, w, padding=1))))
+        return jax.grad(lambda w: jnp.sum(inner(x, w) ** 2))(w)
+
+    np.testing.assert_allclose(penalty(convolution), penalty(reference), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "algorithm", ["auto", "xla", "matmul", pytest.param("winograd", marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize("axes", [(0, None), (None, 1), (2, 3)])
+def test_vmap_of_every_direction(axes, algorithm):
+    groups, n = 2, 3
+    x, w, y = (2, 4, 5, 4), (3, 3, 2, 6), (2, 4, 5, 6)
+    x, w = (
+        draw(shape if axis is None else (*shape[:axis], n, *shape[axis:]), seed)
+        for seed, (shape, axis) in enumerate(zip((x, w), axes, strict=True))
+    )
+    cotangent = draw(y, 2)
+
+    def everything(conv, x, w):
+        value, pull = jax.vjp(partial(conv, padding=1, groups=groups), x, w)
+        return value, *pull(cotangent), *pull(jnp.sin(value))
+
+    named = partial(convolution, algorithm=algorithm)
+    ours = jax.jit(jax.vmap(partial(everything, named), axes))(x, w)
+    theirs = jax.jit(jax.vmap(partial(everything, reference), axes))(x, w)
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+
+
+def test_pmap_with_a_gradient_reduced_over_the_devices():
+    x, w = draw((1, 2, 6, 6, 3)), draw((3, 3, 3, 4), 1)
+
+    def gradient(x, w):
+        value = jax.grad(lambda w: jnp.sum(convolution(x, w, padding=1) ** 2))(w)
+        return jax.lax.psum(value, "data")
+
+    ours = jax.pmap(gradient, axis_name="data", in_axes=(0, None))(x, w)
+    expected = jax.grad(lambda w: jnp.sum(reference(x[0], w, padding=1) ** 2))(w)
+    np.testing.assert_allclose(ours[0], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_rematerialization_keeps_the_gradient():
+    x, w = draw((1, 4, 4, 2)), draw((3, 3, 2, 2), 1)
+    loss = lambda conv: lambda w: jnp.sum(jnp.sin(conv(x, w, padding=1)))  # noqa: E731
+    plain = jax.grad(loss(convolution))(w)
+    again = jax.grad(jax.checkpoint(loss(convolution)))(w)
+    np.testing.assert_allclose(again, plain, rtol=1e-6)
+
+
+def lowered(platform, **options):
+    x, w = jnp.zeros((2, 4, 4, 32)), jnp.zeros((3, 3, 32, 32))
+    fn = jax.jit(jax.grad(lambda x, w: convolution(x, w, **PLAIN, **options).sum(), (0, 1)))
+    return fn.trace(x, w).lower(lowering_platforms=(platform,)).as_text()
+
+
+@pytest.mark.parametrize("platform", ["cuda", "tpu"])
+def test_gpu_and_tpu_get_xlas_form(platform):
+    text = lowered(platform)
+    assert "stablehlo.convolution" in text and "stablehlo.dot_general" not in text
+    assert "inlineable" not in text
+
+
+def test_cpu_gets_matrix_products():
+    text = lowered("cpu")
+    assert "stablehlo.dot_general" in text and "stablehlo.convolution" not in text
+
+
+def test_an_algorithm_named_is_used_on_every_platform():
+    assert "stablehlo.dot_general" in lowered("cuda", algorithm="matmul")
+    assert "stablehlo.convolution" in lowered("cpu", algorithm="xla")
+
+
+def test_exported_for_two_platforms_it_keeps_both_forms():
+    x, w = draw((2, 4, 4, 32)), draw((3, 3, 32, 32), 1)
+    fn = jax.jit(partial(convolution, **PLAIN))
+    exported = jax.export.export(fn, platforms=["cpu", "cuda"])(x, w)
+    text = exported.mlir_module()
+    assert "stablehlo.convolution" in text and "stablehlo.dot_general" in text
+    np.testing.assert_allclose(exported.call(x, w), fn(x, w), rtol=1e-5, atol=1e-5)
