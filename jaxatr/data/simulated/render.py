@@ -195,7 +195,7 @@ def _lattice(
 def _see_visible(
     view: View, rng: np.random.Generator, pose: Pose, ground: terrain.Terrain
 ) -> Float[np.ndarray, "h w"]:
-    clear = rng.uniform(0.3, 1.0)  # 0 overcast, 1 clear
+    clear = rng.uniform(0.45, 1.0)  # 0 overcast, 1 clear
     sun = raycast.frame(
         pose.azimuth + rng.uniform(-np.pi, np.pi), float(np.radians(rng.uniform(30, 65)))
     )
@@ -206,7 +206,7 @@ def _see_visible(
         [rng.normal(0, 2.2, (5, 3)), rng.uniform(0, 2 * np.pi, (5, 1))], axis=1
     ).astype(np.float32)
     coat = soil * (rng.uniform(0.3, 0.65) if rng.random() < 0.7 else rng.uniform(1.7, 2.5))
-    paint = radiance.Paint(coat, rng.uniform(0, 0.25), waves)
+    paint = radiance.Paint(coat, rng.uniform(0, 0.15), waves)
     seen = radiance.reflected(pose.hits, light, paint, shade, soil, rng.uniform(0.05, 0.5))
 
     bush = terrain.Layer(rng.uniform(0.04, 0.16) * light.ground, 0.03 * light.ground)

@@ -110,7 +110,7 @@ def _bush(
     tall = wide * rng.uniform(0.5, 1.3)
     far = base < foot
     if not far:  # a target may stand knee-deep in growth, but is never hidden by it
-        tall = min(tall, (base - foot + 0.3 * height) / 2.42)
+        tall = min(tall, (base - foot + 0.2 * height) / 2.42)
     tall, wide = max(tall, 0.4), max(wide, 0.4)
     rows = slice(max(int(base - 2.4 * tall), 0), max(min(int(base) + 2, size), 0))
     columns = slice(max(int(column - 1.2 * wide), 0), min(int(column + 1.2 * wide) + 2, size))
