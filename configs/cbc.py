@@ -45,21 +45,21 @@ def _from_scratch(config: ConfigDict) -> None:
 def _simulated(config: ConfigDict) -> None:
     _from_scratch(config)
     config.data.name = "simulated"
-    config.data.options = ConfigDict({"aspects": 72})
-    config.data.select.range_m = (1000, 2000, 3000)
-    config.data.select.band = ("visible",)
+    config.data.options = ConfigDict(
+        {"aspects": 216, "ranges": (1000, 2000, 3000), "bands": ("visible",)}
+    )
     config.open_set.split = "random-5/3"
     config.augment.flip_horizontal = True
     config.augment.rotate_degrees = 5.0
     config.augment.shift = 4
-    config.train.epochs = 40
+    config.train.epochs = 30
     config.train.evaluate_every = 5.0
 
 
 def _smoke(config: ConfigDict) -> None:
     _simulated(config)
     config.data.options.aspects = 12
-    config.data.select.range_m = (1000,)
+    config.data.options.ranges = (1000,)
     config.model.args = ConfigDict({"width": 16})
     config.train.epochs = 2
     config.train.evaluate_every = 1.0

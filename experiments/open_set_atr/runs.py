@@ -67,8 +67,8 @@ def simulated() -> list[Run]:
             f"simulated-{name}-{band}-0",
             "default",
             {
-                "data.select.range_m": f"({', '.join(map(str, metres))},)",
-                "data.select.band": f"('{band}',)",
+                "data.options.ranges": f"({', '.join(map(str, metres))},)",
+                "data.options.bands": f"('{band}',)",
                 "train.steps": 5000,
                 "train.batch_size": 16,
                 "seed": 0,

@@ -1,11 +1,14 @@
 """The simulated sensor's chips as records."""
 
 import inspect
+import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tqdm import tqdm
 
 from jaxatr.data import records, simulated
 
@@ -20,7 +23,7 @@ OPTIONS = {
 
 def write(directory: Path, settings: dict[str, Any]) -> tuple[Path, dict[str, Any]]:
     """Renders both splits, writes them, and returns where they lie and what is known of them."""
-    arrays = {split: _rendered(split, settings) for split in simulated.SPLITS}
+    arrays = _rendered(settings)
     features = {
         name: records.scalar(column.dtype)
         if column.ndim == 1
@@ -44,6 +47,27 @@ def write(directory: Path, settings: dict[str, Any]) -> tuple[Path, dict[str, An
     return records.write(splits, features, directory, total), facts
 
 
-def _rendered(split: Any, settings: dict[str, Any]) -> dict[str, np.ndarray]:
-    columns = simulated.generate(split, **settings)
+def _rendered(settings: dict[str, Any]) -> dict[str, dict[str, np.ndarray]]:
+    """Renders each band at each range by itself, so that all cores work and progress shows."""
+    pieces = [
+        (split, settings | {"ranges": (metres,), "bands": (band,)})
+        for split in simulated.SPLITS
+        for metres in settings["ranges"]
+        for band in settings["bands"]
+    ]
+    rendered: dict[str, list[dict[str, np.ndarray]]] = {split: [] for split in simulated.SPLITS}
+    with (
+        ThreadPoolExecutor(os.cpu_count()) as pool,
+        tqdm(desc="simulating", unit="image", leave=False, dynamic_ncols=True) as bar,
+    ):
+        bar.total = len(pieces) * len(simulated.VEHICLES) * settings["aspects"]
+        chips = pool.map(lambda piece: simulated.generate(piece[0], **piece[1]), pieces)
+        for (split, _), columns in zip(pieces, chips, strict=True):
+            rendered[split].append(columns)
+            bar.update(len(columns["label"]))
+    return {split: _joined(columns) for split, columns in rendered.items()}
+
+
+def _joined(pieces: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    columns = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
     return {**columns, "band": np.array(simulated.BANDS)[columns["band"]]}
