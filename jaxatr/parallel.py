@@ -49,6 +49,14 @@ def initialize_from_environment() -> None:
     jax.distributed.initialize(address, int(count), int(index))
 
 
+def psum(tree: PyTree) -> PyTree:
+    """Returns the sum over all devices of :data:`AXIS`; of one device, the tree itself.
+
+    XLA:CPU copies what it reduces over a single device.
+    """
+    return tree if jax.lax.axis_size(AXIS) == 1 else jax.lax.psum(tree, AXIS)
+
+
 def replicate(tree: PyTree, devices: Sequence[Device] | None = None) -> PyTree:
     """Returns ``tree`` with a leading axis that holds one copy per local device."""
     devices = jax.local_devices() if devices is None else devices

@@ -34,8 +34,8 @@ def make_step(phase: Phase, devices: Sequence[parallel.Device] | None) -> Step:
         gradients, output = jax.grad(loss, has_aux=True)(trained)
         # Summed over the devices first and divided by the global count after: a mean of the
         # devices' means would weigh examples by how many others their device selected.
-        gradients, sums = jax.lax.psum(
-            (gradients, dict(output.sums) | {"loss": (output.total, output.count)}), parallel.AXIS
+        gradients, sums = parallel.psum(
+            (gradients, dict(output.sums) | {"loss": (output.total, output.count)})
         )
         count = jnp.maximum(sums["loss"][1], 1)
         gradients = jax.tree.map(lambda leaf: leaf / count, gradients)

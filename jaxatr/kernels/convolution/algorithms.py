@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from jaxatr.kernels.convolution import matmul, winograd, xla
+from jaxatr.kernels.convolution import matmul, split, winograd, xla
 from jaxatr.kernels.convolution.problem import Problem
 from jaxatr.typing import Array
 
@@ -24,4 +24,5 @@ ALGORITHMS = {
     "xla": Algorithm(xla.applies, xla.run),
     "matmul": Algorithm(matmul.applies, matmul.run),
     "winograd": Algorithm(winograd.applies, winograd.run),
+    "split": Algorithm(split.applies, split.run),
 }

@@ -1,14 +1,39 @@
-"""Which algorithm to use on CPU, by rule; the measurements are made by experiments/benchmarks."""
+"""Which algorithm to use on CPU, by rule.
 
-from jaxatr.kernels.convolution import winograd
+The rules were read off the timings of ``experiments/benchmarks/convolution.py`` (its recorded
+results stand beside it), for the layers of a residual network on a machine of two cores.
+"""
+
+import math
+
+from jaxatr.kernels.convolution import split, winograd
 from jaxatr.kernels.convolution.problem import Problem
+
+_SINGLE = ("float32", "float64")
 
 
 def choose(problem: Problem) -> str:
     """Returns the algorithm that is expected to be the fastest for a problem on CPU."""
-    _, height, width, _ = problem.y_shape
+    channels, features = problem.w_shape[2:]
+    pixels = math.prod(problem.y_shape[1:3])
+    if problem.groups > 1:
+        return _grouped(problem)
     if problem.w_shape[:2] == (1, 1):
         return "matmul"
-    if winograd.applies(problem) and min(problem.w_shape[2:]) >= 32:
+    # Below this the transformations of the tiles cost more than they save.
+    if winograd.applies(problem) and min(channels, features) >= 32 and problem.dtype in _SINGLE:
         return "winograd"
-    return "matmul" if height * width <= 16 else "xla"
+    if channels <= 4:  # the first layer: patches of so few channels are slow to gather
+        big = problem.direction == "forward" and pixels >= 32 * 32
+        return "split" if big and split.applies(problem) else "xla"
+    # XLA transposes the images for the weight gradient, and collapses on small ones.
+    if problem.direction == "weight":
+        return "matmul"
+    return "matmul" if pixels <= 8 * 8 else "xla"
+
+
+def _grouped(problem: Problem) -> str:
+    if problem.direction == "weight":
+        return "matmul"  # XLA's grouped weight gradient is up to a hundred times slower
+    depthwise = problem.w_shape[2] == 1
+    return "winograd" if depthwise and winograd.applies(problem) else "xla"

@@ -8,12 +8,11 @@ when the primitive is lowered, because only then is the platform known.
 
 import dataclasses
 import math
-from functools import partial
+from functools import cache, partial
 
 import jax
 import jax.core
 import jax.numpy as jnp
-from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
@@ -21,6 +20,7 @@ from jaxatr.kernels.convolution import trim, xla
 from jaxatr.kernels.convolution.algorithms import ALGORITHMS
 from jaxatr.kernels.convolution.heuristic import choose
 from jaxatr.kernels.convolution.problem import Direction, Problem
+from jaxatr.kernels.outline import as_call
 
 convolution_p = Primitive("jaxatr_convolution")
 
@@ -151,21 +151,13 @@ def _lower(a, b, *, problem, algorithm, platform):
 
 
 def _call(name, problem, a, b):
-    """Runs an algorithm as a call that XLA does not inline.
-
-    XLA:CPU would fuse whatever made the arguments into each of the many slices taken from them, and
-    compute it as often (``optimization_barrier`` does not hold it back). Equal calls are also
-    compiled once. The convolution operation itself is no such fusion.
-    """
-    if name == "xla":
-        return xla.run(problem, a, b)
-    with set_xla_metadata(inlineable="false"):
-        return _called(name, problem, a, b)
+    """Runs an algorithm; the convolution operation alone needs no protection from fusion."""
+    return xla.run(problem, a, b) if name == "xla" else _outlined(name, problem)(a, b)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _called(name, problem, a, b):
-    return ALGORITHMS[name].run(problem, a, b)
+@cache
+def _outlined(name, problem):
+    return as_call(partial(ALGORITHMS[name].run, problem))
 
 
 for _platform in (None, "cpu"):
