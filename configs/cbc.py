@@ -14,9 +14,10 @@ Variants:
 from ml_collections import ConfigDict
 
 from jaxatr import config as configuration
+from jaxatr.typing import Config
 
 
-def get_config(variant: str = "default") -> ConfigDict:
+def get_config(variant: str = "default") -> Config:
     """Returns the configuration of a variant; see the module's docstring."""
     variants = {
         "default": _simulated,
@@ -33,7 +34,7 @@ def get_config(variant: str = "default") -> ConfigDict:
     return config
 
 
-def _from_scratch(config: ConfigDict) -> None:
+def _from_scratch(config: Config) -> None:
     """A recipe that works better from scratch than the paper's, which starts from ImageNet."""
     config.train.batch_size = 32
     config.optimizer.learning_rate = 1e-2
@@ -42,7 +43,7 @@ def _from_scratch(config: ConfigDict) -> None:
     config.optimizer.warmup_epochs = 1.0
 
 
-def _simulated(config: ConfigDict) -> None:
+def _simulated(config: Config) -> None:
     _from_scratch(config)
     config.data.name = "simulated"
     config.data.options = ConfigDict(
@@ -56,7 +57,7 @@ def _simulated(config: ConfigDict) -> None:
     config.train.evaluate_every = 5.0
 
 
-def _smoke(config: ConfigDict) -> None:
+def _smoke(config: Config) -> None:
     _simulated(config)
     config.data.options.aspects = 12
     config.data.options.ranges = (1000,)
@@ -65,7 +66,7 @@ def _smoke(config: ConfigDict) -> None:
     config.train.evaluate_every = 1.0
 
 
-def _paper(config: ConfigDict) -> None:
+def _paper(config: Config) -> None:
     _simulated(config)
     config.optimizer.learning_rate = 1e-3
     config.optimizer.nesterov = False
@@ -75,7 +76,7 @@ def _paper(config: ConfigDict) -> None:
     config.train.evaluate_every = 1.0
 
 
-def _mstar(config: ConfigDict) -> None:
+def _mstar(config: Config) -> None:
     _from_scratch(config)
     config.data.name = "image_folder"
     config.data.center_crop = 64  # the image's size gives the class away: never resize it
@@ -84,7 +85,7 @@ def _mstar(config: ConfigDict) -> None:
     config.train.epochs = 20
 
 
-def _cifar10(config: ConfigDict) -> None:
+def _cifar10(config: Config) -> None:
     config.data.name = "image_folder"
     config.data.validation = 0.0  # all of the training images train, as in the paper
     config.augment.flip_horizontal = True
@@ -94,7 +95,7 @@ def _cifar10(config: ConfigDict) -> None:
     config.open_set.split = "cifar10/paper-code"
 
 
-def _folder(config: ConfigDict) -> None:
+def _folder(config: Config) -> None:
     _from_scratch(config)
     config.data.name = "image_folder"
     config.augment.flip_horizontal = True

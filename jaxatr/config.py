@@ -2,8 +2,10 @@
 
 from ml_collections import ConfigDict
 
+from jaxatr.typing import Config
 
-def base() -> ConfigDict:
+
+def base() -> Config:
     """Returns the configuration that every file in ``configs/`` starts from.
 
     An empty string or 0 means "not set" where the comment says so; all fields can be overridden on

@@ -10,13 +10,13 @@ from ml_collections import ConfigDict
 
 from jaxatr import training
 from jaxatr.resolve import resolve
-from jaxatr.typing import PyTree
+from jaxatr.typing import Config, PyTree
 
 EVALUATION = "evaluation.json"
 SCORES = "scores.npz"
 
 
-def train_run(config: ConfigDict, workdir: str | os.PathLike, *, progress: bool = True) -> None:
+def train_run(config: Config, workdir: str | os.PathLike, *, progress: bool = True) -> None:
     """Trains what ``config`` describes, or continues the run in ``workdir``; does not evaluate it.
 
     Args:
@@ -59,7 +59,7 @@ def _refuse_changed_data(workdir: str | os.PathLike, record: dict[str, Any]) -> 
         )
 
 
-def load_config(workdir: str | os.PathLike) -> ConfigDict:
+def load_config(workdir: str | os.PathLike) -> Config:
     """Returns the configuration that a run was trained with.
 
     Raises:

@@ -107,7 +107,9 @@ def carry_out(run: Run, workdir: Path, data: Path) -> None:
 
 def main() -> None:
     """Parses the flags and trains."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description="Trains the named runs of the open-set paper's tables."
+    )
     parser.add_argument("--only", default="", help="train the runs whose name begins so")
     parser.add_argument("--data", default=os.environ.get("JAXATR_DATA", "../shared/data"))
     parser.add_argument("--workdir", default="runs/open_set_atr")

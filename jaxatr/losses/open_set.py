@@ -12,6 +12,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from jaxatr.typing import Array, ArrayLike, Float, Int
 
@@ -150,7 +151,7 @@ def _pick(values, labels):
 def _checked(labels, num_classes):
     if not jnp.issubdtype(jnp.result_type(labels), jnp.integer):
         raise ValueError(f"labels: got {jnp.result_type(labels)}, wanted integers")
-    if not isinstance(labels, jax.core.Tracer):
+    if not isinstance(labels, Tracer):
         wrong = np.asarray(labels)
         wrong = wrong[(wrong < 0) | (wrong >= num_classes)]
         if wrong.size:

@@ -2,11 +2,11 @@
 
 import flax.linen as nn
 import jax.numpy as jnp
-from ml_collections import ConfigDict
 
 from jaxatr.models.open_set import OpenSetClassifier
 from jaxatr.models.resnet import ResNet18, ResNet34, ResNet50, ResNet101
 from jaxatr.resolve import nearest, resolve
+from jaxatr.typing import Config
 
 BACKBONES = {
     "resnet18": ResNet18,
@@ -18,7 +18,7 @@ BACKBONES = {
 _DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
 
 
-def build_open_set(config: ConfigDict, num_classes: int) -> OpenSetClassifier:
+def build_open_set(config: Config, num_classes: int) -> OpenSetClassifier:
     """Returns the open-set classifier that ``config.model`` describes.
 
     Args:
@@ -33,7 +33,7 @@ def build_open_set(config: ConfigDict, num_classes: int) -> OpenSetClassifier:
     return OpenSetClassifier(_backbone(config), num_classes, head_bias=config.head_bias)
 
 
-def _backbone(config: ConfigDict) -> nn.Module:
+def _backbone(config: Config) -> nn.Module:
     name, args = config.backbone, dict(config.args)
     if name in BACKBONES:
         dtype = config.dtype

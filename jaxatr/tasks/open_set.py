@@ -7,12 +7,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
 from jaxatr import data, losses, models, openset, parallel
 from jaxatr.tasks.base import LossOutput, Phase
 from jaxatr.tasks.optimizer import build_optimizer
-from jaxatr.typing import Batch, PyTree
+from jaxatr.typing import Batch, Config, PyTree
 
 _OPEN_LOSSES = {"cbc": losses.cbc, "bce": losses.one_vs_rest_bce, "none": None}
 
@@ -32,7 +31,7 @@ class OpenSet:
     best = "closed_accuracy"
     hook = None
 
-    def __init__(self, config: ConfigDict):
+    def __init__(self, config: Config):
         """Opens the data and describes the training.
 
         Raises:
@@ -138,21 +137,21 @@ class OpenSet:
             mutable=list(model_state),
             rngs={"dropout": dropout},
         )
-        values = self.example_losses(out, labels)
+        values = self.example_losses(out.logits, out.open_logits, labels)
         count = jnp.float32(len(labels))
         correct = jnp.argmax(out.logits, axis=-1) == labels
         sums = {name: (jnp.sum(value), count) for name, value in values.items() if name != "loss"}
         sums["closed_accuracy"] = (jnp.sum(correct, dtype=jnp.float32), count)
         return LossOutput(jnp.sum(values["loss"]), count, sums, model_state)
 
-    def example_losses(self, out: models.OpenSetOutput, labels) -> dict[str, jax.Array]:
+    def example_losses(self, logits, open_logits, labels) -> dict[str, jax.Array]:
         """Returns the total loss and its parts, ``[b]`` each."""
         weights = self.config.loss
-        closed, entropy = losses.cross_entropy(out.logits, labels), losses.entropy(out.logits)
+        closed, entropy = losses.cross_entropy(logits, labels), losses.entropy(logits)
         total = closed + weights.entropy_weight * entropy
         values = {"cross_entropy": closed, "entropy": entropy}
         if open_loss := _OPEN_LOSSES[weights.open]:
-            values[weights.open] = open_loss(out.open_logits, labels)
+            values[weights.open] = open_loss(open_logits, labels)
             total += weights.open_weight * values[weights.open]
         return {"loss": total, **values}
 
@@ -161,10 +160,7 @@ class OpenSet:
         if "validation" not in self.parts:
             return {}
         outputs = self.outputs({"params": params, **model_state}, "validation")
-        values = self.example_losses(
-            models.OpenSetOutput(outputs.logits, outputs.open_logits, outputs.logits),
-            outputs.labels,
-        )
+        values = self.example_losses(*outputs)
         return {
             "loss": float(jnp.mean(values["loss"])),
             "closed_accuracy": float(np.mean(outputs.logits.argmax(-1) == outputs.labels)),

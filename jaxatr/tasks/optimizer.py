@@ -1,14 +1,16 @@
 """Stochastic gradient descent and its schedules, as the papers use them."""
 
+from typing import Any
+
 import jax
 import optax
-from ml_collections import ConfigDict
 
 from jaxatr.kernels import outlined
+from jaxatr.typing import Config
 
 
 def build_optimizer(
-    config: ConfigDict, steps: int, steps_per_epoch: int
+    config: Config, steps: int, steps_per_epoch: int
 ) -> optax.GradientTransformation:
     """Returns SGD with momentum, and weight decay added to the gradient (as PyTorch does).
 
@@ -40,17 +42,16 @@ def _momentum(decay: float, nesterov: bool) -> optax.GradientTransformation:
     def average(gradient, old):
         return gradient + decay * old
 
-    def update(gradients, state, params=None):
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         del params
-        new = jax.tree.map(average, gradients, state.trace)
-        if nesterov:
-            gradients = jax.tree.map(lambda gradient, m: gradient + decay * m, gradients, new)
-        return gradients if nesterov else new, optax.TraceState(new)
+        new = jax.tree.map(average, updates, state.trace)
+        ahead = jax.tree.map(lambda gradient, m: gradient + decay * m, updates, new)
+        return ahead if nesterov else new, optax.TraceState(new)
 
     return optax.GradientTransformation(optax.trace(decay).init, update)
 
 
-def _schedule(config: ConfigDict, steps: int, steps_per_epoch: int) -> optax.Schedule:
+def _schedule(config: Config, steps: int, steps_per_epoch: int) -> optax.Schedule:
     warmup = min(round(config.warmup_epochs * steps_per_epoch), steps // 2)
     if config.schedule == "constant":
         after = optax.constant_schedule(config.learning_rate)

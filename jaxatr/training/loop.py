@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
-from ml_collections import ConfigDict
 
 from jaxatr import parallel
 from jaxatr.tasks.base import Phase, Task
@@ -27,7 +26,7 @@ from jaxatr.training.state import (
 from jaxatr.training.step import Schedule, make_step
 from jaxatr.training.stop import Preempted, StopRequest
 from jaxatr.training.writers import MetricWriter
-from jaxatr.typing import PyTree
+from jaxatr.typing import Config, PyTree
 
 
 class TrainResult(NamedTuple):
@@ -50,7 +49,7 @@ def train(
     task: Task,
     *,
     workdir: str | os.PathLike,
-    config: ConfigDict,
+    config: Config,
     evaluate_every: int | None = None,
     checkpoint_every: int | None = None,
     log_every: int = 10,

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from ml_collections import ConfigDict
 
 import jaxatr
+from jaxatr.typing import Config
 
 CONFIG = "config.json"
 RECORD = "record.json"
@@ -40,9 +40,7 @@ class ConfigMismatch(ValueError):
     """The folder holds a run of another configuration."""
 
 
-def record_config(
-    workdir: str | os.PathLike, config: ConfigDict, *, free: Collection[str] = ()
-) -> str:
+def record_config(workdir: str | os.PathLike, config: Config, *, free: Collection[str] = ()) -> str:
     """Writes ``config.json``, or checks that the one there is of the same run.
 
     Args:
