@@ -9,17 +9,18 @@ from absl import app, flags, logging
 
 EXIT_USER_ERROR = 2
 
-_DEBUG = flags.DEFINE_bool("debug", False, "Show where an error came from.")
 
-
-def run(main: Callable[[Sequence[str]], int | None]) -> None:
+def run(main: Callable[[Sequence[str]], int | None], define_flags: Callable[[], None]) -> None:
     """Runs a command: a user's error is one line on standard error and exit code 2.
 
     An exception that carries an ``exit_code`` (a run that was told to stop) exits with that.
 
     Args:
       main: takes the arguments that are no flags; returns an exit code, or ``None`` for 0.
+      define_flags: defines the command's own flags.
     """
+    flags.DEFINE_bool("debug", False, "Show where an error came from.")
+    define_flags()
     app.run(lambda argv: _guarded(main, argv[1:]), flags_parser=_parse)
 
 
@@ -62,7 +63,7 @@ def _parse(argv: Sequence[str]) -> list[str]:
 
 
 def _tell(error: Exception) -> int:
-    if flags.FLAGS.is_parsed() and _DEBUG.value:
+    if flags.FLAGS.is_parsed() and flags.FLAGS.debug:
         traceback.print_exception(error)
     print(f"error: {error}", file=sys.stderr)
     return getattr(error, "exit_code", EXIT_USER_ERROR)

@@ -9,25 +9,28 @@ from absl import flags
 
 from jaxatr import command, reporting, runs, training
 
-_WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder.", required=True)
-_CHECKPOINT = flags.DEFINE_string("checkpoint", "latest", "'latest', 'best' or a step.")
-_SOURCE = flags.DEFINE_string("source", None, "Where the data's folder or archive is now.")
-_DATA_DIR = flags.DEFINE_string("data_dir", None, "Where prepared data is now.")
-_JSON = flags.DEFINE_bool("json", False, "Print the figures as JSON instead of the table.")
+
+def define_flags() -> None:
+    """Defines the command's flags; only the command itself does, so that it can be imported."""
+    flags.DEFINE_string("workdir", None, "The run's folder.", required=True)
+    flags.DEFINE_string("checkpoint", "latest", "'latest', 'best' or a step.")
+    flags.DEFINE_string("source", None, "Where the data's folder or archive is now.")
+    flags.DEFINE_string("data_dir", None, "Where prepared data is now.")
+    flags.DEFINE_bool("json", False, "Print the figures as JSON instead of the table.")
 
 
 def main(arguments) -> None:
     """Evaluates and prints."""
     del arguments
     training.enable_compilation_cache()
-    moved = {"source": _SOURCE.value, "data_dir": _DATA_DIR.value}
+    moved = {"source": flags.FLAGS.source, "data_dir": flags.FLAGS.data_dir}
     result = runs.evaluate_run(
-        _WORKDIR.value,
-        checkpoint=command.checkpoint(_CHECKPOINT.value),
+        flags.FLAGS.workdir,
+        checkpoint=command.checkpoint(flags.FLAGS.checkpoint),
         data={name: value for name, value in moved.items() if value is not None},
     )
-    print(json.dumps(result, indent=2) if _JSON.value else reporting.open_set_table(result))
+    print(json.dumps(result, indent=2) if flags.FLAGS.json else reporting.open_set_table(result))
 
 
 if __name__ == "__main__":
-    command.run(main)
+    command.run(main, define_flags)

@@ -14,10 +14,13 @@ from absl import flags
 from jaxatr import command, data, training
 from jaxatr.recogniser import Prediction, Recogniser
 
-_WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder.", required=True)
-_CHECKPOINT = flags.DEFINE_string("checkpoint", "latest", "'latest', 'best' or a step.")
-_GAMMA = flags.DEFINE_string("gamma", None, "γ, or 'fitted'; default: the run's configured γ.")
-_JSONL = flags.DEFINE_bool("jsonl", False, "Print one JSON object a line.")
+
+def define_flags() -> None:
+    """Defines the command's flags; only the command itself does, so that it can be imported."""
+    flags.DEFINE_string("workdir", None, "The run's folder.", required=True)
+    flags.DEFINE_string("checkpoint", "latest", "'latest', 'best' or a step.")
+    flags.DEFINE_string("gamma", None, "γ, or 'fitted'; default: the run's configured γ.")
+    flags.DEFINE_bool("jsonl", False, "Print one JSON object a line.")
 
 
 def main(arguments) -> int:
@@ -26,7 +29,9 @@ def main(arguments) -> int:
         raise ValueError("no image given: python -m jaxatr.predict --workdir=DIR IMAGE...")
     training.enable_compilation_cache()
     recogniser = Recogniser.load(
-        _WORKDIR.value, checkpoint=command.checkpoint(_CHECKPOINT.value), gamma=_gamma(_GAMMA.value)
+        flags.FLAGS.workdir,
+        checkpoint=command.checkpoint(flags.FLAGS.checkpoint),
+        gamma=_gamma(flags.FLAGS.gamma),
     )
     used: deque[str] = deque()
     failed: list[str] = []
@@ -62,7 +67,7 @@ def _gamma(text: str | None) -> float | str | None:
 
 
 def _line(path: str, prediction: Prediction) -> str:
-    if _JSONL.value:
+    if flags.FLAGS.jsonl:
         return json.dumps({"image": path, **prediction._asdict()}, ensure_ascii=False)
     best = sorted(prediction.probabilities.items(), key=lambda item: -item[1])
     classes = " ".join(f"{name}={value:.3f}" for name, value in best)
@@ -73,4 +78,4 @@ def _line(path: str, prediction: Prediction) -> str:
 
 
 if __name__ == "__main__":
-    command.run(main)
+    command.run(main, define_flags)

@@ -14,15 +14,20 @@ from absl import flags
 
 from jaxatr import command, data
 
-_SOURCE = flags.DEFINE_string("source", None, "Folder or archive of class folders.")
-_DATA_DIR = flags.DEFINE_string(
-    "data_dir", None, "Where prepared sets lie; default: $JAXATR_DATA_DIR, or the user's cache."
-)
-_NAME = flags.DEFINE_string("name", None, "Name to open an image_folder by from now on.")
-_SKIP_CORRUPT = flags.DEFINE_bool("skip_corrupt", False, "Leave corrupt images out and list them.")
-_OPTION = flags.DEFINE_multi_string(
-    "option", [], "NAME=VALUE of the data set's own, the value as JSON: aspects=36, ranges=[1000]."
-)
+
+def define_flags() -> None:
+    """Defines the command's flags; only the command itself does, so that it can be imported."""
+    flags.DEFINE_string("source", None, "Folder or archive of class folders.")
+    flags.DEFINE_string(
+        "data_dir", None, "Where prepared sets lie; default: $JAXATR_DATA_DIR, or the user's cache."
+    )
+    flags.DEFINE_string("name", None, "Name to open an image_folder by from now on.")
+    flags.DEFINE_bool("skip_corrupt", False, "Leave corrupt images out and list them.")
+    flags.DEFINE_multi_string(
+        "option",
+        [],
+        "NAME=VALUE of the data set's own, the value as JSON: aspects=36, ranges=[1000].",
+    )
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -31,11 +36,11 @@ def main(arguments: Sequence[str]) -> None:
         raise ValueError(f"one data set's name is expected, got {list(arguments)}")
     dataset = data.prepare(
         arguments[0],
-        data_dir=_DATA_DIR.value,
-        source=_SOURCE.value,
-        as_name=_NAME.value,
-        options=dict(map(_option, _OPTION.value)),
-        skip_corrupt=_SKIP_CORRUPT.value,
+        data_dir=flags.FLAGS.data_dir,
+        source=flags.FLAGS.source,
+        as_name=flags.FLAGS.name,
+        options=dict(map(_option, flags.FLAGS.option)),
+        skip_corrupt=flags.FLAGS.skip_corrupt,
     )
     print("\n".join(_lines(dataset)))
 
@@ -73,4 +78,4 @@ def _sizes(split: data.Split) -> str:
 
 
 if __name__ == "__main__":
-    command.run(main)
+    command.run(main, define_flags)

@@ -2,9 +2,11 @@
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
+import jax
 import numpy as np
 from ml_collections import ConfigDict
 
@@ -110,7 +112,9 @@ def variables_of(snapshot: training.Snapshot) -> PyTree:
     return {"params": snapshot.state["params"], **snapshot.state["model_state"]}
 
 
-def _write(path: Path, write) -> None:
+def _write(path: Path, write: Callable[[Any], object]) -> None:
+    if jax.process_index():
+        return  # every process has the result, one writes it
     partial = path.with_suffix(".partial")
     with open(partial, "wb") as file:
         write(file)

@@ -11,28 +11,33 @@ from ml_collections import config_flags
 
 from jaxatr import command, parallel, reporting, runs, training
 
-_CONFIG = config_flags.DEFINE_config_file("config", help_string="Configuration file[:variant].")
-_WORKDIR = flags.DEFINE_string(
-    "workdir", None, "The run's folder; a run that is there is continued. Default: runs/DATE-TIME."
-)
-_PROGRESS = flags.DEFINE_bool("progress", True, "Show a progress bar.")
+
+def define_flags() -> None:
+    """Defines the command's flags; only the command itself does, so that it can be imported."""
+    config_flags.DEFINE_config_file("config", help_string="Configuration file[:variant].")
+    flags.DEFINE_string(
+        "workdir",
+        None,
+        "The run's folder; a run that is there is continued. Default: runs/DATE-TIME.",
+    )
+    flags.DEFINE_bool("progress", True, "Show a progress bar.")
 
 
 def main(arguments) -> None:
     """Trains, evaluates, prints the table and where everything is."""
     if arguments:
         raise ValueError(f"got {arguments[0]!r}, which is no flag: write --name=value")
-    if _CONFIG.value is None:
+    if flags.FLAGS.config is None:
         raise ValueError("--config is missing: --config=configs/cbc.py")
     parallel.initialize_from_environment()
     training.enable_compilation_cache()
     started = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    workdir = Path(_WORKDIR.value or f"runs/{started}")
+    workdir = Path(flags.FLAGS.workdir or f"runs/{started}")
     print(f"run folder: {workdir}")
-    runs.train_run(_CONFIG.value, workdir, progress=_PROGRESS.value)
+    runs.train_run(flags.FLAGS.config, workdir, progress=flags.FLAGS.progress)
     print(reporting.open_set_table(runs.evaluate_run(workdir)))
     print(f"use it: python -m jaxatr.predict --workdir={workdir} IMAGE...")
 
 
 if __name__ == "__main__":
-    command.run(main)
+    command.run(main, define_flags)

@@ -30,6 +30,8 @@ def run(*arguments):
 
 def run_here(*arguments, **values):
     """The same in this process, for the many small cases."""
+    if "source" not in flags.FLAGS:
+        prepare.define_flags()
     flags.FLAGS.mark_as_parsed()
     with flagsaver.flagsaver(**values):
         prepare.main(arguments)
