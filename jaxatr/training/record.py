@@ -162,6 +162,7 @@ def _code(folder: Path) -> dict[str, Any] | None:
 
     try:
         git("ls-files", "--error-unmatch", "__init__.py")
-        return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain"))}
+        changed = git("status", "--porcelain", "--", ".")  # of the package, not of what runs write
+        return {"commit": git("rev-parse", "HEAD"), "dirty": bool(changed)}
     except (OSError, subprocess.SubprocessError):
         return None
