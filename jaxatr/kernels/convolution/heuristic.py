@@ -24,12 +24,11 @@ def choose(problem: Problem) -> str:
     if winograd.applies(problem) and min(channels, features) >= 32 and problem.dtype in _SINGLE:
         return "winograd"
     if channels <= 4:  # the first layer: patches of so few channels are slow to gather
-        big = problem.direction == "forward" and pixels >= 32 * 32
-        return "split" if big and split.applies(problem) else "xla"
-    # XLA transposes the images for the weight gradient, and collapses on small ones.
-    if problem.direction == "weight":
-        return "matmul"
-    return "matmul" if pixels <= 8 * 8 else "xla"
+        cut = problem.direction == "forward" and 32 * 32 <= pixels <= 64 * 64
+        return "split" if cut and split.applies(problem) else "xla"
+    # XLA's form collapses on small images, its gradients by up to a hundred times.
+    limit = 8 * 8 if problem.direction == "forward" else 4 * 4
+    return "matmul" if pixels <= limit else "xla"
 
 
 def _grouped(problem: Problem) -> str:

@@ -25,12 +25,14 @@ def pieces(problem: Problem) -> int:
 
 
 def applies(problem: Problem) -> bool:
-    """Says whether the result has a batch to cut, and it can be cut into enough equal pieces."""
-    return problem.direction != "weight" and pieces(problem) > 1
+    """Says whether the batch can be cut into enough equal pieces."""
+    return pieces(problem) > 1
 
 
 def run(problem: Problem, a: Array, b: Array) -> Array:
-    """Returns the result of the forward and data directions."""
+    """Returns the result of any direction; a weight gradient has no batch, and is not cut."""
+    if problem.direction == "weight":
+        return xla.run(problem, a, b)
     count = pieces(problem)
     batch, *rest = problem.x_shape
     piece = dataclasses.replace(problem, x_shape=(batch // count, *rest))
