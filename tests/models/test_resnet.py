@@ -70,7 +70,7 @@ def test_agrees_with_a_pytorch_network_in_training_and_test_mode():
     torch = pytest.importorskip("torch", reason="extra 'peers' is not installed")
     model = models.ResNet18(width=8, axis_name=None)
     variables = init(model)
-    x = np.random.default_rng(0).normal(size=(4, 32, 32, 3)).astype(np.float32)
+    x = np.random.default_rng(0).normal(size=(16, 64, 64, 3)).astype(np.float32)
     params = variables["params"]
 
     def conv(t, p, stride=1):

@@ -8,7 +8,15 @@ import pytest
 from jaxatr.training.stop import StopRequest
 
 
-def test_the_first_is_heard_and_the_second_acts():
+@pytest.fixture
+def interruptible():
+    """Python's own SIGINT handler, which a process started in the background does not have."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_the_first_is_heard_and_the_second_acts(interruptible):
     with StopRequest() as request:
         assert not request.heard
         signal.raise_signal(signal.SIGINT)

@@ -1,0 +1,97 @@
+"""The worker of training_step.py that runs this package; see there."""
+
+import sys
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from serve import parse, serve
+
+from jaxatr import config, losses, models, parallel, training
+from jaxatr.tasks.base import LossOutput, Phase
+from jaxatr.tasks.optimizer import build_optimizer
+from jaxatr.training.state import create_state
+from jaxatr.training.step import make_step
+
+CLASSES = 6
+
+
+class Benchmark:
+    """The open-set task of the paper on one batch of random images."""
+
+    cycles = 1
+    best = "loss"
+
+    hook = None
+
+    def __init__(self, size: int):
+        """Args: the images' height and width."""
+        self.size = size
+        self.module = models.OpenSetClassifier(models.ResNet18(), CLASSES)
+        fields: Any = config.base().optimizer
+        fields.update(learning_rate=1e-2, momentum=0.9, nesterov=True, weight_decay=5e-4)
+        fields.update(schedule="constant", warmup_epochs=0.0)
+        self.phases = [Phase("open_set", self.loss, build_optimizer(fields, 1, 1), 1)]
+
+    def init(self, key):
+        """Returns the parameters and the batch statistics."""
+        variables = dict(self.module.init(key, jnp.zeros((1, self.size, self.size, 3))))
+        return variables.pop("params"), variables
+
+    def batches(self, phase):
+        """There is one batch, and the worker holds it."""
+        raise NotImplementedError
+
+    def evaluate(self, params, model_state):
+        """Nothing is evaluated."""
+        return {}
+
+    def loss(self, params, model_state, batch, key, step):
+        """Returns equation 4 without the entropy term."""
+        variables = {"params": params, **model_state}
+        out: Any
+        out, model_state = self.module.apply(
+            variables, batch["image"], train=True, mutable=["batch_stats"]
+        )
+        values = losses.open_set(out.logits, out.open_logits, batch["label"], entropy_weight=0.0)
+        return LossOutput(jnp.sum(values), jnp.float32(len(values)), {}, model_state)
+
+    def infer(self, variables, batch):
+        """Returns the logits of both heads, in test mode."""
+        out: Any = self.module.apply(variables, batch["image"], train=False)
+        return out.logits, out.open_logits
+
+
+def main():
+    options = parse(__doc__)
+    training.enable_compilation_cache(options.cache or "off")
+    task: Any = Benchmark(options.size)
+    state = parallel.replicate(create_state(task, jax.random.key(0)))
+    draw = np.random.default_rng(0)
+    images = draw.standard_normal((options.batch, options.size, options.size, 3), np.float32)
+    batch = {"image": images, "label": draw.integers(0, CLASSES, options.batch, np.int32)}
+    batch = jax.device_put(parallel.shard(batch, 1))
+    serve((training_step if options.mode == "training" else inference_step)(task, state, batch))
+
+
+def training_step(task, state, batch):
+    train_step, stop = make_step(task.phases[0], None), np.zeros(1, np.int32)
+
+    def step():
+        nonlocal state
+        state, sums = train_step(state, batch, stop)
+        return jax.block_until_ready(sums)["loss"][0][0]
+
+    return step
+
+
+def inference_step(task, state, batch):
+    # Not the whole state, whose optimiser would count in the peak memory.
+    variables = {"params": state.params, **state.model_state}
+    infer = jax.pmap(task.infer, axis_name=parallel.AXIS)
+    return lambda: jax.block_until_ready(infer(variables, batch))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,185 @@
+"""Training step and inference of ResNet-18 against PyTorch's, alternately in one run.
+
+Each case starts one process per contender: this package, and PyTorch in each of its settings. They
+take turns, a few steps each, for a number of rounds; the medians are compared, PyTorch's with its
+fastest setting. A process that is not at turn waits for its input. The first step is that of fresh
+processes, from their start to the end of the step: without a compilation cache, and with one.
+
+Run: python experiments/benchmarks/training_step.py [--sizes 32 64 128 224] [--quick]
+"""
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+SETTINGS = {
+    "training": ["eager", "compile"],
+    "inference": ["eager", "jit", "onednn_graph", "compile", "compile_freezing"],
+}
+QUICK = {"training": ["eager"], "inference": ["jit", "onednn_graph"]}
+
+
+class Worker:
+    """A contender in a process of its own.
+
+    Attributes:
+      first_step: seconds from the start of the process to the end of its first step.
+      seconds: of all steps that count.
+      peak_mib: the most memory that was resident.
+    """
+
+    def __init__(self, script: str, **options: object):
+        """Starts the process and waits for its first step."""
+        flags = [f"--{name}={value}" for name, value in options.items()]
+        start = time.perf_counter()
+        self._process = subprocess.Popen(
+            [sys.executable, HERE / script, *flags],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._read()
+        self.first_step = time.perf_counter() - start
+        self.seconds: list[float] = []
+        self.peak_mib = 0.0
+
+    def _read(self) -> dict:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"a contender ended early: {self._process.args}")
+        return json.loads(line)
+
+    def turn(self, steps: int) -> None:
+        """Takes some steps; the first of a turn finds cold caches and does not count."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{steps + 1}\n")
+        self._process.stdin.flush()
+        answer = self._read()
+        self.seconds += answer["seconds"][1:]
+        self.peak_mib = answer["peak_mib"]
+
+    def close(self) -> None:
+        """Ends the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def compare(mode: str, size: int, options: argparse.Namespace) -> dict:
+    """Returns the measurements of one case."""
+    common = {"mode": mode, "size": size, "batch": options.batch}
+    workers = {"jaxatr": Worker("step_jax.py", **common)}
+    try:
+        for setting in (QUICK if options.quick else SETTINGS)[mode]:
+            workers[f"torch {setting}"] = Worker(
+                "step_torch.py", **common, setting=setting, threads=options.threads
+            )
+        for turn in range(1 + options.rounds * (1 if size > 64 else 3)):
+            for worker in workers.values():
+                worker.turn(2 if size > 64 else 4)
+                if turn == 0:
+                    worker.seconds.clear()
+    finally:
+        for worker in workers.values():
+            worker.close()
+    contenders = {name: row(worker, options.batch) for name, worker in workers.items()}
+    return summary(mode, size, contenders)
+
+
+def row(worker: Worker, batch: int) -> dict:
+    """Returns one contender's figures."""
+    return {
+        "images_per_s": round(batch / statistics.median(worker.seconds), 1),
+        "median_ms": round(1e3 * statistics.median(worker.seconds), 2),
+        "best_ms": round(1e3 * min(worker.seconds), 2),
+        "peak_mib": round(worker.peak_mib),
+        "first_step_s": round(worker.first_step, 1),
+        "steps": len(worker.seconds),
+    }
+
+
+def summary(mode: str, size: int, contenders: dict) -> dict:
+    """Returns the case with our figures divided by those of PyTorch's fastest setting."""
+    ours = contenders["jaxatr"]
+    best = max(
+        (name for name in contenders if name != "jaxatr"),
+        key=lambda name: contenders[name]["images_per_s"],
+    )
+    theirs = contenders[best]
+    return {
+        "mode": mode,
+        "size": size,
+        "torch": best,
+        "speed_ratio": round(ours["images_per_s"] / theirs["images_per_s"], 3),
+        "memory_ratio": round(ours["peak_mib"] / theirs["peak_mib"], 2),
+        "contenders": contenders,
+    }
+
+
+def first_steps(size: int, batch: int) -> dict:
+    """Returns the first training step's seconds: cold, filling a compilation cache, using it."""
+    seconds = {}
+    with tempfile.TemporaryDirectory() as cache:
+        for name, folder in (("cold", ""), ("filling", cache), ("cached", cache)):
+            worker = Worker("step_jax.py", size=size, batch=batch, cache=folder)
+            worker.close()
+            seconds[name] = round(worker.first_step, 1)
+    return {"size": size, **seconds}
+
+
+def machine() -> dict:
+    """Returns what the figures depend on."""
+    names = ("jax", "jaxlib", "flax", "torch", "numpy")
+    cpu = Path("/proc/cpuinfo")
+    lines = cpu.read_text().splitlines() if cpu.exists() else []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return {
+        "device": models[0] if models else platform.processor(),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "versions": {name: importlib.metadata.version(name) for name in names},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[32, 64, 128, 224])
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--rounds", type=int, default=8, help="three times as many up to 64 pixels")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="PyTorch's")
+    parser.add_argument(
+        "--quick", action="store_true", help="PyTorch's usually fastest settings only"
+    )
+    parser.add_argument("--output", type=Path, default=HERE / "results" / "training_step_cpu.json")
+    options = parser.parse_args()
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    record = {**machine(), "load_at_start": load, "batch": options.batch, "cases": []}
+    for size in options.sizes:
+        for mode in SETTINGS:
+            case = compare(mode, size, options)
+            record["cases"].append(case)
+            ours, theirs = case["contenders"]["jaxatr"], case["contenders"][case["torch"]]
+            print(
+                f"{mode:9} {size:3} px: {ours['images_per_s']:7.1f} images/s, {case['torch']} "
+                f"{theirs['images_per_s']:7.1f}, ratio {case['speed_ratio']:.2f}; memory "
+                f"{ours['peak_mib']} and {theirs['peak_mib']} MiB, {case['memory_ratio']:.2f}",
+                flush=True,
+            )
+    record["first_step_s"] = first_steps(64, options.batch)
+    print("first step (s):", record["first_step_s"])
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps(record, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
