@@ -124,7 +124,7 @@ def test_every_direction(algorithm, arguments):
 
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
-@pytest.mark.parametrize("algorithm", ["auto", "xla", "matmul", "winograd"])
+@pytest.mark.parametrize("algorithm", ["auto", "xla", "matmul", "winograd", "winograd4"])
 def test_half_precision(algorithm, dtype):
     arguments = PROBLEMS[0]
     x, w = draw(arguments[0], dtype=dtype), draw(arguments[1], 1, dtype)
@@ -150,9 +150,27 @@ def test_winograd_rounds_like_the_direct_product():
         exact = np.asarray(xla(*wide, (1, 1), pad, (1, 1), 1))
     errors = {
         name: np.sqrt(np.mean((convolution(x, w, padding=1, algorithm=name) - exact) ** 2))
-        for name in ("winograd", "matmul")
+        for name in ("winograd", "winograd4", "matmul")
     }
     assert errors["winograd"] < 4 * errors["matmul"] + 1e-7
+    assert errors["winograd4"] < 20 * errors["matmul"] + 1e-7
+
+
+@pytest.mark.parametrize("algorithm", ["winograd", "winograd4"])
+@pytest.mark.parametrize("side", [1, 6, 8])
+@pytest.mark.parametrize("padding", [1, ((2, 0), (0, 3))])
+def test_tiles_that_the_result_does_not_fill(algorithm, side, padding):
+    x, w = draw((2, side + 2, side + 2, 3)), draw((3, 3, 3, 5), 1)
+
+    def energy(name):
+        return lambda x, w: jnp.sum(jnp.sin(convolution(x, w, padding=padding, algorithm=name)))
+
+    for one, other in zip(
+        jax.grad(energy(algorithm), (0, 1))(x, w),
+        jax.grad(energy("xla"), (0, 1))(x, w),
+        strict=True,
+    ):
+        assert np.max(np.abs(one - other)) < 1e-4 * np.max(np.abs(other))
 
 
 @pytest.mark.parametrize(
@@ -264,6 +282,16 @@ def test_a_batch_that_cannot_be_cut_is_refused(unchecked):
             ((32, 16, 16, 64), (3, 3, 64, 64), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
             "data",
             "winograd",
+        ),
+        (
+            ((32, 16, 16, 64), (3, 3, 64, 64), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+            "weight",
+            "winograd4",
+        ),
+        (
+            ((32, 28, 28, 64), (3, 3, 64, 64), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+            "forward",
+            "winograd4",
         ),
         (
             ((32, 16, 16, 64), (1, 1, 64, 128), (2, 2), ((0, 0), (0, 0)), (1, 1), 1),

@@ -1,6 +1,7 @@
 """The algorithms by name; each is a module with ``applies(problem)`` and ``run(problem, a, b)``."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from jaxatr.kernels.convolution import matmul, split, winograd, xla
@@ -23,6 +24,7 @@ class Algorithm(NamedTuple):
 ALGORITHMS = {
     "xla": Algorithm(xla.applies, xla.run),
     "matmul": Algorithm(matmul.applies, matmul.run),
-    "winograd": Algorithm(winograd.applies, winograd.run),
+    "winograd": Algorithm(winograd.applies, partial(winograd.run, winograd.TWO)),
+    "winograd4": Algorithm(winograd.applies, partial(winograd.run, winograd.FOUR)),
     "split": Algorithm(split.applies, split.run),
 }

@@ -22,13 +22,22 @@ def choose(problem: Problem) -> str:
         return "matmul"
     # Below this the transformations of the tiles cost more than they save.
     if winograd.applies(problem) and min(channels, features) >= 32 and problem.dtype in _SINGLE:
-        return "winograd"
+        return _tile(problem)
     if channels <= 4:  # the first layer: patches of so few channels are slow to gather
         cut = problem.direction == "forward" and 32 * 32 <= pixels <= 64 * 64
         return "split" if cut and split.applies(problem) else "xla"
     # XLA's form collapses on small images, its gradients by up to a hundred times.
     limit = 8 * 8 if problem.direction == "forward" else 4 * 4
     return "matmul" if pixels <= limit else "xla"
+
+
+def _tile(problem: Problem) -> str:
+    """Returns Winograd's form with the better tile, whose larger size takes longer to compile."""
+    sides = problem.y_shape[1:3]
+    if problem.direction == "weight":
+        return "winograd4" if math.prod(sides) >= 7 * 7 else "winograd"
+    fits = all(side % 4 == 0 for side in sides)
+    return "winograd4" if fits and math.prod(sides) >= 28 * 28 else "winograd"
 
 
 def _grouped(problem: Problem) -> str:

@@ -1,14 +1,17 @@
 """Winograd's minimal filtering for 3x3 kernels of stride 1 (Lavin and Gray 2016).
 
-The image is cut into overlapping tiles that give 2x2 results each. With the constant matrices
-below, a tile ``d`` and a kernel ``g`` give ``A^T [(B^T d B) * (G g G^T)] A``: 16 products per
-channel instead of 36. Tiles are independent, so that each of the 16 products is a matrix product
-over all tiles and channels. It rounds about as the direct product does, because the matrices hold
-only 0, 1 and 1/2.
+The image is cut into overlapping tiles that give ``m`` x ``m`` results each. With constant
+matrices A, B and G, a tile ``d`` and a kernel ``g`` give ``A^T [(B^T d B) * (G g G^T)] A``: for
+``m = 2``, 16 products per channel instead of 36; for ``m = 4``, 36 instead of 144. Tiles are
+independent, so that each of these products is a matrix product over all tiles and channels.
+
+``m = 2`` rounds about as the direct product does, because its matrices hold only 0, 1 and 1/2;
+``m = 4`` rounds to about 1e-5 of the largest result in single precision.
 """
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,10 +20,46 @@ from jaxatr.kernels.convolution.padding import pad
 from jaxatr.kernels.convolution.problem import Problem
 from jaxatr.typing import Array
 
-TILE = 2
-_B = np.array([[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]])
-_G = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
-_A = np.array([[1, 1, 1, 0], [0, 1, -1, -1]])
+
+class Filtering(NamedTuple):
+    """The transposed matrices of one tile size, named as in the paper's equation 10.
+
+    Attributes:
+      results: ``A^T``, ``[m, m + 2]``.
+      tiles: ``B^T``, ``[m + 2, m + 2]``.
+      kernels: ``G``, ``[m + 2, 3]``.
+    """
+
+    results: np.ndarray
+    tiles: np.ndarray
+    kernels: np.ndarray
+
+    @property
+    def size(self) -> int:
+        """``m``, the results of a tile by rows and columns."""
+        return len(self.results)
+
+
+# F(2x2, 3x3) of the paper's section 4.1 and F(4x4, 3x3) of its section 4.2.
+TWO = Filtering(
+    np.array([[1, 1, 1, 0], [0, 1, -1, -1]]),
+    np.array([[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]]),
+    np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]]),
+)
+FOUR = Filtering(
+    np.array([[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]]),
+    np.array(
+        [
+            [4, 0, -5, 0, 1, 0],
+            [0, -4, -4, 1, 1, 0],
+            [0, 4, -4, -1, 1, 0],
+            [0, -2, -1, 2, 1, 0],
+            [0, 2, -1, -2, 1, 0],
+            [0, 4, 0, -5, 0, 1],
+        ]
+    ),
+    np.array([[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]]) / 24,
+)
 
 
 def applies(problem: Problem) -> bool:
@@ -28,45 +67,54 @@ def applies(problem: Problem) -> bool:
     return problem.w_shape[:2] == (3, 3) and problem.stride == problem.dilation == (1, 1)
 
 
-def run(problem: Problem, a: Array, b: Array) -> Array:
+def run(filtering: Filtering, problem: Problem, a: Array, b: Array) -> Array:
     """Returns the result of any direction; half precision is computed in single."""
     dtype = jnp.promote_types(a.dtype, jnp.float32)
-    return _run(problem, a.astype(dtype), b.astype(dtype)).astype(a.dtype)
+    return _run(filtering, problem, a.astype(dtype), b.astype(dtype)).astype(a.dtype)
 
 
-def _run(problem: Problem, a: Array, b: Array) -> Array:
+def _run(filtering: Filtering, problem: Problem, a: Array, b: Array) -> Array:
     groups = problem.groups
     if problem.direction == "weight":
-        return _weight(problem, a, b)
+        return _weight(filtering, problem, a, b)
     if problem.direction == "forward":
         product = partial(_product, groups, "tgc,cgf->tgf")
-        return _correlate(a, b, problem.padding, problem.y_shape, product)
+        return _correlate(filtering, a, b, problem.padding, problem.y_shape, product)
     # The data gradient is the correlation of y with the kernel turned by 180 degrees. Inputs and
     # outputs of the kernel change places in the product: to transpose it first is slower.
     padding = tuple((2 - low, 2 - high) for low, high in problem.padding)
     product = partial(_product, groups, "tgf,cgf->tgc")
-    return _correlate(a, b[::-1, ::-1], padding, problem.x_shape, product)
+    return _correlate(filtering, a, b[::-1, ::-1], padding, problem.x_shape, product)
 
 
-def _correlate(x: Array, w: Array, padding, shape: tuple[int, ...], product) -> Array:
-    tiles = _mixed(_B, _B, _tiles(x, padding, shape))
-    kernels = _mixed(_G, _G, lambda i, j: w[i, j])
+def _correlate(
+    filtering: Filtering, x: Array, w: Array, padding, shape: tuple[int, ...], product
+) -> Array:
+    size = filtering.size
+    tiles = _mixed(filtering.tiles, _tiles(filtering, x, padding, shape))
+    kernels = _mixed(filtering.kernels, lambda i, j: w[i, j])
     products = [list(map(product, *rows)) for rows in zip(tiles, kernels, strict=True)]
     batch, height, width, features = shape
-    rows, columns = -(-height // TILE), -(-width // TILE)
-    results = _mixed(_A, _A, lambda i, j: products[i][j].reshape(batch, rows, columns, features))
+    rows, columns = -(-height // size), -(-width // size)
+    results = _mixed(
+        filtering.results, lambda i, j: products[i][j].reshape(batch, rows, columns, features)
+    )
     whole = jnp.stack([jnp.stack(row, axis=3) for row in results], axis=2)
-    return whole.reshape(batch, TILE * rows, TILE * columns, features)[:, :height, :width]
+    return whole.reshape(batch, size * rows, size * columns, features)[:, :height, :width]
 
 
-def _weight(problem: Problem, x: Array, y: Array) -> Array:
-    tiles = _mixed(_B, _B, _tiles(x, problem.padding, problem.y_shape))
+def _weight(filtering: Filtering, problem: Problem, x: Array, y: Array) -> Array:
+    size = filtering.size
+    tiles = _mixed(filtering.tiles, _tiles(filtering, x, problem.padding, problem.y_shape))
     height, width = problem.y_shape[1:3]
-    y = pad(y, (0, height % TILE), (0, width % TILE))
-    results = _mixed(_A.T, _A.T, lambda i, j: y[:, i::TILE, j::TILE].reshape(-1, y.shape[-1]))
+    y = pad(y, (0, -height % size), (0, -width % size))
+    results = _mixed(
+        filtering.results.T, lambda i, j: y[:, i::size, j::size].reshape(-1, y.shape[-1])
+    )
     product = partial(_product, problem.groups, "tgc,tgf->cgf")
     products = [list(map(product, *rows)) for rows in zip(tiles, results, strict=True)]
-    return jnp.stack([jnp.stack(row) for row in _mixed(_G.T, _G.T, lambda i, j: products[i][j])])
+    kernels = _mixed(filtering.kernels.T, lambda i, j: products[i][j])
+    return jnp.stack([jnp.stack(row) for row in kernels])
 
 
 def _product(groups: int, formula: str, a: Array, b: Array) -> Array:
@@ -77,26 +125,30 @@ def _product(groups: int, formula: str, a: Array, b: Array) -> Array:
     return result.reshape(len(result), -1)
 
 
-def _tiles(x: Array, padding, shape: tuple[int, ...]) -> Callable[[int, int], Array]:
+def _tiles(
+    filtering: Filtering, x: Array, padding, shape: tuple[int, ...]
+) -> Callable[[int, int], Array]:
     """Returns ``(i, j) -> [tiles, channels]``: pixel ``(i, j)`` of every tile."""
-    height, width = (size + size % TILE for size in shape[1:3])
+    size = filtering.size
+    height, width = (side + -side % size for side in shape[1:3])
     (top, _), (left, _) = padding
     x = pad(x, (top, height + 2 - x.shape[1] - top), (left, width + 2 - x.shape[2] - left))
 
     def pixel(i: int, j: int) -> Array:
-        part = x[:, i : i + height - 1 : TILE, j : j + width - 1 : TILE]
+        part = x[:, i : i + height - size + 1 : size, j : j + width - size + 1 : size]
         return part.reshape(-1, x.shape[-1])
 
     return pixel
 
 
-def _mixed(
-    left: np.ndarray, right: np.ndarray, part: Callable[[int, int], Array]
-) -> list[list[Array]]:
-    """Returns ``left @ part @ right.T`` for a matrix of arrays."""
-    parts = [[part(i, j) for j in range(right.shape[1])] for i in range(left.shape[1])]
-    rows = [[_combined(weights, column) for column in zip(*parts, strict=True)] for weights in left]
-    return [[_combined(weights, row) for weights in right] for row in rows]
+def _mixed(matrix: np.ndarray, part: Callable[[int, int], Array]) -> list[list[Array]]:
+    """Returns ``matrix @ part @ matrix.T`` for a matrix of arrays."""
+    count = matrix.shape[1]
+    parts = [[part(i, j) for j in range(count)] for i in range(count)]
+    rows = [
+        [_combined(weights, column) for column in zip(*parts, strict=True)] for weights in matrix
+    ]
+    return [[_combined(weights, row) for weights in matrix] for row in rows]
 
 
 def _combined(weights: np.ndarray, parts: Sequence[Array]) -> Array:
