@@ -39,7 +39,7 @@ def checkpoint(text: str) -> Literal["best", "latest"] | int:
 
 def _guarded(main: Callable[[Sequence[str]], int | None], arguments: Sequence[str]) -> int:
     if not flags.FLAGS["verbosity"].present:
-        logging.set_verbosity(logging.WARNING)  # orbax narrates every save at INFO
+        logging.set_verbosity(logging.ERROR)  # orbax narrates what it does; ours are warnings
     try:
         return main(arguments) or 0
     except (ValueError, OSError, ImportError, RuntimeError, ArithmeticError, KeyError) as error:

@@ -39,6 +39,7 @@ def base() -> Config:
     config.model = model = ConfigDict()
     model.backbone = "resnet18"  # a built-in name or "my.module:Class"
     model.stem = "7x7"  # of the built-in backbones; "3x3" for images of about 32 pixels
+    model.width = 64  # channels of the built-in backbones' first stage
     model.dtype = "float32"  # of the computation: float32 or bfloat16
     model.args = ConfigDict()  # further arguments of the backbone
     model.head_bias = True

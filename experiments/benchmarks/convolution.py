@@ -1,6 +1,6 @@
 """Times every algorithm of jaxatr.kernels.convolution on the layers of ResNet-18, by direction.
 
-The rules in jaxatr/kernels/convolution/heuristic.py were read off such timings: best of a number of
+The rules in jaxatr/kernels/ops/convolution/heuristic.py were read off such timings: best of many
 runs in milliseconds, each algorithm as a program of its own.
 
 Run: python experiments/benchmarks/convolution.py [--sizes 32 64 128 224] [--batch 32]
@@ -16,11 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr.kernels.convolution.algorithms import ALGORITHMS
-from jaxatr.kernels.convolution.heuristic import choose
-from jaxatr.kernels.convolution.primitive import bind
-from jaxatr.kernels.convolution.problem import Problem
-from jaxatr.kernels.convolution.trim import trimmed
+from jaxatr.kernels.ops.convolution.algorithms import ALGORITHMS
+from jaxatr.kernels.ops.convolution.heuristic import choose
+from jaxatr.kernels.ops.convolution.primitive import bind
+from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.trim import trimmed
 
 HERE = Path(__file__).parent
 SLOW = 0.1  # seconds: a program that takes longer is not run as often

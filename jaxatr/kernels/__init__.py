@@ -1,7 +1,7 @@
 """Operations whose algorithm is chosen per problem, direction and platform."""
 
-from jaxatr.kernels.convolution import convolution
+from jaxatr.kernels.ops.convolution import convolution
+from jaxatr.kernels.ops.pooling import max_pool
 from jaxatr.kernels.outline import outlined
-from jaxatr.kernels.pooling import max_pool
 
 __all__ = ["convolution", "max_pool", "outlined"]

@@ -22,9 +22,9 @@ def build_open_set(config: Config, num_classes: int) -> OpenSetClassifier:
     """Returns the open-set classifier that ``config.model`` describes.
 
     Args:
-      config: ``backbone`` (a name in :data:`BACKBONES`, or ``"my.module:Class"``), ``stem`` and
-        ``dtype`` (for the built-in backbones), ``args`` (further keyword arguments of the
-        backbone's constructor) and ``head_bias``.
+      config: ``backbone`` (a name in :data:`BACKBONES`, or ``"my.module:Class"``), ``stem``,
+        ``width`` and ``dtype`` (of the built-in backbones), ``args`` (further keyword arguments of
+        the backbone's constructor) and ``head_bias``.
       num_classes: number of known classes.
 
     Raises:
@@ -39,7 +39,8 @@ def _backbone(config: Config) -> nn.Module:
         dtype = config.dtype
         if dtype not in _DTYPES:
             raise ValueError(f"model.dtype: got {dtype!r}, wanted one of {', '.join(_DTYPES)}")
-        return BACKBONES[name](stem=config.stem, dtype=_DTYPES[dtype], **args)
+        own = {"stem": config.stem, "width": config.width, "dtype": _DTYPES[dtype]}
+        return BACKBONES[name](**own | args)
     if ":" not in name and "." not in name:
         raise ValueError(
             f"model.backbone: got {name!r}, wanted one of {', '.join(BACKBONES)} or "

@@ -70,5 +70,7 @@ class Progress:
 
 
 def _figures(loss: float, images_per_second: float) -> str:
+    if math.isnan(loss):
+        return "compiling"  # a loss is known when the first step is done
     rate = "" if math.isnan(images_per_second) else f"{images_per_second:.0f} images/s, "
     return f"{rate}loss {loss:.4f}"

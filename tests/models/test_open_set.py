@@ -65,7 +65,7 @@ def test_a_backbone_that_returns_a_map_is_refused():
 
 def test_build_names_a_built_in_backbone():
     model = models.build_open_set(
-        model_config(backbone="resnet34", stem="3x3", dtype="bfloat16", args={"width": 8}), 5
+        model_config(backbone="resnet34", stem="3x3", dtype="bfloat16", width=8), 5
     )
     assert model.num_classes == 5
     backbone = model.backbone

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from jaxatr.kernels import convolution
-from jaxatr.kernels.convolution.algorithms import ALGORITHMS
-from jaxatr.kernels.convolution.heuristic import choose
-from jaxatr.kernels.convolution.problem import Problem
-from jaxatr.kernels.convolution.trim import trimmed
+from jaxatr.kernels.ops.convolution.algorithms import ALGORITHMS
+from jaxatr.kernels.ops.convolution.heuristic import choose
+from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.trim import trimmed
 
 # x, w, and the keyword arguments, padding written as ((top, bottom), (left, right)).
 PROBLEMS = [

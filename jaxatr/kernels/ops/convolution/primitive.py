@@ -16,10 +16,10 @@ import jax.numpy as jnp
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from jaxatr.kernels.convolution import trim, xla
-from jaxatr.kernels.convolution.algorithms import ALGORITHMS
-from jaxatr.kernels.convolution.heuristic import choose
-from jaxatr.kernels.convolution.problem import Direction, Problem
+from jaxatr.kernels.ops.convolution import trim, xla
+from jaxatr.kernels.ops.convolution.algorithms import ALGORITHMS
+from jaxatr.kernels.ops.convolution.heuristic import choose
+from jaxatr.kernels.ops.convolution.problem import Direction, Problem
 from jaxatr.kernels.outline import as_call
 
 convolution_p = Primitive("jaxatr_convolution")

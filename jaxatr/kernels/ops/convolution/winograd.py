@@ -16,8 +16,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr.kernels.convolution.padding import pad
-from jaxatr.kernels.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.padding import pad
+from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.typing import Array
 
 

@@ -9,7 +9,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from jaxatr.kernels.convolution.problem import Pair, Problem
+from jaxatr.kernels.ops.convolution.problem import Pair, Problem
 from jaxatr.typing import Array
 
 

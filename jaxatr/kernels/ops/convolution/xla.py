@@ -2,7 +2,7 @@
 
 import jax
 
-from jaxatr.kernels.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.typing import Array
 
 

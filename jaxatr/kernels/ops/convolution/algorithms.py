@@ -4,8 +4,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from jaxatr.kernels.convolution import matmul, split, winograd, xla
-from jaxatr.kernels.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution import matmul, split, winograd, xla
+from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.typing import Array
 
 

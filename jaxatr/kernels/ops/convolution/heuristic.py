@@ -6,8 +6,8 @@ results stand beside it), for the layers of a residual network on a machine of t
 
 import math
 
-from jaxatr.kernels.convolution import split, winograd
-from jaxatr.kernels.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution import split, winograd
+from jaxatr.kernels.ops.convolution.problem import Problem
 
 _SINGLE = ("float32", "float64")
 

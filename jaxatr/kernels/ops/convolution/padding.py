@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from jaxatr.kernels.convolution.problem import Pair
+from jaxatr.kernels.ops.convolution.problem import Pair
 from jaxatr.typing import Array
 
 

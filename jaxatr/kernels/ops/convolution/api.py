@@ -4,9 +4,9 @@ from typing import Any, TypeAlias
 
 import jax.numpy as jnp
 
-from jaxatr.kernels.convolution.algorithms import ALGORITHMS
-from jaxatr.kernels.convolution.primitive import bind
-from jaxatr.kernels.convolution.problem import Pair, Problem
+from jaxatr.kernels.ops.convolution.algorithms import ALGORITHMS
+from jaxatr.kernels.ops.convolution.primitive import bind
+from jaxatr.kernels.ops.convolution.problem import Pair, Problem
 from jaxatr.typing import Array, Shaped
 
 Padding: TypeAlias = int | tuple[int, int] | tuple[Pair, Pair] | str

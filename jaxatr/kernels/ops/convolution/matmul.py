@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import jax.numpy as jnp
 
-from jaxatr.kernels.convolution.padding import pad
-from jaxatr.kernels.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.padding import pad
+from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.typing import Array
 
 

@@ -10,8 +10,8 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from jaxatr.kernels.convolution import xla
-from jaxatr.kernels.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution import xla
+from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.typing import Array
 
 MINIMUM, MAXIMUM = 9, 32

@@ -1,0 +1,1 @@
+"""The operations, one room each."""
