@@ -1,9 +1,12 @@
 """Training step and inference of ResNet-18 against PyTorch's, alternately in one run.
 
 Each case starts one process per contender: this package, and PyTorch in each of its settings. They
-take turns, a few steps each, for a number of rounds; the medians are compared, PyTorch's with its
-fastest setting. A process that is not at turn waits for its input. The first step is that of fresh
-processes, from their start to the end of the step: without a compilation cache, and with one.
+take turns, a few steps each, for a number of rounds; the medians are compared. A process that is
+not at turn waits for its input. The first step is that of fresh processes, from their start to the
+end of the step: without a compilation cache, and with one.
+
+"huge" is a contender whose memory glibc keeps, and takes in huge pages (see docs/training.md).
+Two ratios are given: without that for both sides, and each side at its fastest.
 
 Run: python experiments/benchmarks/training_step.py [--sizes 32 64 128 224] [--quick]
 """
@@ -26,6 +29,7 @@ SETTINGS = {
     "inference": ["eager", "jit", "onednn_graph", "compile", "compile_freezing"],
 }
 QUICK = {"training": ["eager"], "inference": ["jit", "onednn_graph"]}
+HUGE = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=4294967296:glibc.malloc.hugetlb=1"
 
 
 class Worker:
@@ -37,8 +41,9 @@ class Worker:
       peak_mib: the most memory that was resident.
     """
 
-    def __init__(self, script: str, **options: object):
+    def __init__(self, script: str, *, huge: bool = False, **options: object):
         """Starts the process and waits for its first step."""
+        environment = {k: v for k, v in os.environ.items() if k != "GLIBC_TUNABLES"}
         flags = [f"--{name}={value}" for name, value in options.items()]
         start = time.perf_counter()
         self._process = subprocess.Popen(
@@ -46,6 +51,7 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            env=environment | ({"GLIBC_TUNABLES": HUGE} if huge else {}),
         )
         self._read()
         self.first_step = time.perf_counter() - start
@@ -78,12 +84,17 @@ class Worker:
 def compare(mode: str, size: int, options: argparse.Namespace) -> dict:
     """Returns the measurements of one case."""
     common = {"mode": mode, "size": size, "batch": options.batch}
-    workers = {"jaxatr": Worker("step_jax.py", **common)}
+    workers = {}
     try:
+        for name, huge in (("jaxatr", False), ("jaxatr huge", True)):
+            workers[name] = Worker("step_jax.py", huge=huge, **common)
         for setting in (QUICK if options.quick else SETTINGS)[mode]:
-            workers[f"torch {setting}"] = Worker(
-                "step_torch.py", **common, setting=setting, threads=options.threads
-            )
+            for name, huge in ((f"torch {setting}", False), (f"torch {setting} huge", True)):
+                if huge and "compile" in setting:
+                    continue  # it takes a minute to start
+                workers[name] = Worker(
+                    "step_torch.py", huge=huge, **common, setting=setting, threads=options.threads
+                )
         for turn in range(1 + options.rounds * (1 if size > 64 else 3)):
             for worker in workers.values():
                 worker.turn(2 if size > 64 else 4)
@@ -110,20 +121,28 @@ def row(worker: Worker, batch: int) -> dict:
 
 def summary(mode: str, size: int, contenders: dict) -> dict:
     """Returns the case with our figures divided by those of PyTorch's fastest setting."""
-    ours = contenders["jaxatr"]
-    best = max(
-        (name for name in contenders if name != "jaxatr"),
-        key=lambda name: contenders[name]["images_per_s"],
-    )
-    theirs = contenders[best]
     return {
         "mode": mode,
         "size": size,
-        "torch": best,
-        "speed_ratio": round(ours["images_per_s"] / theirs["images_per_s"], 3),
-        "memory_ratio": round(ours["peak_mib"] / theirs["peak_mib"], 2),
+        "as_started": ratios({k: v for k, v in contenders.items() if not k.endswith("huge")}),
+        "fastest": ratios(contenders),
         "contenders": contenders,
     }
+
+
+def ratios(contenders: dict) -> dict:
+    """Returns the fastest contender of each side, and their ratios."""
+    ours, theirs = (
+        max(names, key=lambda name: contenders[name]["images_per_s"])
+        for names in (
+            [name for name in contenders if name.startswith(side)] for side in ("jaxatr", "torch")
+        )
+    )
+    speed, memory = (
+        contenders[ours][figure] / contenders[theirs][figure]
+        for figure in ("images_per_s", "peak_mib")
+    )
+    return {"ours": ours, "theirs": theirs, "speed": round(speed, 3), "memory": round(memory, 2)}
 
 
 def first_steps(size: int, batch: int) -> dict:
@@ -168,17 +187,45 @@ def main() -> None:
         for mode in SETTINGS:
             case = compare(mode, size, options)
             record["cases"].append(case)
-            ours, theirs = case["contenders"]["jaxatr"], case["contenders"][case["torch"]]
             print(
-                f"{mode:9} {size:3} px: {ours['images_per_s']:7.1f} images/s, {case['torch']} "
-                f"{theirs['images_per_s']:7.1f}, ratio {case['speed_ratio']:.2f}; memory "
-                f"{ours['peak_mib']} and {theirs['peak_mib']} MiB, {case['memory_ratio']:.2f}",
-                flush=True,
+                "\n".join([HEADER, row_of(case)] if len(record["cases"]) == 1 else [row_of(case)])
             )
+            sys.stdout.flush()
     record["first_step_s"] = first_steps(64, options.batch)
-    print("first step (s):", record["first_step_s"])
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(record, indent=2) + "\n")
+    options.output.with_suffix(".md").write_text(page(record))
+    print("first step (s):", record["first_step_s"])
+
+
+HEADER = """\
+| mode | pixels | images/s | PyTorch | ratio | memory | images/s, huge pages | PyTorch | ratio |
+|---|---|---|---|---|---|---|---|---|"""
+
+
+def row_of(case: dict) -> str:
+    """Returns a case as a row of the table: as started, then each side at its fastest."""
+    cells = [case["mode"], case["size"]]
+    for key in ("as_started", "fastest"):
+        found = case[key]
+        ours, theirs = (case["contenders"][found[side]] for side in ("ours", "theirs"))
+        setting = found["theirs"].removeprefix("torch ")
+        cells += [ours["images_per_s"], f"{theirs['images_per_s']} ({setting})", found["speed"]]
+        cells += [found["memory"]] if key == "as_started" else []
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def page(record: dict) -> str:
+    """Returns the record as a page of Markdown."""
+    rows = "\n".join(row_of(case) for case in record["cases"])
+    versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
+    first = ", ".join(f"{k} {v} s" for k, v in record["first_step_s"].items() if k != "size")
+    return (
+        f"Made by `training_step.py`. {record['device']}, {record['cores']} cores; batch "
+        f"{record['batch']}; {versions}; load at the start {record['load_at_start']:.1f}.\n\n"
+        f"{HEADER}\n{rows}\n\nOur first training step at {record['first_step_s']['size']} pixels, "
+        f"from the start of the process: {first}.\n"
+    )
 
 
 if __name__ == "__main__":

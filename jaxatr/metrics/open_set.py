@@ -7,7 +7,6 @@ equals the threshold.
 import math
 
 import numpy as np
-import scipy.stats
 from numpy.typing import ArrayLike
 
 
@@ -142,5 +141,6 @@ def _scores(name: str, values: ArrayLike) -> np.ndarray:
 
 def _wins(known: np.ndarray, unknown: np.ndarray) -> np.ndarray:
     """Returns for each known score the share of unknown ones below it, ties counted half."""
-    ranks = scipy.stats.rankdata(np.concatenate([known, unknown]))[: known.size]
-    return (ranks - scipy.stats.rankdata(known)) / unknown.size
+    ordered = np.sort(unknown)
+    below, not_above = (np.searchsorted(ordered, known, side) for side in ("left", "right"))
+    return (below + not_above) / (2 * unknown.size)

@@ -3,21 +3,15 @@
 import json
 import math
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import jax
-from tensorboardX.event_file_writer import EventsWriter
-from tensorboardX.proto import event_pb2
-from tensorboardX.summary import scalar
 
 METRICS = "metrics.jsonl"
 EVENTS = "tensorboard"
-
-_PROTO: Any = event_pb2  # its classes come into being at run time
 
 
 class MetricWriter:
@@ -39,13 +33,11 @@ class MetricWriter:
         self._folder = Path(workdir)
         _keep_until(self._folder / METRICS, step)
         self._file = (self._folder / METRICS).open("a", encoding="utf-8")
-        # Not tensorboardX's SummaryWriter: its queue blocks for ever once its thread has met a full
-        # disk. The time in the name keeps a quick restart from overwriting a file.
-        (self._folder / EVENTS).mkdir(exist_ok=True)
-        self._events = EventsWriter(str(self._folder / EVENTS / "events"), f".{time.time_ns()}")
-        # TensorBoard drops what it has read from this step on.
-        purge = _PROTO.SessionLog(status=_PROTO.SessionLog.START)
-        self._events.write_event(_PROTO.Event(step=step + 1, session_log=purge))
+        # Imported here because tensorboardX imports PyTorch where it is installed: three seconds
+        # and 180 MB that only a training should pay.
+        from jaxatr.training.events import Events
+
+        self._events = Events(self._folder / EVENTS, step=step)
 
     def write(self, record: dict[str, Any]) -> None:
         """Writes one record; a value that is not finite becomes ``null``.
@@ -62,13 +54,7 @@ class MetricWriter:
         with _naming(self._folder):
             self._file.write(json.dumps(finite) + "\n")
             self._file.flush()
-            for name, value in finite.items():
-                if name not in ("step", "phase") and value is not None:
-                    summary = scalar(f"{record['phase']}/{name}", value)
-                    event = _PROTO.Event(
-                        wall_time=time.time(), step=record["step"], summary=summary
-                    )
-                    self._events.write_event(event)
+            self._events.write(finite)
 
     def sync(self) -> None:
         """Puts all records on the disk: a checkpoint must never know more than they do.

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-import scipy.ndimage
 
 from jaxatr.typing import Float, UInt8
 
@@ -54,6 +53,8 @@ class Path:
           scene: radiance or temperature at each pixel.
           reference: the terrain's mean, to which the sensor sets its level.
         """
+        import scipy.ndimage  # takes a second, and a set that is prepared does not need it
+
         seen = scipy.ndimage.gaussian_filter(scene, self.blur, mode="nearest", truncate=3.0)
         haze = (1 - self.transmission) * self.airlight
         black = self.transmission * reference + haze
