@@ -2,6 +2,7 @@
 
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Literal, cast
 
@@ -19,6 +20,7 @@ def run(main: Callable[[Sequence[str]], int | None], define_flags: Callable[[], 
       main: takes the arguments that are no flags; returns an exit code, or ``None`` for 0.
       define_flags: defines the command's own flags.
     """
+    warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
     flags.DEFINE_bool("debug", False, "Show where an error came from.")
     define_flags()
     app.run(lambda argv: _guarded(main, argv[1:]), flags_parser=_parse)
@@ -42,7 +44,15 @@ def _guarded(main: Callable[[Sequence[str]], int | None], arguments: Sequence[st
         logging.set_verbosity(logging.ERROR)  # orbax narrates what it does; ours are warnings
     try:
         return main(arguments) or 0
-    except (ValueError, OSError, ImportError, RuntimeError, ArithmeticError, KeyError) as error:
+    except (
+        ValueError,
+        OSError,
+        ImportError,
+        RuntimeError,
+        ArithmeticError,
+        KeyError,
+        TypeError,
+    ) as error:
         return _tell(error)
     except Exception as error:
         if not hasattr(error, "exit_code"):
@@ -58,6 +68,8 @@ def _parse(argv: Sequence[str]) -> list[str]:
         # What a configuration file raised arrives as the text of its traceback.
         text = str(error.args[0] if error.args else error).strip()
         line = text.splitlines()[-1] if "Traceback" in text else text.replace("\n", " ")
+        if isinstance(error, KeyError):
+            line = f"there is no field {line!r}"
         print(f"error: {'' if 'flag' in line else '--config: '}{line}", file=sys.stderr)
         sys.exit(EXIT_USER_ERROR)
 

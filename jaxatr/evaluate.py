@@ -21,7 +21,8 @@ def define_flags() -> None:
 
 def main(arguments) -> None:
     """Evaluates and prints."""
-    del arguments
+    if arguments:
+        raise ValueError(f"got {arguments[0]!r}, which is no flag: write --name=value")
     training.enable_compilation_cache()
     moved = {"source": flags.FLAGS.source, "data_dir": flags.FLAGS.data_dir}
     result = runs.evaluate_run(

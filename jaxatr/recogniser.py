@@ -52,13 +52,14 @@ class Recogniser:
         classes: Sequence[str],
         chip: data.Chip,
         image_shape: tuple[int, int, int],
+        image_dtype: str,
         mean: np.ndarray,
         std: np.ndarray,
         gamma: float,
     ):
         """Takes the network and what :meth:`load` reads from a run."""
         self.classes, self.gamma = tuple(classes), gamma
-        self._chip, self._shape = chip, image_shape
+        self._chip, self._shape, self._dtype = chip, image_shape, image_dtype
         self._variables = jax.device_put(variables)
         self._infer = jax.jit(partial(infer, module, mean=mean, std=std))
 
@@ -84,10 +85,16 @@ class Recogniser:
         config, record = runs.load_config(workdir), training.read_record(workdir)
         if config.loss.open == "none":
             raise ValueError(f"{workdir} is a plain classifier (loss.open=none): it has no γ")
-        if gamma == "fitted" and record.get("fitted_gamma") is None:
+        fitted = gamma == "fitted"
+        if fitted and record.get("fitted_gamma") is None:
             raise ValueError(f"{workdir} has no fitted γ: evaluate it, with a validation part")
-        gamma = record["fitted_gamma"] if gamma == "fitted" else gamma
+        gamma = record["fitted_gamma"] if fitted else gamma
         snapshot = training.load_snapshot(workdir, checkpoint)
+        if fitted and record["fitted_gamma_step"] != snapshot.step:
+            raise ValueError(
+                f"{workdir}: γ was fitted on the checkpoint of step {record['fitted_gamma_step']}, "
+                f"not of step {snapshot.step}: evaluate it with --checkpoint={checkpoint}"
+            )
         classes, shape = record["split"]["known"], tuple(record["image_shape"])
         return cls(
             models.build_open_set(config.model, len(classes)),
@@ -100,6 +107,7 @@ class Recogniser:
                 channels=shape[2] if shape[2] in (1, 3) else None,
             ),
             image_shape=shape,
+            image_dtype=record["image_dtype"],
             mean=np.asarray(record["normalization"]["mean"]),
             std=np.asarray(record["normalization"]["std"]),
             gamma=config.open_set.gamma if gamma is None else float(gamma),
@@ -109,8 +117,13 @@ class Recogniser:
         """Returns the chip that the network sees of an image ``[h, w, c]``.
 
         Raises:
-          ValueError: the image does not lead to a chip of the trained shape.
+          ValueError: the image does not lead to a chip of the trained shape, or is of another type
+            than the training images, so that its units cannot be theirs.
         """
+        if image.dtype != self._dtype:
+            raise ValueError(
+                f"got an image of {image.dtype}, wanted {self._dtype}, as the training images were"
+            )
         chip = self._chip(image)
         if chip.shape != self._shape:
             raise ValueError(
@@ -125,7 +138,7 @@ class Recogniser:
         """Yields a prediction for each image ``[h, w, c]`` (uint8, uint16 or float32), in order.
 
         Raises:
-          ValueError: an image does not lead to a chip of the trained shape.
+          ValueError: as :meth:`chip`.
         """
         chips: list[np.ndarray] = []
         for image in images:

@@ -32,6 +32,7 @@ def train_run(config: Config, workdir: str | os.PathLike, *, progress: bool = Tr
       training.NonFiniteLoss: the training diverged.
       training.Preempted: the run was told to stop, and has saved.
     """
+    training.check_config(workdir, config, free=_FREE)  # before any data is prepared for nothing
     task = resolve(config.task)(config)
     _refuse_changed_data(workdir, task.record)
     training.record_config(workdir, config, free=_FREE)
@@ -103,7 +104,9 @@ def evaluate_run(
     _write(folder / SCORES, lambda file: np.savez_compressed(file, **arrays))
     text = json.dumps(result, indent=2) + "\n"
     _write(folder / EVALUATION, lambda file: file.write(text.encode()))
-    training.update_record(workdir, fitted_gamma=measured["fitted_gamma"])
+    training.update_record(
+        workdir, fitted_gamma=measured["fitted_gamma"], fitted_gamma_step=snapshot.step
+    )
     return result
 
 

@@ -55,6 +55,10 @@ def test_train_evaluate_predict(chips, networks_of_the_tests, tmp_path):
     images = sorted((chips / "test" / "disc").iterdir())[:2]
     broken = tmp_path / "broken.png"
     broken.write_bytes(b"no image")
+    plain = command("predict", f"--workdir={run}", images[0], **shared)
+    assert plain.returncode == 0 and plain.stdout.startswith(f"{images[0]}: ")
+    assert "γ 0.9)" in plain.stdout
+
     told = command("predict", f"--workdir={run}", images[0], broken, images[1], "--jsonl", **shared)
     assert told.returncode == 1 and str(broken) in told.stderr
     lines = [json.loads(line) for line in told.stdout.splitlines()]
@@ -74,6 +78,8 @@ def test_train_evaluate_predict(chips, networks_of_the_tests, tmp_path):
         (["train"], "--config is missing"),
         (["predict", "--workdir=nowhere", "x.png"], "nowhere is no run folder"),
         (["predict", "--workdir=nowhere"], "no image given"),
+        (["train", "--config=configs/cbc.py", "--config.data.options.asp=1"], "no field"),
+        (["evaluate", "--workdir=nowhere", "stray"], "got 'stray', which is no flag"),
     ],
 )
 def test_a_users_error_is_one_line(arguments, message):

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from jaxatr import data, openset, reporting, runs, training
+from jaxatr import data, losses, openset, reporting, runs, training
 from jaxatr.recogniser import UNKNOWN, Recogniser
+from jaxatr.tasks import OpenSet
 
 
 def test_run_learns_and_records(trained_run):
@@ -121,6 +122,15 @@ def test_the_ablation_trains(small_config, tmp_path):
         ("data.center_crop", 99, "smaller than"),
         ("open_set.split", "random-4/1", "random-4/1"),
         ("task", "jaxatr.tasks:OpenSe", "did you mean 'OpenSet'"),
+        ("train.batch_size", 0, "train.batch_size: got 0, wanted at least 1"),
+        ("train.steps", -5, "train.steps: got -5, wanted 0"),
+        ("train.epochs", 0, "train.epochs: got 0, wanted more than 0"),
+        ("train.log_every", 0, "train.log_every: got 0"),
+        ("train.checkpoint_every", 0, "train.checkpoint_every: got 0"),
+        ("augment.shift", -1, "augment.shift: got -1"),
+        ("data.validation", 1.0, "data.validation: got 1.0, wanted a share"),
+        ("open_set.gamma", 1.5, "open_set.gamma: got 1.5, wanted a probability"),
+        ("open_set.tpr", 0.0, "open_set.tpr: got 0.0, wanted a share"),
     ],
 )
 def test_a_wrong_field_is_named(small_config, tmp_path, field, value, message):
@@ -139,6 +149,88 @@ def test_a_run_on_other_data_is_refused(small_config, trained_run, tmp_path):
                 Image.new("L", (24, 24), index).save(other / split / name / f"{index}.png")
     with pytest.raises(ValueError, match="run on other data"):
         runs.evaluate_run(trained_run, data={"source": str(other)})
+
+
+def test_a_run_of_another_configuration_is_refused_before_data_is_opened(small_config, trained_run):
+    config = small_config.copy_and_resolve_references()
+    config.data.source, config.train.epochs, config.data.size = "nowhere", 3, 20
+    with pytest.raises(training.ConfigMismatch, match="data.size: recorded 0, now 20\n.*epochs"):
+        runs.train_run(config, trained_run, progress=False)
+
+
+def test_a_gamma_belongs_to_its_checkpoint(trained_run):
+    runs.evaluate_run(trained_run, checkpoint="latest")
+    step = runs.evaluate_run(trained_run, checkpoint="best")["checkpoint"]["step"]
+    assert Recogniser.load(trained_run, checkpoint="best", gamma="fitted").gamma > 0
+    latest = runs.evaluate_run(trained_run)["checkpoint"]["step"]
+    if step != latest:
+        with pytest.raises(ValueError, match=f"of step {latest}, not of step {step}"):
+            Recogniser.load(trained_run, checkpoint="best", gamma="fitted")
+
+
+def test_an_image_of_another_type_is_refused(trained_run):
+    with pytest.raises(ValueError, match="got an image of uint16, wanted uint8"):
+        Recogniser.load(trained_run).chip(np.zeros((24, 24, 1), np.uint16))
+
+
+def folder(root, classes, splits=("train", "test"), count=4, size=24):
+    """Class folders of flat images."""
+    for split in splits:
+        for name in classes:
+            (root / split / name).mkdir(parents=True)
+            for index in range(count):
+                side = size if split == "train" else size + 2
+                Image.new("L", (side, side), 9 * index).save(root / split / name / f"{index}.png")
+    return str(root)
+
+
+def test_a_known_class_without_training_images_is_refused(small_config, tmp_path):
+    config = small_config.copy_and_resolve_references()
+    folder(tmp_path / "chips", ("a", "b", "c"))
+    config.data.source = folder(tmp_path / "chips", ("d",), ("test",))
+    config.open_set.split, config.data.size = "closed", 24
+    with pytest.raises(ValueError, match="split 'train' of image_folder holds no example of d,"):
+        runs.train_run(config, tmp_path / "run", progress=False)
+
+
+def test_test_chips_of_another_shape_are_refused(small_config, tmp_path):
+    config = small_config.copy_and_resolve_references()
+    config.data.source = folder(tmp_path / "chips", ("a", "b", "c", "d"))
+    with pytest.raises(ValueError, match=r"shape \(26, 26, 1\) in the test part and \(24, 24, 1\)"):
+        runs.train_run(config, tmp_path / "run", progress=False)
+
+
+def test_too_few_images_for_a_validation_part_train_without_one(small_config, tmp_path):
+    config = small_config.copy_and_resolve_references()
+    config.data.source = folder(tmp_path / "chips", ("a", "b", "c", "d"), count=3)
+    config.data.size, config.data.validation, config.train.steps = 24, 0.1, 2
+    config.train.batch_size = 4
+    with pytest.warns(UserWarning, match="less than one image, so nothing is validated"):
+        runs.train_run(config, tmp_path / "run", progress=False)
+    assert runs.evaluate_run(tmp_path / "run")["fitted_gamma"] is None
+
+
+def test_images_that_were_left_out_are_told_and_recorded(small_config, tmp_path):
+    config = small_config.copy_and_resolve_references()
+    config.data.source = folder(tmp_path / "chips", ("a", "b", "c", "d"), size=24)
+    (tmp_path / "chips" / "train" / "a" / "0.png").write_bytes(b"no image")
+    config.data.size, config.data.skip_corrupt, config.train.steps = 24, True, 1
+    config.train.batch_size = 4
+    with pytest.warns(UserWarning, match="1 images cannot be read and are left out:\n.*0.png"):
+        runs.train_run(config, tmp_path / "run", progress=False)
+    (entry,) = training.read_record(tmp_path / "run")["skipped"]
+    assert "0.png" in entry[0]
+
+
+def test_the_training_loss_is_equation_4(small_config):
+    config = small_config.copy_and_resolve_references()
+    config.loss.open_weight, config.loss.entropy_weight = 0.7, 0.3
+    draw = np.random.default_rng(0)
+    logits, open_logits = 3 * draw.normal(size=(2, 9, 3)).astype(np.float32)
+    labels = draw.integers(0, 3, 9)
+    expected = losses.open_set(logits, open_logits, labels, entropy_weight=0.3, open_weight=0.7)
+    found = OpenSet(config).example_losses(logits, open_logits, labels)["loss"]
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_a_folder_that_is_no_run(tmp_path):

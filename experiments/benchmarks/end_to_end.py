@@ -21,18 +21,23 @@ from training_step import Worker, machine
 HERE = Path(__file__).parent
 
 
-def trained(steps: int, batch: int, folder: str) -> list[float]:
-    """Returns the images per second of a training's records."""
-    workdir = Path(folder) / "run"
-    config = {
-        "data_dir": f"{folder}/data",
+def overrides(steps: int, batch: int, folder: str) -> dict[str, object]:
+    """Returns the fields in which the training differs from the default variant."""
+    return {
+        "data.data_dir": f"{folder}/data",
         "data.options.aspects": 72,
         "model.width": 64,
         "train.batch_size": batch,
         "train.steps": steps,
         "train.evaluate_every": 1000.0,
     }
-    flags = [f"--config.{field}={value}" for field, value in config.items()]
+
+
+def trained(steps: int, batch: int, folder: str) -> list[float]:
+    """Returns the images per second of a training's records."""
+    workdir = Path(folder) / "run"
+    fields = overrides(steps, batch, folder)
+    flags = [f"--config.{field}={value}" for field, value in fields.items()]
     command = [sys.executable, "-m", "jaxatr.train", "--config=configs/cbc.py"]
     root = HERE.parents[1]
     subprocess.run([*command, f"--workdir={workdir}", *flags], check=True, cwd=root)

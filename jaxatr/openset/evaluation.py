@@ -63,11 +63,15 @@ def evaluate(
       tpr: true-positive rate of the fitted thresholds and of the false-positive rate.
       scores: names in :data:`SCORES`.
 
+    Raises:
+      ValueError: ``gamma`` is no probability, or ``tpr`` no share.
+
     Returns:
       ``num_known``, ``num_unknown``, ``closed_accuracy`` (absent without known examples) and
       ``scores``: name to ``threshold``, ``open_accuracy``, ``auroc``, ``oscr``, ``fpr_at_tpr`` and,
       with validation data, ``fitted_threshold`` and ``fitted_open_accuracy``. Thresholds are in
-      the score's own unit (log-probability, logit, logit). Measures that need both known and
+      the score's own unit (log-probability, logit, logit), ``None`` where γ makes them infinite.
+      Measures that need both known and
       unknown examples are absent where one kind is missing.
     """
     known = test.labels != UNKNOWN
@@ -81,6 +85,8 @@ def evaluate(
         result["closed_accuracy"] = metrics.closed_set_accuracy(
             predicted[known], test.labels[known]
         )
+    if not 0 <= gamma <= 1:
+        raise ValueError(f"gamma: got {gamma}, wanted a probability in [0, 1]")
     fixed = {
         "softmax": float(np.log(gamma)) if gamma > 0 else -np.inf,
         "mls": MAX_LOGIT_THRESHOLD,
@@ -88,7 +94,9 @@ def evaluate(
     }
     for name in scores:
         score = np.asarray(SCORES[name](test), np.float64)
-        row: dict[str, float] = {"threshold": fixed[name]}
+        # JSON knows no infinity, which is what a γ of 0 or 1 is as a logit.
+        finite = bool(np.isfinite(fixed[name]))
+        row: dict[str, float | None] = {"threshold": fixed[name] if finite else None}
         fitted = None
         if validation is not None:
             held_out = np.asarray(SCORES[name](validation), np.float64)

@@ -31,7 +31,10 @@ def open_set_table(evaluation: Mapping[str, Any]) -> str:
     header = ["test data", "known", "unknown", "closed acc.", "score", *_COLUMNS.values()]
     gamma, fitted = evaluation["gamma"], evaluation.get("fitted_gamma")
     known, unknown = ", ".join(evaluation["known"]), ", ".join(evaluation["unknown"])
+    dataset, split = evaluation["dataset"], evaluation["split"]
     notes = [
+        f"data: {dataset['name']}; split: {split['name']}, version {split['version']}, "
+        f"seed {split['seed']}",
         f"known: {known}; unknown: {unknown or '-'}",
         f"open acc.: over the known classes and 'unknown', rejecting below {gamma} (MLS: logit 3)",
     ]

@@ -1,5 +1,6 @@
 """Open-set recognition: binds data, network, loss and evaluation for the one training loop."""
 
+import warnings
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -37,10 +38,7 @@ class OpenSet:
         Raises:
           ValueError: the data is missing or does not fit the configuration, or a field is wrong.
         """
-        if config.loss.open not in _OPEN_LOSSES:
-            raise ValueError(
-                f"loss.open: got {config.loss.open!r}, wanted one of {', '.join(_OPEN_LOSSES)}"
-            )
+        _check_fields(config)
         self.config = config
         fields = config.data
         self.dataset = data.open_dataset(
@@ -59,7 +57,10 @@ class OpenSet:
             size=fields.size,
             channels=fields.channels or None,
         )
+        if self.dataset.skipped:
+            warnings.warn(_listing(self.dataset.skipped), stacklevel=2)
         self.parts = _parts(self.dataset, self.split, fields, config.seed)
+        _check_shapes(self.parts, self.chip)
         self.mean, self.std = data.image_statistics(
             self.parts["train"].split, self.parts["train"].indices, self.chip
         )
@@ -81,19 +82,21 @@ class OpenSet:
             },
             "split": self.split.as_dict(),
             "examples": {name: len(part.indices) for name, part in self.parts.items()},
-            "image_shape": list(self.image_shape),
+            "skipped": [list(entry) for entry in self.dataset.skipped],
+            "image_shape": list(self._example.shape),
+            "image_dtype": self._example.dtype.name,
             "normalization": {"mean": self.mean.tolist(), "std": self.std.tolist()},
         }
 
     @property
-    def image_shape(self) -> tuple[int, int, int]:
-        """Height, width and channels of the images that the network sees."""
+    def _example(self) -> np.ndarray:
+        """A chip as the network sees it: all have its shape and type."""
         train = self.parts["train"]
-        return self.chip(train.split[int(train.indices[0])]["image"]).shape
+        return self.chip(train.split[int(train.indices[0])]["image"])
 
     def init(self, key: jax.Array) -> tuple[PyTree, PyTree]:
         """Returns freshly drawn parameters and batch statistics."""
-        variables = dict(self.module.init(key, jnp.zeros((1, *self.image_shape))))
+        variables = dict(self.module.init(key, jnp.zeros((1, *self._example.shape))))
         params = variables.pop("params")
         return params, variables
 
@@ -208,6 +211,8 @@ class OpenSet:
                 groups[f"{value} m"] = measure(test.select(ranges == value), validation)
         measured = {
             "task": "open_set",
+            "dataset": self.record["dataset"],
+            "split": self.split.as_dict(),
             "known": list(self.split.known),
             "unknown": list(self.split.unknown),
             "gamma": fields.gamma,
@@ -238,6 +243,49 @@ def infer(module, variables: PyTree, images, mean, std) -> models.OpenSetOutput:
     return module.apply(variables, normalize(images, mean, std), train=False)
 
 
+def _check_fields(config: Config) -> None:
+    """Refuses what would end a training only after it has begun, or spoil it without a word."""
+    if config.loss.open not in _OPEN_LOSSES:
+        raise ValueError(
+            f"loss.open: got {config.loss.open!r}, wanted one of {', '.join(_OPEN_LOSSES)}"
+        )
+    train, open_set = config.train, config.open_set
+    limits = {
+        "train.batch_size": (train.batch_size >= 1, "at least 1"),
+        "train.steps": (train.steps >= 0, "0 (off) or more"),
+        "train.epochs": (train.steps > 0 or train.epochs > 0, "more than 0"),
+        "train.evaluate_every": (train.evaluate_every > 0, "more than 0"),
+        "train.checkpoint_every": (train.checkpoint_every >= 1, "at least 1"),
+        "train.log_every": (train.log_every >= 1, "at least 1"),
+        "train.keep": (train.keep >= 1, "at least 1"),
+        "augment.shift": (config.augment.shift >= 0, "0 (off) or more"),
+        "data.validation": (0 <= config.data.validation < 1, "a share in [0, 1)"),
+        "open_set.gamma": (0 <= open_set.gamma <= 1, "a probability in [0, 1]"),
+        "open_set.tpr": (0 < open_set.tpr <= 1, "a share in (0, 1]"),
+    }
+    for name, (fits, wanted) in limits.items():
+        if not fits:
+            group, field = name.split(".")
+            raise ValueError(f"{name}: got {config[group][field]}, wanted {wanted}")
+
+
+def _listing(skipped) -> str:
+    shown = [f"  {path}: {reason}" for path, reason in skipped[:10]]
+    more = [f"  and {len(skipped) - 10} more"] if len(skipped) > 10 else []
+    return "\n".join([f"{len(skipped)} images cannot be read and are left out:", *shown, *more])
+
+
+def _check_shapes(parts: "dict[str, Part]", chip: data.Chip) -> None:
+    """Refuses test chips of another shape: a network of convolutions would take them in silence."""
+    shapes = {name: part.split.chip_shape(part.indices, chip) for name, part in parts.items()}
+    for name, shape in shapes.items():
+        if shape != shapes["train"]:
+            raise ValueError(
+                f"data: chips of shape {shape} in the {name} part and {shapes['train']} in the "
+                "training part: set data.size, or data.center_crop"
+            )
+
+
 class Part:
     """Some examples of a data set's split, with labels among the known classes."""
 
@@ -266,11 +314,23 @@ def _parts(dataset, split, fields, seed) -> dict[str, Part]:
     train = dataset.splits[fields.train_split]
     indices = data.select(train, classes=split.known, where=where)
     labels = to_known[train.columns["label"][indices]]
+    if missing := [name for i, name in enumerate(split.known) if not np.any(labels == i)]:
+        raise ValueError(
+            f"data: the split {fields.train_split!r} of {dataset.name} holds no example of "
+            f"{', '.join(missing)}, known by open_set.split"
+        )
     parts = {}
     if fields.validation:
         kept, held_out = data.holdout(labels, fields.validation, seed)
-        parts["validation"] = Part(train, indices[held_out], labels[held_out])
-        indices, labels = indices[kept], labels[kept]
+        if len(held_out):
+            parts["validation"] = Part(train, indices[held_out], labels[held_out])
+            indices, labels = indices[kept], labels[kept]
+        else:
+            warnings.warn(
+                f"data.validation: a share of {fields.validation} of each class is less than one "
+                "image, so nothing is validated and no γ is fitted",
+                stacklevel=3,
+            )
     parts["train"] = Part(train, indices, labels)
 
     test = dataset.splits[fields.test_split]

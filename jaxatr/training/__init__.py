@@ -4,7 +4,13 @@ from jaxatr.training.cache import enable_compilation_cache
 from jaxatr.training.checkpoints import CheckpointError, load_snapshot
 from jaxatr.training.loop import TrainResult, train
 from jaxatr.training.meter import NonFiniteLoss
-from jaxatr.training.record import ConfigMismatch, read_record, record_config, update_record
+from jaxatr.training.record import (
+    ConfigMismatch,
+    check_config,
+    read_record,
+    record_config,
+    update_record,
+)
 from jaxatr.training.snapshot import Snapshot
 from jaxatr.training.state import TrainState
 from jaxatr.training.stop import EXIT_PREEMPTED, Preempted
@@ -19,6 +25,7 @@ __all__ = [
     "Snapshot",
     "TrainResult",
     "TrainState",
+    "check_config",
     "enable_compilation_cache",
     "load_snapshot",
     "read_metrics",

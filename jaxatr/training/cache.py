@@ -1,6 +1,7 @@
 """jax's persistent compilation cache: the second start of a run does not compile again."""
 
 import os
+import warnings
 from pathlib import Path
 
 import jax
@@ -28,7 +29,11 @@ def enable_compilation_cache(path: str | os.PathLike | None = None) -> Path | No
         return None
     cache_home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     folder = Path(chosen or f"{cache_home}/jaxatr/xla").expanduser()
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        warnings.warn(f"compiled programs are not kept: {error}", stacklevel=2)
+        return None
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_enable_compilation_cache", True)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)

@@ -55,9 +55,18 @@ def record_config(workdir: str | os.PathLike, config: Config, *, free: Collectio
     Raises:
       ConfigMismatch: a field differs from the recorded one; all that do are listed.
     """
+    fingerprint = check_config(workdir, config, free=free)
+    if jax.process_index() == 0:
+        path = Path(workdir) / CONFIG
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write(path, config.to_json(indent=2, sort_keys=True))
+    return fingerprint
+
+
+def check_config(workdir: str | os.PathLike, config: Config, *, free: Collection[str] = ()) -> str:
+    """Checks as :func:`record_config` does, and writes nothing."""
     path = Path(workdir) / CONFIG
-    text = config.to_json(indent=2, sort_keys=True)
-    now = _fixed_fields(json.loads(text), free)
+    now = _fixed_fields(json.loads(config.to_json()), free)
     if path.exists():
         recorded = _fixed_fields(json.loads(path.read_text(encoding="utf-8")), free)
         differing = [
@@ -70,9 +79,6 @@ def record_config(workdir: str | os.PathLike, config: Config, *, free: Collectio
                 f"{workdir} holds a run of another configuration; take another workdir, or set\n"
                 + "\n".join(differing)
             )
-    if jax.process_index() == 0:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _write(path, text)
     return hashlib.sha256(json.dumps(now, sort_keys=True).encode()).hexdigest()[:16]
 
 

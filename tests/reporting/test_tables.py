@@ -11,6 +11,8 @@ def evaluation(**fields):
     out = openset.Outputs(*np.float32(rng.normal(size=(2, 6, 2))), labels)
     groups = {"all": openset.evaluate(out), "1000 m": openset.evaluate(out.select(labels >= 0))}
     return {
+        "dataset": {"name": "simulated"},
+        "split": {"name": "random-2/1", "version": 1, "seed": 7},
         "known": ["a", "b"],
         "unknown": ["c"],
         "gamma": 0.9,
@@ -28,6 +30,7 @@ def test_rows_and_columns():
     assert f"{100 * auroc:.1f}" in lines[2]
     assert lines[5].rstrip().endswith("-")  # no unknown examples at that range: nothing to show
     assert "known: a, b; unknown: c" in lines
+    assert "data: simulated; split: random-2/1, version 1, seed 7" in lines
 
 
 def test_fitted_gamma_is_stated_where_there_is_one():

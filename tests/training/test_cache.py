@@ -26,6 +26,12 @@ def test_the_default_is_in_the_users_cache_folder(tmp_path, monkeypatch):
     assert enable_compilation_cache() == tmp_path / "xdg/jaxatr/xla"
 
 
+def test_a_folder_that_cannot_be_made_is_told_and_nothing_is_kept(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.warns(UserWarning, match="compiled programs are not kept: .*file"):
+        assert enable_compilation_cache(tmp_path / "file" / "xla") is None
+
+
 def test_a_folder_can_be_given(tmp_path, monkeypatch):
     jax.config.update("jax_compilation_cache_dir", str(tmp_path / "jax"))
     assert enable_compilation_cache() == tmp_path / "jax"

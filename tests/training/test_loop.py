@@ -63,10 +63,11 @@ class Interrupted:
     """A task with other batches."""
 
     def __init__(self, task, batches):
-        self._task, self.batches = task, batches
-
-    def __getattr__(self, name):
-        return getattr(self._task, name)
+        # Copied, not passed on: a protocol's check looks for attributes that are really there.
+        for name in ("phases", "cycles", "best", "hook", "init", "evaluate"):
+            if not hasattr(type(self), name):
+                setattr(self, name, getattr(task, name))
+        self.batches = batches
 
 
 class Tapped:

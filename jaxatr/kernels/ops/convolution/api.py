@@ -1,5 +1,6 @@
 """The public function: it checks and normalises its arguments, then binds the primitive."""
 
+from numbers import Integral
 from typing import Any, TypeAlias
 
 import jax.numpy as jnp
@@ -65,6 +66,8 @@ def convolution(
 
 def _check_arrays(x: Any, w: Any) -> None:
     for name, array, axes in (("x", x, "[b, h, w, c]"), ("w", w, "[kh, kw, c / groups, f]")):
+        if not hasattr(array, "dtype"):
+            raise ValueError(f"{name}: got a {type(array).__name__}, wanted an array {axes}")
         if jnp.ndim(array) != 4:
             raise ValueError(f"{name}: got shape {jnp.shape(array)}, wanted {axes}")
     if x.dtype != w.dtype:
@@ -103,9 +106,10 @@ def _check(problem: Problem, algorithm: str) -> None:
 
 def _pair(name: str, value: Any, minimum: int) -> Pair:
     pair = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
-    if len(pair) != 2 or not all(isinstance(v, int) and v >= minimum for v in pair):
+    numbers = [isinstance(v, Integral) and not isinstance(v, bool) for v in pair]
+    if len(pair) != 2 or not all(numbers) or min(pair) < minimum:
         raise ValueError(f"{name}: got {value!r}, wanted an int or a pair of ints >= {minimum}")
-    return pair
+    return int(pair[0]), int(pair[1])
 
 
 def _padding(value, sizes, window, stride, dilation) -> tuple[Pair, Pair]:

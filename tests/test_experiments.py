@@ -1,0 +1,50 @@
+"""What the experiments set must exist: nothing else runs them before they are needed."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+EXPERIMENTS = Path(__file__).parents[1] / "experiments"
+CONFIGS = EXPERIMENTS.parent / "configs"
+
+
+def load(path: Path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(path.parent))
+    return module
+
+
+def check(variant, overrides):
+    config = load(CONFIGS / "cbc.py").get_config(variant)
+    for field, value in overrides.items():
+        *groups, name = field.split(".")
+        part = config
+        for group in groups:
+            part = part[group]
+        assert name in part, field
+        if not isinstance(value, str):
+            part[name] = value  # raises where the type differs
+
+
+def test_the_named_runs_set_fields_that_exist():
+    runs = load(EXPERIMENTS / "open_set_atr" / "runs.py").all_runs()
+    assert len(runs) == 18 + 1 + 8
+    for run in runs:
+        check(run.variant, run.overrides)
+
+
+def test_the_end_to_end_benchmark_sets_fields_that_exist():
+    check("default", load(EXPERIMENTS / "benchmarks" / "end_to_end.py").overrides(5, 32, "folder"))
+
+
+def test_a_misspelt_field_would_be_found():
+    with pytest.raises(AssertionError, match=r"train\.stepz"):
+        check("default", {"train.stepz": 5})
