@@ -94,7 +94,8 @@ def _open(
     options = dict(options or {})
     if (source is not None) != (name == IMAGE_FOLDER):
         raise ValueError(
-            f"{IMAGE_FOLDER} needs a source, the folder or archive of class folders"
+            f"{IMAGE_FOLDER} needs a source, the folder or archive of class folders "
+            "(--config.data.source=PATH in a configuration, --source=PATH for jaxatr.prepare)"
             if name == IMAGE_FOLDER
             else f"{name!r} takes no source; {IMAGE_FOLDER} does{nearest(name, [IMAGE_FOLDER])}"
         )

@@ -129,7 +129,7 @@ def test_a_name_remembers_that_corrupt_images_may_be_skipped(folder, data_dir):
         ("simulatd", {}, "no data set 'simulatd'; did you mean 'simulated'"),
         ("cifra10", {}, "did you mean 'cifar10'"),
         ("min", {}, "did you mean 'mine'.*image_folder, mine, simulated in"),
-        ("image_folder", {}, "image_folder needs a source"),
+        ("image_folder", {}, "image_folder needs a source.*--config.data.source=PATH"),
         ("image_foldr", {"source": "x"}, "takes no source.*did you mean 'image_folder'"),
         ("mine", {"options": {"x": 1}}, "'mine' takes no options"),
         ("simulated", {"options": {"aspect": 1}}, "no option 'aspect'; did you mean 'aspects'"),
