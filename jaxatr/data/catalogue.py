@@ -137,7 +137,8 @@ def _folder(folder: Path, source: Path, options: dict[str, Any], skip_corrupt: b
     scanned = None
     if source.is_file() and archive.is_archive(source):
         status = source.stat()
-        state: Any = [source.name, status.st_size, status.st_mtime_ns, options]
+        dates = [status.st_mtime_ns, status.st_ctime_ns]
+        state: Any = [source.name, status.st_size, *dates, options]
     else:
         scanned = image_folder.scan(source, **options)
         state = scanned.signature()
