@@ -1,6 +1,8 @@
 """Every variant of every configuration file is complete, and only changes fields of the base."""
 
+import ast
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,21 @@ def test_variant(variant):
             assert set(config[group]) == set(base[group]), group
     assert config.to_json()
     models.build_open_set(config.model, 6)
+
+
+def _fields(config, prefix=""):
+    for name, value in config.items():
+        if isinstance(value, dict) and value:
+            yield from _fields(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+def test_the_documentation_has_every_field_with_its_default():
+    page = (PATH.parents[1] / "docs" / "commands.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([\w.]+)` \| `(.+?)` \| .*\w.* \|$", page, re.MULTILINE)
+    documented = {name: ast.literal_eval(value) for name, value in rows}
+    assert documented == dict(_fields(configuration.base().to_dict()))
 
 
 def test_default_is_the_variant_without_a_name():

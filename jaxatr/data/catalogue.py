@@ -94,7 +94,8 @@ def _open(
     options = dict(options or {})
     if (source is not None) != (name == IMAGE_FOLDER):
         raise ValueError(
-            f"{IMAGE_FOLDER} needs a source, the folder or archive of class folders"
+            f"{IMAGE_FOLDER} needs a source, the folder or archive of class folders "
+            "(--config.data.source=PATH in a configuration, --source=PATH for jaxatr.prepare)"
             if name == IMAGE_FOLDER
             else f"{name!r} takes no source; {IMAGE_FOLDER} does{nearest(name, [IMAGE_FOLDER])}"
         )
@@ -136,7 +137,8 @@ def _folder(folder: Path, source: Path, options: dict[str, Any], skip_corrupt: b
     scanned = None
     if source.is_file() and archive.is_archive(source):
         status = source.stat()
-        state: Any = [source.name, status.st_size, status.st_mtime_ns, options]
+        dates = [status.st_mtime_ns, status.st_ctime_ns]
+        state: Any = [source.name, status.st_size, *dates, options]
     else:
         scanned = image_folder.scan(source, **options)
         state = scanned.signature()

@@ -48,11 +48,14 @@ class ImageFolder:
 
     def signature(self) -> str:
         """Returns a digest of names, sizes and dates: cheap, and changed when a file changes."""
-        digest = hashlib.sha256(repr((self.classes, self.fine_to_coarse)).encode())
+        names = (self.classes, self.coarse_classes, self.fine_to_coarse)
+        digest = hashlib.sha256(repr(names).encode())
         for split, files in sorted(self.files.items()):
             for path, label in files:
                 status = (self.root / path).stat()
-                facts = (split, path, label, status.st_size, status.st_mtime_ns)
+                # Copying may set the date of writing back; nothing sets that of the inode.
+                dates = (status.st_mtime_ns, status.st_ctime_ns)
+                facts = (split, path, label, status.st_size, *dates)
                 digest.update(repr(facts).encode())
         return digest.hexdigest()
 

@@ -2,11 +2,10 @@
 
 import io
 import os
-import struct
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageSequence
+from PIL import Image, ImageSequence, TiffImagePlugin
 
 from jaxatr.typing import Shaped
 
@@ -29,7 +28,6 @@ _EIGHT_BIT = {
     "HSV": "RGB",
 }
 _SIXTEEN_BIT = ("I;16", "I;16L", "I;16B", "I;16N")
-_PNG = b"\x89PNG\r\n\x1a\n"
 
 
 class ImageError(ValueError):
@@ -47,7 +45,7 @@ def read_image(path: str | os.PathLike) -> Shaped[np.ndarray, "h w c"]:
 
     Raises:
       ImageError: the file is missing, is not an image, is damaged, holds several pages or NaN, or
-        would lose range on the way (16-bit colour); the message names it.
+        would lose range on the way (16-bit colour, or gray with alpha); the message names it.
     """
     try:
         content = Path(path).read_bytes()
@@ -58,21 +56,23 @@ def read_image(path: str | os.PathLike) -> Shaped[np.ndarray, "h w c"]:
 
 def decode_image(content: bytes, name: str) -> Shaped[np.ndarray, "h w c"]:
     """Returns :func:`read_image` of a file's content; ``name`` is for the error message."""
-    if _is_16_bit_colour_png(content):
-        raise ImageError(
-            f"{name}: a 16-bit colour PNG, of which Pillow keeps only the upper 8 bits; "
-            "save it as 16-bit gray, as float TIFF, or as 8-bit colour"
-        )
     try:
         with Image.open(io.BytesIO(content)) as image:
             if image.format == "TIFF" and len(list(ImageSequence.Iterator(image))) > 1:
                 raise ImageError(f"{name}: holds several pages; one image per file is expected")
             image.seek(0)
+            if _is_cut_to_8_bits(image, content):
+                raise ImageError(
+                    f"{name}: a {image.format} with several channels of more than 8 bits, of which "
+                    "Pillow keeps only the upper 8; save it as one channel of 16-bit gray or of "
+                    "floats, or as 8-bit colour"
+                )
             return _to_array(image, name)
     except ImageError:
         raise
-    except (OSError, SyntaxError, ValueError, struct.error, Image.DecompressionBombError) as error:
-        reason = "empty file" if not content else str(error).replace(repr(content), "")
+    except Exception as error:  # a damaged file makes Pillow's decoders fail in every way there is
+        told = str(error).replace(repr(content), "") or type(error).__name__
+        reason = told if content else "empty file"
         raise ImageError(f"{name}: not a readable image ({reason})") from error
 
 
@@ -90,11 +90,12 @@ def _to_array(image: Image.Image, name: str) -> np.ndarray:
     return array[:, :, None] if array.ndim == 2 else array
 
 
-def _is_16_bit_colour_png(content: bytes) -> bool:
-    # In a PNG's header the bit depth is byte 24 and the colour type byte 25 (2 RGB, 6 RGBA).
-    return (
-        content.startswith(_PNG)
-        and len(content) > 25
-        and content[24] == 16
-        and content[25] in (2, 6)
-    )
+def _is_cut_to_8_bits(image: Image.Image, content: bytes) -> bool:
+    """Whether the file has more bits than the mode in which Pillow reads it."""
+    if image.format == "PNG":
+        # Bytes 24 and 25 are bit depth and colour type (2 RGB, 4 gray and alpha, 6 RGBA).
+        return content[24] == 16 and content[25] in (2, 4, 6)
+    if isinstance(image, TiffImagePlugin.TiffImageFile):
+        bits = image.tag_v2.get(TiffImagePlugin.BITSPERSAMPLE, (1,))
+        return max(bits) > 8 and image.mode in _EIGHT_BIT
+    return False

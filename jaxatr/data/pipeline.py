@@ -127,7 +127,8 @@ def image_statistics(
       most: how many chips to read at most; of more, evenly spaced ones are taken.
 
     Returns:
-      ``(mean, std)``, float64 ``[c]``.
+      ``(mean, std)``, float64 ``[c]``. Of a channel that never changes the deviation is given as
+      1, so that dividing by it leaves zeros and not NaN.
 
     Raises:
       ValueError: there are no examples, or their chips differ in shape.
@@ -144,7 +145,9 @@ def image_statistics(
         squares += ((pixels - block) ** 2).sum(axis=(0, 1, 2))
         squares += shift**2 * count * size / (count + size)
         count += size
-    return mean, np.sqrt(squares / count)
+    std = np.sqrt(squares / count)
+    # Rounding of the sums leaves a constant channel some 1e-16 of its value, in place of 0.
+    return mean, np.where(std > 1e-12 * np.abs(mean), std, 1.0)
 
 
 class _Reader:

@@ -1,11 +1,14 @@
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tarfile
+from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from jaxatr import data
 from jaxatr.data import catalogue, image_folder, index
@@ -61,6 +64,45 @@ def test_any_change_is_noticed(folder, data_dir, save, preparations):
     fingerprints = [dataset.fingerprint for dataset in seen]
     assert fingerprints[1] == fingerprints[3]
     assert len({*fingerprints}) == 5
+
+
+def rewritten(path, content):
+    """Puts other bytes of the same number in a file's place, and sets its date back."""
+    before = path.stat()
+    assert len(content) == before.st_size and content != path.read_bytes()
+    path.write_bytes(content)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_mtime_ns == before.st_mtime_ns
+
+
+def test_a_change_of_equal_size_and_date_is_noticed(tmp_path, data_dir, preparations):
+    for split in ("train", "test"):
+        for label, name in enumerate("ab"):
+            (tmp_path / "s" / split / name).mkdir(parents=True)
+            Image.new("L", (4, 4), label).save(tmp_path / "s" / split / name / "x.tif")
+
+    def packed():
+        return Path(shutil.make_archive(str(tmp_path / "new"), "tar", tmp_path / "s")).read_bytes()
+
+    (tmp_path / "s.tar").write_bytes(packed())
+    sources = (tmp_path / "s", tmp_path / "s.tar")
+    for source in sources:
+        assert values(data.open_dataset("image_folder", source=source, data_dir=data_dir)) == [0, 1]
+    changed = tmp_path / "s/train/b/x.tif"
+    rewritten(changed, changed.read_bytes().replace(bytes([1] * 16), bytes([9] * 16)))
+    rewritten(tmp_path / "s.tar", packed())
+    for source in sources:
+        assert values(data.open_dataset("image_folder", source=source, data_dir=data_dir)) == [0, 9]
+    assert len(preparations) == 4
+
+
+def test_other_names_of_the_coarse_classes_are_noticed(folder, data_dir):
+    for coarse in ("ab", "cd"):
+        names = dict(zip(("car", "tank", "van"), (*coarse, coarse[0]), strict=True))
+        (folder / "coarse.json").write_text(json.dumps(names))
+        dataset = data.open_dataset("image_folder", source=folder, data_dir=data_dir)
+        assert dataset.coarse_classes == tuple(coarse)
+        assert dataset.fine_to_coarse == (0, 1, 0)
 
 
 def test_the_fingerprint_is_of_the_content(folder, data_dir, tmp_path):
@@ -129,7 +171,7 @@ def test_a_name_remembers_that_corrupt_images_may_be_skipped(folder, data_dir):
         ("simulatd", {}, "no data set 'simulatd'; did you mean 'simulated'"),
         ("cifra10", {}, "did you mean 'cifar10'"),
         ("min", {}, "did you mean 'mine'.*image_folder, mine, simulated in"),
-        ("image_folder", {}, "image_folder needs a source"),
+        ("image_folder", {}, "image_folder needs a source.*--config.data.source=PATH"),
         ("image_foldr", {"source": "x"}, "takes no source.*did you mean 'image_folder'"),
         ("mine", {"options": {"x": 1}}, "'mine' takes no options"),
         ("simulated", {"options": {"aspect": 1}}, "no option 'aspect'; did you mean 'aspects'"),

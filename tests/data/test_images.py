@@ -1,3 +1,4 @@
+import io
 import struct
 import zlib
 
@@ -5,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from jaxatr.data.images import ImageError, read_image
+from jaxatr.data.images import ImageError, decode_image, read_image
 
 RNG = np.random.default_rng(0)
 GRAY = RNG.integers(0, 256, (5, 7), dtype=np.uint8)
@@ -119,13 +120,108 @@ def test_several_pages_are_refused(tmp_path):
         read_image(tmp_path / "x.tif")
 
 
-def test_sixteen_bit_colour_is_refused_not_halved(tmp_path):
+def png(colour_type, depth, samples):
+    """Returns a PNG of one pixel; Pillow writes none with 16 bits in several channels."""
+
     def chunk(kind, body):
         whole = kind + body
         return struct.pack(">I", len(body)) + whole + struct.pack(">I", zlib.crc32(whole))
 
-    header = chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 16, 2, 0, 0, 0))
-    pixel = chunk(b"IDAT", zlib.compress(b"\0" + struct.pack(">HHH", 1, 256, 65535)))
-    (tmp_path / "x.png").write_bytes(b"\x89PNG\r\n\x1a\n" + header + pixel + chunk(b"IEND", b""))
-    with pytest.raises(ImageError, match="16-bit colour PNG"):
-        read_image(tmp_path / "x.png")
+    pixel = np.array(samples, f">u{depth // 8}").tobytes()
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, depth, colour_type, 0, 0, 0))
+    body = chunk(b"IDAT", zlib.compress(b"\0" + pixel))
+    return b"\x89PNG\r\n\x1a\n" + header + body + chunk(b"IEND", b"")
+
+
+def tiff(bits, samples):
+    """Returns a TIFF of one RGB or RGBA pixel, little-endian, with ``bits`` in each channel."""
+    pixel, count = np.array(samples, f"<u{bits // 8}").tobytes(), len(samples)
+    short, long = 3, 4
+    tags = [
+        (256, short, 1, 1),  # width
+        (257, short, 1, 1),  # height
+        (258, short, count, 8),  # bits per sample: at byte 8
+        (262, short, 1, 2),  # RGB
+        (273, long, 1, 16),  # pixels: at byte 16
+        (277, short, 1, count),
+        (279, long, 1, len(pixel)),
+    ]
+    if count == 4:
+        tags.append((338, short, 1, 2))  # the fourth is alpha
+    start = 16 + len(pixel)
+    head = struct.pack("<2sHI4H", b"II", 42, start, *([bits] * 4)) + pixel
+    directory = b"".join(struct.pack("<HHII", *tag) for tag in tags)
+    return head + struct.pack("<H", len(tags)) + directory + bytes(4)  # no further page
+
+
+WIDE = {
+    "rgb.png": png(2, 16, (1, 256, 65535)),
+    "gray-alpha.png": png(4, 16, (256, 65535)),
+    "rgba.png": png(6, 16, (1, 256, 65535, 9)),
+    "rgb.tif": tiff(16, (1, 256, 65535)),
+    "rgba.tif": tiff(16, (1, 256, 65535, 9)),
+}
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_sixteen_bits_in_several_channels_are_refused_not_halved(tmp_path, name):
+    (tmp_path / name).write_bytes(WIDE[name])
+    with pytest.raises(ImageError, match=f"{name}: a (PNG|TIFF) .* more than 8 bits"):
+        read_image(tmp_path / name)
+
+
+def test_eight_bits_in_the_same_containers_are_read():
+    for content, pixel in [
+        (png(2, 8, (1, 2, 255)), [1, 2, 255]),
+        (png(4, 8, (7, 255)), [7]),
+        (png(6, 8, (1, 2, 255, 9)), [1, 2, 255]),
+        (tiff(8, (1, 2, 255)), [1, 2, 255]),
+        (tiff(8, (1, 2, 255, 9)), [1, 2, 255]),
+    ]:
+        assert decode_image(content, "x")[0, 0].tolist() == pixel
+
+
+@pytest.mark.parametrize("error", [TypeError("bad tag"), MemoryError(), RecursionError("deep")])
+def test_whatever_a_decoder_raises_names_the_file(monkeypatch, error):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(Image, "open", fail)
+    with pytest.raises(ImageError, match="x.png: not a readable image .(bad tag|Memory|deep)"):
+        decode_image(b"content", "x.png")
+
+
+def mutated(content, rng):
+    """Returns a file with a few bytes changed behind its first four, and perhaps cut."""
+    damaged = bytearray(content)
+    for _ in range(rng.integers(1, 4)):
+        damaged[rng.integers(4, len(damaged))] = rng.integers(256)
+    return bytes(damaged[: rng.integers(1, len(damaged) + 1)] if rng.random() < 0.2 else damaged)
+
+
+def encoded(array, kind):
+    file = io.BytesIO()
+    Image.fromarray(array).save(file, kind)
+    return file.getvalue()
+
+
+WHOLE = [
+    *(encoded(array, kind) for kind in ("PNG", "TIFF", "JPEG") for array in (GRAY, RGB)),
+    tiff(8, (1, 2, 255)),
+]
+
+
+@pytest.mark.filterwarnings("ignore")  # Pillow warns of some damage that it reads over
+def test_damage_gives_an_image_or_an_image_error(monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10_000)  # a damaged width costs no memory here
+    rng, refused = np.random.default_rng(0), 0
+    for _ in range(60):
+        for content in WHOLE:
+            try:
+                image = decode_image(mutated(content, rng), "x.png")
+            except ImageError as error:
+                assert str(error).startswith("x.png: ")
+                refused += 1
+            else:
+                assert image.ndim == 3 and image.shape[2] in (1, 3)
+    assert 50 < refused < 400  # of 420: the damage is neither harmless nor always fatal

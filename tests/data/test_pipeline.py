@@ -152,6 +152,19 @@ def test_statistics_are_numpys(monkeypatch):
     np.testing.assert_allclose(few, taken.mean((0, 1, 2)), rtol=1e-9)
 
 
+def test_a_channel_that_never_changes_is_divided_by_one():
+    values = np.array([0.0, 0.1, 7e8], np.float32)  # sums of 0.1 and 7e8 are rounded
+    images = np.broadcast_to(values, (300, 7, 5, 3)).copy()
+    images = np.concatenate([images, np.arange(300 * 35).reshape(300, 7, 5, 1)], axis=3)
+    columns = {"label": np.zeros(300, int), "id": np.arange(300)}
+    columns |= {name: np.full(300, n) for name, n in (("height", 7), ("width", 5), ("channels", 4))}
+    split = Split("x", [{"image": x} for x in images], columns, ("a", "b"), np.dtype(np.float32))
+    mean, std = image_statistics(split, np.arange(300), Chip())
+    np.testing.assert_allclose(mean[:3], np.float64(values), rtol=1e-12)
+    assert std[:3].tolist() == [1, 1, 1]
+    assert std[3] == pytest.approx(np.arange(300 * 35).std())
+
+
 @pytest.mark.parametrize("limit", [0, 1 << 30])
 def test_memory_changes_nothing_but_the_reading(monkeypatch, limit):
     monkeypatch.setattr(dataset, "MEMORY_LIMIT", limit)
