@@ -1,6 +1,29 @@
-"""Losses: arrays in, one value per example out, unreduced, differentiable and jittable."""
+"""Losses: arrays in, one value per example out, unreduced, differentiable and jittable.
 
+Where no single example has a value (batch statistics, tuples formed in the batch) a loss is one
+scalar. The losses of quadruplets are in :mod:`jaxatr.losses.quadruplet`.
+"""
+
+from jaxatr.losses import quadruplet
+from jaxatr.losses.clustering import clustering
+from jaxatr.losses.in_batch import lifted_structure, n_pairs, semi_hard_triplet, triplet_global
 from jaxatr.losses.open_set import cbc, cross_entropy, entropy, one_vs_rest_bce, open_set
 from jaxatr.losses.reduce import masked_mean
+from jaxatr.losses.tuples import contrastive, triplet
 
-__all__ = ["cbc", "cross_entropy", "entropy", "masked_mean", "one_vs_rest_bce", "open_set"]
+__all__ = [
+    "cbc",
+    "clustering",
+    "contrastive",
+    "cross_entropy",
+    "entropy",
+    "lifted_structure",
+    "masked_mean",
+    "n_pairs",
+    "one_vs_rest_bce",
+    "open_set",
+    "quadruplet",
+    "semi_hard_triplet",
+    "triplet",
+    "triplet_global",
+]

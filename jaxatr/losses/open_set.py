@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from jaxatr.losses.inputs import at_least_float32
 from jaxatr.typing import Array, ArrayLike, Float, Int
 
 
@@ -29,7 +30,7 @@ def cross_entropy(
     Raises:
       ValueError: a label is out of range and can be seen.
     """
-    logits = _at_least_float32(logits)
+    logits = at_least_float32(logits)
     labels = _checked(labels, logits.shape[-1])
     return _guard(-_pick(jax.nn.log_softmax(logits), labels), labels, logits.shape[-1])
 
@@ -45,7 +46,7 @@ def entropy(logits: Float[ArrayLike, "b k"]) -> Float[Array, " b"]:
     >>> round(float(entropy(jnp.array([[0.0, 0.0]]))[0]), 4)  # log 2
     0.6931
     """
-    log_p = jax.nn.log_softmax(_at_least_float32(logits))
+    log_p = jax.nn.log_softmax(at_least_float32(logits))
     return -jnp.sum(jnp.exp(log_p) * log_p, axis=-1)
 
 
@@ -68,7 +69,7 @@ def cbc(open_logits: Float[ArrayLike, "b k"], labels: Int[ArrayLike, " b"]) -> F
     >>> round(float(cbc(jnp.array([[0.0, -1e4, -1e4]]), jnp.array([0]))[0]), 4)  # log 2
     0.6931
     """
-    open_logits = _at_least_float32(open_logits)
+    open_logits = at_least_float32(open_logits)
     num_classes = open_logits.shape[-1]
     labels = _checked(labels, num_classes)
     loss = jax.nn.softplus(-_pick(open_logits, labels))
@@ -99,7 +100,7 @@ def one_vs_rest_bce(
     """
     if reduction not in ("sum", "mean"):
         raise ValueError(f"reduction: got {reduction!r}, wanted 'sum' or 'mean'")
-    open_logits = _at_least_float32(open_logits)
+    open_logits = at_least_float32(open_logits)
     num_classes = open_logits.shape[-1]
     labels = _checked(labels, num_classes)
     own = jax.nn.one_hot(labels, num_classes, dtype=bool)
@@ -137,11 +138,6 @@ def open_set(
         )
     closed = cross_entropy(logits, labels) + entropy_weight * entropy(logits)
     return closed + open_weight * cbc(open_logits, labels)
-
-
-def _at_least_float32(x):
-    x = jnp.asarray(x)
-    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
 def _pick(values, labels):

@@ -1,0 +1,158 @@
+r"""Deep metric learning by facility location (Song et al. 2017), "clustering" in the tables.
+
+The batch is clustered around medoids, examples of its own, as many as it has classes. The true
+classes, each around its best medoid, must be a better clustering than any other, by a margin that
+grows with how much the other one differs from the truth.
+
+The search for that other clustering runs on the values alone, under ``stop_gradient``, with arrays
+of fixed size: one slot per example, of which the first ``count`` hold a medoid.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from jaxatr.losses.distances import pairwise_squared_l2, root
+from jaxatr.losses.inputs import labelled_batch
+from jaxatr.typing import Array, ArrayLike, Bool, Float, Int
+
+
+def clustering(
+    embeddings: Float[ArrayLike, "b d"],
+    labels: Int[ArrayLike, " b"],
+    *,
+    margin_multiplier: float | Float[ArrayLike, ""] = 1.0,
+    refinements: int = 5,
+) -> Float[Array, ""]:
+    r"""Returns the clustering loss of a batch.
+
+    .. math::
+
+       \Big[\max_S \Big\{-\sum_i \min_{j \in S} D_{ij} + \gamma (1 - \mathrm{NMI}(S, y))\Big\}
+       + \sum_k \min_{j: y_j = k} \sum_{i: y_i = k} D_{ij}\Big]_+
+
+    :math:`D` is the Euclidean distance, not squared, and NMI is normalised by the geometric mean of
+    the two entropies, as in the paper. The maximum over sets of medoids is approximated: greedily,
+    one medoid at a time, then by sweeps in which each cluster in turn moves its medoid to its best
+    member. Ties go to the lower index. The loss is a sum over the batch and grows with it.
+
+    Args:
+      embeddings: ``[b, d]``, of unit length.
+      labels: ``[b]``.
+      margin_multiplier: :math:`\gamma`, of the margin that grows with the disagreement; an array
+        where it follows a schedule.
+      refinements: how many sweeps; 0 keeps the greedy medoids.
+
+    Raises:
+      ValueError: labels that do not fit, or a negative number of sweeps.
+    """
+    if refinements < 0:
+        raise ValueError(f"refinements: got {refinements}, wanted 0 or more")
+    embeddings, labels = labelled_batch(embeddings, labels)
+    distances = root(pairwise_squared_l2(embeddings))
+    same = labels[:, None] == labels[None]
+    fixed = jax.lax.stop_gradient(distances)
+    medoids, count = _greedy(fixed, same, margin_multiplier)
+
+    def sweep(_, medoids):
+        return _refine(fixed, same, medoids, count, margin_multiplier)
+
+    medoids = jax.lax.fori_loop(0, refinements, sweep, medoids)
+    clusters = _assign(fixed, medoids, count)
+    found = -jnp.sum(jnp.take_along_axis(distances, medoids[clusters][:, None], axis=1))
+    truth = -jnp.sum(_own_medoid_cost(distances, same))
+    structured = margin_multiplier * (1 - _nmi(same, clusters))
+    return jax.nn.relu(found + structured - truth)
+
+
+def _own_medoid_cost(distances: Float[Array, "b b"], same: Bool[Array, "b b"]):
+    """Returns per example its class's cost around the best medoid, over the class's size."""
+    to_class = jnp.sum(jnp.where(same, distances, 0), axis=1)
+    best = jnp.min(jnp.where(same, to_class[None], jnp.inf), axis=1)
+    return best / jnp.sum(same, axis=1)
+
+
+def _greedy(distances: Float[Array, "b b"], same: Bool[Array, "b b"], multiplier):
+    """Returns the medoids, one slot per example, and how many slots count."""
+    size = len(distances)
+    count = jnp.sum(~jnp.any(jnp.tril(same, -1), axis=1))
+    itself = jnp.eye(size, dtype=bool)
+
+    def add(slot, state):
+        medoids, nearest, clusters, free = state
+        moved = jnp.where((distances < nearest) | itself, slot, clusters)  # a row per candidate
+        cost = jnp.sum(jnp.minimum(distances, nearest), axis=1)
+        score = multiplier * (1 - jax.vmap(_nmi, (None, 0))(same, moved)) - cost
+        chosen = jnp.argmax(jnp.where(free, score, -jnp.inf))
+        return (
+            medoids.at[slot].set(chosen),
+            jnp.minimum(nearest, distances[chosen]),
+            moved[chosen],
+            free.at[chosen].set(False),
+        )
+
+    nothing = (
+        jnp.zeros(size, int),
+        jnp.full(size, jnp.inf, distances.dtype),
+        jnp.zeros(size, int),
+        jnp.ones(size, bool),
+    )
+    return jax.lax.fori_loop(0, count, add, nothing)[0], count
+
+
+def _refine(
+    distances: Float[Array, "b b"],
+    same: Bool[Array, "b b"],
+    medoids: Int[Array, " b"],
+    count: Int[Array, ""],
+    multiplier,
+) -> Int[Array, " b"]:
+    """Returns the medoids after each cluster in turn has moved its own to its best member.
+
+    One member after the other, clusters in order: every example is a candidate exactly once.
+    """
+    clusters = _assign(distances, medoids, count)
+    order = jnp.argsort(clusters, stable=True)
+
+    def consider(position, state):
+        medoids, best, last = state
+        candidate = order[position]
+        slot = clusters[candidate]
+        tried = medoids.at[slot].set(candidate)
+        cost = jnp.sum(jnp.where(clusters == slot, distances[candidate], 0))
+        score = multiplier * (1 - _nmi(same, _assign(distances, tried, count))) - cost
+        better = (slot != last) | (score > best)
+        return jnp.where(better, tried, medoids), jnp.where(better, score, best), slot
+
+    start = medoids, jnp.array(-jnp.inf, distances.dtype), -1
+    return jax.lax.fori_loop(0, len(medoids), consider, start)[0]
+
+
+def _assign(
+    distances: Float[Array, "b b"], medoids: Int[Array, " b"], count: Int[Array, ""]
+) -> Int[Array, " b"]:
+    """Returns the slot of each example's nearest medoid; of equally near ones, the first.
+
+    A medoid belongs to itself, also where another one lies on the same spot.
+    """
+    slots = jnp.arange(len(medoids))
+    used = (slots < count)[:, None]
+    own = used & (medoids[:, None] == slots[None])
+    to_slots = jnp.where(own, -1.0, jnp.where(used, distances[medoids], jnp.inf))
+    return jnp.argmin(to_slots, axis=0)
+
+
+def _nmi(same: Bool[Array, "b b"], clusters: Int[Array, " b"]) -> Float[Array, ""]:
+    """Returns the normalised mutual information of classes and clusters; 1 if each is just one.
+
+    Every sum over the cells of the contingency table is one over examples, each looking up the size
+    of its cell: no table of all classes by all clusters is needed.
+    """
+    together = clusters[:, None] == clusters[None]
+    size = len(clusters)
+    classes, groups, cells = (jnp.sum(m, axis=1) for m in (same, together, same & together))
+    information = jnp.mean(jnp.log(size * cells / (classes * groups)))
+    entropies = jnp.mean(jnp.log(size / classes)), jnp.mean(jnp.log(size / groups))
+    both = entropies[0] * entropies[1]
+    one_each = (entropies[0] == 0) & (entropies[1] == 0)
+    normalised = information / jnp.sqrt(jnp.where(both > 0, both, 1))
+    return jnp.where(one_each, 1.0, normalised)

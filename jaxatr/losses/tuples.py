@@ -1,0 +1,81 @@
+r"""Losses of chosen pairs and triplets: equations 1 and 2 of Karaman et al. (2019).
+
+The paper is "Quadruplet Selection Methods for Deep Embedding Learning".
+
+:math:`D` is the Euclidean distance. Gradients are finite where points coincide. A tuple that a
+selection marked as not ``valid`` gives 0 and no gradient, whatever its rows hold; reduce with
+:func:`jaxatr.losses.masked_mean` and the same mask.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from jaxatr.losses.distances import root, squared_l2
+from jaxatr.losses.inputs import check_same_shape
+from jaxatr.typing import Array, ArrayLike, Bool, Float
+
+
+def contrastive(
+    first: Float[ArrayLike, "b d"],
+    second: Float[ArrayLike, "b d"],
+    same: Bool[ArrayLike, " b"],
+    *,
+    margin: float = 1.0,
+    valid: Bool[ArrayLike, " b"] | None = None,
+) -> Float[Array, " b"]:
+    r"""Returns the contrastive loss of pairs, equation 1.
+
+    .. math:: y D^2 + (1 - y) [\alpha - D]_+^2
+
+    Args:
+      first: ``[b, d]``, embeddings.
+      second: ``[b, d]``, the other one of each pair.
+      same: ``[b]``, :math:`y`: whether the two are of one class.
+      margin: :math:`\alpha`, the distance at which two classes are far enough apart.
+      valid: ``[b]``, which pairs count; all of them without it.
+
+    Raises:
+      ValueError: the two shapes differ.
+
+    >>> pair = jnp.array([[0.0, 0.0]]), jnp.array([[0.3, 0.4]])
+    >>> round(float(contrastive(*pair, jnp.array([True]))[0]), 4)
+    0.25
+    """
+    check_same_shape(first=first, second=second)
+    squared = squared_l2(first, second, valid)
+    apart = jnp.square(jax.nn.relu(margin - root(squared)))
+    return keep_valid(jnp.where(same, squared, apart), valid)
+
+
+def triplet(
+    reference: Float[ArrayLike, "b d"],
+    positive: Float[ArrayLike, "b d"],
+    negative: Float[ArrayLike, "b d"],
+    *,
+    margin: float = 0.2,
+    valid: Bool[ArrayLike, " b"] | None = None,
+) -> Float[Array, " b"]:
+    r"""Returns the triplet loss, equation 2.
+
+    .. math:: [D_{R,P}^2 - D_{R,N}^2 + m]_+
+
+    Args:
+      reference: ``[b, d]``, embeddings.
+      positive: ``[b, d]``, of the reference's class.
+      negative: ``[b, d]``, of another class.
+      margin: :math:`m`, in squared distance; 0.2 is FaceNet's, for embeddings of unit length.
+      valid: ``[b]``, which triplets count; all of them without it.
+
+    Raises:
+      ValueError: the shapes differ.
+    """
+    check_same_shape(reference=reference, positive=positive, negative=negative)
+    closer = squared_l2(reference, positive, valid) - squared_l2(reference, negative, valid)
+    return keep_valid(jax.nn.relu(closer + margin), valid)
+
+
+def keep_valid(
+    values: Float[Array, " b"], valid: Bool[ArrayLike, " b"] | None
+) -> Float[Array, " b"]:
+    """Returns ``values`` with 0, and no gradient, where they are not valid."""
+    return values if valid is None else jnp.where(valid, values, 0)

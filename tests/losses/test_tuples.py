@@ -1,0 +1,95 @@
+"""Equations 1 and 2 against hand-derived values, plain loops in float64, and their gradients."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+
+from jaxatr import losses
+
+
+def draw(seed, count=3, b=8, d=4):
+    rng = np.random.default_rng(seed)
+    return list(rng.normal(size=(count, b, d)) * 0.5), rng.random(b) < 0.5
+
+
+def f32(arrays):
+    return [jnp.asarray(a, jnp.float32) for a in arrays]
+
+
+def loop_contrastive(first, second, same, margin):
+    values = []
+    for x, y, alike in zip(first, second, same, strict=True):
+        distance = sum((x - y) ** 2) ** 0.5
+        values.append(distance**2 if alike else max(margin - distance, 0) ** 2)
+    return np.array(values)
+
+
+def loop_triplet(reference, positive, negative, margin):
+    values = []
+    for r, p, n in zip(reference, positive, negative, strict=True):
+        values.append(max(sum((r - p) ** 2) - sum((r - n) ** 2) + margin, 0))
+    return np.array(values)
+
+
+def test_contrastive_hand_derived():
+    # Distances 0.5, 0.5, 5: one class, squared; two classes, what is left of the margin, squared.
+    first = jnp.zeros((3, 2))
+    second = jnp.array([[0.3, 0.4], [0.3, 0.4], [3.0, 4.0]])
+    value = losses.contrastive(first, second, jnp.array([True, False, False]), margin=0.75)
+    np.testing.assert_allclose(value, [0.25, 0.0625, 0.0], atol=1e-7)
+
+
+def test_triplet_hand_derived():
+    # 0.25 - 0.36 + 0.2 and 0.25 - 1 + 0.2.
+    reference, positive = jnp.zeros((2, 2)), jnp.array([[0.3, 0.4]] * 2)
+    negative = jnp.array([[0.6, 0.0], [1.0, 0.0]])
+    value = losses.triplet(reference, positive, negative)
+    np.testing.assert_allclose(value, [0.09, 0.0], atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_agree_with_plain_loops(seed):
+    (a, b, c), same = draw(seed)
+    value = losses.contrastive(*f32([a, b]), same, margin=1.5)
+    np.testing.assert_allclose(value, loop_contrastive(a, b, same, 1.5), atol=2e-6)
+    value = losses.triplet(*f32([a, b, c]), margin=0.6)
+    np.testing.assert_allclose(value, loop_triplet(a, b, c, 0.6), atol=2e-6)
+
+
+def test_gradients_agree_with_finite_differences():
+    (a, b, c), same = draw(4)
+    a, b, c = f32([a, b, c])
+    check_grads(lambda a, b: losses.contrastive(a, b, same), (a, b), 1, modes=["rev"], rtol=2e-2)
+    check_grads(losses.triplet, (a, b, c), 1, modes=["rev"], rtol=2e-2)
+
+
+def test_points_that_coincide():
+    point, same = jnp.ones((2, 3)), jnp.array([True, False])
+    value, gradient = jax.value_and_grad(lambda x: losses.contrastive(x, point, same).sum())(point)
+    assert value == 1.0  # of two classes and in one place: the whole margin
+    np.testing.assert_array_equal(gradient, 0.0)
+    np.testing.assert_allclose(losses.triplet(point, point, point), 0.2)
+
+
+def test_a_mask_is_a_subset():
+    (a, b, c), same = draw(5)
+    a, b, c = f32([a, b, c])
+    valid = np.arange(8) % 3 > 0
+    dirty = a.at[~valid].set(jnp.nan)
+    for loss, rest in ((losses.contrastive, (b, same)), (losses.triplet, (b, c))):
+        found = loss(dirty, *rest, valid=valid)
+        np.testing.assert_array_equal(found[~valid], 0)
+        np.testing.assert_array_equal(found[valid], loss(a, *rest)[valid])
+        gradient = jax.grad(lambda x, f=loss, r=rest: f(x, *r, valid=valid).sum())(dirty)
+        assert np.isfinite(gradient).all()
+        np.testing.assert_array_equal(gradient[~valid], 0)
+
+
+def test_shapes_must_agree(unchecked):
+    point = jnp.zeros((2, 3))
+    with pytest.raises(ValueError, match=r"second: got shape \(1, 3\), wanted that of first"):
+        losses.contrastive(point, point[:1], jnp.array([True, True]))
+    with pytest.raises(ValueError, match=r"negative: got shape \(2, 2\)"):
+        losses.triplet(point, point, point[:, :2])
