@@ -1,4 +1,4 @@
-"""Measures of a recogniser: NumPy float64 in, Python floats out."""
+"""Measures of a recogniser and of its embedding: NumPy in, Python floats out."""
 
 from jaxatr.metrics.open_set import (
     auroc,
@@ -8,6 +8,7 @@ from jaxatr.metrics.open_set import (
     oscr,
     threshold_at_tpr,
 )
+from jaxatr.metrics.retrieval import map_at_r, nmi, recall_at_k
 from jaxatr.metrics.summary import Summary, summarize
 
 __all__ = [
@@ -15,8 +16,11 @@ __all__ = [
     "auroc",
     "closed_set_accuracy",
     "fpr_at_tpr",
+    "map_at_r",
+    "nmi",
     "open_set_accuracy",
     "oscr",
+    "recall_at_k",
     "summarize",
     "threshold_at_tpr",
 ]

@@ -1,0 +1,233 @@
+"""Quadruplets of a reference, a positive, a sibling and a negative, over a whole data set.
+
+The selections of section 3.3 of the quadruplet-selection paper. With ``D(a, b)`` the Euclidean
+distance of two embeddings:
+
+- the *negative* is the nearest example of another coarse class;
+- the *positive* is of the reference's fine class, the *sibling* of another fine class of its
+  coarse class, and both lie farther from the reference than the negative does. Method 1 takes the
+  ones nearest to the negative, method 2 the ones nearest to the reference. Where no example lies
+  so far, the one farthest from the reference is taken; the paper says so for method 2, and leaves
+  it open for method 1.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Literal, NamedTuple, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxatr.mining.classes import Classes, order_classes
+from jaxatr.typing import Array, Bool, Float, Int, Key
+
+Method = Literal["nearest_to_negative", "nearest_to_reference", "random"]
+SiblingClass = Literal["any", "drawn"]
+
+_FORBIDDEN = np.uint32(0xFFFFFFFF)
+
+
+class Quadruplets(NamedTuple):
+    """One quadruplet per reference, as indices into the data set.
+
+    Attributes:
+      reference: as asked for.
+      positive: another example of its fine class.
+      sibling: of the same coarse class and another fine class.
+      negative: of another coarse class.
+      valid: all three exist; where not, the indices are the reference's.
+    """
+
+    reference: Int[Array, " r"]
+    positive: Int[Array, " r"]
+    sibling: Int[Array, " r"]
+    negative: Int[Array, " r"]
+    valid: Bool[Array, " r"]
+
+
+@partial(jax.jit, static_argnames=("method", "sibling_class", "block_size"))
+def quadruplets(
+    embeddings: Float[Array, "n d"],
+    fine: Int[Array, " n"],
+    coarse: Int[Array, " n"],
+    references: Int[Array, " r"],
+    *,
+    method: Method = "nearest_to_reference",
+    key: Key,
+    sibling_class: SiblingClass | None = None,
+    block_size: int = 512,
+) -> Quadruplets:
+    """Returns the quadruplet of each reference (section 3.3).
+
+    Nothing of size ``n * n`` is ever made: the distances of ``block_size`` references to all
+    examples exist at a time. Draws belong to the reference's index, not to its place, so that the
+    references can be divided over devices without a change of the answer. Ties go to the lower
+    index.
+
+    Args:
+      embeddings: of the whole data set.
+      fine: fine class of each example; its number may be used again under another coarse class.
+      coarse: coarse class of each example.
+      references: indices of the examples to select for, in ``[0, n)``.
+      method: ``"nearest_to_negative"`` is the paper's method 1, ``"nearest_to_reference"`` its
+        method 2; ``"random"`` draws each member uniformly from all that qualify.
+      key: of the draws.
+      sibling_class: ``"any"`` selects the sibling from all fine classes that qualify; ``"drawn"``
+        first draws one of them uniformly. By default method 2 draws (its text has the members
+        chosen "after selecting the labels"), and method 1 does not.
+      block_size: references at a time.
+
+    Raises:
+      ValueError: an unknown method or sibling class, a block size below 1, or an empty data set.
+    """
+    if method not in get_args(Method):
+        raise ValueError(f"method: got {method!r}, wanted one of {', '.join(get_args(Method))}")
+    if sibling_class not in (None, *get_args(SiblingClass)):
+        raise ValueError(f"sibling_class: got {sibling_class!r}, wanted 'any' or 'drawn'")
+    if block_size < 1:
+        raise ValueError(f"block_size: got {block_size}, wanted at least 1")
+    if not len(embeddings):
+        raise ValueError("embeddings: got none, wanted at least one")
+    if sibling_class is None:
+        sibling_class = "drawn" if method == "nearest_to_reference" else "any"
+    classes = order_classes(fine, coarse)
+    references = references.astype(jnp.int32)
+    keys = jax.vmap(partial(jax.random.fold_in, key))(references)
+    drawn = _drawn_class(classes, references, keys) if sibling_class == "drawn" else None
+    if method == "random":
+        members = _random(classes, references, keys, drawn)
+    else:
+        half_squares = jnp.sum(jnp.square(embeddings), -1) / 2
+        block = partial(_nearest, method, embeddings, half_squares, classes, coarse)
+        members = _in_blocks(block, block_size, references, drawn)
+    found = jnp.stack([member >= 0 for member in members]).all(0)
+    return Quadruplets(
+        references, *(jnp.where(found, member, references) for member in members), found
+    )
+
+
+def _in_blocks(
+    select: Callable, block_size: int, references: Int[Array, " r"], drawn: Array | None
+) -> list[Array]:
+    count = len(references)
+    if not count:
+        return [references] * 3
+    blocks = -(-count // block_size)
+    size = -(-count // blocks)  # of equal size, so that as little as possible is filled up
+
+    def blocked(column: Array) -> Array:
+        return jnp.pad(column, (0, blocks * size - count), mode="edge").reshape(blocks, size)
+
+    columns = jax.tree.map(blocked, (references, drawn))
+    return [column.reshape(-1)[:count] for column in jax.lax.map(lambda x: select(*x), columns)]
+
+
+def _nearest(
+    method: Method,
+    embeddings: Float[Array, "n d"],
+    half_squares: Float[Array, " n"],
+    classes: Classes,
+    coarse: Int[Array, " n"],
+    references: Int[Array, " r"],
+    drawn: Int[Array, " r"] | None,
+) -> tuple[Array, Array, Array]:
+    """Returns positive, sibling and negative of a block of references; -1 where there is none."""
+
+    def closeness(queries: Int[Array, " r"]) -> Float[Array, "r n"]:
+        # Half the squared distance, less what is the same for every example.
+        products = jnp.dot(embeddings[queries], embeddings.T, precision=jax.lax.Precision.HIGHEST)
+        return half_squares - products
+
+    from_reference = closeness(references)
+    other_coarse = coarse != coarse[references][:, None]
+    negative = _lowest(jnp.where(other_coarse, from_reference, jnp.inf))
+    radius = jnp.take_along_axis(from_reference, jnp.maximum(negative, 0)[:, None], 1)
+    beyond = from_reference - radius
+    if method == "nearest_to_negative":
+        # Measured from the negative itself, so that the least is 0 and all are ordered as bits.
+        own = half_squares[jnp.maximum(negative, 0)][:, None]
+        distance = jnp.maximum(closeness(jnp.maximum(negative, 0)) + own, 0)
+    else:
+        distance = beyond
+    rank = _rank(beyond, distance)
+    own_fine = classes.fine[references][:, None]
+    same_fine = classes.fine == own_fine
+    itself = jnp.arange(len(coarse)) == references[:, None]
+    if drawn is None:
+        sibling_allowed = ~other_coarse & ~same_fine
+    else:
+        sibling_allowed = classes.fine == drawn[:, None]
+    positive = _first(jnp.where(same_fine & ~itself, rank, _FORBIDDEN))
+    sibling = _first(jnp.where(sibling_allowed, rank, _FORBIDDEN))
+    return positive, sibling, negative
+
+
+def _rank(beyond: Float[Array, "r n"], distance: Float[Array, "r n"]) -> Array:
+    """Returns unsigned numbers whose order is that of preference.
+
+    The bits of a float that is not negative are ordered as the float is. So an example beyond the
+    negative has the bits of its distance, and one that is not has the sign bit and, the farther
+    from the reference, the fewer of the others.
+    """
+    bits = partial(jax.lax.bitcast_convert_type, new_dtype=jnp.uint32)
+    distance, beyond = distance.astype(jnp.float32), beyond.astype(jnp.float32)
+    return bits(jnp.where(beyond > 0, distance, -jnp.abs(beyond)))
+
+
+def _first(rank: Array) -> Int[Array, " r"]:
+    index = jnp.argmin(rank, axis=1).astype(jnp.int32)
+    lowest = jnp.take_along_axis(rank, index[:, None], 1)[:, 0]
+    return jnp.where(lowest == _FORBIDDEN, -1, index)
+
+
+def _lowest(values: Float[Array, "r n"]) -> Int[Array, " r"]:
+    index = jnp.argmin(values, axis=1).astype(jnp.int32)
+    lowest = jnp.take_along_axis(values, index[:, None], 1)[:, 0]
+    return jnp.where(lowest == jnp.inf, -1, index)
+
+
+def _drawn_class(classes: Classes, references: Int[Array, " r"], keys: Array) -> Int[Array, " r"]:
+    """Returns one of the other fine classes of each reference's coarse class; -1 for none."""
+    first, own = classes.first_sibling[references], classes.fine[references]
+    others = classes.siblings[references] - 1
+    drawn = first + _draw(keys, 0, others)
+    return jnp.where(others > 0, drawn + (drawn >= own), -1)
+
+
+def _random(
+    classes: Classes, references: Int[Array, " r"], keys: Array, drawn: Array | None
+) -> tuple[Array, Array, Array]:
+    """Returns positive, sibling and negative, drawn uniformly; -1 where there is none.
+
+    In the classes' order a coarse class is one stretch and a fine class a stretch within it: to
+    draw from the rest, draw from what remains and step over the stretch that is left out.
+    """
+    of = Classes(*(column[references] for column in classes))
+
+    def outside(draw: int, start, count, hole_start, hole_count):
+        remaining = count - hole_count
+        place = start + _draw(keys, draw, remaining)
+        place = jnp.where(place >= hole_start, place + hole_count, place)
+        return jnp.where(remaining > 0, classes.order[place % len(classes.order)], -1)
+
+    positive = outside(1, of.fine_start, of.fine_count, of.place, 1)
+    negative = outside(3, 0, len(classes.order), of.coarse_start, of.coarse_count)
+    if drawn is None:
+        stretch = of.coarse_start, of.coarse_count, of.fine_start, of.fine_count
+        return positive, outside(2, *stretch), negative
+    # Any member of a class tells where the class stands.
+    starts = jnp.zeros_like(classes.fine_start).at[classes.fine].set(classes.fine_start)
+    counts = jnp.zeros_like(classes.fine_count).at[classes.fine].set(classes.fine_count)
+    place = starts[drawn] + _draw(keys, 2, counts[drawn])
+    sibling = jnp.where(drawn >= 0, classes.order[place % len(classes.order)], -1)
+    return positive, sibling, negative
+
+
+def _draw(keys: Array, number: int, count: Array) -> Int[Array, " r"]:
+    """Returns a uniform number below ``count``, 0 where that is 0; ``number`` tells draws apart."""
+
+    def one(key: Key, limit: Array) -> Array:
+        return jax.random.randint(jax.random.fold_in(key, number), (), 0, limit)
+
+    return jax.vmap(one)(keys, jnp.maximum(jnp.broadcast_to(count, keys.shape), 1))
