@@ -54,7 +54,7 @@ def _simulated(config: Config) -> None:
     config.optimizer.learning_rate = 3e-2
     config.data.name = "simulated"
     config.data.options = ConfigDict(
-        {"aspects": 216, "ranges": (1000, 2000, 3000), "bands": ("visible",)}
+        {"aspects": 216, "ranges": (1000, 2000, 3000), "bands": ("visible",), "size": 64, "seed": 0}
     )
     config.open_set.split = "random-5/3"
     config.augment.flip_horizontal = True
@@ -106,5 +106,6 @@ def _cifar10(config: Config) -> None:
 def _folder(config: Config) -> None:
     _from_scratch(config)
     config.data.name = "image_folder"
+    config.data.options = ConfigDict({"test_fraction": 0.2})  # where there are no split folders
     config.augment.flip_horizontal = True
     config.augment.shift = 4

@@ -66,10 +66,11 @@ def _parse(argv: Sequence[str]) -> list[str]:
         return flags.FLAGS(list(argv))
     except (flags.Error, AttributeError, KeyError, ValueError, OSError, TypeError) as error:
         # What a configuration file raised arrives as the text of its traceback.
-        text = str(error.args[0] if error.args else error).strip()
+        cause = error.args[0] if error.args else error
+        text = str(cause).strip()
         line = text.splitlines()[-1] if "Traceback" in text else text.replace("\n", " ")
-        if isinstance(error, KeyError):
-            line = f"there is no field {line!r}"
+        if isinstance(cause, KeyError):  # its text is the missing name alone
+            line = f"there is no field {cause.args[0]}"
         print(f"error: {'' if 'flag' in line else '--config: '}{line}", file=sys.stderr)
         sys.exit(EXIT_USER_ERROR)
 

@@ -87,7 +87,7 @@ def shard(batch: Batch, num_devices: int) -> dict[str, np.ndarray]:
     if size % num_devices:
         raise ValueError(
             f"a batch of {size} does not divide by {num_devices} devices: "
-            f"set config.train.batch_size to a multiple of {num_devices}"
+            "set config.train.batch_size to a multiple of the devices of all processes"
         )
     return {
         name: np.reshape(leaf, (num_devices, size // num_devices, *np.shape(leaf)[1:]))

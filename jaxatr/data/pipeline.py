@@ -56,7 +56,7 @@ def train_batches(
     if batch_size < 1 or batch_size % process_count:
         raise ValueError(
             f"a batch of {batch_size} does not divide by {process_count} processes: "
-            f"set config.train.batch_size to a multiple of {process_count}"
+            f"set config.train.batch_size to a multiple of all their devices"
         )
     share = batch_size // process_count
     mine = slice(process_index * share, (process_index + 1) * share)

@@ -160,7 +160,10 @@ def _global_statistics(images):
 
 
 @pytest.mark.parametrize("band", simulated.BANDS)
-@pytest.mark.parametrize("range_m", [1000, 5000])
+@pytest.mark.parametrize(
+    "range_m",
+    [1000, *(pytest.param(far, marks=pytest.mark.slow) for far in (2000, 3000, 4000)), 5000],
+)
 def test_global_statistics_do_not_give_the_class_away(range_m, band):
     train, test = (
         simulated.generate(split, ranges=(range_m,), bands=(band,), aspects=16)
