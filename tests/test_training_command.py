@@ -97,9 +97,9 @@ def test_the_result_says_what_it_is_of(unbroken):
 def test_eight_devices_agree_with_one(start, unbroken, tmp_path):
     finish(start(tmp_path, EIGHT))
     assert training.read_record(tmp_path)["device"]["count"] == 8
-    # This network on so few images magnifies any rounding by ten to a hundred a step: on one device
-    # a rotation of 5.000001 degrees instead of 5 parts as far. The toy of tests/training, which does
-    # not, is compared over all 20 steps.
+    # This network on so few images magnifies any rounding by ten to a hundred a step: on one
+    # device, a rotation of 5.000001 degrees instead of 5 parts as far. The toy of tests/training,
+    # which does not, is compared over all 20 steps.
     np.testing.assert_allclose(losses(tmp_path)[:5], losses(unbroken.workdir)[:5], atol=1e-4)
 
 
