@@ -234,7 +234,7 @@ def test_no_references_give_no_quadruplets():
         ({"block_size": 0}, "block_size: got 0, wanted at least 1"),
     ],
 )
-def test_wrong_arguments_are_named(arguments, message):
+def test_wrong_arguments_are_named(unchecked, arguments, message):
     embeddings, fine, coarse = a_set()
     with pytest.raises(ValueError, match=message):
         mining.quadruplets(embeddings, fine, coarse, np.arange(3), key=KEY, **arguments)
