@@ -4,6 +4,7 @@ python -m jaxatr.train --config=configs/cbc.py[:variant] [--workdir=DIR] [--conf
 """
 
 import datetime
+import os
 from pathlib import Path
 
 from absl import flags
@@ -29,12 +30,15 @@ def main(arguments) -> None:
         raise ValueError(f"got {arguments[0]!r}, which is no flag: write --name=value")
     if flags.FLAGS.config is None:
         raise ValueError("--config is missing: --config=configs/cbc.py")
+    if os.environ.get("JAX_NUM_PROCESSES") and flags.FLAGS.workdir is None:
+        raise ValueError("--workdir is missing: several processes need to be told the same one")
     parallel.initialize_from_environment()
     training.enable_compilation_cache()
     started = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     workdir = Path(flags.FLAGS.workdir or f"runs/{started}")
-    print(f"run folder: {workdir}")
+    print(f"run folder: {workdir}", flush=True)
     runs.train_run(flags.FLAGS.config, workdir, progress=flags.FLAGS.progress)
+    print("evaluating on the test data", flush=True)
     print(reporting.open_set_table(runs.evaluate_run(workdir)))
     print(f"use it: python -m jaxatr.predict --workdir={workdir} IMAGE...")
 

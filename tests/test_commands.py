@@ -11,8 +11,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-def command(name, *arguments, path=None, cache=None):
-    environment = os.environ | {"JAX_PLATFORMS": "cpu"}
+def command(name, *arguments, path=None, cache=None, **environment):
+    environment = os.environ | {"JAX_PLATFORMS": "cpu"} | environment
     if path:
         environment["PYTHONPATH"] = str(path)
     if cache:
@@ -87,3 +87,8 @@ def test_a_users_error_is_one_line(arguments, message):
     assert done.returncode == 2
     assert message in done.stderr and "Traceback" not in done.stderr
     assert done.stderr.count("error:") == 1
+
+
+def test_several_processes_must_be_told_the_run_folder():
+    done = command("train", "--config=configs/cbc.py", JAX_NUM_PROCESSES="2")
+    assert done.returncode == 2 and "--workdir is missing" in done.stderr

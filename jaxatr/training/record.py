@@ -21,16 +21,7 @@ RECORD = "record.json"
 
 #: Fields that do not change what is trained, by their last name: a resumed run may change them.
 FREE_FIELDS = frozenset(
-    {
-        "workdir",
-        "data_dir",
-        "progress",
-        "log_every",
-        "evaluate_every",
-        "checkpoint_every",
-        "keep",
-        "compilation_cache",
-    }
+    {"data_dir", "log_every", "evaluate_every", "checkpoint_every", "keep"}
 )
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy")

@@ -11,17 +11,18 @@ from jaxatr.training.record import _code, start_record
 
 
 def config(**train):
-    fields = {
-        "train": {"steps": 20, "log_every": 5} | train,
-        "data": {"name": "x", "sizes": (1, 2)},
-    }
-    return ConfigDict(fields | {"workdir": "a"})
+    return ConfigDict(
+        {
+            "train": {"steps": 20, "log_every": 5} | train,
+            "data": {"name": "x", "sizes": (1, 2), "data_dir": "a"},
+        }
+    )
 
 
 def test_a_configuration_is_recorded_and_matches_itself(tmp_path):
     fingerprint = record_config(tmp_path / "run", config())
     recorded = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert recorded["data"] == {"name": "x", "sizes": [1, 2]}
+    assert recorded["data"] == {"name": "x", "sizes": [1, 2], "data_dir": "a"}
     assert record_config(tmp_path / "run", config()) == fingerprint
     assert list((tmp_path / "run").iterdir()) == [tmp_path / "run" / "config.json"]
 
@@ -29,7 +30,7 @@ def test_a_configuration_is_recorded_and_matches_itself(tmp_path):
 def test_free_fields_may_change_and_are_brought_up_to_date(tmp_path):
     fingerprint = record_config(tmp_path, config(), free=["data.name"])
     changed = config(log_every=7)
-    changed.workdir = "b"
+    changed.data.data_dir = "b"
     changed.data.name = "y"
     assert record_config(tmp_path, changed, free=["data.name"]) == fingerprint
     assert json.loads((tmp_path / "config.json").read_text())["data"]["name"] == "y"
