@@ -124,7 +124,7 @@ def test_every_direction(algorithm, arguments):
 
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
-@pytest.mark.parametrize("algorithm", ["auto", "xla", "matmul", "winograd", "winograd4"])
+@pytest.mark.parametrize("algorithm", ["auto", "xla", "matmul", "taps", "winograd", "winograd4"])
 def test_half_precision(algorithm, dtype):
     arguments = PROBLEMS[0]
     x, w = draw(arguments[0], dtype=dtype), draw(arguments[1], 1, dtype)
@@ -237,7 +237,10 @@ X, W = jnp.zeros((2, 4, 4, 6)), jnp.zeros((3, 3, 6, 8))
         ({"groups": 4}, "groups: got 4, wanted a divisor of x's 6 channels"),
         ({"groups": 0}, "groups: got 0"),
         ({"algorithm": "fft"}, r"algorithm: got 'fft', wanted 'auto' or one of \['matmul'"),
-        ({"algorithm": "winograd", "stride": 2}, r"'winograd' cannot .* \['xla', 'matmul'\] can"),
+        (
+            {"algorithm": "winograd", "stride": 2},
+            r"'winograd' cannot .* \['xla', 'matmul', 'taps'\] can",
+        ),
         ({"padding": "FULL"}, "padding: got 'FULL', wanted an int"),
         ({"padding": -1}, "padding: got -1"),
         ({"padding": (1, 2, 3)}, r"padding: got \(1, 2, 3\)"),
@@ -293,6 +296,8 @@ def test_a_batch_that_cannot_be_cut_is_refused(unchecked):
             "forward",
             "winograd4",
         ),
+        (((32, 2, 2, 64), (3, 3, 64, 64), (1, 1), ((1, 1), (1, 1)), (1, 1), 1), "weight", "taps"),
+        (((32, 8, 8, 64), (3, 3, 64, 64), (2, 2), ((1, 1), (1, 1)), (1, 1), 1), "data", "taps"),
         (
             ((32, 16, 16, 64), (1, 1, 64, 128), (2, 2), ((0, 0), (0, 0)), (1, 1), 1),
             "data",

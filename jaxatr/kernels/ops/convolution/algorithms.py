@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from jaxatr.kernels.ops.convolution import matmul, split, winograd, xla
+from jaxatr.kernels.ops.convolution import matmul, split, taps, winograd, xla
 from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.typing import Array
 
@@ -26,5 +26,6 @@ ALGORITHMS = {
     "matmul": Algorithm(matmul.applies, matmul.run),
     "winograd": Algorithm(winograd.applies, partial(winograd.run, winograd.TWO)),
     "winograd4": Algorithm(winograd.applies, partial(winograd.run, winograd.FOUR)),
+    "taps": Algorithm(taps.applies, taps.run),
     "split": Algorithm(split.applies, split.run),
 }

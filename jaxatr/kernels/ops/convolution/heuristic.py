@@ -6,7 +6,7 @@ results stand beside it), for the layers of a residual network on a machine of t
 
 import math
 
-from jaxatr.kernels.ops.convolution import split, winograd
+from jaxatr.kernels.ops.convolution import split, taps, winograd
 from jaxatr.kernels.ops.convolution.problem import Problem
 
 _SINGLE = ("float32", "float64")
@@ -20,6 +20,8 @@ def choose(problem: Problem) -> str:
         return _grouped(problem)
     if problem.w_shape[:2] == (1, 1):
         return "matmul"
+    if _few(problem, pixels):
+        return "taps"
     # Below this the transformations of the tiles cost more than they save.
     if winograd.applies(problem) and min(channels, features) >= 32 and problem.dtype in _SINGLE:
         return _tile(problem)
@@ -29,6 +31,12 @@ def choose(problem: Problem) -> str:
     # XLA's form collapses on small images, its gradients by up to a hundred times.
     limit = 8 * 8 if problem.direction == "forward" else 4 * 4
     return "matmul" if pixels <= limit else "xla"
+
+
+def _few(problem: Problem, pixels: int) -> bool:
+    """Says whether so much of each tap falls on padding that a product per tap is the fastest."""
+    strided = problem.direction == "data" and max(problem.stride) > 1
+    return taps.applies(problem) and 1 < pixels <= (4 * 4 if strided else 2 * 2)
 
 
 def _tile(problem: Problem) -> str:
