@@ -1,6 +1,7 @@
 """Networks as flax linen modules, and how a configuration names them."""
 
 from jaxatr.models.build import BACKBONES, build_open_set
+from jaxatr.models.gradient_norms import squared_gradient_norms
 from jaxatr.models.open_set import OpenSetClassifier, OpenSetOutput
 from jaxatr.models.resnet import ResNet, ResNet18, ResNet34, ResNet50, ResNet101
 
@@ -14,4 +15,5 @@ __all__ = [
     "ResNet34",
     "ResNet50",
     "build_open_set",
+    "squared_gradient_norms",
 ]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from jaxatr.kernels import convolution
+from jaxatr.kernels.ops.convolution import winograd
 from jaxatr.kernels.ops.convolution.algorithms import ALGORITHMS
 from jaxatr.kernels.ops.convolution.heuristic import choose
 from jaxatr.kernels.ops.convolution.problem import Problem
@@ -272,6 +273,23 @@ def test_batches_that_can_be_cut_give_the_same_in_every_direction():
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("algorithm", ["winograd", "winograd4"])
+def test_tiles_that_do_not_fit_the_cache_are_computed_in_pieces(algorithm, monkeypatch):
+    x, w = draw((6, 7, 9, 4)), draw((3, 3, 4, 5), 1)
+
+    def everything():
+        y, pull = jax.vjp(lambda x, w: convolution(x, w, padding=1, algorithm=algorithm), x, w)
+        return y, *pull(jnp.sin(y))
+
+    whole = everything()
+    monkeypatch.setattr(winograd, "_CACHE", 1e4)
+    monkeypatch.setattr(winograd, "_PIECE", 3e4)  # two or three examples
+    jax.clear_caches()
+    for ours, theirs in zip(everything(), whole, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=2e-5)
+    assert winograd._pieces(winograd.TWO, (6, 7, 9, 5), 4) in (2, 3)
+
+
 def test_a_batch_that_cannot_be_cut_is_refused(unchecked):
     with pytest.raises(ValueError, match="'split' cannot compute"):
         convolution(X, W, padding=1, algorithm="split")
@@ -305,8 +323,8 @@ def test_a_batch_that_cannot_be_cut_is_refused(unchecked):
         ),
         (
             ((32, 4, 4, 256), (3, 3, 256, 512), (2, 2), ((1, 1), (1, 1)), (1, 1), 1),
-            "data",
-            "matmul",
+            "forward",
+            "taps",
         ),
         (
             ((8, 32, 32, 128), (3, 3, 4, 128), (1, 1), ((1, 1), (1, 1)), (1, 1), 32),

@@ -21,11 +21,11 @@ def run(problem: Problem, a: Array, b: Array) -> Array:
 
 
 def _forward(problem: Problem, x: Array, w: Array) -> Array:
-    return _product(problem.groups, _shifted(problem, x), w.reshape(-1, *w.shape[2:]))
+    return _product(problem.groups, shifted(problem, x), w.reshape(-1, *w.shape[2:]))
 
 
 def _weight(problem: Problem, x: Array, y: Array) -> Array:
-    parts, groups = _shifted(problem, x), problem.groups
+    parts, groups = shifted(problem, x), problem.groups
     depth, features = problem.w_shape[2:]
     patches, y = _patches(groups, parts), y.reshape(-1, groups, features // groups)
     if groups == 1:
@@ -33,7 +33,7 @@ def _weight(problem: Problem, x: Array, y: Array) -> Array:
     return jnp.einsum("ptgc,pgf->tcgf", patches, y).reshape(problem.w_shape)
 
 
-def _shifted(problem: Problem, x: Array) -> list[Array]:
+def shifted(problem: Problem, x: Array) -> list[Array]:
     """Returns, for each tap of the kernel, the pixels that it meets: ``[b, oh, ow, c]``."""
     x = pad(x, *problem.padding)
     (height, width), (sy, sx) = problem.y_shape[1:3], problem.stride

@@ -97,7 +97,7 @@ def _results(y: Array, row: _Run, column: _Run) -> Array:
 def _placed(
     part: Array, shape: tuple[int, ...], first: tuple[int, int], step: tuple[int, int]
 ) -> Array:
-    """Returns zeros of ``shape`` with ``part`` from ``first`` on, a ``step`` from each to the next."""
+    """Returns zeros of ``shape`` with ``part`` in them, from ``first`` on, ``step`` apart."""
     edges = []
     for axis in (0, 1):
         reach = (part.shape[1 + axis] - 1) * step[axis] + 1

@@ -13,12 +13,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.kernels.ops.convolution.padding import pad
 from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.typing import Array
+
+# Bytes of planes, from experiments/benchmarks/convolution.py on a processor with 32 MiB of cache.
+_CACHE, _PIECE = 24e6, 8e6
 
 
 class Filtering(NamedTuple):
@@ -90,31 +94,63 @@ def _run(filtering: Filtering, problem: Problem, a: Array, b: Array) -> Array:
 def _correlate(
     filtering: Filtering, x: Array, w: Array, padding, shape: tuple[int, ...], product
 ) -> Array:
-    size = filtering.size
-    tiles = _mixed(filtering.tiles, _tiles(filtering, x, padding, shape))
+    size, (_, height, width, features) = filtering.size, shape
     kernels = _mixed(filtering.kernels, lambda i, j: w[i, j])
-    products = [list(map(product, *rows)) for rows in zip(tiles, kernels, strict=True)]
-    batch, height, width, features = shape
     rows, columns = -(-height // size), -(-width // size)
-    results = _mixed(
-        filtering.results, lambda i, j: products[i][j].reshape(batch, rows, columns, features)
-    )
-    whole = jnp.stack([jnp.stack(row, axis=3) for row in results], axis=2)
-    return whole.reshape(batch, size * rows, size * columns, features)[:, :height, :width]
+
+    def piece(x: Array) -> Array:
+        tiles = _mixed(filtering.tiles, _tiles(filtering, x, padding, shape))
+        products = [list(map(product, *pairs)) for pairs in zip(tiles, kernels, strict=True)]
+        results = _mixed(
+            filtering.results, lambda i, j: products[i][j].reshape(-1, rows, columns, features)
+        )
+        whole = jnp.stack([jnp.stack(row, axis=3) for row in results], axis=2)
+        return whole.reshape(-1, size * rows, size * columns, features)[:, :height, :width]
+
+    pieces = _pieces(filtering, shape, x.shape[-1])
+    if pieces == 1:
+        return piece(x)
+    return jax.lax.map(piece, x.reshape(pieces, -1, *x.shape[1:])).reshape(shape)
 
 
 def _weight(filtering: Filtering, problem: Problem, x: Array, y: Array) -> Array:
     size = filtering.size
-    tiles = _mixed(filtering.tiles, _tiles(filtering, x, problem.padding, problem.y_shape))
     height, width = problem.y_shape[1:3]
-    y = pad(y, (0, -height % size), (0, -width % size))
-    results = _mixed(
-        filtering.results.T, lambda i, j: y[:, i::size, j::size].reshape(-1, y.shape[-1])
-    )
     product = partial(_product, problem.groups, "tgc,tgf->cgf")
-    products = [list(map(product, *rows)) for rows in zip(tiles, results, strict=True)]
+
+    def piece(x: Array, y: Array) -> list[list[Array]]:
+        tiles = _mixed(filtering.tiles, _tiles(filtering, x, problem.padding, problem.y_shape))
+        y = pad(y, (0, -height % size), (0, -width % size))
+        results = _mixed(
+            filtering.results.T, lambda i, j: y[:, i::size, j::size].reshape(-1, y.shape[-1])
+        )
+        return [list(map(product, *pairs)) for pairs in zip(tiles, results, strict=True)]
+
+    pieces = _pieces(filtering, problem.y_shape, x.shape[-1])
+    if pieces == 1:
+        products = piece(x, y)
+    else:
+        cut = [a.reshape(pieces, -1, *a.shape[1:]) for a in (x, y)]
+        first = piece(*(a[0] for a in cut))
+        add = lambda sums, part: (jax.tree.map(jnp.add, sums, piece(*part)), None)  # noqa: E731
+        products, _ = jax.lax.scan(add, first, tuple(a[1:] for a in cut))
     kernels = _mixed(filtering.kernels.T, lambda i, j: products[i][j])
     return jnp.stack([jnp.stack(row) for row in kernels])
+
+
+def _pieces(filtering: Filtering, shape: tuple[int, ...], channels: int) -> int:
+    """Returns into how many equal pieces of the batch the work is cut, so that it stays in cache.
+
+    The planes of all tiles before and after the product are several times the image, and more than
+    a processor's cache from about 100x100 pixels in the first stage of a residual network on.
+    """
+    batch, height, width, features = shape
+    share = ((filtering.size + 2) / filtering.size) ** 2
+    each = 4 * share * height * width * (channels + features)
+    if batch * each <= _CACHE:
+        return 1
+    fit = max(1, int(_PIECE / each))
+    return next(batch // size for size in range(min(fit, batch), 0, -1) if batch % size == 0)
 
 
 def _product(groups: int, formula: str, a: Array, b: Array) -> Array:

@@ -1,0 +1,138 @@
+"""Unknowns by how far they would move the network: gradients under a confounding label.
+
+Lee and AlRegib (2021), "Open-Set Recognition With Gradient-Based Representations" (ConfLabel in the
+open-set paper): the label says yes to every class at once, which no training example did. A network
+knows how to answer an example that is like the ones it was trained on, and its parameters have to
+move little; the squared norms of the gradient, layer by layer, are the features of a detector.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from jaxatr.typing import Array, ArrayLike, Float, Key
+
+_SMALLEST = 1e-30  # of a squared norm whose logarithm is taken
+
+
+def confounding_loss(logits: Float[ArrayLike, "b k"]) -> Float[Array, " b"]:
+    """Returns the binary cross-entropy of every class with 1, averaged over the classes.
+
+    Args:
+      logits: ``[b, k]``, of the closed-set classifier.
+    """
+    return jnp.mean(jax.nn.softplus(-jnp.asarray(logits, jnp.float32)), axis=-1)
+
+
+def sum_score(norms: Float[ArrayLike, "b l"]) -> Float[Array, " b"]:
+    """Returns the detector that needs no training: the negated sum of the squared norms.
+
+    Args:
+      norms: ``[b, l]``, from :func:`jaxatr.models.squared_gradient_norms` of
+        :func:`confounding_loss`.
+    """
+    return -jnp.sum(jnp.asarray(norms), axis=-1)
+
+
+class Detector(NamedTuple):
+    """A network of two layers on the logarithms of squared gradient norms.
+
+    Attributes:
+      mean: ``[l]``, of the logarithms on the known examples.
+      std: ``[l]``, of them.
+      hidden: ``[l, h]`` and ``[h]``, kernel and bias.
+      out: ``[h, 1]`` and ``[1]``.
+    """
+
+    mean: Array
+    std: Array
+    hidden: tuple[Array, Array]
+    out: tuple[Array, Array]
+
+
+def fit(
+    known: Float[ArrayLike, "n l"],
+    unknown: Float[ArrayLike, "m l"],
+    *,
+    key: Key,
+    width: int = 64,
+    steps: int = 500,
+    learning_rate: float = 1e-2,
+    weight_decay: float = 1e-3,
+) -> Detector:
+    """Returns the detector trained to tell known examples from unknown ones.
+
+    Adam on all examples at once; both kinds weigh the same, however many there are.
+
+    Args:
+      known: squared norms of known examples that the network was not trained on.
+      unknown: of examples of classes that the network was not trained on. In an open-set evaluation
+        they are known classes that were held out of a training, never the unknown ones of the test.
+      key: of the first weights.
+      width: of the hidden layer.
+      steps: of training.
+      learning_rate: of Adam.
+      weight_decay: decoupled.
+
+    Raises:
+      ValueError: one kind is missing.
+    """
+    if not len(np.asarray(known)) or not len(np.asarray(unknown)):
+        raise ValueError(
+            f"got {len(np.asarray(known))} known and {len(np.asarray(unknown))} unknown examples, "
+            "wanted some of both"
+        )
+    logs = [jnp.log(jnp.maximum(jnp.asarray(norms), _SMALLEST)) for norms in (known, unknown)]
+    mean, std = jnp.mean(logs[0], axis=0), jnp.maximum(jnp.std(logs[0], axis=0), 1e-6)
+    keys, features = jax.random.split(key), logs[0].shape[-1]
+    initial = Detector(
+        mean,
+        std,
+        (_he(keys[0], (features, width)), jnp.zeros(width)),
+        (_he(keys[1], (width, 1)), jnp.zeros(1)),
+    )
+    return _trained(initial, *logs, steps, optax.adamw(learning_rate, weight_decay=weight_decay))
+
+
+def detector_score(detector: Detector, norms: Float[ArrayLike, "b l"]) -> Float[Array, " b"]:
+    """Returns the detector's logit: higher is more known.
+
+    Args:
+      detector: from :func:`fit`.
+      norms: ``[b, l]``, squared gradient norms.
+    """
+    return _logit(detector, jnp.log(jnp.maximum(jnp.asarray(norms), _SMALLEST)))
+
+
+def _trained(initial: Detector, known: Array, unknown: Array, steps: int, optimizer) -> Detector:
+    def loss(weights):
+        detector = Detector(initial.mean, initial.std, *weights)
+        wrong = [
+            jax.nn.softplus(-_logit(detector, known)),
+            jax.nn.softplus(_logit(detector, unknown)),
+        ]
+        return jnp.mean(wrong[0]) + jnp.mean(wrong[1])
+
+    @jax.jit
+    def train(weights):
+        def step(carry, _):
+            weights, state = carry
+            updates, state = optimizer.update(jax.grad(loss)(weights), state, weights)
+            return (optax.apply_updates(weights, updates), state), None
+
+        return jax.lax.scan(step, (weights, optimizer.init(weights)), None, steps)[0][0]
+
+    return Detector(initial.mean, initial.std, *train((initial.hidden, initial.out)))
+
+
+def _logit(detector: Detector, logs: Array) -> Array:
+    x = (logs - detector.mean) / detector.std
+    x = jax.nn.relu(x @ detector.hidden[0] + detector.hidden[1])
+    return (x @ detector.out[0] + detector.out[1])[:, 0]
+
+
+def _he(key: Key, shape: tuple[int, int]) -> Array:
+    return jax.random.normal(key, shape) * np.sqrt(2 / shape[0])

@@ -1,0 +1,55 @@
+"""The confounding label: its loss, and both detectors on norms of our own making."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxatr import metrics
+from jaxatr.openset import conflabel
+
+KEY = jax.random.key(0)
+
+
+def test_the_loss_asks_for_every_class_at_once():
+    logits = np.random.default_rng(0).normal(0, 5, (6, 4))
+    expected = np.mean(np.log1p(np.exp(-logits)), axis=1)
+    np.testing.assert_allclose(conflabel.confounding_loss(logits), expected, rtol=1e-5)
+    assert conflabel.confounding_loss(np.full((1, 3), -1e4, np.float32))[0] == 1e4
+
+
+def norms(count, shift, seed):
+    """Log-normal norms of five layers; the unknown ones lie higher in the second alone."""
+    draw = np.random.default_rng(seed)
+    return np.float32(np.exp(draw.normal(np.array([0, shift, 0, -5, 0]), 1, (count, 5))))
+
+
+def test_the_sum_is_higher_for_the_known():
+    np.testing.assert_allclose(
+        conflabel.sum_score(np.array([[1.0, 2.0], [0.5, 0.25]])), [-3, -0.75]
+    )
+
+
+def test_the_detector_finds_the_layer_that_tells_them_apart():
+    detector = conflabel.fit(norms(300, 0, 0), norms(90, 3, 1), key=KEY)
+    known, unknown = (
+        np.asarray(conflabel.detector_score(detector, norms(500, shift, seed)))
+        for shift, seed in ((0, 2), (3, 3))
+    )
+    best = metrics.auroc(-norms(500, 0, 2)[:, 1], -norms(500, 3, 3)[:, 1])  # what there is to find
+    assert metrics.auroc(known, unknown) > best - 0.03
+    assert metrics.auroc(known, unknown) > metrics.auroc(
+        *(np.asarray(conflabel.sum_score(norms(500, s, k))) for s, k in ((0, 2), (3, 3)))
+    )
+
+
+def test_norms_of_zero_are_no_trouble():
+    known = norms(20, 0, 0)
+    known[:, 3] = 0  # a head that the loss does not reach
+    detector = conflabel.fit(known, np.where(np.arange(5) == 3, 0, norms(20, 3, 1)), key=KEY)
+    assert bool(jnp.all(jnp.isfinite(conflabel.detector_score(detector, known))))
+
+
+def test_both_kinds_are_needed():
+    with pytest.raises(ValueError, match="got 0 known and 4 unknown"):
+        conflabel.fit(norms(0, 0, 0), norms(4, 0, 0), key=KEY)
