@@ -1,5 +1,7 @@
 """The rooms of the package, and what none of them may import (pyproject.toml, importlinter)."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 from importlinter.cli import lint_imports
@@ -8,3 +10,12 @@ from importlinter.cli import lint_imports
 def test_contracts_hold(monkeypatch):
     monkeypatch.chdir(Path(__file__).parents[1])
     assert lint_imports(no_cache=True) == 0
+
+
+def test_a_training_loads_nothing_that_it_does_not_need():
+    # Each of these takes half a second to import, and torch much memory besides.
+    spared = ("scipy.stats", "scipy.ndimage", "scipy.fft", "sklearn", "tensorflow", "torch")
+    script = f"import sys, jaxatr.train; print([n for n in {spared} if n in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"

@@ -12,8 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.cluster import KMeans
-from sklearn.metrics import normalized_mutual_info_score
 
 
 def recall_at_k(
@@ -92,6 +90,9 @@ def nmi(
     Raises:
       ValueError: as :func:`recall_at_k`; or there are fewer examples than clusters.
     """
+    from sklearn.cluster import KMeans  # takes a second, and a training needs neither
+    from sklearn.metrics import normalized_mutual_info_score
+
     embeddings, labels = _checked(embeddings, labels)
     clusters = len(np.unique(labels)) if clusters is None else clusters
     if not 1 <= clusters <= len(labels):

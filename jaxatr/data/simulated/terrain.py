@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.fft
 
 from jaxatr.typing import Float
 
@@ -86,6 +85,8 @@ def _fractal(
     rng: np.random.Generator, slope: float, flatten: float, cutoff: float
 ) -> Float[np.ndarray, "h w"]:
     """Draws noise with an amplitude spectrum (f² + cutoff²)^(-slope / 2), squeezed vertically."""
+    import scipy.fft  # takes half a second, and a set that is prepared does not need it
+
     across = scipy.fft.rfftfreq(_GRID).astype(np.float32)
     down = scipy.fft.fftfreq(_GRID).astype(np.float32) * np.float32(flatten)
     power = across**2 + down[:, None] ** 2 + np.float32(cutoff) ** 2
