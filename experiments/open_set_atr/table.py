@@ -101,6 +101,47 @@ def mstar() -> str:
     return markdown(header, rows)
 
 
+def against_cbc() -> str:
+    """MSTAR: CBC's AUROC less each other score's, run by run (same split, same seed)."""
+    others = [("cbc", "softmax", "SoftMax of the same network")]
+    others += [("cbc", "mls", "MLS of the same network")]
+    others += [("plain", "softmax", "SoftMax of a network trained by cross-entropy only")]
+    others += [("plain", "mls", "MLS of a network trained by cross-entropy only")]
+    rows = []
+    for kind, score, label in others:
+        pairs = [
+            (recorded(f"mstar-{split}-cbc-{seed}"), recorded(f"mstar-{split}-{kind}-{seed}"))
+            for split in range(3)
+            for seed in range(3)
+        ]
+        gains = [
+            figure(own, "cbc", "auroc") - figure(other, score, "auroc")
+            for own, other in pairs
+            if own and other
+        ]
+        better = f"{sum(gain > 0 for gain in gains)} of {len(gains)}"
+        found = metrics.summarize(gains) if gains else None
+        gained = f"{found.mean:+.3f} ± {found.std:.3f}" if found else NOT_RUN
+        rows.append([label, gained, better])
+    return markdown(
+        ["CBC against", "AUROC gained (mean ± sd)", "runs in which CBC is higher"], rows
+    )
+
+
+def peer_cifar10() -> str:
+    """Our run's recipe in PyTorch, from either initialisation (peer_cifar10.py): the last epoch."""
+    rows = []
+    for name, label in (("he", "He, fan-out: torchvision's and ours"), ("torch", "PyTorch's own")):
+        path = RESULTS / f"peer-cifar10-{name}.json"
+        if not path.exists():
+            rows.append([label, *[NOT_RUN] * 4])
+            continue
+        last = json.loads(path.read_text())["epochs"][-1]
+        aurocs = [f"{100 * last[score]:.1f}" for score in ("mls", "cbc")]
+        rows.append([label, str(last["epoch"]), *aurocs, f"{last['closed_accuracy']:.3f}"])
+    return markdown(["kernels drawn from", "epochs", "MLS", "CBC", "closed acc."], rows)
+
+
 def cifar10() -> str:
     """CIFAR-10: AUROC beside the paper's and the PyTorch port's."""
     rows = []
@@ -164,7 +205,9 @@ def default() -> str:
 SECTIONS: dict[str, Callable[[], str]] = {
     "The default run": default,
     "MSTAR, 6 known / 4 unknown, three seeds a split (mean ± sd)": mstar,
+    "MSTAR: is CBC better?": against_cbc,
     "CIFAR-10, the paper code's split and recipe, from scratch": cifar10,
+    "CIFAR-10: the same recipe in PyTorch, by how the kernels are drawn": peer_cifar10,
     "Simulated vehicles in the shape of the paper's table 1: ResNet-18 of half the width, "
     "one seed, 5,000 steps of 16": simulated,
 }
