@@ -121,7 +121,7 @@ def against_cbc() -> str:
         ]
         better = f"{sum(gain > 0 for gain in gains)} of {len(gains)}"
         found = metrics.summarize(gains) if gains else None
-        gained = f"{found.mean:+.3f} ± {found.std:.3f}" if found else NOT_RUN
+        gained = f"{found.mean:+.3f} ± {found.deviation:.3f}" if found else NOT_RUN
         rows.append([label, gained, better])
     return markdown(
         ["CBC against", "AUROC gained (mean ± sd)", "runs in which CBC is higher"], rows
