@@ -35,6 +35,26 @@ def max_logit_score(logits: Float[ArrayLike, "b k"]) -> Float[Array, " b"]:
     return jnp.max(jnp.asarray(logits), axis=-1)
 
 
+def energy_score(
+    logits: Float[ArrayLike, "b k"], *, temperature: float = 1.0
+) -> Float[Array, " b"]:
+    r"""Returns minus the energy, :math:`T \log \sum_i e^{z_i / T}` (Liu et al. 2020, equation 4).
+
+    Args:
+      logits: ``[b, k]``, of the closed-set classifier.
+      temperature: T.
+
+    Raises:
+      ValueError: ``temperature`` is not positive.
+
+    >>> round(float(energy_score(jnp.array([[0.0, 0.0]]))[0]), 4)  # log 2
+    0.6931
+    """
+    if not temperature > 0:
+        raise ValueError(f"temperature: got {temperature}, wanted a positive number")
+    return temperature * jax.nn.logsumexp(jnp.asarray(logits) / temperature, axis=-1)
+
+
 def cbc_score(
     logits: Float[ArrayLike, "b k"], open_logits: Float[ArrayLike, "b k"]
 ) -> Float[Array, " b"]:

@@ -25,6 +25,31 @@ def test_scores_agree_with_numpy():
     np.testing.assert_array_equal(openset.cbc_score(logits, open_logits), picked)
 
 
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 1000.0])
+def test_energy_agrees_with_numpy(temperature):
+    logits, _ = draw(scale=50.0)
+    expected = [
+        temperature * np.log(sum(np.exp(np.float64(z) / temperature) for z in row))
+        for row in logits
+    ]
+    got = openset.energy_score(logits, temperature=temperature)
+    np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
+def test_energy_is_finite_and_needs_a_temperature():
+    assert openset.energy_score(jnp.full((1, 3), 1e4))[0] == 1e4 + np.float32(np.log(3))
+    with pytest.raises(ValueError, match="temperature: got 0.0, wanted a positive number"):
+        openset.energy_score(jnp.zeros((1, 2)), temperature=0.0)
+
+
+def test_energy_is_pytorch_oods(pytorch_ood):
+    logits, _ = draw(scale=10.0)
+    for temperature in (1.0, 100.0):
+        expected = -pytorch_ood.EnergyBased.score(pytorch_ood.tensor(logits), t=temperature)
+        got = openset.energy_score(logits, temperature=temperature)
+        np.testing.assert_allclose(got, expected, atol=1e-4, rtol=1e-6)
+
+
 def test_log_softmax_score_has_no_ties_where_the_probability_saturates():
     logits = np.float32([[30, 0, 0], [40, 0, 0], [50, 10, 0]])
     assert len(set(np.asarray(openset.softmax_score(logits)).tolist())) == 1

@@ -1,0 +1,45 @@
+"""ODIN: temperature, and a small step of the image towards its predicted class."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from jaxatr.openset.scores import softmax_score
+from jaxatr.typing import Array, ArrayLike, Float
+
+
+def odin_score(
+    logits_of: Callable[[Array], Array],
+    images: Float[ArrayLike, "b h w c"],
+    *,
+    temperature: float = 1000.0,
+    epsilon: float = 0.0014,
+) -> Float[Array, " b"]:
+    r"""Returns the largest probability after the step (Liang et al. 2018, equations 1 and 2).
+
+    .. math::
+      \tilde x = x - \epsilon\, \operatorname{sign}(-\nabla_x \log S_{\hat y}(x; T)), \qquad
+      \max_i S_i(\tilde x; T), \qquad S(x; T) = \operatorname{softmax}(f(x) / T)
+
+    Two forward passes and one backward pass.
+
+    Args:
+      logits_of: from images to logits ``[b, k]``, each row from its own image alone (batch
+        normalisation as at test time).
+      images: ``[b, h, w, c]``, in the unit that ``logits_of`` takes.
+      temperature: T.
+      epsilon: ε, in the unit of the images; 0 leaves them as they are.
+
+    Raises:
+      ValueError: ``temperature`` is not positive.
+    """
+    if not temperature > 0:
+        raise ValueError(f"temperature: got {temperature}, wanted a positive number")
+
+    def total(images: Array) -> Array:
+        return jnp.sum(softmax_score(logits_of(images) / temperature, log=True))
+
+    images = jnp.asarray(images)
+    moved = images + epsilon * jnp.sign(jax.grad(total)(images))
+    return softmax_score(logits_of(moved) / temperature)

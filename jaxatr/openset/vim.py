@@ -1,0 +1,93 @@
+r"""ViM (Wang et al. 2022, "ViM: out-of-distribution with virtual-logit matching").
+
+Of the features of known classes few directions explain most. What a query has outside of them is
+scaled to the size of a logit, :math:`\alpha \lVert x^{P^\perp} \rVert`, and set against the others.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxatr.openset.inputs import finite
+from jaxatr.typing import Array, ArrayLike, Float
+
+
+class ViM(NamedTuple):
+    """A fitted model.
+
+    Attributes:
+      origin: ``[d]``, the features of which the head makes logits of 0, or nearest to it.
+      residual: ``[d, r]``, orthonormal, the directions outside the principal subspace.
+      alpha: ``[]``, α, what makes a residual a logit.
+    """
+
+    origin: Float[ArrayLike, " d"]
+    residual: Float[ArrayLike, "d r"]
+    alpha: Float[ArrayLike, ""]
+
+
+def fit(
+    features: Float[ArrayLike, "n d"],
+    logits: Float[ArrayLike, "n k"],
+    kernel: Float[ArrayLike, "d k"],
+    bias: Float[ArrayLike, " k"] | None = None,
+    *,
+    dimensions: int | None = None,
+) -> ViM:
+    """Returns origin, residual directions and α, in float64.
+
+    Args:
+      features: ``[n, d]``, of training examples of the known classes.
+      logits: ``[n, k]``, ``features @ kernel + bias``.
+      kernel: ``[d, k]``, of the closed-set classifier.
+      bias: ``[k]``; None for a classifier without, whose origin is 0.
+      dimensions: D, of the principal subspace. By default what the authors have for their
+        networks, 1000 of at least 2048 features and 512 of at least 768; half of fewer.
+
+    Raises:
+      ValueError: shapes disagree; a value is not finite; ``dimensions`` is out of range; or the
+        features lie within the principal subspace, so that nothing is left to scale.
+    """
+    features, logits = finite("features", features), finite("logits", logits)
+    n, d = features.shape
+    default = 1000 if d >= 2048 else 512 if d >= 768 else d // 2
+    kept = default if dimensions is None else dimensions
+    if not 1 <= kept < d:
+        raise ValueError(f"dimensions: got {kept}, wanted 1 to {d - 1}, below the features'")
+    if len(logits) != n:
+        raise ValueError(f"logits: got {len(logits)} rows, wanted those of the features, {n}")
+    matrix = np.asarray(kernel, np.float64)
+    if matrix.shape != (d, logits.shape[1]):
+        raise ValueError(f"kernel: got shape {matrix.shape}, wanted ({d}, {logits.shape[1]})")
+    offset = np.zeros(matrix.shape[1]) if bias is None else np.asarray(bias, np.float64)
+    if offset.shape != (matrix.shape[1],):
+        raise ValueError(f"bias: got shape {offset.shape}, wanted ({matrix.shape[1]},)")
+    origin = -np.linalg.pinv(matrix).T @ offset
+    centred = features - origin
+    _, vectors = np.linalg.eigh(centred.T @ centred)  # ascending
+    residual = vectors[:, : d - kept]
+    lengths = np.linalg.norm(centred @ residual, axis=1)
+    if lengths.mean() <= 1e-6 * np.linalg.norm(centred, axis=1).mean():
+        raise ValueError(f"dimensions: the features have no more than {kept}, wanted fewer")
+    return ViM(origin, residual, np.array(logits.max(axis=1).mean() / lengths.mean()))
+
+
+def score(
+    model: ViM, features: Float[ArrayLike, "b d"], logits: Float[ArrayLike, "b k"]
+) -> Float[Array, " b"]:
+    r"""Returns :math:`\log \sum_i e^{z_i} - \alpha \lVert x^{P^\perp} \rVert`.
+
+    The order is that of minus the paper's score, which is the softmax probability of the virtual
+    logit, without its ties at 0 and 1.
+
+    Args:
+      model: of :func:`fit`.
+      features: ``[b, d]``.
+      logits: ``[b, k]``, of the same examples.
+    """
+    centred = jnp.asarray(features) - jnp.asarray(model.origin)
+    outside = jnp.dot(centred, jnp.asarray(model.residual), precision=jax.lax.Precision.HIGHEST)
+    virtual = jnp.asarray(model.alpha) * jnp.linalg.norm(outside, axis=-1)
+    return jax.nn.logsumexp(jnp.asarray(logits), axis=-1) - virtual

@@ -1,0 +1,94 @@
+"""The nearest-neighbour score: plain loops in float64, blocks, a peer."""
+
+import jax
+import numpy as np
+import pytest
+
+from jaxatr.openset import nearest_neighbour
+
+
+def draw(seed=0, n=60, d=6):
+    return np.float32(np.random.default_rng(seed).normal(size=(n, d)) + 1)
+
+
+def reference(train, queries, k):
+    scores = []
+    for q in np.float64(queries):
+        q = q / np.sqrt(np.sum(q * q))
+        distances = []
+        for f in np.float64(train):
+            f = f / np.sqrt(np.sum(f * f))
+            distances.append(np.sqrt(np.sum((f - q) ** 2)))
+        scores.append(-sorted(distances)[k - 1])
+    return scores
+
+
+@pytest.mark.parametrize("k", [1, 50, 60])
+@pytest.mark.parametrize("block_size", [7, 256])
+def test_agrees_with_loops(k, block_size):
+    train, queries = draw(), draw(1, n=23)
+    model = nearest_neighbour.fit(train)
+    got = nearest_neighbour.score(model, queries, k=k, block_size=block_size)
+    np.testing.assert_allclose(got, reference(train, queries, k), atol=2e-6)
+
+
+def test_an_example_of_the_training_set_is_its_own_neighbour():
+    train = np.float32(np.random.default_rng(0).gamma(1, size=(200, 64)))
+    model = nearest_neighbour.fit(train)
+    np.testing.assert_allclose(nearest_neighbour.score(model, train, k=1), 0, atol=1e-6)
+    np.testing.assert_allclose(
+        nearest_neighbour.score(model, train, k=2), reference(train, train, 2), atol=2e-6
+    )
+
+
+def test_length_does_not_count():
+    train, queries = draw(), draw(1, n=5)
+    stretched = train * np.arange(1, 61)[:, None]
+    got = nearest_neighbour.score(nearest_neighbour.fit(stretched), 100 * queries, k=3)
+    expected = nearest_neighbour.score(nearest_neighbour.fit(train), queries, k=3)
+    np.testing.assert_allclose(got, expected, atol=1e-6)
+
+
+def test_features_that_are_all_0():
+    model = nearest_neighbour.fit(np.concatenate([draw(), np.zeros((1, 6), np.float32)]))
+    zero = np.zeros((1, 6), np.float32)
+    assert nearest_neighbour.score(model, zero, k=1)[0] == 0
+    np.testing.assert_allclose(nearest_neighbour.score(model, zero, k=2), -1, rtol=1e-6)
+
+
+def test_memory_is_that_of_a_block():
+    n, b, block = 2000, 4096, 16
+    shapes = [jax.ShapeDtypeStruct(s, np.float32) for s in ((n, 8), (b, 8))]
+    compiled = nearest_neighbour._distances.lower(*shapes, 5, block).compile()
+    # Products and sorted copies of them, and the input once more; never b * n.
+    assert compiled.memory_analysis().temp_size_in_bytes < 4 * (8 * block * n + 4 * b * 8)
+
+
+def test_wrong_arguments_are_named(unchecked):
+    model = nearest_neighbour.fit(draw())
+    for k in (0, 61):
+        with pytest.raises(ValueError, match=f"k: got {k}, wanted 1 to 60"):
+            nearest_neighbour.score(model, draw(), k=k)
+    with pytest.raises(ValueError, match="block_size: got 0"):
+        nearest_neighbour.score(model, draw(), block_size=0)
+    with pytest.raises(ValueError, match="features: 60 rows are not finite, the first is 0"):
+        nearest_neighbour.fit(draw() * np.nan)
+
+
+def test_pytorch_ood_agrees(pytorch_ood):
+    train, queries = draw(n=300, d=32), draw(1, n=40, d=32)
+    peer = pytorch_ood.KNN(None, k=7)
+    peer.fit_features(pytorch_ood.tensor(train), pytorch_ood.tensor(np.zeros(300, int)))
+    got = nearest_neighbour.score(nearest_neighbour.fit(train), queries, k=7)
+    np.testing.assert_allclose(got, -peer.predict_features(pytorch_ood.tensor(queries)), atol=1e-4)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-30, 1e30])
+def test_kth_largest_is_that_of_a_sort(scale):
+    values = np.float32(np.random.default_rng(0).normal(size=40) * scale)
+    values[[3, 8, 9]] = values[5]
+    values[[0, 1, 2]] = 0.0, -0.0, -values.max()
+    find = jax.jit(nearest_neighbour._kth_largest)
+    for k in range(1, 41):
+        index = int(find(values, k))
+        assert values[index] == np.sort(values)[-k]
