@@ -8,6 +8,7 @@ from jaxatr.data.images import ImageError, read_image
 from jaxatr.data.pipeline import eval_batches, image_statistics, train_batches
 from jaxatr.data.selection import holdout, select
 from jaxatr.data.splits import KnownUnknown, known_unknown
+from jaxatr.data.thumbnails import thumbnail
 
 __all__ = [
     "Chip",
@@ -24,5 +25,6 @@ __all__ = [
     "prepare",
     "read_image",
     "select",
+    "thumbnail",
     "train_batches",
 ]

@@ -3,8 +3,21 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_SCORE_NAMES = {"softmax": "SoftMax", "mls": "MLS", "cbc": "CBC"}
-_COLUMNS = {
+SCORE_NAMES = {
+    "softmax": "SoftMax",
+    "mls": "MLS",
+    "cbc": "CBC",
+    "energy": "energy",
+    "openmax": "OpenMax",
+    "odin": "ODIN",
+    "mahalanobis": "Mahalanobis",
+    "knn": "k-NN",
+    "vim": "ViM",
+    "conflabel": "ConfLabel (sum)",
+}
+"""A score's name in records to its name in print."""
+
+COLUMNS = {
     "auroc": "AUROC",
     "oscr": "OSCR",
     "fpr_at_tpr": "FPR@TPR",
@@ -23,12 +36,12 @@ def open_set_table(evaluation: Mapping[str, Any]) -> str:
     rows = []
     for group, measured in groups.items():
         closed = measured.get("closed_accuracy")
-        first = [group, str(measured["num_known"]), str(measured["num_unknown"]), _percent(closed)]
+        first = [group, str(measured["num_known"]), str(measured["num_unknown"]), percent(closed)]
         for name, row in measured["scores"].items():
-            figures = [_percent(row.get(column)) for column in _COLUMNS]
-            rows.append([*first, _SCORE_NAMES.get(name, name), *figures])
+            figures = [percent(row.get(column)) for column in COLUMNS]
+            rows.append([*first, score_title(name), *figures])
             first = ["", "", "", ""]
-    header = ["test data", "known", "unknown", "closed acc.", "score", *_COLUMNS.values()]
+    header = ["test data", "known", "unknown", "closed acc.", "score", *COLUMNS.values()]
     gamma, fitted = evaluation["gamma"], evaluation.get("fitted_gamma")
     known, unknown = ", ".join(evaluation["known"]), ", ".join(evaluation["unknown"])
     dataset, split = evaluation["dataset"], evaluation["split"]
@@ -65,5 +78,11 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([line(header), line(["-" * width for width in widths]), *map(line, rows)])
 
 
-def _percent(value: float | None) -> str:
+def score_title(name: str) -> str:
+    """Returns what a score is called in a table."""
+    return SCORE_NAMES.get(name, name)
+
+
+def percent(value: float | None) -> str:
+    """Returns a share in percent, a dash where there is none."""
     return "-" if value is None else f"{100 * value:.1f}"

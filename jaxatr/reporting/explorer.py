@@ -1,0 +1,167 @@
+"""The section of a report in which γ is moved: what the page shows at first, and its data.
+
+The browser computes accuracy, false alarms, the confusion matrix and the mistakes from the data.
+"""
+
+import base64
+import io
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from sklearn.metrics import confusion_matrix
+
+from jaxatr import openset
+from jaxatr.openset.recorded import MISTAKES
+from jaxatr.reporting import axes, charts
+from jaxatr.reporting.overview import Section
+from jaxatr.reporting.recorded import RecordedRun, Thumbnail
+from jaxatr.reporting.tables import score_title
+from jaxatr.typing import Int
+
+_BINS = 48
+_SCALES: dict[str, axes.Scale] = {"softmax": "log", "cbc": "logit"}  # the others are plain
+_SHEETS = {
+    "misclassified": "Known, accepted as the wrong class",
+    "accepted": "Unknown, accepted as known (false alarms)",
+    "rejected": "Known, rejected",
+}
+
+
+def explorer(runs: Sequence[RecordedRun]) -> Section:
+    """Histograms of known and unknown, γ, and what follows from it, for each run."""
+    panels = [_panel(number, run) for number, run in enumerate(runs)]
+    sheets = [(kind, _SHEETS[kind]) for kind in MISTAKES]
+    return Section("explorer", "Choose γ", {"panels": panels, "sheets": sheets})
+
+
+def page_data(runs: Sequence[RecordedRun]) -> dict[str, Any]:
+    """Returns what the script computes with. Arrays of scores keep every bit."""
+    return {"left": charts.LEFT, "width": charts.PLOT_WIDTH, "runs": [_data(run) for run in runs]}
+
+
+def decisions(
+    run: RecordedRun, score: str, threshold: float
+) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, "c c"]]:
+    """Returns each test example's decision and their counts, by true class, "unknown" last."""
+    decided = np.where(run.scores[score] >= threshold, run.predicted, openset.UNKNOWN)
+    labels = [*range(len(run.classes)), openset.UNKNOWN]
+    return decided, confusion_matrix(run.labels, decided, labels=labels)
+
+
+def _panel(number: int, run: RecordedRun) -> dict[str, Any]:
+    chosen = run.best_score
+    start = _thresholds(run, chosen)[0]
+    threshold = start["threshold"]
+    if threshold is None:  # γ of 0 or 1
+        threshold = -math.inf if start["gamma"] == 0 else math.inf
+    return {
+        "run": run,
+        "chosen": chosen,
+        "titles": {name: score_title(name) for name in run.scores},
+        "histograms": {name: _histogram(number, run, name) for name in run.scores},
+        "names": [*run.classes, "unknown"],
+        "counts": decisions(run, chosen, threshold)[1].tolist(),
+    }
+
+
+def _thresholds(run: RecordedRun, name: str) -> list[dict[str, Any]]:
+    """Returns the recorded thresholds in the score's own unit, with the γ that a reader knows."""
+    row, scale = run.measured[name], _SCALES.get(name, "plain")
+    fixed, fitted = row.get("threshold"), row.get("fitted_threshold")
+    found = []
+    if scale != "plain":  # a γ of 0 or 1 has no threshold that could be recorded
+        found.append({"text": "fixed", "threshold": fixed, "gamma": run.evaluation["gamma"]})
+    elif fixed is not None:
+        found.append({"text": "fixed", "threshold": fixed, "gamma": fixed})
+    if fitted is not None:
+        share = f"accepts {run.evaluation['tpr']:.0%} of validation"
+        gamma = axes.to_gamma(scale, fitted)
+        found.append({"text": share, "threshold": fitted, "gamma": gamma})
+    if not found:
+        middle = float(np.median(run.scores[name]))
+        found.append({"text": "median", "threshold": middle, "gamma": middle})
+    return found
+
+
+def _axis(run: RecordedRun, name: str) -> axes.Axis:
+    scale = _SCALES.get(name, "plain")
+    recorded = [row["threshold"] for row in _thresholds(run, name) if row["threshold"] is not None]
+    marks = axes.to_axis(scale, np.array(recorded, np.float64))
+    return axes.score_axis(scale, axes.to_axis(scale, run.scores[name]), marks.tolist())
+
+
+def _histogram(number: int, run: RecordedRun, name: str) -> charts.Chart:
+    across, scale = _axis(run, name), _SCALES.get(name, "plain")
+    values = np.clip(axes.to_axis(scale, run.scores[name]), across.low, across.high)
+    edges = np.linspace(across.low, across.high, _BINS + 1)
+    series, words = [], []
+    for colour, part in enumerate(("known", "unknown")):
+        chosen = (run.labels != openset.UNKNOWN) == (part == "known")
+        if not chosen.any():
+            continue
+        heights = np.histogram(values[chosen], edges)[0] / chosen.sum()
+        outline = charts.steps(heights, edges)
+        series.append(charts.Series(part, outline, str(chosen.sum()), colour, filled=True))
+        words.append(f"{part}: {_quartiles(scale, run.scores[name][chosen])}.")
+    down = axes.percent(
+        "share of its kind", 0.0, 1.05 * max(one.points[:, 1].max() for one in series)
+    )
+    title = f"Scores by {score_title(name)}"
+    words.append("The outermost bars hold what lies beyond.")
+    return charts.chart(f"explorer-{number}-{name}", title, " ".join(words), across, down, series)
+
+
+def _quartiles(scale: axes.Scale, scores: np.ndarray) -> str:
+    low, middle, high = np.quantile(scores.astype(np.float64), [0.25, 0.5, 0.75])
+    figures = [f"{axes.to_gamma(scale, float(value)):.6g}" for value in (low, middle, high)]
+    return f"a quarter below {figures[0]}, half below {figures[1]}, a quarter above {figures[2]}"
+
+
+def _data(run: RecordedRun) -> dict[str, Any]:
+    mistakes = {
+        name: {
+            kind: [int(row) for row in rows if int(row) in run.thumbnails]
+            for kind, rows in openset.confident_mistakes(run.labels, run.predicted, score).items()
+        }
+        for name, score in run.scores.items()
+    }
+    shown = {row for kinds in mistakes.values() for rows in kinds.values() for row in rows}
+    return {
+        "classes": run.classes,
+        "labels": run.labels.tolist(),
+        "predicted": run.predicted.tolist(),
+        "scores": {name: _score_data(run, name) for name in run.scores},
+        "mistakes": mistakes,
+        "thumbnails": {row: _thumbnail_data(run, row) for row in sorted(shown)},
+    }
+
+
+def _score_data(run: RecordedRun, name: str) -> dict[str, Any]:
+    across, values = _axis(run, name), run.scores[name]
+    single = values.dtype == np.float32
+    return {
+        "scale": _SCALES.get(name, "plain"),
+        "low": across.low,
+        "high": across.high,
+        "thresholds": _thresholds(run, name),
+        "single": single,
+        "values": base64.b64encode(values.astype("<f4" if single else "<f8").tobytes()).decode(),
+    }
+
+
+def _thumbnail_data(run: RecordedRun, row: int) -> dict[str, str]:
+    thumbnail = run.thumbnails[row]
+    seen = "" if run.ranges is None else f"{run.ranges[row]} m"
+    return {"name": thumbnail.name, "seen": seen, "source": _png(thumbnail)}
+
+
+def _png(thumbnail: Thumbnail) -> str:
+    image = thumbnail.image
+    file = io.BytesIO()
+    Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image).save(
+        file, "PNG", optimize=True
+    )
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"

@@ -1,0 +1,167 @@
+"""Sections of a report that are charts of recorded figures."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxatr import openset
+from jaxatr.reporting import axes
+from jaxatr.reporting.charts import COLOURS, DASHES, Chart, Series, chart
+from jaxatr.reporting.curves import rate_curve
+from jaxatr.reporting.overview import Section
+from jaxatr.reporting.recorded import RecordedRun
+from jaxatr.reporting.tables import percent, score_title
+from jaxatr.typing import Float
+
+_FEW = 0.05  # share of unknown examples accepted, at which a curve is put into words
+
+
+def curves(runs: Sequence[RecordedRun]) -> Section | None:
+    """ROC and OSCR curves of every run and score, where there are unknown examples."""
+    if not any("auroc" in row for run in runs for row in run.measured.values()):
+        return None
+    charts = [
+        _rate_chart(runs, "roc", "ROC", "known accepted", "auroc"),
+        _rate_chart(runs, "oscr", "OSCR", "known accepted and right", "oscr"),
+    ]
+    names = dict.fromkeys(name for run in runs for name in run.scores)
+    groups = {name: score_title(name) for name in names} if len(names) > 1 else {}
+    return Section("curves", "ROC and OSCR curves", {"charts": charts, "groups": groups})
+
+
+def ranges(runs: Sequence[RecordedRun]) -> Section | None:
+    """AUROC over the range, where the test examples were seen from several."""
+    rows = [
+        (number, name, by_range)
+        for number, run in enumerate(runs)
+        for name in run.scores
+        if len(by_range := _auroc_by_range(run, name)) > 1
+    ]
+    if not rows:
+        return None
+    seen = sorted({value for _, _, by_range in rows for value in by_range})
+    lowest = min(min(by_range.values()) for _, _, by_range in rows)
+    margin = 0.08 * (seen[-1] - seen[0])
+    across = axes.Axis(
+        "range (m)",
+        seen[0] - margin,
+        seen[-1] + margin,
+        tuple((float(value), str(value)) for value in seen),
+    )
+    series, words = [], []
+    for number, name, by_range in rows:
+        points = np.array(sorted(by_range.items()), np.float64)
+        series.append(_series(runs, number, name, points, dotted=True))
+        figures = ", ".join(f"{percent(value)} at {at} m" for at, value in sorted(by_range.items()))
+        words.append(f"{series[-1].label}: {figures}.")
+    down = axes.percent("AUROC", min(0.5, np.floor(10 * lowest) / 10))
+    drawn = chart("ranges-auroc", "AUROC by range (%)", " ".join(words), across, down, series)
+    table = [
+        (one.label, [percent(by_range.get(at)) for at in seen])
+        for one, (_, _, by_range) in zip(series, rows, strict=True)
+    ]
+    content = {"chart": drawn, "ranges": seen, "table": table}
+    return Section("ranges", "AUROC by range", content)
+
+
+def training(runs: Sequence[RecordedRun]) -> Section | None:
+    """Loss and closed-set accuracy over the steps, in training and on the validation part."""
+    charts = [
+        _training_chart(runs, "loss", "Loss"),
+        _training_chart(runs, "closed_accuracy", "Closed-set accuracy"),
+    ]
+    drawn = [one for one in charts if one is not None]
+    return Section("training", "Training", {"charts": drawn}) if drawn else None
+
+
+def _series(
+    runs: Sequence[RecordedRun], number: int, name: str, points: np.ndarray, **more: Any
+) -> Series:
+    """A score of one run has a colour; of several runs the run has it, and the score a pattern."""
+    run, title, alone = runs[number], score_title(name), len(runs) == 1
+    place = list(run.scores).index(name)
+    return Series(
+        title if alone else f"{run.name}: {title}",
+        points,
+        colour=(place if alone else number) % COLOURS,
+        dash=(place // COLOURS if alone else place) % DASHES,
+        group=name,
+        **more,
+    )
+
+
+def _rate_chart(
+    runs: Sequence[RecordedRun], key: str, title: str, counted: str, measure: str
+) -> Chart:
+    series, words = [], []
+    for number, run in enumerate(runs):
+        known = run.labels != openset.UNKNOWN
+        counts = run.predicted == run.labels if measure == "oscr" else known
+        for name, score in run.scores.items():
+            if measure not in run.measured[name]:
+                continue
+            points = rate_curve(score[known], counts[known], score[~known])
+            area = percent(run.measured[name][measure])
+            series.append(_series(runs, number, name, points, figure=area))
+            reached = points[points[:, 0] <= _FEW, 1].max()
+            words.append(f"{series[-1].label}: area {area} %, {percent(reached)} % {counted}.")
+    few = f"Where {_FEW:.0%} of the unknown are accepted: "
+    return chart(
+        f"curves-{key}",
+        f"{title}, area in %",
+        few + " ".join(words),
+        axes.percent("unknown accepted"),
+        axes.percent(counted),
+        series,
+    )
+
+
+def _auroc_by_range(run: RecordedRun, name: str) -> dict[int, float]:
+    found = {}
+    for group, measured in run.evaluation["groups"].items():
+        matched = re.fullmatch(r"(\d+) m", group)
+        if matched and "auroc" in (row := measured["scores"].get(name, {})):
+            found[int(matched[1])] = row["auroc"]
+    return found
+
+
+def _training_chart(runs: Sequence[RecordedRun], metric: str, title: str) -> Chart | None:
+    series, words = [], []
+    for number, run in enumerate(runs):
+        for dash, part in enumerate(("training", "validation")):
+            points = _recorded_curve(run, metric, validation=part == "validation")
+            if not len(points):
+                continue
+            label = part if len(runs) == 1 else f"{run.name}: {part}"
+            colour = (dash if len(runs) == 1 else number) % COLOURS
+            series.append(Series(label, points, colour=colour, dash=dash))
+            first, last = points[0, 1], points[-1, 1]
+            words.append(f"{label}: {first:.3g} at first, {last:.3g} at the end.")
+    if not series:
+        return None
+    values = np.concatenate([one.points[:, 1] for one in series])
+    steps = axes.linear("step", 0.0, max(float(one.points[-1, 0]) for one in series))
+    if metric == "loss" and values.min() > 0:
+        down = axes.logarithmic("loss", float(values.min()), float(values.max()))
+        series = [_mapped(one, np.log10) for one in series]
+    elif metric == "loss":
+        down = axes.linear("loss", float(values.min()), float(values.max()))
+    else:
+        down = axes.percent("examples right")
+    return chart(f"training-{metric}", title, " ".join(words), steps, down, series)
+
+
+def _recorded_curve(run: RecordedRun, metric: str, *, validation: bool) -> Float[np.ndarray, "p 2"]:
+    points = [
+        (record["step"], record[metric])
+        for record in run.metrics
+        if (record["phase"] == "evaluate") == validation and record.get(metric) is not None
+    ]
+    return np.array(points, np.float64).reshape(-1, 2)
+
+
+def _mapped(series: Series, change: Callable[[np.ndarray], np.ndarray]) -> Series:
+    points = np.stack([series.points[:, 0], change(series.points[:, 1])], axis=1)
+    return series._replace(points=points)

@@ -1,0 +1,125 @@
+"""Sections of a report that are tables: what was run, and how well it does."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from sklearn.metrics import confusion_matrix
+
+from jaxatr import openset
+from jaxatr.reporting.recorded import RecordedRun
+from jaxatr.reporting.tables import COLUMNS, percent, score_title
+
+_LOWER_IS_BETTER = ("fpr_at_tpr",)
+_PARTS = ("train", "validation", "test")
+
+
+class Section(NamedTuple):
+    """A part of the page.
+
+    Attributes:
+      key: its anchor, and the name of its template.
+      title: its heading.
+      content: what the template shows.
+    """
+
+    key: str
+    title: str
+    content: dict[str, Any]
+
+
+def settings(runs: Sequence[RecordedRun]) -> Section:
+    """What was run on what, every field of the configurations, and where the runs differ."""
+    summaries = [_summary(run) for run in runs]
+    fields = [_flat(run.config) for run in runs]
+    return Section(
+        "settings",
+        "Settings and split",
+        {"summary": _rows(summaries), "configuration": _rows(fields)},
+    )
+
+
+def scores(runs: Sequence[RecordedRun]) -> Section:
+    """The measures of each score over all test examples, the best of each measure marked."""
+    return Section("scores", "Scores", {"tables": [_score_table(run) for run in runs]})
+
+
+def confusion(runs: Sequence[RecordedRun]) -> Section | None:
+    """The known classes among each other, before anything is rejected."""
+    matrices = []
+    for run in runs:
+        known = run.labels != openset.UNKNOWN
+        if known.any():
+            counts = confusion_matrix(
+                run.labels[known], run.predicted[known], labels=range(len(run.classes))
+            )
+            matrices.append({"run": run, "names": run.classes, "counts": counts.tolist()})
+    if not matrices:
+        return None
+    return Section("confusion", "Confusion between known classes", {"matrices": matrices})
+
+
+def _summary(run: RecordedRun) -> dict[str, str]:
+    evaluation, record = run.evaluation, run.record
+    dataset, split = record.get("dataset", {}), record.get("split", {})
+    checkpoint, code = evaluation.get("checkpoint", {}), record.get("code") or {}
+    fitted, examples = evaluation.get("fitted_gamma"), record.get("examples", {})
+    commit = code.get("commit", "–")[:12] + (", with changes" if code.get("dirty") else "")
+    return {
+        "data": f"{dataset.get('name', '–')}, version {dataset.get('version', '–')}",
+        "data's fingerprint": dataset.get("fingerprint", "–")[:16],
+        "split": f"{split.get('name', '–')}, version {split.get('version', '–')}, "
+        f"seed {split.get('seed', '–')}",
+        "known classes": ", ".join(evaluation["known"]),
+        "unknown classes": ", ".join(evaluation["unknown"]) or "none",
+        "examples": ", ".join(f"{part} {examples[part]}" for part in _PARTS if part in examples),
+        "images left out": str(len(record["skipped"])) if "skipped" in record else "–",
+        "chips": " × ".join(map(str, record.get("image_shape", ())))
+        + f" {record.get('image_dtype', '')}",
+        "checkpoint": f"{checkpoint.get('which', '–')}, step {checkpoint.get('step', '–')}",
+        "fixed γ": f"{evaluation['gamma']:g}",
+        "fitted γ": "–"
+        if fitted is None
+        else f"{fitted:.6g}, accepts {evaluation['tpr']:.0%} of the validation part",
+        "device": " × ".join(str(record.get("device", {}).get(f, "–")) for f in ("count", "kind")),
+        "commit": commit,
+        "started": record.get("started", "–"),
+        "versions": ", ".join(f"{name} {v}" for name, v in record.get("versions", {}).items()),
+    }
+
+
+def _flat(fields: dict[str, Any], prefix: str = "") -> dict[str, str]:
+    flat = {}
+    for name, value in fields.items():
+        if isinstance(value, dict) and value:
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = "" if value in ({}, [], ()) else str(value)
+    return flat
+
+
+def _rows(columns: Sequence[dict[str, str]]) -> list[dict[str, Any]]:
+    names = dict.fromkeys(name for column in columns for name in column)
+    rows = [(name, [column.get(name, "–") for column in columns]) for name in names]
+    return [
+        {"name": name, "values": values, "differs": len(set(values)) > 1} for name, values in rows
+    ]
+
+
+def _score_table(run: RecordedRun) -> dict[str, Any]:
+    group = run.evaluation["groups"]["all"]
+    best = {}
+    for column in COLUMNS:
+        values = [row[column] for row in run.measured.values() if column in row]
+        if values:
+            best[column] = min(values) if column in _LOWER_IS_BETTER else max(values)
+    rows = []
+    for name, row in run.measured.items():
+        cells = [
+            {
+                "text": percent(row.get(column)),
+                "best": column in row and row[column] == best[column],
+            }
+            for column in COLUMNS
+        ]
+        rows.append({"title": score_title(name), "cells": cells})
+    return {"run": run, "group": group, "rows": rows, "columns": list(COLUMNS.values())}

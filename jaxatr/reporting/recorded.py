@@ -1,0 +1,154 @@
+"""What an evaluated run's folder holds, read for a report."""
+
+import json
+import os
+import zipfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxatr import openset, runs, training
+from jaxatr.typing import Int, Shaped, UInt8
+
+
+class Thumbnail(NamedTuple):
+    """A test example to look at.
+
+    Attributes:
+      name: of its true class, which need not be a known one.
+      image: ``[h, w, c]``, gray or RGB.
+    """
+
+    name: str
+    image: UInt8[np.ndarray, "h w c"]
+
+
+class RecordedRun(NamedTuple):
+    """A run that was trained and evaluated, with n test examples.
+
+    Attributes:
+      name: what the report calls it.
+      config: content of ``config.json``.
+      record: content of ``record.json``.
+      evaluation: content of ``evaluation.json``.
+      metrics: the records of ``metrics.jsonl``.
+      labels: ``[n]``, known class or :data:`jaxatr.openset.UNKNOWN`.
+      predicted: ``[n]``, the nearest known class.
+      scores: name to ``[n]``, higher = more known.
+      ranges: ``[n]`` in metres, ``None`` where the data does not say them.
+      thumbnails: row of a test example to its picture; empty if none were recorded.
+    """
+
+    name: str
+    config: dict[str, Any]
+    record: dict[str, Any]
+    evaluation: dict[str, Any]
+    metrics: list[dict[str, Any]]
+    labels: Int[np.ndarray, " n"]
+    predicted: Int[np.ndarray, " n"]
+    scores: dict[str, Shaped[np.ndarray, " n"]]
+    ranges: Int[np.ndarray, " n"] | None
+    thumbnails: dict[int, Thumbnail]
+
+    @property
+    def classes(self) -> list[str]:
+        """The known classes, by label."""
+        return self.evaluation["known"]
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the images come from the simulated sensor."""
+        return self.record.get("dataset", {}).get("name") == "simulated"
+
+    @property
+    def measured(self) -> dict[str, Any]:
+        """Name of a score to its measures over all test examples."""
+        return self.evaluation["groups"]["all"]["scores"]
+
+    @property
+    def best_score(self) -> str:
+        """The score with the highest AUROC; the first where there are no unknown examples."""
+        return max(self.scores, key=lambda name: self.measured[name].get("auroc", 0.0))
+
+
+def read_run(workdir: str | os.PathLike, *, name: str | None = None) -> RecordedRun:
+    """Returns what is recorded of a run.
+
+    Args:
+      workdir: the run's folder.
+      name: what the report calls it; by default, the folder's name.
+
+    Raises:
+      ValueError: ``workdir`` is no run folder, is not evaluated as an open-set run, or a file in it
+        cannot be read; it is named.
+    """
+    folder = Path(workdir)
+    config = runs.load_config(folder).to_dict()
+    evaluation = _read_evaluation(folder)
+    arrays = _read_arrays(folder / runs.SCORES)
+    missing = {"test_logits", "test_open_logits", "test_labels", "test_id"} - set(arrays)
+    if missing:
+        raise ValueError(f"{folder / runs.SCORES}: there is no array {min(missing)} in it")
+    labels, measured = arrays["test_labels"], evaluation["groups"]["all"]
+    if len(labels) != measured["num_known"] + measured["num_unknown"]:
+        raise ValueError(
+            f"{folder}: {runs.EVALUATION} and {runs.SCORES} are of different evaluations; run "
+            "jaxatr.evaluate again"
+        )
+    scores = openset.recorded_scores(arrays, measured["scores"])
+    for score, values in scores.items():
+        if not np.isfinite(values).all():
+            raise ValueError(f"{folder / runs.SCORES}: the score {score!r} is not finite")
+    return RecordedRun(
+        name=name or folder.resolve().name,
+        config=config,
+        record=training.read_record(folder),
+        evaluation=evaluation,
+        metrics=training.read_metrics(folder),
+        labels=labels,
+        predicted=arrays["test_logits"].argmax(axis=-1),
+        scores=scores,
+        ranges=arrays.get("test_range_m"),
+        thumbnails=_read_thumbnails(folder / runs.THUMBNAILS, arrays["test_id"]),
+    )
+
+
+def _read_evaluation(folder: Path) -> dict[str, Any]:
+    path = folder / runs.EVALUATION
+    for needed in (path, folder / runs.SCORES):
+        if not needed.is_file():
+            raise ValueError(
+                f"{folder} is not evaluated yet: there is no {needed.name} in it; run "
+                f"python -m jaxatr.evaluate --workdir={folder}"
+            )
+    try:
+        evaluation = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: not a readable evaluation ({error})") from error
+    task = evaluation.get("task")
+    if task != "open_set":
+        raise ValueError(f"{path}: got an evaluation of the task {task!r}, wanted 'open_set'")
+    return evaluation
+
+
+def _read_arrays(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with np.load(path) as arrays:
+            return dict(arrays)
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path}: not readable arrays ({error})") from error
+
+
+def _read_thumbnails(path: Path, ids: Int[np.ndarray, " n"]) -> dict[int, Thumbnail]:
+    """Returns them by row; none where an evaluation by an older version recorded none."""
+    if not path.is_file():
+        return {}
+    arrays = _read_arrays(path)
+    row = {int(identity): position for position, identity in enumerate(ids)}
+    columns = (arrays[field] for field in ("id", "class", "image"))
+    return {
+        row[int(identity)]: Thumbnail(str(name), image)
+        for identity, name, image in zip(*columns, strict=True)
+        if int(identity) in row  # of another test part, if its evaluation was cut off
+    }

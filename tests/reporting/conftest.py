@@ -1,0 +1,81 @@
+"""Run folders written file by file, as a training and an evaluation would have left them."""
+
+import json
+
+import numpy as np
+import pytest
+
+from jaxatr import openset
+
+SPLIT = {"name": "random-3/2", "version": 1, "seed": 0}
+
+
+def write_run(folder, *, seed=0, known=("a", "b", "c"), unknown=("x", "y"), ranges=(), n=300):
+    """Writes a run whose known examples score higher, more so from near."""
+    rng, k = np.random.default_rng(seed), len(known)
+    labels = np.where(rng.random(n) < 0.4 * bool(unknown), openset.UNKNOWN, rng.integers(0, k, n))
+    range_m = rng.choice(ranges, n) if ranges else None
+    strength = 4000 / range_m if ranges else np.full(n, 3.0)
+    signal = strength[:, None] * np.eye(k)[labels] * (labels >= 0)[:, None]
+    logits, open_logits = np.float32(signal + rng.normal(0, 1.2, (2, n, k)))
+    test = openset.Outputs(logits, open_logits, labels)
+    held_out = test.select(labels >= 0)
+    groups = {"all": openset.evaluate(test, held_out)}
+    for value in ranges:
+        groups[f"{value} m"] = openset.evaluate(test.select(range_m == value), held_out)
+    split = SPLIT | {"known": list(known), "unknown": list(unknown)}
+    evaluation = {
+        "checkpoint": {"which": "latest", "step": 30},
+        "task": "open_set",
+        "known": list(known),
+        "unknown": list(unknown),
+        "gamma": 0.9,
+        "tpr": 0.95,
+        "fitted_gamma": groups["all"].pop("fitted_gamma"),
+        "groups": groups,
+    }
+    arrays = {
+        f"test_{name}": values for name, values in test._asdict().items() if values is not None
+    }
+    arrays["test_id"] = np.arange(1000, 1000 + n, dtype=np.int32)
+    if ranges:
+        arrays["test_range_m"] = range_m
+    record = {
+        "dataset": {"name": "simulated", "version": "1.0.0", "fingerprint": "0123456789abcdef99"},
+        "split": split,
+        "examples": {"test": n, "train": 100},
+        "image_shape": [8, 8, 1],
+    }
+    metrics = [
+        {"step": step, "phase": phase, "loss": 3.0 / step, "closed_accuracy": step / 40}
+        for step in (10, 20, 30)
+        for phase in ("open_set", "evaluate")
+    ]
+    folder.mkdir(parents=True)
+    for name, content in (("evaluation", evaluation), ("record", record)):
+        (folder / f"{name}.json").write_text(json.dumps(content))
+    (folder / "config.json").write_text(json.dumps({"seed": seed, "data": {"source": "here"}}))
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(m) + "\n" for m in metrics))
+    np.savez(folder / "scores.npz", **arrays)
+    np.savez(folder / "thumbnails.npz", **_thumbnails(arrays, evaluation, rng))
+    return folder
+
+
+def _thumbnails(arrays, evaluation, rng):
+    labels, predicted = arrays["test_labels"], arrays["test_logits"].argmax(1)
+    scores = openset.recorded_scores(arrays, evaluation["groups"]["all"]["scores"])
+    kinds = [openset.confident_mistakes(labels, predicted, score) for score in scores.values()]
+    rows = np.unique(np.concatenate([rows for one in kinds for rows in one.values()]))
+    names = np.array([*evaluation["known"], *(evaluation["unknown"][-1:] or ["-"])])
+    images = rng.integers(0, 255, (len(rows), 8, 8, 1), np.uint8)
+    return {"id": arrays["test_id"][rows], "class": names[labels[rows]], "image": images}
+
+
+@pytest.fixture
+def run_folder(tmp_path):
+    return write_run(tmp_path / "one")
+
+
+@pytest.fixture(scope="session")
+def make_run():
+    return write_run

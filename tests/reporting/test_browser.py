@@ -1,0 +1,213 @@
+"""The page in a browser: γ moves the figures, and nothing is asked of any network."""
+
+import shutil
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from jaxatr import metrics, openset, reporting
+from jaxatr.reporting.recorded import read_run
+
+CHROMIUM = shutil.which("chromium")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if CHROMIUM is None:
+        pytest.skip("there is no chromium")
+    with sync_api.sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="module")
+def folders(make_run, tmp_path_factory):
+    root = tmp_path_factory.mktemp("runs")
+    evil = "<script>document.title = 'caught'</script>"
+    one = make_run(root / "one", ranges=(1000, 2000, 3000), known=("a", evil, "c"))
+    return [one, make_run(root / "two", seed=1)]
+
+
+@contextmanager
+def opened(browser, path, **options):
+    """A page that fails the test if it asks for anything, or has anything to complain of."""
+    context = browser.new_context(**options)
+    page, told = context.new_page(), []
+    page.on("console", lambda message: told.append(message.text))
+    page.on("pageerror", lambda error: told.append(str(error)))
+    page.on("request", lambda request: told.append(request.url))
+    page.goto(path.as_uri())
+    yield page
+    asked = [text for text in told if text != path.as_uri() and not text.startswith("data:")]
+    context.close()
+    assert not asked
+
+
+@pytest.fixture(scope="module")
+def written(folders, tmp_path_factory):
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    reporting.write_report(folders, path)
+    return path
+
+
+THRESHOLDS = {
+    "softmax": np.log,
+    "mls": lambda gamma: gamma,
+    "cbc": lambda gamma: np.log(gamma) - np.log1p(-gamma),
+}
+
+
+def shown(panel):
+    """The figures of a panel, as numbers."""
+    figures = {
+        name: float(panel.locator(f"output.{name}").inner_text().removesuffix(" %")) / 100
+        for name in ("accuracy", "alarms", "rejected", "right")
+    }
+    cells = panel.locator(".matrix td").all_inner_texts()
+    side = round(len(cells) ** 0.5)
+    return figures, np.array(cells, int).reshape(side, side)
+
+
+def check(panel, run, name, threshold):
+    figures, counts = shown(panel)
+    decided = np.where(run.scores[name] >= threshold, run.predicted, openset.UNKNOWN)
+    known, wanted = run.labels >= 0, np.zeros_like(counts)
+    for label, decision in zip(run.labels, decided, strict=True):
+        wanted[label, decision] += 1
+    np.testing.assert_array_equal(counts, wanted)
+    expected = {
+        "accuracy": metrics.open_set_accuracy(decided, run.labels, unknown=openset.UNKNOWN),
+        "alarms": np.mean(run.scores[name][~known] >= threshold),
+        "rejected": np.mean(run.scores[name][known] < threshold),
+        "right": np.mean((decided == run.labels)[known]),
+    }
+    assert figures == pytest.approx(expected, abs=5.1e-4)
+
+
+@pytest.mark.parametrize("name", ["softmax", "mls", "cbc"])
+def test_gamma_moves_the_figures_to_what_the_measures_say(browser, written, folders, name):
+    gammas = (-1.0, 0.5, 3.0, 12.0) if name == "mls" else (0.0, 0.05, 0.5, 0.97, 0.9999, 1.0)
+    with opened(browser, written) as page:
+        for number, folder in enumerate(folders):
+            panel, run = page.locator(".explorer").nth(number), read_run(folder)
+            page.locator("details.card").nth(number).evaluate("panel => panel.open = true")
+            panel.locator(".score").select_option(name)
+            check(panel, run, name, run.measured[name]["threshold"])
+            for gamma in gammas:
+                panel.locator(".gamma").fill(str(gamma))
+                with np.errstate(divide="ignore"):
+                    check(panel, run, name, THRESHOLDS[name](np.float64(gamma)))
+            panel.locator(".thresholds button").last.click()
+            check(panel, run, name, run.measured[name]["fitted_threshold"])
+
+
+@pytest.mark.parametrize("name", ["softmax", "mls", "cbc"])
+def test_slider_by_keyboard(browser, written, folders, name):
+    run = read_run(folders[0])
+    with opened(browser, written) as page:
+        panel = page.locator(".explorer").first
+        panel.locator(".score").select_option(name)
+        slider, field = panel.locator(".slider"), panel.locator(".gamma")
+        slider.focus()
+        seen = set()
+        for key in ("Home", "PageUp", "PageUp", "ArrowRight", "PageUp", "ArrowLeft", "End"):
+            page.keyboard.press(key)
+            gamma = field.input_value()
+            assert slider.get_attribute("aria-valuetext") == f"γ {gamma}"
+            check(panel, run, name, THRESHOLDS[name](np.float64(gamma)))
+            seen.add(gamma)
+        assert len(seen) == 7
+
+
+def test_a_gamma_that_is_none_changes_nothing(browser, written):
+    with opened(browser, written) as page:
+        panel = page.locator(".explorer").first
+        panel.locator(".score").select_option("cbc")
+        before = shown(panel)
+        for text in ("1.5", "-1", ""):
+            panel.locator(".gamma").fill(text)
+            assert panel.locator(".gamma").get_attribute("aria-invalid") == "true"
+            assert shown(panel)[0] == before[0]
+        panel.locator(".gamma").fill("0.5")
+        assert panel.locator(".gamma").get_attribute("aria-invalid") == "false"
+
+
+def test_mistakes_follow_gamma(browser, written, folders):
+    run = read_run(folders[0])
+    with opened(browser, written) as page:
+        panel = page.locator(".explorer").first
+        panel.locator(".score").select_option("cbc")
+        found = openset.confident_mistakes(run.labels, run.predicted, run.scores["cbc"])
+        for gamma in (0.2, 0.9, 0.999):
+            panel.locator(".gamma").fill(str(gamma))
+            threshold = THRESHOLDS["cbc"](gamma)
+            for kind, rows in found.items():
+                accepted = run.scores["cbc"][rows] >= threshold
+                wanted = rows[~accepted if kind == "rejected" else accepted]
+                figures = panel.locator(f".sheet[data-kind={kind}] figure")
+                assert figures.count() == len(wanted)
+                for place, row in enumerate(wanted[:3]):
+                    text = figures.nth(place).inner_text()
+                    assert text.startswith(run.thumbnails[row].name)
+                    assert f"{run.ranges[row]} m" in text
+        assert panel.locator(".sheet img").first.evaluate("image => image.naturalWidth") == 8
+
+
+def test_a_class_name_is_no_script(browser, written):
+    with opened(browser, written) as page:
+        assert "caught" not in page.title()
+        assert page.locator(".matrix th", has_text="document.title").count()
+
+
+def test_a_score_can_be_switched_off(browser, written):
+    with opened(browser, written) as page:
+        lines = page.locator('#curves svg[role=img] [data-group="mls"]')
+        assert lines.count() == 4 and lines.first.is_visible()  # two charts, two runs
+        page.locator(".switches input[value=mls]").uncheck()
+        assert not lines.first.is_visible()
+        assert page.locator('#curves svg[role=img] [data-group="cbc"]').first.is_visible()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_it_fits_and_can_be_read(browser, written, theme, width):
+    size = {"width": width, "height": 800}
+    with opened(browser, written, color_scheme=theme, viewport=size) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        contrast = page.evaluate(CONTRAST)
+        assert contrast and min(contrast.values()) >= 4.5, sorted(
+            (v, k) for k, v in contrast.items()
+        )[:4]
+
+
+# The least contrast of text and its background (WCAG 2.1, 1.4.3) for each kind of element.
+CONTRAST = """() => {
+  const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+  const over = (colours) => {
+    canvas.clearRect(0, 0, 1, 1);
+    for (const colour of colours) { canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1); }
+    return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3);
+  };
+  const light = (rgb) => {
+    const [r, g, b] = rgb.map((v) => v / 255).map(
+      (v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const least = {};
+  for (const one of document.body.querySelectorAll(":not(script, svg, svg *)")) {
+    const own = [...one.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+    if (!one.offsetParent || !own) continue;
+    const behind = [];
+    for (let at = one; at; at = at.parentElement) {
+      behind.unshift(getComputedStyle(at).backgroundColor);
+    }
+    const [back, front] = [over(behind), over([...behind, getComputedStyle(one).color])].map(light);
+    const ratio = (Math.max(back, front) + 0.05) / (Math.min(back, front) + 0.05);
+    const kind = `${one.tagName}.${one.className}`;
+    least[kind] = Math.min(least[kind] ?? 99, ratio);
+  }
+  return least;
+}"""

@@ -1,0 +1,213 @@
+"""The page holds what was recorded, in any state of the records, and nothing of a user's markup."""
+
+import base64
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+
+from jaxatr import metrics, openset, reporting
+from jaxatr.reporting.explorer import decisions
+from jaxatr.reporting.recorded import read_run
+
+
+def embedded(page):
+    return json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
+
+
+def drawings(page):
+    found = re.findall(r"<svg viewBox[^>]*role=\"img\".*?</svg>", page, re.DOTALL)
+    return [ElementTree.fromstring(svg) for svg in found]
+
+
+def sections(page):
+    return re.findall(r'<section id="(\w+)"', page)
+
+
+def test_every_section_is_there(make_run, tmp_path):
+    page = reporting.render_report([make_run(tmp_path / "run", ranges=(1000, 2000))])
+    wanted = ["scores", "curves", "explorer", "ranges", "confusion", "training", "settings"]
+    assert sections(page) == wanted
+    assert "Simulated images" in page and "random-3/2, version 1, seed 0" in page
+
+
+def test_figures_are_the_recorded_ones(run_folder):
+    page = reporting.render_report([run_folder])
+    rows = json.loads((run_folder / "evaluation.json").read_text())["groups"]["all"]["scores"]
+    cells = {
+        name: re.findall(r"<td( class=\"best\")?>([\d.]+)", found)
+        for name, found in re.findall(r'<th scope="row">(SoftMax|MLS|CBC)</th>(.*?)</tr>', page)
+    }
+    for title, name in (("SoftMax", "softmax"), ("MLS", "mls"), ("CBC", "cbc")):
+        wanted = [rows[name][column] for column in ("auroc", "oscr", "fpr_at_tpr")]
+        assert [text for _, text in cells[title][:3]] == [f"{100 * v:.1f}" for v in wanted]
+        best_auroc = rows[name]["auroc"] == max(row["auroc"] for row in rows.values())
+        lowest_fpr = rows[name]["fpr_at_tpr"] == min(row["fpr_at_tpr"] for row in rows.values())
+        assert bool(cells[title][0][0]) == best_auroc and bool(cells[title][2][0]) == lowest_fpr
+
+
+def test_drawings_are_named_and_described_with_figures(run_folder):
+    page = reporting.render_report([run_folder])
+    auroc = json.loads((run_folder / "evaluation.json").read_text())["groups"]["all"]["scores"]
+    charts = drawings(page)
+    assert len(charts) == 7  # ROC, OSCR, a histogram for each of three scores, two of the training
+    keys = [identity for svg in charts for identity in svg.get("aria-labelledby").split()]
+    assert len(keys) == len(set(keys))
+    for svg in charts:
+        title, description = svg[0], svg[1]
+        assert [title.get("id"), description.get("id")] == svg.get("aria-labelledby").split()
+        assert title.text and re.search(r"\d", description.text)
+    assert f"CBC: area {100 * auroc['cbc']['auroc']:.1f} %" in charts[0][1].text
+
+
+def test_data_keeps_every_bit(run_folder):
+    (run,) = embedded(reporting.render_report([run_folder]))["runs"]
+    arrays = np.load(run_folder / "scores.npz")
+    logits, open_logits = arrays["test_logits"], arrays["test_open_logits"]
+    recorded = np.asarray(openset.cbc_score(logits, open_logits))
+    assert run["scores"]["cbc"]["single"]
+    values = np.frombuffer(base64.b64decode(run["scores"]["cbc"]["values"]), "<f4")
+    np.testing.assert_array_equal(values, recorded)
+    assert run["labels"] == arrays["test_labels"].tolist()
+    assert run["predicted"] == logits.argmax(1).tolist()
+    fixed, fitted = run["scores"]["cbc"]["thresholds"]
+    row = read_run(run_folder).measured["cbc"]
+    assert (fixed["gamma"], fixed["threshold"]) == (0.9, row["threshold"])
+    assert fitted["threshold"] == row["fitted_threshold"]
+    assert fitted["gamma"] == pytest.approx(1 / (1 + np.exp(-row["fitted_threshold"])))
+
+
+@pytest.mark.parametrize("threshold", [-np.inf, 0.3, 2.0, np.inf])
+def test_decisions_by_a_plain_count(run_folder, threshold):
+    run = read_run(run_folder)
+    decided, counts = decisions(run, "mls", threshold)
+    expected = np.zeros((4, 4), int)
+    for label, nearest, score in zip(run.labels, run.predicted, run.scores["mls"], strict=True):
+        expected[label, nearest if score >= threshold else -1] += 1
+    np.testing.assert_array_equal(counts, expected)
+    accuracy = metrics.open_set_accuracy(decided, run.labels, unknown=openset.UNKNOWN)
+    assert accuracy == pytest.approx(np.trace(counts) / counts.sum())
+
+
+def test_a_users_text_is_text(make_run, tmp_path):
+    evil = "</script><script>alert('x')</script>"
+    folder = make_run(tmp_path / "a&<b>", known=(evil, "b", '"c'), unknown=("<img src=x>",))
+    config = {"seed": 0, "data": {"source": "{{ 7 * 7 }}<b>"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    page = reporting.render_report([folder])
+    assert page.count("<script") == 2 and page.count("</script>") == 2
+    assert "<img src=x>" not in page
+    assert "{{ 7 * 7 }}&lt;b&gt;" in page and "a&amp;&lt;b&gt;" in page
+    (run,) = embedded(page)["runs"]
+    assert run["classes"] == [evil, "b", '"c']
+
+
+def test_nothing_is_fetched(run_folder):
+    page = reporting.render_report([run_folder])
+    assert "default-src 'none'" in page
+    assert not re.findall(r"(?:src|href)=\"(?!#|data:)", page) and "url(" not in page
+    assert "http" not in page.replace("http-equiv", "")
+
+
+def test_the_same_records_give_the_same_page(run_folder):
+    assert reporting.render_report([run_folder]) == reporting.render_report([run_folder])
+
+
+def test_several_runs_side_by_side(make_run, tmp_path):
+    folders = [make_run(tmp_path / name, seed=seed) for seed, name in enumerate(("one", "two"))]
+    page = reporting.render_report(folders)
+    assert "<h3>one</h3>" in page and "<h3>two</h3>" in page
+    roc = drawings(page)[0]
+    assert "one: CBC: area" in roc[1].text and "two: CBC: area" in roc[1].text
+    assert len(embedded(page)["runs"]) == 2
+    rows = re.findall(r"<tr( class=\"differs\")?><th scope=\"row\">(seed|data.source)", page)
+    assert sorted(rows) == [("", "data.source"), (' class="differs"', "seed")]
+
+
+def test_runs_that_are_called_alike_are_told_apart(make_run, tmp_path):
+    folders = [make_run(tmp_path / name / "run") for name in ("one", "two")]
+    page = reporting.render_report(folders)
+    assert f"<h3>{folders[0]}</h3>" in page and f"<h3>{folders[1]}</h3>" in page
+    with pytest.raises(ValueError, match="given twice"):
+        reporting.render_report([folders[0], folders[0] / ".." / "run"])
+
+
+def test_without_unknown_examples_there_are_no_curves(make_run, tmp_path):
+    page = reporting.render_report([make_run(tmp_path / "run", unknown=())])
+    assert sections(page) == ["scores", "explorer", "confusion", "training", "settings"]
+
+
+def test_an_older_evaluation_without_thumbnails(run_folder):
+    (run_folder / "thumbnails.npz").unlink()
+    (run_folder / "metrics.jsonl").unlink()
+    page = reporting.render_report([run_folder])
+    assert "No thumbnails are recorded" in page and "training" not in sections(page)
+
+
+def test_a_gamma_of_one_has_no_threshold(run_folder):
+    evaluation = json.loads((run_folder / "evaluation.json").read_text())
+    evaluation["gamma"] = 1.0
+    for row in evaluation["groups"]["all"]["scores"].values():
+        row["threshold"] = None
+    (run_folder / "evaluation.json").write_text(json.dumps(evaluation))
+    (run,) = embedded(reporting.render_report([run_folder]))["runs"]
+    fixed = run["scores"]["cbc"]["thresholds"][0]
+    assert (fixed["gamma"], fixed["threshold"]) == (1.0, None)
+    assert len(run["scores"]["mls"]["thresholds"]) == 1  # the fitted one
+
+
+def test_a_further_recorded_score_is_shown(run_folder):
+    evaluation = json.loads((run_folder / "evaluation.json").read_text())
+    rows = evaluation["groups"]["all"]["scores"]
+    rows["energy"] = {"auroc": 0.123, "threshold": None}
+    (run_folder / "evaluation.json").write_text(json.dumps(evaluation))
+    arrays = dict(np.load(run_folder / "scores.npz"))
+    arrays["test_score_energy"] = np.linspace(-5, 5, 300)
+    np.savez(run_folder / "scores.npz", **arrays)
+    page = reporting.render_report([run_folder])
+    (run,) = embedded(page)["runs"]
+    assert not run["scores"]["energy"]["single"] and run["scores"]["energy"]["scale"] == "plain"
+    assert ">12.3<" in page.replace("\n", "") and "Scores by energy" in page
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda run: (run / "config.json").unlink(), "is no run folder"),
+        (lambda run: (run / "evaluation.json").unlink(), "not evaluated yet.*evaluation.json"),
+        (lambda run: (run / "scores.npz").unlink(), "not evaluated yet.*scores.npz"),
+        (lambda run: (run / "evaluation.json").write_text("{"), "evaluation.json: not a readable"),
+        (lambda run: (run / "evaluation.json").write_text('{"task": "x"}'), "the task 'x'"),
+        (lambda run: (run / "scores.npz").write_bytes(b"PK"), "scores.npz: not readable arrays"),
+        (lambda run: np.savez(run / "scores.npz", a=1), "there is no array test_"),
+    ],
+)
+def test_records_that_cannot_be_used_are_named(run_folder, spoil, message):
+    spoil(run_folder)
+    with pytest.raises(ValueError, match=message):
+        reporting.render_report([run_folder])
+
+
+def test_records_of_two_evaluations_are_refused(make_run, tmp_path):
+    one, two = make_run(tmp_path / "one"), make_run(tmp_path / "two", n=200)
+    (two / "scores.npz").replace(one / "scores.npz")
+    with pytest.raises(ValueError, match="of different evaluations"):
+        reporting.render_report([one])
+
+
+def test_no_run_at_all():
+    with pytest.raises(ValueError, match="got none"):
+        reporting.render_report([])
+
+
+def test_a_page_about_a_run_that_was_trained(trained_run, tmp_path):
+    reporting.write_report([trained_run], tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    (run,) = embedded(page)["runs"]
+    assert run["mistakes"]["cbc"]["accepted"] and run["thumbnails"]
+    rejected = run["mistakes"]["cbc"]["rejected"]
+    assert len(rejected) == 24  # of 30 known test examples
+    names = {run["thumbnails"][str(row)]["name"] for row in run["mistakes"]["cbc"]["accepted"]}
+    assert len(names) == 1 and names.isdisjoint(run["classes"])  # the unknown class, by its name
