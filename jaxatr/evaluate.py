@@ -1,6 +1,6 @@
 """Evaluates a trained run on its test data and prints the table.
 
-python -m jaxatr.evaluate --workdir=DIR [--checkpoint=latest|best|STEP]
+python -m jaxatr.evaluate --workdir=DIR [--checkpoint=latest|best|STEP] [--scores=all]
 """
 
 import json
@@ -16,6 +16,7 @@ def define_flags() -> None:
     flags.DEFINE_string("checkpoint", "latest", "'latest', 'best' or a step.")
     flags.DEFINE_string("source", None, "Where the data's folder or archive is now.")
     flags.DEFINE_string("data_dir", None, "Where prepared data is now.")
+    flags.DEFINE_string("scores", None, "Open-set scores by name, or 'all'.")
     flags.DEFINE_bool("json", False, "Print the figures as JSON instead of the table.")
 
 
@@ -29,6 +30,7 @@ def main(arguments) -> None:
         flags.FLAGS.workdir,
         checkpoint=command.checkpoint(flags.FLAGS.checkpoint),
         data={name: value for name, value in moved.items() if value is not None},
+        scores=flags.FLAGS.scores,
     )
     print(json.dumps(result, indent=2) if flags.FLAGS.json else reporting.open_set_table(result))
 

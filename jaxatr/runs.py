@@ -2,20 +2,21 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Literal
 
 import jax
 import numpy as np
-from ml_collections import ConfigDict
 
+from jaxatr import config as configuration
 from jaxatr import training
 from jaxatr.resolve import resolve
 from jaxatr.typing import Config, PyTree
 
 EVALUATION = "evaluation.json"
 SCORES = "scores.npz"
+THUMBNAILS = "thumbnails.npz"
 
 
 def train_run(config: Config, workdir: str | os.PathLike, *, progress: bool = True) -> None:
@@ -65,13 +66,18 @@ def _refuse_changed_data(workdir: str | os.PathLike, record: dict[str, Any]) -> 
 def load_config(workdir: str | os.PathLike) -> Config:
     """Returns the configuration that a run was trained with.
 
+    A field that did not exist yet when the run was trained has its default.
+
     Raises:
       ValueError: ``workdir`` is no run folder.
     """
     path = Path(workdir) / "config.json"
     if not path.is_file():
         raise ValueError(f"{workdir} is no run folder: there is no {path.name} in it")
-    return ConfigDict(json.loads(path.read_text(encoding="utf-8")))
+    config = configuration.base()
+    with config.unlocked(), config.ignore_type():
+        config.update(json.loads(path.read_text(encoding="utf-8")))
+    return config
 
 
 def evaluate_run(
@@ -79,16 +85,19 @@ def evaluate_run(
     *,
     checkpoint: Literal["best", "latest"] | int = "latest",
     data: dict[str, Any] | None = None,
+    scores: str | Collection[str] | None = None,
 ) -> dict[str, Any]:
     """Evaluates a run on its test data, and records the result in its folder.
 
-    Writes ``evaluation.json`` (what is returned) and ``scores.npz`` (the network's outputs, from
-    which every figure can be computed again), and the fitted γ into the run's record.
+    Writes ``evaluation.json`` (what is returned), ``scores.npz`` (the network's outputs, from which
+    every figure can be computed again), ``thumbnails.npz`` (the most confident mistakes, to look
+    at), and the fitted γ into the run's record.
 
     Args:
       workdir: the run's folder.
       checkpoint: ``"latest"``, ``"best"`` (on the validation part) or a step.
       data: fields of ``config.data`` to change, where the data has moved.
+      scores: names of open-set scores, or ``"all"``; by default, the task's.
 
     Raises:
       ValueError: no run, no such checkpoint, or other data than the run was trained on.
@@ -98,10 +107,13 @@ def evaluate_run(
     task = resolve(config.task)(config)
     _refuse_changed_data(workdir, task.record)
     snapshot = training.load_snapshot(workdir, checkpoint)
-    measured, arrays = task.test(variables_of(snapshot))
+    chosen = {} if scores is None else {"scores": scores}
+    measured, arrays = task.test(variables_of(snapshot), **chosen)
     result = {"checkpoint": {"which": checkpoint, "step": snapshot.step}, **measured}
     folder = Path(workdir)
+    thumbnails = task.thumbnails(measured, arrays)
     _write(folder / SCORES, lambda file: np.savez_compressed(file, **arrays))
+    _write(folder / THUMBNAILS, lambda file: np.savez_compressed(file, **thumbnails))
     text = json.dumps(result, indent=2) + "\n"
     _write(folder / EVALUATION, lambda file: file.write(text.encode()))
     training.update_record(

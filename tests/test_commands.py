@@ -52,6 +52,10 @@ def test_train_evaluate_predict(chips, networks_of_the_tests, tmp_path):
         == json.loads((run / "evaluation.json").read_text())["groups"]
     )
 
+    reported = command("report", f"--workdir={run}", f"--out={tmp_path / 'report.html'}", **shared)
+    assert reported.returncode == 0, reported.stderr
+    assert "random-3/1" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
     images = sorted((chips / "test" / "disc").iterdir())[:2]
     broken = tmp_path / "broken.png"
     broken.write_bytes(b"no image")
@@ -79,6 +83,8 @@ def test_train_evaluate_predict(chips, networks_of_the_tests, tmp_path):
         (["predict", "--workdir=nowhere", "x.png"], "nowhere is no run folder"),
         (["predict", "--workdir=nowhere"], "no image given"),
         (["train", "--config=configs/cbc.py", "--config.data.options.asp=1"], "no field"),
+        (["report", "--workdir=nowhere"], "nowhere is no run folder"),
+        (["report"], "--workdir"),
         (["evaluate", "--workdir=nowhere", "stray"], "got 'stray', which is no flag"),
     ],
 )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from jaxatr import data, losses, openset, reporting, runs, training
+from jaxatr import data, losses, metrics, openset, reporting, runs, training
 from jaxatr.recogniser import UNKNOWN, Recogniser
 from jaxatr.tasks import OpenSet
 
@@ -38,6 +38,39 @@ def test_recorded_outputs_give_the_recorded_figures(trained_run):
     again = openset.evaluate(part["test"], part["validation"])
     assert again.pop("fitted_gamma") == evaluation["fitted_gamma"]
     assert again == evaluation["groups"]["all"]
+
+
+def test_every_score_of_one_run(trained_run):
+    before = json.loads((trained_run / "evaluation.json").read_text())["groups"]["all"]
+    # A network as small as this has features that never fire.
+    with pytest.warns(UserWarning, match="vim is left out: dimensions: the features have no more"):
+        result = runs.evaluate_run(trained_run, scores="all")["groups"]["all"]
+    assert tuple(result["scores"]) == tuple(name for name in openset.names("all") if name != "vim")
+    for name in openset.DEFAULT:
+        assert result["scores"][name] == before["scores"][name]
+    saved = np.load(trained_run / "scores.npz")
+    known = saved["test_labels"] != openset.UNKNOWN
+    for name in set(result["scores"]) - set(openset.DEFAULT):
+        score = saved[f"test_score_{name}"].astype(np.float64)
+        assert np.all(np.isfinite(score)) and len(np.unique(score)) > 30
+        area = metrics.auroc(score[known], score[~known])
+        assert area == pytest.approx(result["scores"][name]["auroc"], abs=1e-6)
+    model = openset.openmax.OpenMax(
+        *(saved[f"fitted_openmax_{field}"] for field in openset.openmax.OpenMax._fields)
+    )
+    again = openset.openmax.score(model, saved["test_logits"])
+    np.testing.assert_allclose(again, saved["test_score_openmax"], rtol=1e-6)
+    table = reporting.open_set_table(json.loads((trained_run / "evaluation.json").read_text()))
+    assert "OpenMax" in table and "ConfLabel (sum)" in table
+    runs.evaluate_run(trained_run)
+
+
+def test_a_field_that_came_later_has_its_default(trained_run, tmp_path):
+    recorded = json.loads((trained_run / "config.json").read_text())
+    del recorded["model"]["width"]
+    (tmp_path / "config.json").write_text(json.dumps(recorded))
+    assert runs.load_config(tmp_path) == runs.load_config(trained_run)
+    assert runs.load_config(tmp_path).model.width == 64
 
 
 def test_best_checkpoint_can_be_evaluated(trained_run):

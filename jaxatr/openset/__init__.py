@@ -1,18 +1,36 @@
 """Open-set scores and rules. Higher is more known, always."""
 
-from jaxatr.openset import conflabel
-from jaxatr.openset.evaluation import UNKNOWN, Outputs, evaluate
+from jaxatr.openset import conflabel, mahalanobis, nearest_neighbour, openmax, vim
+from jaxatr.openset.detectors import DEFAULT, NEEDS, Fitted, Head, fit_detectors, names
+from jaxatr.openset.evaluation import evaluate
+from jaxatr.openset.odin import odin_score
+from jaxatr.openset.outputs import UNKNOWN, Outputs
+from jaxatr.openset.recorded import confident_mistakes, recorded_scores
 from jaxatr.openset.rule import calibrate_gamma, decide
-from jaxatr.openset.scores import cbc_score, max_logit_score, softmax_score
+from jaxatr.openset.scores import cbc_score, energy_score, max_logit_score, softmax_score
 
 __all__ = [
+    "DEFAULT",
+    "NEEDS",
     "UNKNOWN",
+    "Fitted",
+    "Head",
     "Outputs",
     "calibrate_gamma",
     "cbc_score",
+    "confident_mistakes",
     "conflabel",
     "decide",
+    "energy_score",
     "evaluate",
+    "fit_detectors",
+    "mahalanobis",
     "max_logit_score",
+    "names",
+    "nearest_neighbour",
+    "odin_score",
+    "openmax",
+    "recorded_scores",
     "softmax_score",
+    "vim",
 ]

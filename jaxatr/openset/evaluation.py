@@ -1,47 +1,18 @@
 """From a network's outputs on known and unknown examples to the figures of the paper's tables."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.special
 
 from jaxatr import metrics
+from jaxatr.openset.detectors import DEFAULT, fit_detectors
+from jaxatr.openset.outputs import UNKNOWN, Outputs
 from jaxatr.openset.rule import calibrate_gamma
-from jaxatr.openset.scores import cbc_score, max_logit_score, softmax_score
-from jaxatr.typing import Bool, Float, Int
-
-UNKNOWN = -1
-"""The label of an example whose class is not among the known ones, and of a rejection."""
 
 MAX_LOGIT_THRESHOLD = 3.0
 """The logit at which the paper's own code rejects by maximum logit (table 2)."""
-
-
-class Outputs(NamedTuple):
-    """A network's outputs on n examples.
-
-    Attributes:
-      logits: ``[n, k]``, of the closed-set classifier.
-      open_logits: ``[n, k]``, of the binary classifiers.
-      labels: ``[n]``, known class, or :data:`UNKNOWN`.
-    """
-
-    logits: Float[np.ndarray, "n k"]
-    open_logits: Float[np.ndarray, "n k"]
-    labels: Int[np.ndarray, " n"]
-
-    def select(self, chosen: Bool[np.ndarray, " n"]) -> "Outputs":
-        """Returns the outputs on the chosen examples."""
-        return Outputs(*(array[chosen] for array in self))
-
-
-SCORES: Mapping[str, Callable[[Outputs], Any]] = {
-    "softmax": lambda out: softmax_score(out.logits, log=True),
-    "mls": lambda out: max_logit_score(out.logits),
-    "cbc": lambda out: cbc_score(out.logits, out.open_logits),
-}
-"""Name to score. SoftMax is ranked by its logarithm: the same order, without ties at 1.0."""
 
 
 def evaluate(
@@ -50,7 +21,7 @@ def evaluate(
     *,
     gamma: float = 0.9,
     tpr: float = 0.95,
-    scores: tuple[str, ...] = ("softmax", "mls", "cbc"),
+    scores: Mapping[str, Callable[[Outputs], Any]] | None = None,
 ) -> dict[str, Any]:
     """Returns closed-set accuracy, and for each score what it is worth as a detector of unknowns.
 
@@ -58,10 +29,12 @@ def evaluate(
       test: outputs on the test examples.
       validation: outputs on known examples held out of training, on which thresholds are fitted;
         without it there are no fitted ones.
-      gamma: γ, for the probabilities of SoftMax and of the binary classifiers; maximum logit has
-        the paper code's :data:`MAX_LOGIT_THRESHOLD` in its place.
+      gamma: γ, for the probabilities of SoftMax, of the binary classifiers and of OpenMax's known
+        classes together; maximum logit has the paper code's :data:`MAX_LOGIT_THRESHOLD` in its
+        place, and the scores that are no probability have no fixed threshold.
       tpr: true-positive rate of the fitted thresholds and of the false-positive rate.
-      scores: names in :data:`SCORES`.
+      scores: name to score, of :func:`~jaxatr.openset.fit_detectors`; those of
+        :data:`~jaxatr.openset.DEFAULT` unless given.
 
     Raises:
       ValueError: ``gamma`` is no probability, or ``tpr`` no share.
@@ -70,7 +43,8 @@ def evaluate(
       ``num_known``, ``num_unknown``, ``closed_accuracy`` (absent without known examples) and
       ``scores``: name to ``threshold``, ``open_accuracy``, ``auroc``, ``oscr``, ``fpr_at_tpr`` and,
       with validation data, ``fitted_threshold`` and ``fitted_open_accuracy``. Thresholds are in
-      the score's own unit (log-probability, logit, logit), ``None`` where γ makes them infinite.
+      the score's own unit (log-probability, logit, logit), ``None`` where γ makes them infinite
+      or the score has no fixed one; then there is no ``open_accuracy`` of it either.
       Measures that need both known and
       unknown examples are absent where one kind is missing.
     """
@@ -91,24 +65,27 @@ def evaluate(
         "softmax": float(np.log(gamma)) if gamma > 0 else -np.inf,
         "mls": MAX_LOGIT_THRESHOLD,
         "cbc": float(scipy.special.logit(gamma)),
+        "openmax": float(scipy.special.logit(gamma)),
     }
-    for name in scores:
-        score = np.asarray(SCORES[name](test), np.float64)
+    scores = fit_detectors(DEFAULT).scores if scores is None else scores
+    for name, score_of in scores.items():
+        score, threshold = np.asarray(score_of(test), np.float64), fixed.get(name)
         # JSON knows no infinity, which is what a γ of 0 or 1 is as a logit.
-        finite = bool(np.isfinite(fixed[name]))
-        row: dict[str, float | None] = {"threshold": fixed[name] if finite else None}
+        finite = threshold is not None and np.isfinite(threshold)
+        row: dict[str, float | None] = {"threshold": threshold if finite else None}
         fitted = None
         if validation is not None:
-            held_out = np.asarray(SCORES[name](validation), np.float64)
+            held_out = np.asarray(score_of(validation), np.float64)
             row["fitted_threshold"] = fitted = metrics.threshold_at_tpr(held_out, tpr=tpr)
         if known.any() and not known.all():
             row |= _detection(test.labels, predicted, score, tpr)
-            row["open_accuracy"] = _accuracy(test.labels, predicted, score, fixed[name])
+            if threshold is not None:
+                row["open_accuracy"] = _accuracy(test.labels, predicted, score, threshold)
             if fitted is not None:
                 row["fitted_open_accuracy"] = _accuracy(test.labels, predicted, score, fitted)
         result["scores"][name] = row
     if validation is not None and "cbc" in scores:
-        held_out = np.asarray(SCORES["cbc"](validation), np.float64)
+        held_out = np.asarray(scores["cbc"](validation), np.float64)
         result["fitted_gamma"] = calibrate_gamma(held_out, tpr=tpr)
     return result
 

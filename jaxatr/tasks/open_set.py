@@ -1,7 +1,7 @@
 """Open-set recognition: binds data, network, loss and evaluation for the one training loop."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from jaxatr import data, losses, models, openset, parallel
 from jaxatr.tasks.base import LossOutput, Phase
 from jaxatr.tasks.optimizer import build_optimizer
+from jaxatr.tasks.parts import check_shapes, parts_of
 from jaxatr.typing import Batch, Config, PyTree
 
 _OPEN_LOSSES = {"cbc": losses.cbc, "bce": losses.one_vs_rest_bce, "none": None}
@@ -59,8 +60,8 @@ class OpenSet:
         )
         if self.dataset.skipped:
             warnings.warn(_listing(self.dataset.skipped), stacklevel=2)
-        self.parts = _parts(self.dataset, self.split, fields, config.seed)
-        _check_shapes(self.parts, self.chip)
+        self.parts = parts_of(self.dataset, self.split, fields, config.seed)
+        check_shapes(self.parts, self.chip)
         self.mean, self.std = data.image_statistics(
             self.parts["train"].split, self.parts["train"].indices, self.chip
         )
@@ -163,15 +164,22 @@ class OpenSet:
         if "validation" not in self.parts:
             return {}
         outputs = self.outputs({"params": params, **model_state}, "validation")
-        values = self.example_losses(*outputs)
+        values = self.example_losses(outputs.logits, outputs.open_logits, outputs.labels)
         return {
             "loss": float(jnp.mean(values["loss"])),
             "closed_accuracy": float(np.mean(outputs.logits.argmax(-1) == outputs.labels)),
         }
 
-    def outputs(self, variables: PyTree, part: str) -> openset.Outputs:
-        """Returns the network's outputs on every example of a part, in its order."""
-        chosen = self.parts[part]
+    def outputs(self, variables: PyTree, part: str, needs: Collection[str] = ()) -> openset.Outputs:
+        """Returns the network's outputs on every example of a part, in its order.
+
+        Args:
+          variables: parameters and batch statistics, for one device.
+          part: ``"train"``, ``"validation"`` or ``"test"``.
+          needs: fields of :class:`jaxatr.openset.Outputs` wanted beside the logits; those that take
+            a gradient cost several times as much.
+        """
+        chosen, gradients = self.parts[part], {"odin", "gradient_norms"} & set(needs)
         batches = data.eval_batches(
             chosen.split,
             chosen.indices,
@@ -179,30 +187,48 @@ class OpenSet:
             chip=self.chip,
             batch_size=self.config.train.batch_size,
         )
-        rows: list[tuple[np.ndarray, np.ndarray]] = []
-        for batch, out in parallel.map_batches(self.infer, variables, batches):
-            rows.append((out.logits[batch["mask"]], out.open_logits[batch["mask"]]))
-        logits, open_logits = (np.concatenate(column) for column in zip(*rows, strict=True))
-        return openset.Outputs(logits, open_logits, chosen.labels)
+        rows: dict[str, list[np.ndarray]] = {}
+        infer = self.infer_with_gradients if gradients else self.infer
+        for batch, out in parallel.map_batches(infer, variables, batches):
+            for name, values in out.items():
+                if name in ("logits", "open_logits", *needs):
+                    rows.setdefault(name, []).append(values[batch["mask"]])
+        columns = {name: np.concatenate(parts) for name, parts in rows.items()}
+        return openset.Outputs(labels=chosen.labels, **columns)
 
-    def test(self, variables: PyTree) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    def test(
+        self, variables: PyTree, *, scores: str | Collection[str] = openset.DEFAULT
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Returns the figures of the paper's tables on the test part, and what they came from.
 
         Args:
           variables: parameters and batch statistics, for one device.
+          scores: names of scores, or ``"all"``, which leaves out, with a warning, one that cannot
+            be fitted. Those that are fitted are fitted to the training examples, as they look at
+            test time. A plain classifier has no CBC.
 
         Returns:
           ``(measured, arrays)``. ``measured`` has one group for all test examples and, where they
-          were seen from several ranges, one for each. ``arrays`` holds the network's outputs.
+          were seen from several ranges, one for each. ``arrays`` holds the network's logits, the
+          scores beside those of :data:`jaxatr.openset.DEFAULT`, and what was fitted for them.
+
+        Raises:
+          ValueError: a score cannot be fitted to the training examples.
         """
+        chosen = openset.names(scores) if isinstance(scores, str) else tuple(scores)
+        if self.config.loss.open == "none":
+            chosen = tuple(name for name in chosen if name != "cbc")
+        needs = {need for name in chosen for need in openset.NEEDS[name]}
         outputs = {
-            part: self.outputs(variables, part)
+            part: self.outputs(variables, part, needs)
             for part in ("validation", "test")
             if part in self.parts
         }
+        fitted = self._fitted(variables, chosen, needs & {"features"}, leave_out=scores == "all")
         fields = self.config.open_set
-        scores = ("softmax", "mls") + (() if self.config.loss.open == "none" else ("cbc",))
-        measure = partial(openset.evaluate, gamma=fields.gamma, tpr=fields.tpr, scores=scores)
+        measure = partial(
+            openset.evaluate, gamma=fields.gamma, tpr=fields.tpr, scores=fitted.scores
+        )
         test, validation = outputs["test"], outputs.get("validation")
         groups = {"all": measure(test, validation)}
         ranges = self.parts["test"].column("range_m")
@@ -220,17 +246,84 @@ class OpenSet:
             "fitted_gamma": groups["all"].pop("fitted_gamma", None),
             "groups": groups,
         }
-        arrays = {}
+        arrays = {
+            f"fitted_{name}_{field}": np.asarray(value)
+            for name, model in fitted.models.items()
+            for field, value in model._asdict().items()
+            if name != "knn"  # the training set itself
+        }
         for part, out in outputs.items():
-            arrays |= {f"{part}_{name}": values for name, values in out._asdict().items()}
+            recorded = ("logits", "open_logits", "labels")
+            arrays |= {f"{part}_{name}": getattr(out, name) for name in recorded}
+            for name, score in fitted.scores.items():
+                if name not in openset.DEFAULT:
+                    arrays[f"{part}_score_{name}"] = np.asarray(score(out))
             arrays[f"{part}_id"] = self.parts[part].column("id")
             if (seen := self.parts[part].column("range_m")) is not None:
                 arrays[f"{part}_range_m"] = seen
         return measured, arrays
 
-    def infer(self, variables: PyTree, batch: Batch) -> models.OpenSetOutput:
+    def _fitted(
+        self, variables: PyTree, scores: Collection[str], needs: Collection[str], *, leave_out: bool
+    ) -> openset.Fitted:
+        """Returns the scores, fitted to the training examples if any of them has to be."""
+        if set(scores) <= set(openset.DEFAULT):
+            return openset.fit_detectors(scores)
+        head = variables["params"]["closed_head"]
+        kernel, bias = (head.get(name) for name in ("kernel", "bias"))
+        training = self.outputs(variables, "train", needs)
+        return openset.fit_detectors(
+            scores, training, openset.Head(kernel, bias), leave_out=leave_out
+        )
+
+    def thumbnails(
+        self, measured: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        """Returns small pictures of the test examples that a score gets most confidently wrong.
+
+        Args:
+          measured, arrays: what :meth:`test` returned.
+
+        Returns:
+          ``id`` int32 ``[n]``; ``class`` ``[n]``, the names of their true classes, those of unknown
+          ones too; ``image`` uint8 ``[n, h, w, c]``, as :func:`jaxatr.data.thumbnail` makes them.
+          At most 24 examples for each score and kind of :data:`jaxatr.openset.recorded.MISTAKES`.
+        """
+        labels, predicted = arrays["test_labels"], arrays["test_logits"].argmax(axis=-1)
+        scores = openset.recorded_scores(arrays, measured["groups"]["all"]["scores"])
+        mistakes = [openset.confident_mistakes(labels, predicted, s) for s in scores.values()]
+        rows = np.unique(np.concatenate([rows for kinds in mistakes for rows in kinds.values()]))
+        test = self.parts["test"]
+        chips = (self.chip(test.split.image(index)) for index in test.indices[rows])
+        classes = test.split.columns["label"][test.indices[rows]]
+        return {
+            "id": arrays["test_id"][rows],
+            "class": np.array([self.dataset.classes[label] for label in classes]),
+            "image": np.array([data.thumbnail(chip) for chip in chips], np.uint8),
+        }
+
+    def infer(self, variables: PyTree, batch: Batch) -> dict[str, jax.Array]:
         """Returns the network's outputs on a batch, in test mode."""
-        return infer(self.module, variables, batch["image"], self.mean, self.std)
+        return infer(self.module, variables, batch["image"], self.mean, self.std)._asdict()
+
+    def infer_with_gradients(self, variables: PyTree, batch: Batch) -> dict[str, jax.Array]:
+        """Returns :meth:`infer`'s outputs, ODIN's score, and norms under the confounding label."""
+
+        def run(images) -> models.OpenSetOutput:
+            return self.module.apply(variables, images, train=False)
+
+        images = normalize(batch["image"], self.mean, self.std)
+        norms = models.squared_gradient_norms(
+            self.module,
+            variables,
+            lambda out: openset.conflabel.confounding_loss(out.logits),
+            images,
+            train=False,
+        )
+        return run(images)._asdict() | {
+            "odin": openset.odin_score(lambda images: run(images).logits, images),
+            "gradient_norms": jnp.stack(list(norms.values()), axis=-1),
+        }
 
 
 def normalize(images, mean, std):
@@ -273,67 +366,3 @@ def _listing(skipped) -> str:
     shown = [f"  {path}: {reason}" for path, reason in skipped[:10]]
     more = [f"  and {len(skipped) - 10} more"] if len(skipped) > 10 else []
     return "\n".join([f"{len(skipped)} images cannot be read and are left out:", *shown, *more])
-
-
-def _check_shapes(parts: "dict[str, Part]", chip: data.Chip) -> None:
-    """Refuses test chips of another shape: a network of convolutions would take them in silence."""
-    shapes = {name: part.split.chip_shape(part.indices, chip) for name, part in parts.items()}
-    for name, shape in shapes.items():
-        if shape != shapes["train"]:
-            raise ValueError(
-                f"data: chips of shape {shape} in the {name} part and {shapes['train']} in the "
-                "training part: set data.size, or data.center_crop"
-            )
-
-
-class Part:
-    """Some examples of a data set's split, with labels among the known classes."""
-
-    def __init__(self, split: data.Split, indices: np.ndarray, labels: np.ndarray):
-        """Args: the split, which of its examples, and their labels (``openset.UNKNOWN``: none)."""
-        self.split, self.indices, self.labels = split, indices, labels
-
-    def column(self, name: str) -> np.ndarray | None:
-        """Returns a per-example field, or ``None`` where the data set has no such field."""
-        column = self.split.columns.get(name)
-        return None if column is None else column[self.indices]
-
-
-def _parts(dataset, split, fields, seed) -> dict[str, Part]:
-    """Returns the training, validation (where wanted) and test examples."""
-    for name in (fields.train_split, fields.test_split):
-        if name not in dataset.splits:
-            raise ValueError(
-                f"data: no split {name!r} in {dataset.name}, which has {', '.join(dataset.splits)}"
-            )
-    to_known = np.full(len(dataset.classes), openset.UNKNOWN, np.int32)
-    for label, name in enumerate(split.known):
-        to_known[dataset.classes.index(name)] = label
-    where = {name: tuple(values) for name, values in fields.select.items() if values}
-
-    train = dataset.splits[fields.train_split]
-    indices = data.select(train, classes=split.known, where=where)
-    labels = to_known[train.columns["label"][indices]]
-    if missing := [name for i, name in enumerate(split.known) if not np.any(labels == i)]:
-        raise ValueError(
-            f"data: the split {fields.train_split!r} of {dataset.name} holds no example of "
-            f"{', '.join(missing)}, known by open_set.split"
-        )
-    parts = {}
-    if fields.validation:
-        kept, held_out = data.holdout(labels, fields.validation, seed)
-        if len(held_out):
-            parts["validation"] = Part(train, indices[held_out], labels[held_out])
-            indices, labels = indices[kept], labels[kept]
-        else:
-            warnings.warn(
-                f"data.validation: a share of {fields.validation} of each class is less than one "
-                "image, so nothing is validated and no γ is fitted",
-                stacklevel=3,
-            )
-    parts["train"] = Part(train, indices, labels)
-
-    test = dataset.splits[fields.test_split]
-    indices = data.select(test, classes=split.known + split.unknown, where=where)
-    parts["test"] = Part(test, indices, to_known[test.columns["label"][indices]])
-    return parts

@@ -47,7 +47,7 @@ def test_fixed_thresholds_are_those_of_the_paper():
 
 
 def test_without_unknown_examples_there_is_no_detection():
-    result = openset.evaluate(outputs(unknown=0), scores=("mls",))
+    result = openset.evaluate(outputs(unknown=0), scores=openset.fit_detectors(("mls",)).scores)
     assert result["scores"] == {"mls": {"threshold": 3.0}} and "closed_accuracy" in result
 
 

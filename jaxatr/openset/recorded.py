@@ -1,0 +1,68 @@
+"""Scores and mistakes of an evaluation, from the arrays that it recorded."""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from jaxatr.openset.detectors import DEFAULT, fit_detectors
+from jaxatr.openset.outputs import UNKNOWN, Outputs
+from jaxatr.typing import Int, Shaped
+
+MISTAKES = ("misclassified", "accepted", "rejected")
+"""A known example in the wrong class, an unknown one taken for known, a known one refused."""
+
+
+def recorded_scores(
+    arrays: Mapping[str, np.ndarray], names: Iterable[str]
+) -> dict[str, Shaped[np.ndarray, " n"]]:
+    """Returns the scores of the n test examples, by name.
+
+    Args:
+      arrays: of ``scores.npz``. A score is the array ``test_score_NAME`` or, where there is none,
+        follows from the network's outputs.
+      names: of the wanted scores.
+
+    Raises:
+      ValueError: a score is neither recorded nor one that follows from the outputs.
+    """
+    outputs = Outputs(*(arrays[f"test_{field}"] for field in ("logits", "open_logits", "labels")))
+    computed, scores = fit_detectors(DEFAULT).scores, {}
+    for name in names:
+        if (values := arrays.get(f"test_score_{name}")) is not None:
+            scores[name] = values
+        elif name in computed:
+            scores[name] = np.asarray(computed[name](outputs))
+        else:
+            raise ValueError(f"the score {name!r} has no array test_score_{name} in scores.npz")
+    return scores
+
+
+def confident_mistakes(
+    labels: Int[np.ndarray, " n"],
+    predicted: Int[np.ndarray, " n"],
+    score: Shaped[np.ndarray, " n"],
+    *,
+    most: int = 24,
+) -> dict[str, Int[np.ndarray, " _"]]:
+    """Returns where a score is wrong with the most confidence, for each kind of :data:`MISTAKES`.
+
+    No threshold is applied: of the accepted ones those are mistakes that reach it, of the rejected
+    ones those that do not. So one recording serves every γ.
+
+    Args:
+      labels: ``[n]``, known class or :data:`~jaxatr.openset.UNKNOWN`.
+      predicted: ``[n]``, the known class that is nearest.
+      score: ``[n]``, higher = more known.
+      most: how many of a kind at most.
+
+    Returns:
+      Row numbers, the worst first.
+    """
+    known = labels != UNKNOWN
+    ascending = np.argsort(score, kind="stable")
+    descending = ascending[::-1]
+    return {
+        "misclassified": descending[(known & (predicted != labels))[descending]][:most],
+        "accepted": descending[~known[descending]][:most],
+        "rejected": ascending[known[ascending]][:most],
+    }
