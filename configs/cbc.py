@@ -9,6 +9,7 @@ Variants:
   smoke     the same on very little data: does it run?
   paper     the paper's optimiser recipe for DSIAC (section 3.2) on the simulated vehicles; the
             64-pixel chips and the augmentation (flips, +-5 degrees, shift 4) are ours
+  dsiac     the same recipe on the DSIAC database, once jaxatr.prepare dsiac has read a copy of it
   mstar     MSTAR radar chips, 6 known / 4 unknown; give --config.data.source=FOLDER_OR_ARCHIVE
   cifar10   the paper code's split and recipe; give --config.data.source=FOLDER_OR_ARCHIVE. Unlike
             that code it starts from random weights, flips horizontally, turns nothing (there
@@ -28,6 +29,7 @@ def get_config(variant: str = "default") -> Config:
         "default": _simulated,
         "smoke": _smoke,
         "paper": _paper,
+        "dsiac": _dsiac,
         "mstar": _mstar,
         "cifar10": _cifar10,
         "folder": _folder,
@@ -82,6 +84,15 @@ def _paper(config: Config) -> None:
     config.optimizer.warmup_epochs = 0.0
     config.train.epochs = 20
     config.train.evaluate_every = 1.0
+
+
+def _dsiac(config: Config) -> None:
+    _paper(config)
+    config.data.name = "dsiac"
+    config.data.options = ConfigDict()
+    config.data.square = True  # the prepared chips are already: for targets given to predict
+    config.data.size = 224
+    config.augment.shift = 14  # of 224 pixels
 
 
 def _mstar(config: Config) -> None:

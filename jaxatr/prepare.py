@@ -2,6 +2,8 @@
 
 python -m jaxatr.prepare simulated --option=aspects=36
 python -m jaxatr.prepare image_folder --source=DIR_OR_ARCHIVE --name=mstar10
+python -m jaxatr.prepare dsiac --source=DIR --band=thermal --ranges=1000,2000,3000 --every=10
+python -m jaxatr.prepare mstar --source=DIR
 python -m jaxatr.prepare cifar10
 """
 
@@ -14,15 +16,21 @@ from absl import flags
 
 from jaxatr import command, data
 
+_DSIAC_FLAGS = ("band", "ranges", "time", "every")
+
 
 def define_flags() -> None:
     """Defines the command's flags; only the command itself does, so that it can be imported."""
-    flags.DEFINE_string("source", None, "Folder or archive of class folders.")
+    flags.DEFINE_string("source", None, "Folder or archive of the data.")
     flags.DEFINE_string(
         "data_dir", None, "Where prepared sets lie; default: $JAXATR_DATA_DIR, or the user's cache."
     )
-    flags.DEFINE_string("name", None, "Name to open an image_folder by from now on.")
-    flags.DEFINE_bool("skip_corrupt", False, "Leave corrupt images out and list them.")
+    flags.DEFINE_string("name", None, "Name to open it by from now on.")
+    flags.DEFINE_bool("skip_corrupt", False, "Leave corrupt files out and list them.")
+    flags.DEFINE_enum("band", None, ["visible", "thermal", "both"], "dsiac: which camera.")
+    flags.DEFINE_list("ranges", None, "dsiac: metres, 1000 to 5000 in steps of 500.")
+    flags.DEFINE_enum("time", None, ["day", "night", "both"], "dsiac: time of day.")
+    flags.DEFINE_integer("every", None, "dsiac: keep one frame in so many.")
     flags.DEFINE_multi_string(
         "option",
         [],
@@ -39,10 +47,30 @@ def main(arguments: Sequence[str]) -> None:
         data_dir=flags.FLAGS.data_dir,
         source=flags.FLAGS.source,
         as_name=flags.FLAGS.name,
-        options=dict(map(_option, flags.FLAGS.option)),
+        options=_options(arguments[0]),
         skip_corrupt=flags.FLAGS.skip_corrupt,
     )
     print("\n".join(_lines(dataset)))
+
+
+def _options(name: str) -> dict[str, Any]:
+    options = dict(map(_option, flags.FLAGS.option))
+    for flag in _DSIAC_FLAGS:
+        value = flags.FLAGS[flag].value
+        if value is None:
+            continue
+        if name != "dsiac":
+            raise ValueError(f"--{flag} is of dsiac, and {name} has no such flag")
+        if flag in options:
+            raise ValueError(f"--{flag} and --option={flag}=… are the same: give one")
+        options[flag] = [_metres(text) for text in value] if flag == "ranges" else value
+    return options
+
+
+def _metres(text: str) -> int:
+    if not text.strip().isdecimal():
+        raise ValueError(f"--ranges: got {text!r}, wanted metres, as in --ranges=1000,2000")
+    return int(text)
 
 
 def _option(text: str) -> tuple[str, Any]:
@@ -68,6 +96,7 @@ def _lines(dataset: data.Dataset) -> list[str]:
     if dataset.skipped:
         lines.append(f"  skipped {len(dataset.skipped)}:")
         lines += [f"    {path}: {why}" for path, why in dataset.skipped]
+    lines += [f"  {note}" for note in dataset.notes]
     return [*lines, f"  in {dataset.directory}", f"  fingerprint {dataset.fingerprint}"]
 
 

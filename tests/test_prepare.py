@@ -78,6 +78,24 @@ def test_options_are_passed_on(tmp_path, capsys):
     assert "  train: 8 images, uint8, 64x64x1\n" in capsys.readouterr().out
 
 
+def test_the_flags_of_dsiac(tmp_path, monkeypatch):
+    asked = {}
+
+    def prepared(name, **arguments):
+        asked.update(arguments, name=name)
+        raise KeyError("enough")
+
+    monkeypatch.setattr(prepare.data, "prepare", prepared)
+    flags_given = {"band": "thermal", "ranges": ["1000", "2000"], "time": "day", "every": 5}
+    with pytest.raises(KeyError):
+        run_here("dsiac", source=str(tmp_path), option=["size=64"], **flags_given)
+    wanted = {"band": "thermal", "ranges": [1000, 2000], "time": "day", "every": 5, "size": 64}
+    assert (asked["name"], asked["options"]) == ("dsiac", wanted)
+    with pytest.raises(KeyError):
+        run_here("dsiac", source=str(tmp_path))
+    assert asked["options"] == {}
+
+
 @pytest.mark.parametrize(
     "arguments, values, match",
     [
@@ -85,6 +103,10 @@ def test_options_are_passed_on(tmp_path, capsys):
         (("a", "b"), {}, "one data set's name is expected"),
         (("simulated",), {"option": ["aspects"]}, "--option is NAME=VALUE, got 'aspects'"),
         (("simulated",), {"option": ["aspects=many"]}, "'many' is not JSON"),
+        (("simulated",), {"band": "thermal"}, "--band is of dsiac, and simulated has no such flag"),
+        (("image_folder",), {"every": 2}, "--every is of dsiac"),
+        (("dsiac",), {"ranges": ["1000", "far"]}, "--ranges: got 'far', wanted metres"),
+        (("dsiac",), {"time": "day", "option": ["time=1"]}, "--time and --option=time=… are the"),
     ],
 )
 def test_what_makes_no_sense_is_refused(arguments, values, match):

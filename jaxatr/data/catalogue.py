@@ -4,16 +4,26 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Collection, Mapping
-from pathlib import Path
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from jaxatr.data import archive, cache, image_folder, index, simulated_records, tfds_sets
+from jaxatr.data import (
+    archive,
+    cache,
+    dsiac_records,
+    image_folder,
+    index,
+    mstar_records,
+    simulated_records,
+    tfds_sets,
+    walk,
+)
 from jaxatr.data.dataset import Dataset
 from jaxatr.data.images import ImageError
 from jaxatr.resolve import nearest
 
-SIMULATED, IMAGE_FOLDER = "simulated", "image_folder"
+SIMULATED, IMAGE_FOLDER, DSIAC, MSTAR = "simulated", "image_folder", "dsiac", "mstar"
 # Raised when a builder would write other records from the same source.
 _IMAGE_FOLDER_VERSION = 1
 
@@ -29,15 +39,18 @@ def open_dataset(
     """Returns a data set, prepared on first use; nothing is ever downloaded.
 
     Args:
-      name: ``"simulated"``; ``"image_folder"`` (with ``source``); the name that a folder was
-        prepared under; or a TFDS name that :func:`prepare` has prepared.
+      name: ``"simulated"``; ``"image_folder"``, ``"dsiac"`` or ``"mstar"`` (with ``source``); the
+        name that one of these was prepared under; or a TFDS name that :func:`prepare` has prepared.
       data_dir: where prepared sets lie; by default ``$JAXATR_DATA_DIR``, else ``jaxatr/data`` in
         the user's cache folder.
-      source: for ``image_folder``, the folder or archive of class folders. What was prepared from
-        it is used again until a file in it is added, removed or changed.
+      source: for ``image_folder``, the folder or archive of class folders; for ``dsiac``, the
+        database's folder; for ``mstar``, a folder of raw chips, or class folders. What was prepared
+        from it is used again until a file in it is added, removed or changed.
       options: for ``simulated``, arguments of :func:`jaxatr.data.simulated.generate`; for
-        ``image_folder``, ``test_fraction`` (see :func:`jaxatr.data.image_folder.scan`).
-      skip_corrupt: leave corrupt images out and list them in ``Dataset.skipped``.
+        ``image_folder``, ``test_fraction`` (see :func:`jaxatr.data.image_folder.scan`); for
+        ``dsiac`` and ``mstar``, :data:`jaxatr.data.dsiac_records.OPTIONS` and
+        :data:`jaxatr.data.mstar_records.OPTIONS`.
+      skip_corrupt: leave corrupt images, clips and chips out and list them in ``Dataset.skipped``.
 
     Raises:
       ValueError: there is no such set, its source is missing, empty or of one class, or it has to
@@ -64,18 +77,21 @@ def prepare(
       source: as there.
       options: as there.
       skip_corrupt: as there.
-      as_name: name to open an ``image_folder`` by from now on.
+      as_name: name to open what is made of a ``source`` by from now on.
 
     Raises:
       ValueError: as there; or the name is taken, or cannot be a folder's.
       ImageError: as there.
     """
     if as_name is not None:
-        if name != IMAGE_FOLDER:
-            raise ValueError(f"only an {IMAGE_FOLDER} can be given a name, and {name!r} has one")
+        if name not in _BUILDERS:
+            raise ValueError(
+                f"only an {IMAGE_FOLDER}, {DSIAC} or {MSTAR} can be given a name, "
+                f"and {name!r} has one"
+            )
         if not re.fullmatch(r"\w[\w.-]*", as_name):
             raise ValueError(f"a name is letters, digits, '_', '.' and '-', got {as_name!r}")
-        if as_name in (SIMULATED, IMAGE_FOLDER) or tfds_sets.exists(as_name):
+        if as_name in (SIMULATED, *_BUILDERS) or tfds_sets.exists(as_name):
             raise ValueError(f"{as_name!r} is already the name of another data set: choose another")
     return _open(name, data_dir, source, options, skip_corrupt, as_name, download=True)
 
@@ -92,17 +108,12 @@ def _open(
 ) -> Dataset:
     root = Path(data_dir).expanduser() if data_dir is not None else cache.default_data_dir()
     options = dict(options or {})
-    if (source is not None) != (name == IMAGE_FOLDER):
-        raise ValueError(
-            f"{IMAGE_FOLDER} needs a source, the folder or archive of class folders "
-            "(--config.data.source=PATH in a configuration, --source=PATH for jaxatr.prepare)"
-            if name == IMAGE_FOLDER
-            else f"{name!r} takes no source; {IMAGE_FOLDER} does{nearest(name, [IMAGE_FOLDER])}"
-        )
+    _check_source(name, source, root, prepares=download)
     if name == SIMULATED:
         return index.load(_simulated(root / name, options), name)
     if source is not None:
-        found = _folder(root / (as_name or name), Path(source).expanduser(), options, skip_corrupt)
+        place, build = root / (as_name or name), _BUILDERS[name]
+        found = build(place, Path(source).expanduser().absolute(), options, skip_corrupt)
         return index.load(found, as_name or name)
     if options:
         raise ValueError(f"{name!r} takes no options, got {sorted(options)}")
@@ -110,11 +121,26 @@ def _open(
         return index.load(_renewed(last), name)
     if tfds_sets.exists(name):
         return index.load(tfds_sets.prepared(name, root, download=download), name)
-    choices = sorted({SIMULATED, IMAGE_FOLDER, *cache.names(root)})
+    choices = sorted({SIMULATED, *_BUILDERS, *cache.names(root)})
     raise ValueError(
         f"there is no data set {name!r}{nearest(name, [*choices, *tfds_sets.names()])} "
         f"(there are {', '.join(choices)} in {root}, and those of TFDS)"
     )
+
+
+def _check_source(name: str, source: Any, root: Path, *, prepares: bool) -> None:
+    if source is not None and name not in _BUILDERS:
+        raise ValueError(
+            f"{name!r} takes no source; {', '.join(_BUILDERS)} do{nearest(name, _BUILDERS)}"
+        )
+    # The others are opened without one once they are prepared.
+    needed = name == IMAGE_FOLDER or prepares or cache.current(root / name) is None
+    if source is None and name in _BUILDERS and needed:
+        what = "the folder or archive of class folders" if name == IMAGE_FOLDER else "its folder"
+        raise ValueError(
+            f"{name} needs a source, {what} "
+            "(--config.data.source=PATH in a configuration, --source=PATH for jaxatr.prepare)"
+        )
 
 
 def _simulated(folder: Path, options: dict[str, Any]) -> Path:
@@ -133,7 +159,6 @@ def _simulated(folder: Path, options: dict[str, Any]) -> Path:
 
 def _folder(folder: Path, source: Path, options: dict[str, Any], skip_corrupt: bool) -> Path:
     _check_options(IMAGE_FOLDER, options, ("test_fraction",))
-    source = source.absolute()
     scanned = None
     if source.is_file() and archive.is_archive(source):
         status = source.stat()
@@ -167,6 +192,54 @@ def _folder(folder: Path, source: Path, options: dict[str, Any], skip_corrupt: b
     return found
 
 
+def _dsiac(folder: Path, source: Path, options: dict[str, Any], skip_corrupt: bool) -> Path:
+    paths = walk.files(source)
+    return _of_files(DSIAC, dsiac_records, folder, source, paths, options, skip_corrupt)
+
+
+def _mstar(folder: Path, source: Path, options: dict[str, Any], skip_corrupt: bool) -> Path:
+    """Prepares raw chips, or class folders where there are none."""
+    paths = mstar_records.raw_chips(source, walk.files(source)) if source.is_dir() else []
+    if not paths:
+        return _folder(folder, source, options, skip_corrupt)
+    return _of_files(MSTAR, mstar_records, folder, source, paths, options, skip_corrupt)
+
+
+def _of_files(
+    name: str,
+    builder: Any,
+    folder: Path,
+    source: Path,
+    paths: list[PurePosixPath],
+    options: dict[str, Any],
+    skip_corrupt: bool,
+) -> Path:
+    """Prepares files by a module that has ``OPTIONS``, ``VERSION``, ``checked`` and ``write``."""
+    _check_options(name, options, builder.OPTIONS)
+    settings = builder.checked(options)
+    state = [walk.state(source, paths), settings, skip_corrupt]
+    origin = {
+        "builder": name,
+        "source": str(source),
+        "options": options,
+        "skip_corrupt": skip_corrupt,
+    }
+
+    def make(directory: Path) -> Path:
+        made, facts = builder.write(source, paths, directory, settings, skip_corrupt=skip_corrupt)
+        index.write_index(made, facts | origin, facts["keys"])
+        return made
+
+    return cache.prepared(folder, _signature(name, builder.VERSION, state), make)
+
+
+_BUILDERS: dict[str, Callable[[Path, Path, dict[str, Any], bool], Path]] = {
+    IMAGE_FOLDER: _folder,
+    DSIAC: _dsiac,
+    MSTAR: _mstar,
+}
+
+
 def _unpacked(source: Path, directory: Path, options: dict[str, Any]) -> image_folder.ImageFolder:
     archive.extract(source, directory)
     return image_folder.scan(image_folder.single_folder(directory), **options)
@@ -178,7 +251,9 @@ def _renewed(directory: Path) -> Path:
     source = Path(facts.get("source", ""))
     if not facts.get("source") or not source.exists():
         return directory
-    return _folder(directory.parent, source, facts["options"], bool(facts["skipped"]))
+    skip_corrupt = facts.get("skip_corrupt", bool(facts["skipped"]))
+    build = _BUILDERS[facts.get("builder", IMAGE_FOLDER)]
+    return build(directory.parent, source, facts["options"], skip_corrupt)
 
 
 def _signature(*state: Any) -> str:

@@ -31,8 +31,9 @@ class Dataset:
       fingerprint: SHA-256 of everything that was prepared; the same content has the same one on
         every machine, whatever the files' dates.
       splits: name to :class:`Split`.
-      skipped: (file, why) of the corrupt images left out on request.
+      skipped: (file, why) of the corrupt images, clips and chips left out on request.
       directory: where the records lie.
+      notes: what else was left out and why, and what there is to know of what was not.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Dataset:
     splits: Mapping[str, "Split"]
     skipped: tuple[tuple[str, str], ...]
     directory: Path
+    notes: tuple[str, ...] = ()
 
 
 class Split:

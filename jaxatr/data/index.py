@@ -166,6 +166,7 @@ def load(directory: Path, name: str) -> Dataset:
         splits=splits,
         skipped=tuple((path, why) for path, why in found.get("skipped", ())),
         directory=directory,
+        notes=tuple(found.get("notes", ())),
     )
 
 

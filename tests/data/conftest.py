@@ -1,5 +1,6 @@
 """Folders of small images, and a data directory of their own for every test."""
 
+import importlib.util
 import os
 from pathlib import Path
 
@@ -46,3 +47,13 @@ def real_data():
     if not found.is_dir():
         pytest.skip(f"no real images: there is no folder {found} (set JAXATR_DATA)")
     return found
+
+
+@pytest.fixture(scope="session")
+def dsiac_files():
+    """The module ``dsiac_files``: the tests' folder is no package, so it is loaded by its path."""
+    path = Path(__file__).parent / "dsiac_files.py"
+    spec = importlib.util.spec_from_file_location("jaxatr_test_dsiac_files", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

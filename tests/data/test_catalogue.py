@@ -170,7 +170,7 @@ def test_a_name_remembers_that_corrupt_images_may_be_skipped(folder, data_dir):
     [
         ("simulatd", {}, "no data set 'simulatd'; did you mean 'simulated'"),
         ("cifra10", {}, "did you mean 'cifar10'"),
-        ("min", {}, "did you mean 'mine'.*image_folder, mine, simulated in"),
+        ("min", {}, "did you mean 'mine'.*dsiac, image_folder, mine, mstar, simulated in"),
         ("image_folder", {}, "image_folder needs a source.*--config.data.source=PATH"),
         ("image_foldr", {"source": "x"}, "takes no source.*did you mean 'image_folder'"),
         ("mine", {"options": {"x": 1}}, "'mine' takes no options"),
@@ -192,7 +192,8 @@ def test_what_is_not_there_is_named(folder, data_dir, name, arguments, match):
         ("image_folder", "cifar10", "already the name"),
         ("image_folder", "simulated", "already the name"),
         ("image_folder", "../up", "a name is letters"),
-        ("simulated", "mine", "only an image_folder can be given a name"),
+        ("image_folder", "dsiac", "already the name"),
+        ("simulated", "mine", "only an image_folder, dsiac or mstar can be given a name"),
     ],
 )
 def test_a_name_must_be_free_and_plain(folder, data_dir, name, as_name, match):
