@@ -50,7 +50,7 @@ def loss_of(network, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor
     return F.nll_loss(logs, labels) + (0.5 * (positive + negative) + 0.1 * entropy).mean()
 
 
-def scores(network, images, mean, std) -> tuple[np.ndarray, np.ndarray]:
+def scores(network, images, mean, std) -> tuple[np.ndarray, ...]:
     """Returns both heads' logits."""
     network.eval()
     with torch.inference_mode():

@@ -7,6 +7,7 @@ comes first. The search is exhaustive.
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -97,7 +98,8 @@ def nmi(
     clusters = len(np.unique(labels)) if clusters is None else clusters
     if not 1 <= clusters <= len(labels):
         raise ValueError(f"clusters: got {clusters}, wanted 1 to {len(labels)}, the examples")
-    found = KMeans(clusters, n_init=1, random_state=seed).fit_predict(embeddings)
+    once: Any = 1  # the default is a word, which is all that a type checker knows
+    found = KMeans(clusters, n_init=once, random_state=seed).fit_predict(embeddings)
     return float(normalized_mutual_info_score(labels, found))
 
 

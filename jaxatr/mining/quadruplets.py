@@ -102,9 +102,8 @@ def quadruplets(
         block = partial(_nearest, method, embeddings, half_squares, classes, coarse)
         members = _in_blocks(block, block_size, references, drawn)
     found = jnp.stack([member >= 0 for member in members]).all(0)
-    return Quadruplets(
-        references, *(jnp.where(found, member, references) for member in members), found
-    )
+    positive, sibling, negative = (jnp.where(found, member, references) for member in members)
+    return Quadruplets(references, positive, sibling, negative, found)
 
 
 def _in_blocks(

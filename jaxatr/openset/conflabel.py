@@ -85,16 +85,17 @@ def fit(
             f"got {len(np.asarray(known))} known and {len(np.asarray(unknown))} unknown examples, "
             "wanted some of both"
         )
-    logs = [jnp.log(jnp.maximum(jnp.asarray(norms), _SMALLEST)) for norms in (known, unknown)]
-    mean, std = jnp.mean(logs[0], axis=0), jnp.maximum(jnp.std(logs[0], axis=0), 1e-6)
-    keys, features = jax.random.split(key), logs[0].shape[-1]
+    inside, outside = (jnp.log(jnp.maximum(jnp.asarray(n), _SMALLEST)) for n in (known, unknown))
+    mean, std = jnp.mean(inside, axis=0), jnp.maximum(jnp.std(inside, axis=0), 1e-6)
+    keys, features = jax.random.split(key), inside.shape[-1]
     initial = Detector(
         mean,
         std,
         (_he(keys[0], (features, width)), jnp.zeros(width)),
         (_he(keys[1], (width, 1)), jnp.zeros(1)),
     )
-    return _trained(initial, *logs, steps, optax.adamw(learning_rate, weight_decay=weight_decay))
+    optimizer = optax.adamw(learning_rate, weight_decay=weight_decay)
+    return _trained(initial, inside, outside, steps, optimizer)
 
 
 def detector_score(detector: Detector, norms: Float[ArrayLike, "b l"]) -> Float[Array, " b"]:

@@ -31,4 +31,5 @@ class Outputs(NamedTuple):
 
     def select(self, chosen: Bool[np.ndarray, " n"]) -> "Outputs":
         """Returns the outputs on the chosen examples."""
-        return Outputs(*(None if array is None else array[chosen] for array in self))
+        given = {name: array for name, array in self._asdict().items() if array is not None}
+        return Outputs(**{name: array[chosen] for name, array in given.items()})

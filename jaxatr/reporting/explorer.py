@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
-from sklearn.metrics import confusion_matrix
 
 from jaxatr import openset
 from jaxatr.openset.recorded import MISTAKES
@@ -46,6 +45,8 @@ def decisions(
     run: RecordedRun, score: str, threshold: float
 ) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, "c c"]]:
     """Returns each test example's decision and their counts, by true class, "unknown" last."""
+    from sklearn.metrics import confusion_matrix  # takes a second, and a training has no use for it
+
     decided = np.where(run.scores[score] >= threshold, run.predicted, openset.UNKNOWN)
     labels = [*range(len(run.classes)), openset.UNKNOWN]
     return decided, confusion_matrix(run.labels, decided, labels=labels)

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sklearn.metrics import confusion_matrix
-
 from jaxatr import openset
 from jaxatr.reporting.recorded import RecordedRun
 from jaxatr.reporting.tables import COLUMNS, percent, score_title
@@ -45,6 +43,8 @@ def scores(runs: Sequence[RecordedRun]) -> Section:
 
 def confusion(runs: Sequence[RecordedRun]) -> Section | None:
     """The known classes among each other, before anything is rejected."""
+    from sklearn.metrics import confusion_matrix  # takes a second, and a training has no use for it
+
     matrices = []
     for run in runs:
         known = run.labels != openset.UNKNOWN

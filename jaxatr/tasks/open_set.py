@@ -246,7 +246,7 @@ class OpenSet:
             "fitted_gamma": groups["all"].pop("fitted_gamma", None),
             "groups": groups,
         }
-        arrays = {
+        arrays: dict[str, Any] = {
             f"fitted_{name}_{field}": np.asarray(value)
             for name, model in fitted.models.items()
             for field, value in model._asdict().items()
@@ -309,7 +309,7 @@ class OpenSet:
     def infer_with_gradients(self, variables: PyTree, batch: Batch) -> dict[str, jax.Array]:
         """Returns :meth:`infer`'s outputs, ODIN's score, and norms under the confounding label."""
 
-        def run(images) -> models.OpenSetOutput:
+        def run(images) -> Any:
             return self.module.apply(variables, images, train=False)
 
         images = normalize(batch["image"], self.mean, self.std)
