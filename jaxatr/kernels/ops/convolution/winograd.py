@@ -94,23 +94,17 @@ def _run(filtering: Filtering, problem: Problem, a: Array, b: Array) -> Array:
 def _correlate(
     filtering: Filtering, x: Array, w: Array, padding, shape: tuple[int, ...], product
 ) -> Array:
-    size, (_, height, width, features) = filtering.size, shape
+    size = filtering.size
+    tiles = _mixed(filtering.tiles, _tiles(filtering, x, padding, shape))
     kernels = _mixed(filtering.kernels, lambda i, j: w[i, j])
+    products = [list(map(product, *rows)) for rows in zip(tiles, kernels, strict=True)]
+    batch, height, width, features = shape
     rows, columns = -(-height // size), -(-width // size)
-
-    def piece(x: Array) -> Array:
-        tiles = _mixed(filtering.tiles, _tiles(filtering, x, padding, shape))
-        products = [list(map(product, *pairs)) for pairs in zip(tiles, kernels, strict=True)]
-        results = _mixed(
-            filtering.results, lambda i, j: products[i][j].reshape(-1, rows, columns, features)
-        )
-        whole = jnp.stack([jnp.stack(row, axis=3) for row in results], axis=2)
-        return whole.reshape(-1, size * rows, size * columns, features)[:, :height, :width]
-
-    pieces = _pieces(filtering, shape, x.shape[-1])
-    if pieces == 1:
-        return piece(x)
-    return jax.lax.map(piece, x.reshape(pieces, -1, *x.shape[1:])).reshape(shape)
+    results = _mixed(
+        filtering.results, lambda i, j: products[i][j].reshape(batch, rows, columns, features)
+    )
+    whole = jnp.stack([jnp.stack(row, axis=3) for row in results], axis=2)
+    return whole.reshape(batch, size * rows, size * columns, features)[:, :height, :width]
 
 
 def _weight(filtering: Filtering, problem: Problem, x: Array, y: Array) -> Array:
@@ -142,7 +136,9 @@ def _pieces(filtering: Filtering, shape: tuple[int, ...], channels: int) -> int:
     """Returns into how many equal pieces of the batch the work is cut, so that it stays in cache.
 
     The planes of all tiles before and after the product are several times the image, and more than
-    a processor's cache from about 100x100 pixels in the first stage of a residual network on.
+    a processor's cache from about 100x100 pixels in the first stage of a residual network on. Only
+    the kernel's gradient is cut: the other directions' results are fused with what follows, which a
+    loop prevents, and a whole network is slower then though the layer alone is faster.
     """
     batch, height, width, features = shape
     share = ((filtering.size + 2) / filtering.size) ** 2
