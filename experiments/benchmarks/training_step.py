@@ -191,11 +191,17 @@ def main() -> None:
                 "\n".join([HEADER, row_of(case)] if len(record["cases"]) == 1 else [row_of(case)])
             )
             sys.stdout.flush()
+            save(options.output, record)
     record["first_step_s"] = first_steps(64, options.batch)
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps(record, indent=2) + "\n")
+    save(options.output, record)
     options.output.with_suffix(".md").write_text(page(record))
     print("first step (s):", record["first_step_s"])
+
+
+def save(path: Path, record: dict) -> None:
+    """Writes what has been measured so far: a run that is cut keeps its cases."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=2) + "\n")
 
 
 HEADER = """\
