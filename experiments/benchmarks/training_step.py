@@ -2,8 +2,7 @@
 
 Each case starts one process per contender: this package, and PyTorch in each of its settings. They
 take turns, a few steps each, for a number of rounds; the medians are compared. A process that is
-not at turn waits for its input. The first step is that of fresh processes, from their start to the
-end of the step: without a compilation cache, and with one.
+not at turn waits for its input. ``first_step.py`` times how long a fresh process takes to be there.
 
 "huge" is a contender whose memory glibc keeps, and takes in huge pages (see docs/training.md).
 Two ratios are given: without that for both sides, and each side at its fastest.
@@ -19,7 +18,6 @@ import platform
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -145,17 +143,6 @@ def ratios(contenders: dict) -> dict:
     return {"ours": ours, "theirs": theirs, "speed": round(speed, 3), "memory": round(memory, 2)}
 
 
-def first_steps(size: int, batch: int) -> dict:
-    """Returns the first training step's seconds: cold, filling a compilation cache, using it."""
-    seconds = {}
-    with tempfile.TemporaryDirectory() as cache:
-        for name, folder in (("cold", ""), ("filling", cache), ("cached", cache)):
-            worker = Worker("step_jax.py", size=size, batch=batch, cache=folder)
-            worker.close()
-            seconds[name] = round(worker.first_step, 1)
-    return {"size": size, **seconds}
-
-
 def machine() -> dict:
     """Returns what the figures depend on."""
     names = ("jax", "jaxlib", "flax", "torch", "numpy")
@@ -192,10 +179,7 @@ def main() -> None:
             )
             sys.stdout.flush()
             save(options.output, record)
-    record["first_step_s"] = first_steps(64, options.batch)
-    save(options.output, record)
     options.output.with_suffix(".md").write_text(page(record))
-    print("first step (s):", record["first_step_s"])
 
 
 def save(path: Path, record: dict) -> None:
@@ -225,12 +209,10 @@ def page(record: dict) -> str:
     """Returns the record as a page of Markdown."""
     rows = "\n".join(row_of(case) for case in record["cases"])
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
-    first = ", ".join(f"{k} {v} s" for k, v in record["first_step_s"].items() if k != "size")
     return (
         f"Made by `training_step.py`. {record['device']}, {record['cores']} cores; batch "
         f"{record['batch']}; {versions}; load at the start {record['load_at_start']:.1f}.\n\n"
-        f"{HEADER}\n{rows}\n\nOur first training step at {record['first_step_s']['size']} pixels, "
-        f"from the start of the process: {first}.\n"
+        f"{HEADER}\n{rows}\n"
     )
 
 

@@ -40,14 +40,20 @@ def create_state(task: Task, key: Key) -> TrainState:
       ValueError: a phase trains no parameter at all.
     """
     init_key, run_key = jax.random.split(key)
-    params, model_state = jax.jit(task.init)(init_key)
+    params, model_state = _compiled_fast(task.init)(init_key)
     opt_state = {}
     for phase in task.phases:
         trained, _ = split(params, phase.trainable)
         if not trained:
             raise ValueError(f"phase {phase.name!r}: its trainable() selects no parameter")
-        opt_state[phase.name] = jax.jit(phase.optimizer.init)(trained)
+        opt_state[phase.name] = _compiled_fast(phase.optimizer.init)(trained)
     return TrainState(np.zeros((), np.int32), params, model_state, opt_state, run_key)
+
+
+def _compiled_fast(init: Callable) -> Callable:
+    """Returns ``jit(init)`` for one call: on CPU most of its time would be the compiler's."""
+    on_cpu = jax.default_backend() == "cpu"
+    return jax.jit(init, compiler_options={"xla_backend_optimization_level": 1} if on_cpu else None)
 
 
 def split(params: PyTree, trainable: Trainable) -> tuple[PyTree, PyTree]:

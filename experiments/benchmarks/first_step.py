@@ -1,0 +1,54 @@
+"""A training's first step, from the start of its process, and its peak memory, beside PyTorch's.
+
+Fresh processes take turns: ours without a compilation cache, ours filling one, ours with one, and
+PyTorch, a few rounds; medians. The step is that of ``training_step.py``.
+
+Run: python experiments/benchmarks/first_step.py [--size 64] [--rounds 3]
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+from pathlib import Path
+
+from training_step import HERE, Worker, machine
+
+OUTPUT = HERE / "results" / "first_step_cpu.json"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--size", type=int, default=64)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--output", type=Path, default=OUTPUT)
+    options = parser.parse_args()
+    common = {"mode": "training", "size": options.size, "batch": options.batch}
+    rows: dict[str, list[tuple[float, float]]] = {}
+    for _ in range(options.rounds):
+        with tempfile.TemporaryDirectory() as cache:
+            for name, script, more in (
+                ("cold", "step_jax.py", {}),
+                ("filling the cache", "step_jax.py", {"cache": cache}),
+                ("cached", "step_jax.py", {"cache": cache}),
+                ("torch eager", "step_torch.py", {"setting": "eager"}),
+            ):
+                worker = Worker(script, **common, **more)
+                worker.turn(3)
+                worker.close()
+                rows.setdefault(name, []).append((worker.first_step, worker.peak_mib))
+    found = {
+        name: {
+            "first_step_s": round(statistics.median(seconds for seconds, _ in measured), 1),
+            "peak_mib": round(statistics.median(peak for _, peak in measured)),
+        }
+        for name, measured in rows.items()
+    }
+    record = {**machine(), "size": options.size, "batch": options.batch, "contenders": found}
+    options.output.write_text(json.dumps(record, indent=2) + "\n")
+    print(json.dumps(found, indent=2))
+
+
+if __name__ == "__main__":
+    main()
