@@ -69,6 +69,17 @@ def base() -> Config:
     config.open_set = open_set = ConfigDict()
     open_set.split = "closed"  # a name of jaxatr.data.known_unknown
     open_set.split_seed = 0
+    open_set.hold_out = 0  # known classes that stand in for the unknown ones, which stay away
+    open_set.negatives = ""  # file of images that train as one more class, of no known target
+    open_set.baselines = ""  # conflabel,gopenmax: trained besides, to be compared with
     open_set.gamma = 0.9  # acceptance threshold on the binary classifier's probability
     open_set.tpr = 0.95  # true-positive rate for which another γ is fitted on validation data
+
+    config.gan = gan = ConfigDict()  # the generator of G-OpenMax
+    gan.noise = 64  # components of its noise
+    gan.width = 16  # channels of the generator's last and of the discriminator's first map
+    gan.steps = 1000  # of the generator, and as many of the discriminator
+    gan.learning_rate = 2e-4
+    gan.threshold = 0.5  # an image is kept where no known class has a higher probability
+    gan.images = 0  # how many are kept; 0: as many as a known class has on average
     return config

@@ -35,8 +35,8 @@ def check(variant, overrides):
 
 
 def test_the_named_runs_set_fields_that_exist():
-    runs = load(EXPERIMENTS / "open_set_atr" / "runs.py").all_runs()
-    assert len(runs) == 1 + 18 + 1 + 8
+    runs = load(EXPERIMENTS / "open_set_atr" / "run.py").all_runs()
+    assert len({run.name for run in runs}) == 1 + 18 + 1 + 8 + 72 + 36
     for run in runs:
         check(run.variant, run.overrides)
 

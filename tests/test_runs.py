@@ -1,6 +1,7 @@
 """A run from configuration to evaluation, and the recogniser that it leaves behind."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -71,6 +72,24 @@ def test_a_field_that_came_later_has_its_default(trained_run, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(recorded))
     assert runs.load_config(tmp_path) == runs.load_config(trained_run)
     assert runs.load_config(tmp_path).model.width == 64
+
+
+def test_a_run_from_before_a_field_can_be_continued(small_config, trained_run, tmp_path):
+    copy = tmp_path / "run"
+    shutil.copytree(trained_run, copy)
+    recorded = json.loads((copy / "config.json").read_text())
+    del recorded["gan"], recorded["open_set"]["hold_out"], recorded["model"]["width"]
+    (copy / "config.json").write_text(json.dumps(recorded))
+    before = training.read_record(copy)["fingerprint"]
+    runs.train_run(small_config, copy, progress=False)
+    assert training.read_record(copy)["fingerprint"] == before
+    assert json.loads((copy / "config.json").read_text())["open_set"]["hold_out"] == 0
+    found, expected = (training.load_snapshot(run, "latest") for run in (copy, trained_run))
+    assert found.step == expected.step
+    changed = small_config.copy_and_resolve_references()
+    changed.open_set.hold_out = 1
+    with pytest.raises(training.ConfigMismatch, match="hold_out: recorded 0, now 1"):
+        runs.train_run(changed, copy, progress=False)
 
 
 def test_best_checkpoint_can_be_evaluated(trained_run):

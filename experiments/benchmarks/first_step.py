@@ -11,6 +11,7 @@ import json
 import statistics
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from training_step import HERE, Worker, machine
 
@@ -26,6 +27,7 @@ def main() -> None:
     options = parser.parse_args()
     common = {"mode": "training", "size": options.size, "batch": options.batch}
     rows: dict[str, list[tuple[float, float]]] = {}
+    more: dict[str, Any]
     for _ in range(options.rounds):
         with tempfile.TemporaryDirectory() as cache:
             for name, script, more in (

@@ -1,4 +1,4 @@
-"""The CIFAR-10 run of runs.py in PyTorch, from either of the two initialisations in use.
+"""The CIFAR-10 run of run.py in PyTorch, from either of the two initialisations in use.
 
 torchvision draws a residual network's kernels from He's normal distribution by their fan-out, as
 this package does; PyTorch's own layers draw uniformly, with a fifth of the variance or less. Behind

@@ -5,10 +5,11 @@ from jaxatr.data.catalogue import open_dataset, prepare
 from jaxatr.data.chip import Chip
 from jaxatr.data.dataset import Dataset, Split
 from jaxatr.data.images import ImageError, read_image
+from jaxatr.data.joined import chips_and_images, read_images, write_images
 from jaxatr.data.pipeline import eval_batches, image_statistics, train_batches
 from jaxatr.data.selection import holdout, select
-from jaxatr.data.splits import KnownUnknown, known_unknown
-from jaxatr.data.thumbnails import thumbnail
+from jaxatr.data.splits import KnownUnknown, hold_out_classes, known_unknown
+from jaxatr.data.thumbnails import contact_sheet, thumbnail
 
 __all__ = [
     "Chip",
@@ -17,14 +18,19 @@ __all__ = [
     "KnownUnknown",
     "Split",
     "augment",
+    "chips_and_images",
+    "contact_sheet",
     "eval_batches",
+    "hold_out_classes",
     "holdout",
     "image_statistics",
     "known_unknown",
     "open_dataset",
     "prepare",
     "read_image",
+    "read_images",
     "select",
     "thumbnail",
     "train_batches",
+    "write_images",
 ]

@@ -97,6 +97,37 @@ def known_unknown(name: str, classes: Sequence[str], *, seed: int = 0) -> KnownU
     )
 
 
+def hold_out_classes(split: KnownUnknown, count: int) -> KnownUnknown:
+    """Returns a split in which some of the known classes stand in for the unknown ones.
+
+    What is to tell known from unknown can be trained on it: the split's own unknown classes, which
+    only a test may see, are not in it at all.
+
+    Args:
+      split: whose known classes are shared out.
+      count: how many of them are held out, drawn by the split's seed.
+
+    Raises:
+      ValueError: fewer than two known classes would be left.
+
+    >>> hold_out_classes(known_unknown("random-3/1", ("bus", "car", "van", "tram")), 1).unknown
+    ('car',)
+    """
+    if count < 1 or len(split.known) - count < 2:
+        raise ValueError(
+            f"open_set.hold_out: got {count} of {len(split.known)} known classes, wanted at least "
+            "1, and 2 to be left"
+        )
+    drawn = _drawn(split.known, f"hold-out/{split.seed}")
+    held = set(drawn[:count])
+    return dataclasses.replace(
+        split,
+        name=f"{split.name}, {count} held out",
+        known=tuple(c for c in split.known if c not in held),
+        unknown=tuple(c for c in split.known if c in held),
+    )
+
+
 def _members(name: str, classes: tuple[str, ...], seed: int) -> tuple[set[str], set[str]]:
     if name == "closed":
         return set(classes), set()
@@ -129,5 +160,10 @@ def _random(
             f"split {name!r} asks for {known} known and {unknown} unknown classes: at least one "
             f"must be known, and there are {len(classes)} in all"
         )
-    drawn = sorted(classes, key=lambda c: hashlib.sha256(f"{seed}/{c}".encode()).digest())
+    drawn = _drawn(classes, seed)
     return set(drawn[:known]), set(drawn[known : known + unknown])
+
+
+def _drawn(classes: Sequence[str], seed: int | str) -> list[str]:
+    """Returns the classes in an order drawn by the seed, whatever order they came in."""
+    return sorted(classes, key=lambda c: hashlib.sha256(f"{seed}/{c}".encode()).digest())

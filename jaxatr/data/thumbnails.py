@@ -1,7 +1,9 @@
 """Chips made small, and fit for a screen."""
 
+from collections.abc import Sequence
+
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 
 from jaxatr.typing import Shaped, UInt8
 
@@ -30,3 +32,32 @@ def thumbnail(chip: Shaped[np.ndarray, "h w c"], *, side: int = 64) -> UInt8[np.
     picture.thumbnail((side, side))
     small = np.asarray(picture)
     return small[:, :, None] if small.ndim == 2 else small
+
+
+def contact_sheet(
+    rows: Sequence[tuple[str, Sequence[Shaped[np.ndarray, "h w c"]]]], *, side: int = 72
+) -> Image.Image:
+    """Returns a picture of rows of chips, each under its title; a row without one follows closely.
+
+    Args:
+      rows: title and chips of each row.
+      side: in pixels, which every chip is brought to, smaller ones without smoothing.
+    """
+    gap, title = 3, 20
+    tops, height = [], gap
+    for text, _ in rows:
+        height += title if text else 0
+        tops.append(height)
+        height += side + gap
+    width = gap + max(len(chips) for _, chips in rows) * (side + gap)
+    colour = any(chip.shape[2] == 3 for _, chips in rows for chip in chips)
+    sheet = Image.new("RGB" if colour else "L", (width, height), "white")
+    draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(13)
+    for (text, chips), top in zip(rows, tops, strict=True):
+        draw.text((gap, top - title + 3), text, fill="black", font=font)
+        for column, chip in enumerate(chips):
+            small = thumbnail(chip, side=side)
+            picture = Image.fromarray(small[:, :, 0] if small.shape[2] == 1 else small)
+            enlarged = picture.resize((side, side), Image.Resampling.NEAREST)
+            sheet.paste(enlarged, (gap + column * (side + gap), top))
+    return sheet

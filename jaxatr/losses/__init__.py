@@ -5,6 +5,7 @@ scalar. The losses of quadruplets are in :mod:`jaxatr.losses.quadruplet`.
 """
 
 from jaxatr.losses import quadruplet
+from jaxatr.losses.adversarial import discriminator_hinge, generator_hinge
 from jaxatr.losses.clustering import clustering
 from jaxatr.losses.in_batch import lifted_structure, n_pairs, semi_hard_triplet, triplet_global
 from jaxatr.losses.open_set import cbc, cross_entropy, entropy, one_vs_rest_bce, open_set
@@ -16,7 +17,9 @@ __all__ = [
     "clustering",
     "contrastive",
     "cross_entropy",
+    "discriminator_hinge",
     "entropy",
+    "generator_hinge",
     "lifted_structure",
     "masked_mean",
     "n_pairs",

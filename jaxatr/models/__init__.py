@@ -1,12 +1,15 @@
 """Networks as flax linen modules, and how a configuration names them."""
 
 from jaxatr.models.build import BACKBONES, build_open_set
+from jaxatr.models.gan import Discriminator, Generator
 from jaxatr.models.gradient_norms import squared_gradient_norms
 from jaxatr.models.open_set import OpenSetClassifier, OpenSetOutput
 from jaxatr.models.resnet import ResNet, ResNet18, ResNet34, ResNet50, ResNet101
 
 __all__ = [
     "BACKBONES",
+    "Discriminator",
+    "Generator",
     "OpenSetClassifier",
     "OpenSetOutput",
     "ResNet",

@@ -1,17 +1,32 @@
 """Open-set scores and rules. Higher is more known, always."""
 
 from jaxatr.openset import conflabel, mahalanobis, nearest_neighbour, openmax, vim
-from jaxatr.openset.detectors import DEFAULT, NEEDS, Fitted, Head, fit_detectors, names
+from jaxatr.openset.detectors import (
+    DEFAULT,
+    FITTED,
+    NEEDS,
+    OWN_TRAINING,
+    Fitted,
+    Head,
+    fit_detectors,
+    names,
+)
 from jaxatr.openset.evaluation import evaluate
 from jaxatr.openset.odin import odin_score
 from jaxatr.openset.outputs import UNKNOWN, Outputs
-from jaxatr.openset.recorded import confident_mistakes, recorded_scores
+from jaxatr.openset.recorded import (
+    confident_mistakes,
+    recorded_predictions,
+    recorded_scores,
+)
 from jaxatr.openset.rule import calibrate_gamma, decide
 from jaxatr.openset.scores import cbc_score, energy_score, max_logit_score, softmax_score
 
 __all__ = [
     "DEFAULT",
+    "FITTED",
     "NEEDS",
+    "OWN_TRAINING",
     "UNKNOWN",
     "Fitted",
     "Head",
@@ -30,6 +45,7 @@ __all__ = [
     "nearest_neighbour",
     "odin_score",
     "openmax",
+    "recorded_predictions",
     "recorded_scores",
     "softmax_score",
     "vim",

@@ -43,14 +43,18 @@ class Detector(NamedTuple):
     Attributes:
       mean: ``[l]``, of the logarithms on the known examples.
       std: ``[l]``, of them.
-      hidden: ``[l, h]`` and ``[h]``, kernel and bias.
-      out: ``[h, 1]`` and ``[1]``.
+      hidden_kernel: ``[l, h]``.
+      hidden_bias: ``[h]``.
+      out_kernel: ``[h, 1]``.
+      out_bias: ``[1]``.
     """
 
-    mean: Array
-    std: Array
-    hidden: tuple[Array, Array]
-    out: tuple[Array, Array]
+    mean: Float[ArrayLike, " l"]
+    std: Float[ArrayLike, " l"]
+    hidden_kernel: Float[ArrayLike, "l h"]
+    hidden_bias: Float[ArrayLike, " h"]
+    out_kernel: Float[ArrayLike, "h 1"]
+    out_bias: Float[ArrayLike, "1"]
 
 
 def fit(
@@ -85,17 +89,38 @@ def fit(
             f"got {len(np.asarray(known))} known and {len(np.asarray(unknown))} unknown examples, "
             "wanted some of both"
         )
-    inside, outside = (jnp.log(jnp.maximum(jnp.asarray(n), _SMALLEST)) for n in (known, unknown))
-    mean, std = jnp.mean(inside, axis=0), jnp.maximum(jnp.std(inside, axis=0), 1e-6)
+    inside, outside = _logarithms(known), _logarithms(unknown)
     keys, features = jax.random.split(key), inside.shape[-1]
     initial = Detector(
-        mean,
-        std,
-        (_he(keys[0], (features, width)), jnp.zeros(width)),
-        (_he(keys[1], (width, 1)), jnp.zeros(1)),
+        *_moments(inside),
+        hidden_kernel=_he(keys[0], (features, width)),
+        hidden_bias=jnp.zeros(width),
+        out_kernel=_he(keys[1], (width, 1)),
+        out_bias=jnp.zeros(1),
     )
     optimizer = optax.adamw(learning_rate, weight_decay=weight_decay)
     return _trained(initial, inside, outside, steps, optimizer)
+
+
+def adapted(detector: Detector, known: Float[ArrayLike, "n l"]) -> Detector:
+    """Returns the detector for another network of the same layers.
+
+    How large gradients are differs from one training to the next; how an unknown example's differ
+    from those of known ones is what the detector has learnt.
+
+    Args:
+      detector: of :func:`fit`, on a network of which some known classes were held out.
+      known: ``[n, l]``, squared norms that the other network has on known examples, best on such
+        as it was not trained on.
+
+    Raises:
+      ValueError: the networks differ in their number of layers.
+    """
+    features = np.shape(detector.mean)[0]
+    if np.shape(known)[1] != features:
+        raise ValueError(f"known: got the norms of {np.shape(known)[1]} layers, wanted {features}")
+    mean, std = _moments(_logarithms(known))
+    return detector._replace(mean=mean, std=std)
 
 
 def detector_score(detector: Detector, norms: Float[ArrayLike, "b l"]) -> Float[Array, " b"]:
@@ -105,12 +130,22 @@ def detector_score(detector: Detector, norms: Float[ArrayLike, "b l"]) -> Float[
       detector: from :func:`fit`.
       norms: ``[b, l]``, squared gradient norms.
     """
-    return _logit(detector, jnp.log(jnp.maximum(jnp.asarray(norms), _SMALLEST)))
+    return _logit(detector, _logarithms(norms))
+
+
+def _logarithms(norms: Float[ArrayLike, "n l"]) -> Float[Array, "n l"]:
+    return jnp.log(jnp.maximum(jnp.asarray(norms), _SMALLEST))
+
+
+def _moments(logs: Float[Array, "n l"]) -> tuple[Float[Array, " l"], Float[Array, " l"]]:
+    return jnp.mean(logs, axis=0), jnp.maximum(jnp.std(logs, axis=0), 1e-6)
 
 
 def _trained(initial: Detector, known: Array, unknown: Array, steps: int, optimizer) -> Detector:
+    moments, first = initial[:2], initial[2:]
+
     def loss(weights):
-        detector = Detector(initial.mean, initial.std, *weights)
+        detector = Detector(*moments, *weights)
         wrong = [
             jax.nn.softplus(-_logit(detector, known)),
             jax.nn.softplus(_logit(detector, unknown)),
@@ -126,13 +161,13 @@ def _trained(initial: Detector, known: Array, unknown: Array, steps: int, optimi
 
         return jax.lax.scan(step, (weights, optimizer.init(weights)), None, steps)[0][0]
 
-    return Detector(initial.mean, initial.std, *train((initial.hidden, initial.out)))
+    return Detector(*moments, *train(first))
 
 
 def _logit(detector: Detector, logs: Array) -> Array:
     x = (logs - detector.mean) / detector.std
-    x = jax.nn.relu(x @ detector.hidden[0] + detector.hidden[1])
-    return (x @ detector.out[0] + detector.out[1])[:, 0]
+    x = jax.nn.relu(x @ detector.hidden_kernel + detector.hidden_bias)
+    return (x @ detector.out_kernel + detector.out_bias)[:, 0]
 
 
 def _he(key: Key, shape: tuple[int, int]) -> Array:

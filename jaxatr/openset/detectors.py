@@ -78,10 +78,30 @@ _DETECTORS: Mapping[str, Detector] = {
     ),
 }
 
+_OWN_TRAINING: Mapping[str, Detector] = {
+    "conflabel_detector": Detector(
+        lambda model, out: conflabel.detector_score(model, out.gradient_norms),
+        needs=("gradient_norms",),
+    ),
+    "gopenmax": Detector(
+        lambda model, out: openmax.score(model, _all_logits(out), extra=out.extra_logits.shape[1]),
+        lambda out, _: openmax.fit(_all_logits(out), out.labels),
+        ("extra_logits",),
+    ),
+}
+
+_ALL = {**_DETECTORS, **_OWN_TRAINING}
+
 DEFAULT = ("softmax", "mls", "cbc")
 """The scores of the paper's method and of the two that share its network."""
 
-NEEDS: Mapping[str, tuple[str, ...]] = {n: detector.needs for n, detector in _DETECTORS.items()}
+OWN_TRAINING = tuple(_OWN_TRAINING)
+"""The scores for which something is trained besides: a detector, or a network of their own."""
+
+FITTED = tuple(name for name, detector in _ALL.items() if detector.fit)
+"""The scores that are fitted to the outputs on training examples."""
+
+NEEDS: Mapping[str, tuple[str, ...]] = {name: detector.needs for name, detector in _ALL.items()}
 """Name of a score to the fields of :class:`Outputs` that it needs beside the logits."""
 
 
@@ -98,7 +118,9 @@ class Fitted(NamedTuple):
 
 
 def names(wanted: str) -> tuple[str, ...]:
-    """Returns the scores that a comma-separated list names; ``"all"`` names every one.
+    """Returns the scores that a comma-separated list names.
+
+    ``"all"`` names every one that needs no training of its own.
 
     Raises:
       ValueError: there is no such score.
@@ -107,13 +129,13 @@ def names(wanted: str) -> tuple[str, ...]:
         return tuple(_DETECTORS)
     chosen = tuple(name.strip() for name in wanted.split(",") if name.strip())
     for name in chosen:
-        if name not in _DETECTORS:
+        if name not in _ALL:
             raise ValueError(
-                f"scores: got {name!r}, wanted 'all' or some of {', '.join(_DETECTORS)}"
-                f"{nearest(name, _DETECTORS)}"
+                f"scores: got {name!r}, wanted 'all' or some of {', '.join(_ALL)}"
+                f"{nearest(name, _ALL)}"
             )
     if not chosen:
-        raise ValueError(f"scores: got none, wanted 'all' or some of {', '.join(_DETECTORS)}")
+        raise ValueError(f"scores: got none, wanted 'all' or some of {', '.join(_ALL)}")
     return chosen
 
 
@@ -122,6 +144,7 @@ def fit_detectors(
     training: Outputs | None = None,
     head: Head | None = None,
     *,
+    trained: Mapping[str, Any] | None = None,
     leave_out: bool = False,
 ) -> Fitted:
     """Returns the chosen scores, fitted where they have to be.
@@ -131,15 +154,18 @@ def fit_detectors(
       training: outputs on the training examples of the known classes, as at test time; needed by
         the scores that are fitted.
       head: the closed-set classifier's last layer, for ViM.
+      trained: name to what the score's own training brought.
       leave_out: leave a score out, with a warning, whose fit refuses the outputs.
 
     Raises:
       ValueError: a score that has to be fitted and no outputs to fit it to; or the score's own fit
         refuses them, named by the score.
     """
-    scores, models = {}, {}
+    scores, models = {}, dict(trained or {})
     for name in chosen:
-        detector = _DETECTORS[name]
+        detector = _ALL[name]
+        if name in _OWN_TRAINING and detector.fit is None and name not in models:
+            raise ValueError(f"{name}: wanted what its own training brought")
         if detector.fit is not None:
             if training is None or head is None:
                 raise ValueError(f"{name}: wanted the outputs on training examples to fit it to")
@@ -152,6 +178,11 @@ def fit_detectors(
                 continue
         scores[name] = _bound(detector, models.get(name))
     return Fitted(scores, models)
+
+
+def _all_logits(outputs: Outputs) -> Float[np.ndarray, "n k"]:
+    assert outputs.extra_logits is not None
+    return np.concatenate([outputs.logits, outputs.extra_logits], axis=1)
 
 
 def _bound(detector: Detector, model: Any) -> Callable[[Outputs], Array]:

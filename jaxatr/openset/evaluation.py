@@ -66,6 +66,7 @@ def evaluate(
         "mls": MAX_LOGIT_THRESHOLD,
         "cbc": float(scipy.special.logit(gamma)),
         "openmax": float(scipy.special.logit(gamma)),
+        "gopenmax": float(scipy.special.logit(gamma)),
     }
     scores = fit_detectors(DEFAULT).scores if scores is None else scores
     for name, score_of in scores.items():

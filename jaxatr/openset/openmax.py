@@ -138,6 +138,7 @@ def score(
     logits: Float[ArrayLike, "b k"],
     *,
     kind: Literal["log_odds", "energy"] = "log_odds",
+    extra: int = 0,
 ) -> Float[np.ndarray, " b"]:
     r"""Returns how known each example is.
 
@@ -150,17 +151,27 @@ def score(
         ``energy``: :math:`\log \sum_i e^{z_i (1 - w_i)}`, with w the distributions' probabilities,
         not weighted by rank, and no logit for "unknown". The published code of Safaei et al. 2023
         ranks by it, negated.
+      extra: how many of the last classes are no known targets: their probability counts as that of
+        "unknown" (G-OpenMax has one, of generated images).
 
     Raises:
-      ValueError: ``kind`` is neither.
+      ValueError: ``kind`` is neither, or no known class is left.
     """
     z = np.asarray(logits, np.float64)
+    known = z.shape[1] - extra
+    if not 0 < known <= z.shape[1]:
+        raise ValueError(f"extra: got {extra} of {z.shape[1]} classes, wanted a known one left")
     if kind == "energy":
-        return np.asarray(scipy.special.logsumexp(z * (1 - _outlying(model, z)), axis=1))
+        kept = (z * (1 - _outlying(model, z)))[:, :known]
+        return np.asarray(scipy.special.logsumexp(kept, axis=1))
     if kind != "log_odds":
         raise ValueError(f"kind: got {kind!r}, wanted 'log_odds' or 'energy'")
     revised = _revised(model, z)
-    return scipy.special.logsumexp(revised[:, :-1], axis=1) - revised[:, -1]
+    inside, outside = (
+        np.asarray(scipy.special.logsumexp(part, axis=1))
+        for part in (revised[:, :known], revised[:, known:])
+    )
+    return inside - outside
 
 
 def _check_tail(tail_size: int, shift: float | None) -> None:

@@ -20,6 +20,7 @@ class Outputs(NamedTuple):
       features: ``[n, d]``, Z.
       odin: ``[n]``, ODIN's score, which needs the image and the network.
       gradient_norms: ``[n, l]``, squared, of each array of parameters under the confounding label.
+      extra_logits: ``[n, e]``, of classes that are no known targets, such as generated images.
     """
 
     logits: Float[np.ndarray, "n k"]
@@ -28,6 +29,7 @@ class Outputs(NamedTuple):
     features: Float[np.ndarray, "n d"] | None = None
     odin: Float[np.ndarray, " n"] | None = None
     gradient_norms: Float[np.ndarray, "n l"] | None = None
+    extra_logits: Float[np.ndarray, "n e"] | None = None
 
     def select(self, chosen: Bool[np.ndarray, " n"]) -> "Outputs":
         """Returns the outputs on the chosen examples."""

@@ -37,6 +37,18 @@ def recorded_scores(
     return scores
 
 
+def recorded_predictions(arrays: Mapping[str, np.ndarray], score: str) -> Int[np.ndarray, " n"]:
+    """Returns the known class that is nearest each test example.
+
+    Args:
+      arrays: of ``scores.npz``.
+      score: name of the score that goes with it: one that comes from a network of its own has
+        predictions of its own.
+    """
+    own = arrays.get(f"test_predicted_{score}")
+    return arrays["test_logits"].argmax(axis=-1) if own is None else own
+
+
 def confident_mistakes(
     labels: Int[np.ndarray, " n"],
     predicted: Int[np.ndarray, " n"],

@@ -47,7 +47,7 @@ def decisions(
     """Returns each test example's decision and their counts, by true class, "unknown" last."""
     from sklearn.metrics import confusion_matrix  # takes a second, and a training has no use for it
 
-    decided = np.where(run.scores[score] >= threshold, run.predicted, openset.UNKNOWN)
+    decided = np.where(run.scores[score] >= threshold, run.predictions[score], openset.UNKNOWN)
     labels = [*range(len(run.classes)), openset.UNKNOWN]
     return decided, confusion_matrix(run.labels, decided, labels=labels)
 
@@ -125,7 +125,9 @@ def _data(run: RecordedRun) -> dict[str, Any]:
     mistakes = {
         name: {
             kind: [int(row) for row in rows if int(row) in run.thumbnails]
-            for kind, rows in openset.confident_mistakes(run.labels, run.predicted, score).items()
+            for kind, rows in openset.confident_mistakes(
+                run.labels, run.predictions[name], score
+            ).items()
         }
         for name, score in run.scores.items()
     }
@@ -143,7 +145,9 @@ def _data(run: RecordedRun) -> dict[str, Any]:
 def _score_data(run: RecordedRun, name: str) -> dict[str, Any]:
     across, values = _axis(run, name), run.scores[name]
     single = values.dtype == np.float32
-    return {
+    predicted = run.predictions[name]
+    own = {} if np.array_equal(predicted, run.predicted) else {"predicted": predicted.tolist()}
+    return own | {
         "scale": _SCALES.get(name, "plain"),
         "low": across.low,
         "high": across.high,

@@ -98,10 +98,10 @@ def _rate_chart(
     series, words = [], []
     for number, run in enumerate(runs):
         known = run.labels != openset.UNKNOWN
-        counts = run.predicted == run.labels if measure == "oscr" else known
         for name, score in run.scores.items():
             if measure not in run.measured[name]:
                 continue
+            counts = run.predictions[name] == run.labels if measure == "oscr" else known
             points = rate_curve(score[known], counts[known], score[~known])
             area = percent(run.measured[name][measure])
             series.append(_series(runs, number, name, points, figure=area))

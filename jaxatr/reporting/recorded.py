@@ -34,7 +34,9 @@ class RecordedRun(NamedTuple):
       evaluation: content of ``evaluation.json``.
       metrics: the records of ``metrics.jsonl``.
       labels: ``[n]``, known class or :data:`jaxatr.openset.UNKNOWN`.
-      predicted: ``[n]``, the nearest known class.
+      predicted: ``[n]``, the known class that the run's network finds nearest.
+      predictions: name of a score to ``[n]``, the nearest known class: the same for all but a score
+        that comes from a network of its own.
       scores: name to ``[n]``, higher = more known.
       ranges: ``[n]`` in metres, ``None`` where the data does not say them.
       thumbnails: row of a test example to its picture; empty if none were recorded.
@@ -47,6 +49,7 @@ class RecordedRun(NamedTuple):
     metrics: list[dict[str, Any]]
     labels: Int[np.ndarray, " n"]
     predicted: Int[np.ndarray, " n"]
+    predictions: dict[str, Int[np.ndarray, " n"]]
     scores: dict[str, Shaped[np.ndarray, " n"]]
     ranges: Int[np.ndarray, " n"] | None
     thumbnails: dict[int, Thumbnail]
@@ -108,6 +111,7 @@ def read_run(workdir: str | os.PathLike, *, name: str | None = None) -> Recorded
         metrics=training.read_metrics(folder),
         labels=labels,
         predicted=arrays["test_logits"].argmax(axis=-1),
+        predictions={name: openset.recorded_predictions(arrays, name) for name in scores},
         scores=scores,
         ranges=arrays.get("test_range_m"),
         thumbnails=_read_thumbnails(folder / runs.THUMBNAILS, arrays["test_id"]),

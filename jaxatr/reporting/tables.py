@@ -14,6 +14,8 @@ SCORE_NAMES = {
     "knn": "k-NN",
     "vim": "ViM",
     "conflabel": "ConfLabel (sum)",
+    "conflabel_detector": "ConfLabel",
+    "gopenmax": "G-OpenMax",
 }
 """A score's name in records to its name in print."""
 

@@ -1,6 +1,5 @@
 """Open-set recognition: binds data, network, loss and evaluation for the one training loop."""
 
-import warnings
 from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
@@ -11,9 +10,9 @@ import numpy as np
 
 from jaxatr import data, losses, models, openset, parallel
 from jaxatr.tasks.base import LossOutput, Phase
+from jaxatr.tasks.examples import Examples
 from jaxatr.tasks.optimizer import build_optimizer
-from jaxatr.tasks.parts import check_shapes, parts_of
-from jaxatr.typing import Batch, Config, PyTree
+from jaxatr.typing import Batch, Config, Float, PyTree, Shaped
 
 _OPEN_LOSSES = {"cbc": losses.cbc, "bce": losses.one_vs_rest_bce, "none": None}
 
@@ -22,13 +21,12 @@ class OpenSet:
     """Trains the closed-set head and the category-aware binary classifiers together (equation 4).
 
     Attributes:
-      dataset: where the examples come from.
+      examples: the data, and which of it is for what.
       split: which of its classes are known.
       parts: ``"train"``, ``"validation"``, ``"test"`` to the examples of each.
-      chip: geometry that every image goes through.
-      mean, std: of the training images, per channel, in their raw units.
     """
 
+    free_fields = ("open_set.baselines", "gan")  # of what is trained besides, to compare with
     cycles = 1
     best = "closed_accuracy"
     hook = None
@@ -41,31 +39,13 @@ class OpenSet:
         """
         _check_fields(config)
         self.config = config
-        fields = config.data
-        self.dataset = data.open_dataset(
-            fields.name,
-            data_dir=fields.data_dir or None,
-            source=fields.source or None,
-            options=dict(fields.options),
-            skip_corrupt=fields.skip_corrupt,
-        )
-        self.split = data.known_unknown(
-            config.open_set.split, self.dataset.classes, seed=config.open_set.split_seed
-        )
-        self.chip = data.Chip(
-            center_crop=fields.center_crop,
-            square=fields.square,
-            size=fields.size,
-            channels=fields.channels or None,
-        )
-        if self.dataset.skipped:
-            warnings.warn(_listing(self.dataset.skipped), stacklevel=2)
-        self.parts = parts_of(self.dataset, self.split, fields, config.seed)
-        check_shapes(self.parts, self.chip)
-        self.mean, self.std = data.image_statistics(
-            self.parts["train"].split, self.parts["train"].indices, self.chip
-        )
-        self.module = models.build_open_set(config.model, len(self.split.known))
+        self.examples = Examples(config)
+        self.split, self.parts = self.examples.split, self.examples.parts
+        if config.open_set.negatives:
+            self.examples.add_negatives(config.open_set.negatives)
+        # The class of the negatives comes after the known ones.
+        num_classes = len(self.split.known) + bool(config.open_set.negatives)
+        self.module = models.build_open_set(config.model, num_classes)
         examples, batch = len(self.parts["train"].indices), config.train.batch_size
         self.steps_per_epoch = max(1, round(examples / batch))
         steps = config.train.steps or round(config.train.epochs * examples / batch)
@@ -75,46 +55,18 @@ class OpenSet:
     @property
     def record(self) -> dict[str, Any]:
         """What a recogniser needs beside the parameters, and what a result must state."""
-        return {
-            "dataset": {
-                "name": self.dataset.name,
-                "version": self.dataset.version,
-                "fingerprint": self.dataset.fingerprint,
-            },
-            "split": self.split.as_dict(),
-            "examples": {name: len(part.indices) for name, part in self.parts.items()},
-            "skipped": [list(entry) for entry in self.dataset.skipped],
-            "image_shape": list(self._example.shape),
-            "image_dtype": self._example.dtype.name,
-            "normalization": {"mean": self.mean.tolist(), "std": self.std.tolist()},
-        }
-
-    @property
-    def _example(self) -> np.ndarray:
-        """A chip as the network sees it: all have its shape and type."""
-        train = self.parts["train"]
-        return self.chip(train.split[int(train.indices[0])]["image"])
+        return self.examples.record
 
     def init(self, key: jax.Array) -> tuple[PyTree, PyTree]:
         """Returns freshly drawn parameters and batch statistics."""
-        variables = dict(self.module.init(key, jnp.zeros((1, *self._example.shape))))
+        variables = dict(self.module.init(key, jnp.zeros((1, *self.examples.image_shape))))
         params = variables.pop("params")
         return params, variables
 
     def batches(self, phase: Phase) -> Any:
         """Returns this process's endless iterator of training batches."""
         del phase
-        train = self.parts["train"]
-        return data.train_batches(
-            train.split,
-            train.indices,
-            train.labels,
-            chip=self.chip,
-            batch_size=self.config.train.batch_size,
-            seed=self.config.seed,
-            process_index=jax.process_index(),
-            process_count=jax.process_count(),
-        )
+        return self.examples.train_batches()
 
     def loss(
         self, params: PyTree, model_state: PyTree, batch: Batch, key: jax.Array, step: jax.Array
@@ -123,7 +75,7 @@ class OpenSet:
         fields, labels = self.config.augment, batch["label"]
         images = data.augment(
             key,
-            normalize(batch["image"], self.mean, self.std),
+            self.normalize(batch["image"]),
             batch["id"],
             batch["epoch"],
             rotate_degrees=fields.rotate_degrees,
@@ -179,25 +131,36 @@ class OpenSet:
           needs: fields of :class:`jaxatr.openset.Outputs` wanted beside the logits; those that take
             a gradient cost several times as much.
         """
-        chosen, gradients = self.parts[part], {"odin", "gradient_norms"} & set(needs)
-        batches = data.eval_batches(
-            chosen.split,
-            chosen.indices,
-            chosen.labels,
-            chip=self.chip,
-            batch_size=self.config.train.batch_size,
-        )
+        gradients = {"odin", "gradient_norms"} & set(needs)
         rows: dict[str, list[np.ndarray]] = {}
         infer = self.infer_with_gradients if gradients else self.infer
+        batches = self.examples.eval_batches(part)
         for batch, out in parallel.map_batches(infer, variables, batches):
             for name, values in out.items():
                 if name in ("logits", "open_logits", *needs):
                     rows.setdefault(name, []).append(values[batch["mask"]])
         columns = {name: np.concatenate(parts) for name, parts in rows.items()}
-        return openset.Outputs(labels=chosen.labels, **columns)
+        known = len(self.split.known)
+        if self.config.open_set.negatives:
+            columns["extra_logits"] = columns["logits"][:, known:]
+            columns |= {name: columns[name][:, :known] for name in ("logits", "open_logits")}
+        return openset.Outputs(labels=self.parts[part].labels, **columns)
+
+    def logits(
+        self, variables: PyTree, images: Shaped[np.ndarray, "n h w c"]
+    ) -> Float[np.ndarray, "n k"]:
+        """Returns the closed-set classifier's logits on further chips, raw as the data's are."""
+        size = self.config.train.batch_size
+        batches = ({"image": images[i : i + size]} for i in range(0, len(images), size))
+        outputs = parallel.map_batches(self.infer, variables, batches)
+        return np.concatenate([out["logits"] for _, out in outputs])
 
     def test(
-        self, variables: PyTree, *, scores: str | Collection[str] = openset.DEFAULT
+        self,
+        variables: PyTree,
+        *,
+        scores: str | Collection[str] | None = None,
+        trained: Mapping[str, Any] | None = None,
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Returns the figures of the paper's tables on the test part, and what they came from.
 
@@ -205,7 +168,9 @@ class OpenSet:
           variables: parameters and batch statistics, for one device.
           scores: names of scores, or ``"all"``, which leaves out, with a warning, one that cannot
             be fitted. Those that are fitted are fitted to the training examples, as they look at
-            test time. A plain classifier has no CBC.
+            test time. A plain classifier has no CBC. Default, :data:`jaxatr.openset.DEFAULT`; of a
+            network that was shown negatives, its one score ``gopenmax``.
+          trained: further scores, which have a training of their own: name to what it brought.
 
         Returns:
           ``(measured, arrays)``. ``measured`` has one group for all test examples and, where they
@@ -215,16 +180,27 @@ class OpenSet:
         Raises:
           ValueError: a score cannot be fitted to the training examples.
         """
+        if scores is None:
+            scores = ("gopenmax",) if self.config.open_set.negatives else openset.DEFAULT
         chosen = openset.names(scores) if isinstance(scores, str) else tuple(scores)
         if self.config.loss.open == "none":
             chosen = tuple(name for name in chosen if name != "cbc")
+        trained = dict(trained or {})
+        chosen = (*chosen, *trained)
         needs = {need for name in chosen for need in openset.NEEDS[name]}
         outputs = {
             part: self.outputs(variables, part, needs)
             for part in ("validation", "test")
             if part in self.parts
         }
-        fitted = self._fitted(variables, chosen, needs & {"features"}, leave_out=scores == "all")
+        if detector := trained.get("conflabel_detector"):
+            if "validation" not in outputs:
+                raise ValueError(
+                    "conflabel_detector: there are no validation examples to adapt it to"
+                )
+            norms = np.asarray(outputs["validation"].gradient_norms)
+            trained["conflabel_detector"] = openset.conflabel.adapted(detector, norms)
+        fitted = self._fitted(variables, chosen, trained, leave_out=scores == "all")
         fields = self.config.open_set
         measure = partial(
             openset.evaluate, gamma=fields.gamma, tpr=fields.tpr, scores=fitted.scores
@@ -264,16 +240,24 @@ class OpenSet:
         return measured, arrays
 
     def _fitted(
-        self, variables: PyTree, scores: Collection[str], needs: Collection[str], *, leave_out: bool
+        self,
+        variables: PyTree,
+        scores: Collection[str],
+        trained: Mapping[str, Any],
+        *,
+        leave_out: bool,
     ) -> openset.Fitted:
-        """Returns the scores, fitted to the training examples if any of them has to be."""
-        if set(scores) <= set(openset.DEFAULT):
-            return openset.fit_detectors(scores)
+        """Returns the scores, fitted to the training examples where they have to be."""
+        if not set(scores) & set(openset.FITTED):
+            return openset.fit_detectors(scores, trained=trained)
         head = variables["params"]["closed_head"]
         kernel, bias = (head.get(name) for name in ("kernel", "bias"))
-        training = self.outputs(variables, "train", needs)
+        wanted = {
+            need for name in set(scores) & set(openset.FITTED) for need in openset.NEEDS[name]
+        }
+        training = self.outputs(variables, "train", wanted)
         return openset.fit_detectors(
-            scores, training, openset.Head(kernel, bias), leave_out=leave_out
+            scores, training, openset.Head(kernel, bias), trained=trained, leave_out=leave_out
         )
 
     def thumbnails(
@@ -289,22 +273,33 @@ class OpenSet:
           ones too; ``image`` uint8 ``[n, h, w, c]``, as :func:`jaxatr.data.thumbnail` makes them.
           At most 24 examples for each score and kind of :data:`jaxatr.openset.recorded.MISTAKES`.
         """
-        labels, predicted = arrays["test_labels"], arrays["test_logits"].argmax(axis=-1)
-        scores = openset.recorded_scores(arrays, measured["groups"]["all"]["scores"])
-        mistakes = [openset.confident_mistakes(labels, predicted, s) for s in scores.values()]
+        names = measured["groups"]["all"]["scores"]
+        scores = openset.recorded_scores(arrays, names)
+        mistakes = [
+            openset.confident_mistakes(
+                arrays["test_labels"], openset.recorded_predictions(arrays, name), scores[name]
+            )
+            for name in names
+        ]
         rows = np.unique(np.concatenate([rows for kinds in mistakes for rows in kinds.values()]))
         test = self.parts["test"]
-        chips = (self.chip(test.split.image(index)) for index in test.indices[rows])
+        chips = (test.chip(test.split.image(index)) for index in test.indices[rows])
         classes = test.split.columns["label"][test.indices[rows]]
         return {
             "id": arrays["test_id"][rows],
-            "class": np.array([self.dataset.classes[label] for label in classes]),
+            "class": np.array([self.examples.dataset.classes[label] for label in classes]),
             "image": np.array([data.thumbnail(chip) for chip in chips], np.uint8),
         }
 
     def infer(self, variables: PyTree, batch: Batch) -> dict[str, jax.Array]:
         """Returns the network's outputs on a batch, in test mode."""
-        return infer(self.module, variables, batch["image"], self.mean, self.std)._asdict()
+        examples = self.examples
+        out = infer(self.module, variables, batch["image"], examples.mean, examples.std)
+        return out._asdict()
+
+    def normalize(self, images) -> jax.Array:
+        """Returns raw images as the network sees them."""
+        return normalize(images, self.examples.mean, self.examples.std)
 
     def infer_with_gradients(self, variables: PyTree, batch: Batch) -> dict[str, jax.Array]:
         """Returns :meth:`infer`'s outputs, ODIN's score, and norms under the confounding label."""
@@ -312,7 +307,7 @@ class OpenSet:
         def run(images) -> Any:
             return self.module.apply(variables, images, train=False)
 
-        images = normalize(batch["image"], self.mean, self.std)
+        images = self.normalize(batch["image"])
         norms = models.squared_gradient_norms(
             self.module,
             variables,
@@ -342,6 +337,11 @@ def _check_fields(config: Config) -> None:
         raise ValueError(
             f"loss.open: got {config.loss.open!r}, wanted one of {', '.join(_OPEN_LOSSES)}"
         )
+    if config.open_set.negatives and config.loss.open != "none":
+        raise ValueError(
+            f"open_set.negatives: got images and loss.open={config.loss.open!r}, wanted 'none': "
+            "the binary classifiers have no class for them"
+        )
     train, open_set = config.train, config.open_set
     limits = {
         "train.batch_size": (train.batch_size >= 1, "at least 1"),
@@ -360,9 +360,3 @@ def _check_fields(config: Config) -> None:
         if not fits:
             group, field = name.split(".")
             raise ValueError(f"{name}: got {config[group][field]}, wanted {wanted}")
-
-
-def _listing(skipped) -> str:
-    shown = [f"  {path}: {reason}" for path, reason in skipped[:10]]
-    more = [f"  and {len(skipped) - 10} more"] if len(skipped) > 10 else []
-    return "\n".join([f"{len(skipped)} images cannot be read and are left out:", *shown, *more])

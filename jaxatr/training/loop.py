@@ -86,9 +86,10 @@ def train(
     """
     schedule = Schedule(task.phases, task.cycles)
     fingerprint = record_config(workdir, config, free=free_fields)
-    start_record(workdir, fingerprint)
     with Checkpoints(workdir, fingerprint=fingerprint, keep=keep) as checkpoints:
         run = _Run(task, checkpoints, seed, devices)
+        if run.step < schedule.steps:  # a run at its end keeps the record of what made it
+            start_record(workdir, fingerprint)
         with (
             MetricWriter(workdir, step=run.step) as writer,
             Progress(schedule.steps, step=run.step, enabled=progress) as bar,

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 
 import jaxatr
+from jaxatr import config as configuration
 from jaxatr.typing import Config
 
 CONFIG = "config.json"
@@ -56,8 +57,12 @@ def check_config(workdir: str | os.PathLike, config: Config, *, free: Collection
     """Checks as :func:`record_config` does, and writes nothing."""
     path = Path(workdir) / CONFIG
     now = _fixed_fields(json.loads(config.to_json()), free)
+    fingerprint = hashlib.sha256(json.dumps(now, sort_keys=True).encode()).hexdigest()[:16]
     if path.exists():
         recorded = _fixed_fields(json.loads(path.read_text(encoding="utf-8")), free)
+        # A field that came with a later version had its default when the run began.
+        defaults = _fixed_fields(json.loads(configuration.base().to_json()), free)
+        recorded = {name: defaults[name] for name in now if name in defaults} | recorded
         differing = [
             f"  {name}: recorded {_show(recorded, name)}, now {_show(now, name)}"
             for name in sorted(recorded | now)
@@ -68,7 +73,8 @@ def check_config(workdir: str | os.PathLike, config: Config, *, free: Collection
                 f"{workdir} holds a run of another configuration; take another workdir, or set\n"
                 + "\n".join(differing)
             )
-    return hashlib.sha256(json.dumps(now, sort_keys=True).encode()).hexdigest()[:16]
+        fingerprint = read_record(workdir).get("fingerprint", fingerprint)
+    return fingerprint
 
 
 def start_record(workdir: str | os.PathLike, fingerprint: str) -> None:

@@ -3,6 +3,7 @@ import json
 
 import pytest
 
+from jaxatr import data
 from jaxatr.data.splits import NAMES, KnownUnknown, known_unknown
 
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -101,3 +102,18 @@ def test_foreign_records_are_refused():
 def test_what_does_not_fit_is_refused(name, classes, match):
     with pytest.raises(ValueError, match=match):
         known_unknown(name, classes)
+
+
+def test_held_out_classes_are_known_ones_and_the_unknown_stay_away():
+    classes = tuple("abcdefghij")
+    split = data.known_unknown("random-6/4", classes, seed=3)
+    held = data.hold_out_classes(split, 2)
+    assert len(held.known) == 4 and len(held.unknown) == 2
+    assert {*held.known, *held.unknown} == {*split.known}
+    assert not {*held.known, *held.unknown} & {*split.unknown}
+    assert held == data.hold_out_classes(split, 2) and held.name == "random-6/4, 2 held out"
+    seeds = [data.known_unknown("random-6/4", classes, seed=seed) for seed in range(8)]
+    assert len({data.hold_out_classes(one, 2).unknown for one in seeds}) > 2
+    for count in (0, 5):
+        with pytest.raises(ValueError, match=f"open_set.hold_out: got {count} of 6 known classes"):
+            data.hold_out_classes(split, count)

@@ -53,3 +53,18 @@ def test_norms_of_zero_are_no_trouble():
 def test_both_kinds_are_needed():
     with pytest.raises(ValueError, match="got 0 known and 4 unknown"):
         conflabel.fit(norms(0, 0, 0), norms(4, 0, 0), key=KEY)
+
+
+def test_the_detector_fits_a_network_with_other_magnitudes():
+    """The same layer tells them apart, but every norm of the other network is larger."""
+    detector = conflabel.fit(norms(300, 0, 0), norms(90, 3, 1), key=KEY)
+    scale = np.float32([1e3, 50, 7, 1e5, 0.2])
+    own = conflabel.adapted(detector, scale * norms(400, 0, 4))
+    known, unknown = (scale * norms(500, shift, seed) for shift, seed in ((0, 2), (3, 3)))
+    found = metrics.auroc(
+        *(np.asarray(conflabel.detector_score(own, norms)) for norms in (known, unknown))
+    )
+    best = metrics.auroc(-known[:, 1], -unknown[:, 1])
+    assert found > best - 0.04
+    with pytest.raises(ValueError, match="got the norms of 4 layers, wanted 5"):
+        conflabel.adapted(detector, norms(9, 0, 0)[:, :4])

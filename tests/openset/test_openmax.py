@@ -259,3 +259,24 @@ def test_pytorch_ood_agrees(pytorch_ood):
     model = openmax.fit(train, labels, tail_size=15, alpha=3, shift=1e4)
     expected = peer.predict_logits(pytorch_ood.tensor(queries))
     np.testing.assert_allclose(openmax.probabilities(model, queries)[:, -1], expected, atol=1e-4)
+
+
+def test_classes_that_are_no_targets_count_as_unknown():
+    draw = np.random.default_rng(5)
+    labels = np.repeat(np.arange(4), 30)
+    logits = 4 * np.eye(4)[labels] + draw.normal(size=(120, 4))
+    model, queries = openmax.fit(logits, labels), draw.normal(0, 3, (50, 4))
+    p = openmax.probabilities(model, queries)
+    known, unknown = p[:, :3].sum(axis=1), p[:, 3:].sum(axis=1)
+    found = openmax.score(model, queries, extra=1)
+    np.testing.assert_allclose(found, np.log(known / unknown), rtol=1e-9)
+    w = 1 - np.exp(-((np.maximum(_far(model, queries), 0) / model.scale) ** model.shape))
+    energy = np.log(np.exp((queries * (1 - w))[:, :3]).sum(axis=1))
+    np.testing.assert_allclose(openmax.score(model, queries, kind="energy", extra=1), energy)
+    for extra in (-1, 4):
+        with pytest.raises(ValueError, match=f"extra: got {extra} of 4 classes"):
+            openmax.score(model, queries, extra=extra)
+
+
+def _far(model, queries):
+    return np.linalg.norm(queries[:, None] - model.means[None], axis=-1) + model.offset

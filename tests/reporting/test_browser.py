@@ -73,7 +73,7 @@ def shown(panel):
 
 def check(panel, run, name, threshold):
     figures, counts = shown(panel)
-    decided = np.where(run.scores[name] >= threshold, run.predicted, openset.UNKNOWN)
+    decided = np.where(run.scores[name] >= threshold, run.predictions[name], openset.UNKNOWN)
     known, wanted = run.labels >= 0, np.zeros_like(counts)
     for label, decision in zip(run.labels, decided, strict=True):
         wanted[label, decision] += 1
@@ -102,6 +102,25 @@ def test_gamma_moves_the_figures_to_what_the_measures_say(browser, written, fold
                     check(panel, run, name, THRESHOLDS[name](np.float64(gamma)))
             panel.locator(".thresholds button").last.click()
             check(panel, run, name, run.measured[name]["fitted_threshold"])
+
+
+def test_a_score_from_another_network_has_its_own_predictions(browser, make_run, tmp_path):
+    folder = make_run(tmp_path / "run")
+    arrays = dict(np.load(folder / "scores.npz"))
+    arrays["test_predicted_mls"] = (arrays["test_logits"].argmax(axis=1) + 1) % 3
+    np.savez(folder / "scores.npz", **arrays)
+    reporting.write_report([folder], tmp_path / "report.html")
+    run = read_run(folder)
+    with opened(browser, tmp_path / "report.html") as page:
+        panel = page.locator(".explorer")
+        for name in ("mls", "cbc"):
+            panel.locator(".score").select_option(name)
+            check(panel, run, name, run.measured[name]["threshold"])
+        panel.locator(".score").select_option("mls")
+        panel.locator(".gamma").fill("-5")
+        wrong = panel.locator('.sheet[data-kind="misclassified"] figcaption').first.inner_text()
+        nearest = set(run.classes) - {wrong.split(",")[0]}
+        assert any(f"taken for {name}" in wrong for name in nearest)
 
 
 @pytest.mark.parametrize("name", ["softmax", "mls", "cbc"])

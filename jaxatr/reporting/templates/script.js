@@ -32,11 +32,12 @@
   const percent = (part, whole) => (whole ? `${((100 * part) / whole).toFixed(1)} %` : "–");
 
   /** Counts of true class by decision, "unknown" last. */
-  function counted(run, values, threshold) {
+  function counted(run, score, threshold) {
+    const predicted = score.predicted ?? run.predicted;
     const size = run.classes.length + 1;
     const counts = Array.from({ length: size }, () => new Array(size).fill(0));
     run.labels.forEach((label, row) => {
-      const decision = values[row] >= threshold ? run.predicted[row] : UNKNOWN;
+      const decision = score.values[row] >= threshold ? predicted[row] : UNKNOWN;
       counts[label < 0 ? size - 1 : label][decision < 0 ? size - 1 : decision] += 1;
     });
     return counts;
@@ -83,7 +84,7 @@
       if (from !== slider) slider.value = place;
       slider.setAttribute("aria-valuetext", `γ ${rounded(score, gamma)}`);
       mark((place - score.low) / (score.high - score.low));
-      sheets(show(counted(run, score.values, threshold)));
+      sheets(show(counted(run, score, threshold)));
     }
 
     function mark(share) {
@@ -130,7 +131,7 @@
 
     function picture(row, kind) {
       const { name, seen, source } = run.thumbnails[row];
-      const nearest = run.classes[run.predicted[row]];
+      const nearest = run.classes[(score.predicted ?? run.predicted)[row]];
       const verdict = kind === "rejected" ? `${name}, rejected` : `${name}, taken for ${nearest}`;
       const where = score.scale === "plain" ? score.values[row] : placeOf(score.values[row]);
       const lines = [verdict, shown(score, where)].concat(seen || []);

@@ -1,0 +1,19 @@
+"""A run from its configuration to its evaluation, as the commands do it and as a program can."""
+
+from jaxatr.runs.baselines import BASELINES, baselines, train_baseline
+from jaxatr.runs.evaluation import evaluate_run
+from jaxatr.runs.folder import EVALUATION, SCORES, THUMBNAILS, load_config, variables_of
+from jaxatr.runs.training import train_run
+
+__all__ = [
+    "BASELINES",
+    "EVALUATION",
+    "SCORES",
+    "THUMBNAILS",
+    "baselines",
+    "evaluate_run",
+    "load_config",
+    "train_baseline",
+    "train_run",
+    "variables_of",
+]

@@ -1,0 +1,73 @@
+"""What was trained beside a run, in its folder, and how it joins the run's evaluation."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxatr import openset
+from jaxatr.runs.folder import EVALUATION, SCORES
+
+BASELINES = {"conflabel": "conflabel_detector", "gopenmax": "gopenmax"}
+"""What can be trained beside a run, and so named in its folder, to the score that it brings."""
+
+DETECTOR = "detector.npz"
+CLASSIFIER = "classifier"
+
+
+def trained_scores(workdir: str | os.PathLike) -> dict[str, Any]:
+    """Returns the scores that were trained beside a run.
+
+    Returns:
+      Name of a score to what its training brought: a detector, or the folder of an evaluated run
+      with a network of its own.
+
+    Raises:
+      ValueError: a detector's file cannot be read.
+    """
+    found: dict[str, Any] = {}
+    detector = Path(workdir) / "conflabel" / DETECTOR
+    if detector.is_file():
+        with np.load(detector) as arrays:
+            if set(arrays) != set(openset.conflabel.Detector._fields):
+                raise ValueError(f"{detector}: got the arrays {sorted(arrays)}, no detector's")
+            found["conflabel_detector"] = openset.conflabel.Detector(**arrays)
+    classifier = Path(workdir) / "gopenmax" / CLASSIFIER
+    if (classifier / EVALUATION).is_file() and (classifier / SCORES).is_file():
+        found["gopenmax"] = classifier
+    return found
+
+
+def add_recorded(
+    score: str, folder: Path, measured: dict[str, Any], arrays: dict[str, np.ndarray]
+) -> None:
+    """Adds a score that was evaluated with a network of its own, on the same examples.
+
+    Args:
+      score: its name.
+      folder: of the evaluated run that it comes from.
+      measured: an evaluation's figures; each group gets the score's row, in which
+        ``closed_accuracy`` is that of the score's own network.
+      arrays: an evaluation's arrays; gets the score's, and the network's predictions.
+
+    Raises:
+      ValueError: the evaluations are of different examples.
+    """
+    evaluation = json.loads((folder / EVALUATION).read_text(encoding="utf-8"))
+    with np.load(folder / SCORES) as file:
+        own = dict(file)
+    for part in ("test", "validation"):
+        ids, others = (recorded.get(f"{part}_id", np.zeros(0)) for recorded in (own, arrays))
+        if not np.array_equal(ids, others):
+            raise ValueError(f"{folder} was evaluated on other {part} examples: train it again")
+        if f"{part}_score_{score}" in own:
+            arrays[f"{part}_score_{score}"] = own[f"{part}_score_{score}"]
+    arrays[f"test_predicted_{score}"] = own["test_logits"].argmax(axis=-1)
+    for name, group in measured["groups"].items():
+        recorded = evaluation["groups"][name]
+        row = recorded["scores"][score]
+        if "closed_accuracy" in recorded:
+            row = {**row, "closed_accuracy": recorded["closed_accuracy"]}
+        group["scores"][score] = row

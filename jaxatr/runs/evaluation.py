@@ -1,0 +1,91 @@
+"""A run's evaluation on its test data, recorded in its folder."""
+
+import json
+import os
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from jaxatr import openset, training
+from jaxatr.resolve import resolve
+from jaxatr.runs.compared import BASELINES, add_recorded, trained_scores
+from jaxatr.runs.folder import (
+    EVALUATION,
+    SCORES,
+    THUMBNAILS,
+    load_config,
+    refuse_changed_data,
+    variables_of,
+    write_file,
+)
+from jaxatr.typing import PyTree
+
+
+def evaluate_run(
+    workdir: str | os.PathLike,
+    *,
+    checkpoint: Literal["best", "latest"] | int = "latest",
+    data: dict[str, Any] | None = None,
+    scores: str | Collection[str] | None = None,
+) -> dict[str, Any]:
+    """Evaluates a run on its test data, and records the result in its folder.
+
+    Writes ``evaluation.json`` (what is returned), ``scores.npz`` (the network's outputs, from which
+    every figure can be computed again), ``thumbnails.npz`` (the most confident mistakes, to look
+    at), and the fitted γ into the run's record.
+
+    Args:
+      workdir: the run's folder.
+      checkpoint: ``"latest"``, ``"best"`` (on the validation part) or a step.
+      data: fields of ``config.data`` to change, where the data has moved.
+      scores: names of open-set scores, or ``"all"``; by default, the task's. With ``"all"`` and by
+        default those join for which something was trained besides (:func:`train_baseline`).
+
+    Raises:
+      ValueError: no run, no such checkpoint, other data than the run was trained on, or a score
+        that is named and for which nothing was trained.
+    """
+    config = load_config(workdir)
+    config.data.update(data or {})
+    task = resolve(config.task)(config)
+    refuse_changed_data(workdir, task.record)
+    snapshot = training.load_snapshot(workdir, checkpoint)
+    measured, arrays = _tested(task, variables_of(snapshot), workdir, scores)
+    result = {"checkpoint": {"which": checkpoint, "step": snapshot.step}, **measured}
+    folder = Path(workdir)
+    thumbnails = task.thumbnails(measured, arrays)
+    write_file(folder / SCORES, lambda file: np.savez_compressed(file, **arrays))
+    write_file(folder / THUMBNAILS, lambda file: np.savez_compressed(file, **thumbnails))
+    text = json.dumps(result, indent=2) + "\n"
+    write_file(folder / EVALUATION, lambda file: file.write(text.encode()))
+    training.update_record(
+        workdir, fitted_gamma=measured["fitted_gamma"], fitted_gamma_step=snapshot.step
+    )
+    return result
+
+
+def _tested(
+    task: Any, variables: PyTree, workdir: str | os.PathLike, scores: str | Collection[str] | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns what the task's test does, the scores that were trained besides among it."""
+    found = trained_scores(workdir)
+    if scores is not None and scores != "all":
+        listed = openset.names(scores) if isinstance(scores, str) else tuple(scores)
+        own = [name for name in listed if name in openset.OWN_TRAINING]
+        if missing := [name for name in own if name not in found]:
+            baseline = next(name for name, score in BASELINES.items() if score == missing[0])
+            raise ValueError(
+                f"scores: nothing was trained for {missing[0]} in {workdir}: train the run again "
+                f"with --config.open_set.baselines={baseline}"
+            )
+        found = {name: found[name] for name in own}
+        scores = tuple(name for name in listed if name not in own)
+    networks = {name: folder for name, folder in found.items() if isinstance(folder, Path)}
+    detectors = {name: model for name, model in found.items() if name not in networks}
+    given = {"scores": scores} if scores is not None else {}
+    measured, arrays = task.test(variables, **given, **({"trained": detectors} if detectors else {}))
+    for name, folder in networks.items():
+        add_recorded(name, folder, measured, arrays)
+    return measured, arrays

@@ -1,0 +1,71 @@
+"""What a run's folder holds, and how it is read and written."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from jaxatr import config as configuration
+from jaxatr import training
+from jaxatr.typing import Config, PyTree
+
+EVALUATION = "evaluation.json"
+SCORES = "scores.npz"
+THUMBNAILS = "thumbnails.npz"
+
+
+def load_config(workdir: str | os.PathLike) -> Config:
+    """Returns the configuration that a run was trained with.
+
+    A field that did not exist yet when the run was trained has its default.
+
+    Raises:
+      ValueError: ``workdir`` is no run folder.
+    """
+    path = Path(workdir) / "config.json"
+    if not path.is_file():
+        raise ValueError(f"{workdir} is no run folder: there is no {path.name} in it")
+    config = configuration.base()
+    with config.unlocked(), config.ignore_type():
+        config.update(json.loads(path.read_text(encoding="utf-8")))
+    return config
+
+
+def variables_of(snapshot: training.Snapshot) -> PyTree:
+    """Returns what a network's ``apply`` takes, from a checkpoint."""
+    return {"params": snapshot.state["params"], **snapshot.state["model_state"]}
+
+
+def refuse_changed_data(workdir: str | os.PathLike, record: dict[str, Any]) -> None:
+    """Refuses to go on with other data than the run in ``workdir`` began with.
+
+    Args:
+      workdir: the run's folder.
+      record: the task's, of the data as it is now.
+
+    Raises:
+      ValueError: the data differs.
+    """
+    recorded = training.read_record(workdir).get("dataset")
+    if recorded is not None and recorded != record["dataset"]:
+        raise ValueError(
+            f"{workdir} holds a run on other data: recorded {recorded}, now {record['dataset']}"
+        )
+
+
+def write_file(path: Path, write: Callable[[Any], object]) -> None:
+    """Writes a file, all of it or nothing, in one of the processes.
+
+    Args:
+      path: of the file.
+      write: takes the open binary file.
+    """
+    if jax.process_index():
+        return  # every process has the result, one writes it
+    partial = path.with_suffix(".partial")
+    with open(partial, "wb") as file:
+        write(file)
+    partial.replace(path)

@@ -1,0 +1,46 @@
+"""A run's training, from its configuration."""
+
+import os
+
+from jaxatr import training
+from jaxatr.resolve import resolve
+from jaxatr.runs.folder import refuse_changed_data
+from jaxatr.typing import Config
+
+# What counts of data is its fingerprint, not where it lies.
+_FREE = ("data.source", "open_set.negatives")
+
+
+def train_run(config: Config, workdir: str | os.PathLike, *, progress: bool = True) -> None:
+    """Trains what ``config`` describes, or continues the run in ``workdir``; does not evaluate it.
+
+    Args:
+      config: a full configuration (``jaxatr.config.base`` with overrides).
+      workdir: the run's folder, created where missing.
+      progress: show a progress bar.
+
+    Raises:
+      ValueError: the configuration is wrong, is not that of the run in ``workdir``, or the data
+        has changed since that run began.
+      training.NonFiniteLoss: the training diverged.
+      training.Preempted: the run was told to stop, and has saved.
+    """
+    make = resolve(config.task)
+    free = (*_FREE, *getattr(make, "free_fields", ()))
+    training.check_config(workdir, config, free=free)  # before any data is prepared for nothing
+    task = make(config)
+    refuse_changed_data(workdir, task.record)
+    training.record_config(workdir, config, free=free)
+    training.update_record(workdir, **task.record)
+    training.train(
+        task,
+        workdir=workdir,
+        config=config,
+        evaluate_every=max(1, round(config.train.evaluate_every * task.steps_per_epoch)),
+        checkpoint_every=config.train.checkpoint_every,
+        log_every=config.train.log_every,
+        keep=config.train.keep,
+        seed=config.seed,
+        progress=progress,
+        free_fields=free,
+    )

@@ -1,0 +1,226 @@
+"""The examples of a data set that a task trains on, validates on and tests on."""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxatr import data, openset
+from jaxatr.typing import Config, Int, Shaped
+
+
+class Part:
+    """Some examples of a data set's split, with labels among the known classes.
+
+    Attributes:
+      split: of the data set.
+      indices: ``[n]``, which of its examples.
+      labels: ``[n]``, known class, or ``openset.UNKNOWN``.
+      chip: geometry that every image goes through.
+    """
+
+    def __init__(
+        self,
+        split: data.Split,
+        indices: Int[np.ndarray, " n"],
+        labels: Int[np.ndarray, " n"],
+        chip: data.Chip,
+    ):
+        """Takes what the attributes say."""
+        self.split, self.indices, self.labels, self.chip = split, indices, labels, chip
+
+    def column(self, name: str) -> np.ndarray | None:
+        """Returns a per-example field, or ``None`` where the data set has no such field."""
+        column = self.split.columns.get(name)
+        return None if column is None else column[self.indices]
+
+    def joined(self, images: Shaped[np.ndarray, "m h w c"], label: int) -> "Part":
+        """Returns this part with further examples, which are chips already.
+
+        Raises:
+          ValueError: they are not shaped as this part's chips are, or have another type.
+        """
+        shape, dtype = self.split.chip_shape(self.indices, self.chip), self.split.dtype
+        if images.shape[1:] != shape or images.dtype != dtype:
+            raise ValueError(
+                f"got images of shape {images.shape[1:]} and type {images.dtype}, wanted those of "
+                f"the data's chips, {shape} and {dtype}"
+            )
+        split = data.chips_and_images(self.split, self.indices, self.chip, images)
+        labels = np.concatenate([self.labels, np.full(len(images), label, self.labels.dtype)])
+        return Part(split, np.arange(len(labels)), labels, data.Chip())
+
+
+class Examples:
+    """The data that a configuration names, and which of it is for what.
+
+    Attributes:
+      dataset: where the examples come from.
+      split: which of its classes are known.
+      parts: ``"train"``, ``"validation"`` (where wanted), ``"test"`` and, where known classes are
+        held out, ``"held_out"``: their training examples.
+      image_shape: ``(h, w, c)`` of all chips.
+      mean, std: of the training images, per channel, in their raw units.
+    """
+
+    def __init__(self, config: Config):
+        """Opens the data.
+
+        Raises:
+          ValueError: the data is missing or does not fit the configuration.
+        """
+        fields = config.data
+        self.dataset = data.open_dataset(
+            fields.name,
+            data_dir=fields.data_dir or None,
+            source=fields.source or None,
+            options=dict(fields.options),
+            skip_corrupt=fields.skip_corrupt,
+        )
+        self.split = data.known_unknown(
+            config.open_set.split, self.dataset.classes, seed=config.open_set.split_seed
+        )
+        if config.open_set.hold_out:
+            self.split = data.hold_out_classes(self.split, config.open_set.hold_out)
+        chip = data.Chip(
+            center_crop=fields.center_crop,
+            square=fields.square,
+            size=fields.size,
+            channels=fields.channels or None,
+        )
+        if self.dataset.skipped:
+            warnings.warn(_listing(self.dataset.skipped), stacklevel=3)
+        self.parts = _parts(self.dataset, self.split, fields, config, chip)
+        self.image_shape = _shared_shape(self.parts)
+        train = self.parts["train"]
+        self.mean, self.std = data.image_statistics(train.split, train.indices, chip)
+        self._batch_size, self._seed = config.train.batch_size, config.seed
+        self._negatives: dict[str, Any] = {}
+
+    def add_negatives(self, path: str) -> None:
+        """Lets the images of a file, of no known class, train as the class after the known ones.
+
+        Args:
+          path: of an ``.npz`` with ``images``, ``[m, h, w, c]``, chips as the data's are.
+
+        Raises:
+          ValueError: there is no such file, or its images do not fit.
+        """
+        images, fingerprint = data.read_images(path)
+        try:
+            self.parts["train"] = self.parts["train"].joined(images, len(self.split.known))
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+        self._negatives = {"negatives": {"images": len(images), "fingerprint": fingerprint}}
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What a recogniser needs beside the parameters, and what a result must state."""
+        return {
+            "dataset": {
+                "name": self.dataset.name,
+                "version": self.dataset.version,
+                "fingerprint": self.dataset.fingerprint,
+                **self._negatives,
+            },
+            "split": self.split.as_dict(),
+            "examples": {name: len(part.indices) for name, part in self.parts.items()},
+            "skipped": [list(entry) for entry in self.dataset.skipped],
+            "image_shape": list(self.image_shape),
+            "image_dtype": self.parts["train"].split.dtype.name,
+            "normalization": {"mean": self.mean.tolist(), "std": self.std.tolist()},
+        }
+
+    def train_batches(self) -> Any:
+        """Returns this process's endless iterator of training batches."""
+        train = self.parts["train"]
+        return data.train_batches(
+            train.split,
+            train.indices,
+            train.labels,
+            chip=train.chip,
+            batch_size=self._batch_size,
+            seed=self._seed,
+            process_index=jax.process_index(),
+            process_count=jax.process_count(),
+        )
+
+    def eval_batches(self, part: str) -> Any:
+        """Returns the examples of a part once, in their order, as often as it is looped over."""
+        chosen = self.parts[part]
+        return data.eval_batches(
+            chosen.split,
+            chosen.indices,
+            chosen.labels,
+            chip=chosen.chip,
+            batch_size=self._batch_size,
+        )
+
+
+def _parts(
+    dataset: data.Dataset,
+    split: data.KnownUnknown,
+    fields: Config,
+    config: Config,
+    chip: data.Chip,
+) -> dict[str, Part]:
+    for name in (fields.train_split, fields.test_split):
+        if name not in dataset.splits:
+            raise ValueError(
+                f"data: no split {name!r} in {dataset.name}, which has {', '.join(dataset.splits)}"
+            )
+    to_known = np.full(len(dataset.classes), openset.UNKNOWN, np.int32)
+    for label, name in enumerate(split.known):
+        to_known[dataset.classes.index(name)] = label
+    where = {name: tuple(values) for name, values in fields.select.items() if values}
+
+    train = dataset.splits[fields.train_split]
+    indices = data.select(train, classes=split.known, where=where)
+    labels = to_known[train.columns["label"][indices]]
+    if missing := [name for i, name in enumerate(split.known) if not np.any(labels == i)]:
+        raise ValueError(
+            f"data: the split {fields.train_split!r} of {dataset.name} holds no example of "
+            f"{', '.join(missing)}, known by open_set.split"
+        )
+    parts = {}
+    if fields.validation:
+        kept, held_out = data.holdout(labels, fields.validation, config.seed)
+        if len(held_out):
+            parts["validation"] = Part(train, indices[held_out], labels[held_out], chip)
+            indices, labels = indices[kept], labels[kept]
+        else:
+            warnings.warn(
+                f"data.validation: a share of {fields.validation} of each class is less than one "
+                "image, so nothing is validated and no γ is fitted",
+                stacklevel=4,
+            )
+    parts["train"] = Part(train, indices, labels, chip)
+    if config.open_set.hold_out:
+        indices = data.select(train, classes=split.unknown, where=where)
+        unknown = np.full(len(indices), openset.UNKNOWN, np.int32)
+        parts["held_out"] = Part(train, indices, unknown, chip)
+
+    test = dataset.splits[fields.test_split]
+    indices = data.select(test, classes=split.known + split.unknown, where=where)
+    parts["test"] = Part(test, indices, to_known[test.columns["label"][indices]], chip)
+    return parts
+
+
+def _shared_shape(parts: Mapping[str, Part]) -> tuple[int, int, int]:
+    """Refuses test chips of another shape: a network of convolutions would take them in silence."""
+    shapes = {name: part.split.chip_shape(part.indices, part.chip) for name, part in parts.items()}
+    for name, shape in shapes.items():
+        if shape != shapes["train"]:
+            raise ValueError(
+                f"data: chips of shape {shape} in the {name} part and {shapes['train']} in the "
+                "training part: set data.size, or data.center_crop"
+            )
+    return shapes["train"]
+
+
+def _listing(skipped) -> str:
+    shown = [f"  {path}: {reason}" for path, reason in skipped[:10]]
+    more = [f"  and {len(skipped) - 10} more"] if len(skipped) > 10 else []
+    return "\n".join([f"{len(skipped)} images cannot be read and are left out:", *shown, *more])

@@ -1,0 +1,218 @@
+"""The generator of G-OpenMax: a conditional adversarial network on the known classes.
+
+Ge et al. (2017), "Generative OpenMax for Multi-Class Open Set Classification".
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from jaxatr import data, losses, models, parallel
+from jaxatr.tasks.base import LossOutput, Phase
+from jaxatr.tasks.examples import Examples
+from jaxatr.typing import Batch, Config, Float, PyTree, Shaped
+
+_AVERAGE = 0.999  # what the averaged generator keeps at a step, once there is much to keep
+
+
+class ConditionalGan:
+    """Trains generator and discriminator in turn, a step each.
+
+    Where the paper leaves them open: hinge losses, spectral normalisation and a projection of the
+    class in the discriminator; images are drawn from an average of the generator's parameters.
+
+    Attributes:
+      examples: the data; only the known classes' training examples are used.
+      range: lowest and highest pixel value of the chips; 0 and 255 for uint8.
+    """
+
+    best = "critic"  # never asked for: nothing is validated
+    hook = None
+    steps_per_epoch = 1_000_000_000  # nothing is due after an epoch
+
+    def __init__(self, config: Config):
+        """Opens the data and describes the training.
+
+        Raises:
+          ValueError: the data is missing, or its chips are no square of 16, 32, 64 … pixels.
+        """
+        self.config, self.examples = config, Examples(config)
+        height, width, channels = self.examples.image_shape
+        if height != width:
+            raise ValueError(
+                f"G-OpenMax: got chips of {height}x{width}, wanted a square: data.size"
+            )
+        if config.gan.steps < 1:
+            raise ValueError(f"gan.steps: got {config.gan.steps}, wanted at least 1")
+        fields, known = config.gan, len(self.examples.split.known)
+        self.generator = models.Generator(height, channels, fields.width)
+        self.discriminator = models.Discriminator(height, known, fields.width)
+        self.range = _value_range(self.examples)
+        self.cycles = fields.steps
+        # The decay of the first moment is 0: a discriminator that changes makes old steps stale.
+        adam = optax.adam(fields.learning_rate, b1=0.0, b2=0.9)
+        self.phases = [
+            Phase(name, loss, adam, 1, trainable=_of(name))
+            for name, loss in (
+                ("discriminator", self.discriminator_loss),
+                ("generator", self.generator_loss),
+            )
+        ]
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What a result must state."""
+        return self.examples.record
+
+    def init(self, key: jax.Array) -> tuple[PyTree, PyTree]:
+        """Returns freshly drawn parameters of both; the averaged generator is model state."""
+        keys, known = jax.random.split(key), len(self.examples.split.known)
+        noise, mixture = jnp.zeros((1, self.config.gan.noise)), jnp.full((1, known), 1 / known)
+        images = jnp.zeros((1, *self.examples.image_shape))
+        generator = self.generator.init(keys[0], noise, mixture)["params"]
+        discriminator = self.discriminator.init(keys[1], images, mixture, train=False)
+        params = {"generator": generator, "discriminator": discriminator["params"]}
+        return params, {"norms": discriminator["batch_stats"], "average": generator}
+
+    def batches(self, phase: Phase) -> Any:
+        """Returns this process's endless iterator of training batches; each phase has its own."""
+        del phase
+        return self.examples.train_batches()
+
+    def evaluate(self, params: PyTree, model_state: PyTree) -> Mapping[str, float]:
+        """Returns nothing: no figure says which generator is the best."""
+        del params, model_state
+        return {}
+
+    def discriminator_loss(
+        self, params: PyTree, model_state: PyTree, batch: Batch, key: jax.Array, step: jax.Array
+    ) -> LossOutput:
+        """Returns the hinge loss of real images and as many generated ones of their classes."""
+        fields = self.config.augment
+        real = data.augment(
+            key,
+            self.to_unit(batch["image"]),
+            batch["id"],
+            batch["epoch"],
+            flip_horizontal=fields.flip_horizontal,
+            flip_vertical=fields.flip_vertical,
+            shift=fields.shift,
+        )
+        mixture = self._one_hot(batch)
+        fake = self._generated(params, batch, key, step)
+        images = jnp.concatenate([real, jax.lax.stop_gradient(fake)])
+        logits, norms = self.discriminator.apply(
+            {"params": params["discriminator"], "batch_stats": model_state["norms"]},
+            images,
+            jnp.concatenate([mixture, mixture]),
+            train=True,
+            mutable=["batch_stats"],
+        )
+        on_real, on_fake = jnp.split(logits, 2)
+        values = losses.discriminator_hinge(on_real, on_fake)
+        count = jnp.float32(len(values))
+        sums = {"real": (jnp.sum(on_real), count), "generated": (jnp.sum(on_fake), count)}
+        state = model_state | {"norms": norms["batch_stats"]}
+        return LossOutput(jnp.sum(values), count, sums, state)
+
+    def generator_loss(
+        self, params: PyTree, model_state: PyTree, batch: Batch, key: jax.Array, step: jax.Array
+    ) -> LossOutput:
+        """Returns the generator's hinge loss on images of the batch's classes."""
+        logits: Any = self.discriminator.apply(
+            {"params": params["discriminator"], "batch_stats": model_state["norms"]},
+            self._generated(params, batch, key, step),
+            self._one_hot(batch),
+            train=False,
+        )
+        values = losses.generator_hinge(logits)
+        # Short at first, so that the random beginning is soon forgotten.
+        kept = jnp.minimum(_AVERAGE, (1 + step / 2) / (10 + step / 2))
+        average = jax.tree.map(
+            lambda old, new: kept * old + (1 - kept) * new,
+            model_state["average"],
+            jax.lax.stop_gradient(params["generator"]),
+        )
+        state = model_state | {"average": average}
+        return LossOutput(jnp.sum(values), jnp.float32(len(values)), {}, state)
+
+    def generate(
+        self,
+        model_state: PyTree,
+        mixture: Float[np.ndarray, "n k"],
+        seed: int,
+    ) -> Shaped[np.ndarray, "n h w c"]:
+        """Returns images in the data's own units and type.
+
+        Args:
+          model_state: of the trained network.
+          mixture: weights of the known classes for each image.
+          seed: of the noise; the same for one image as for many.
+        """
+        noise = np.random.default_rng(seed).standard_normal((len(mixture), self.config.gan.noise))
+        size = 64
+        batches = (
+            {"noise": rows.astype(np.float32), "mixture": weights.astype(np.float32)}
+            for rows, weights in zip(_chunks(noise, size), _chunks(mixture, size), strict=True)
+        )
+        images = parallel.map_batches(self._draw, model_state["average"], batches)
+        return np.concatenate([self._to_raw(image) for _, image in images])
+
+    def _draw(self, average: PyTree, batch: Batch) -> Any:
+        return self.generator.apply({"params": average}, batch["noise"], batch["mixture"])
+
+    def _one_hot(self, batch: Batch) -> jax.Array:
+        return jax.nn.one_hot(batch["label"], len(self.examples.split.known))
+
+    def _generated(self, params: PyTree, batch: Batch, key: jax.Array, step: jax.Array) -> Any:
+        """Returns an image of each example's class; its noise belongs to the example and step."""
+        own = jax.random.fold_in(key, step)
+        keys = jax.vmap(lambda identity: jax.random.fold_in(own, identity))(batch["id"])
+        noise = jax.vmap(lambda k: jax.random.normal(k, (self.config.gan.noise,)))(keys)
+        return self.generator.apply({"params": params["generator"]}, noise, self._one_hot(batch))
+
+    def to_unit(self, images: Any) -> jax.Array:
+        """Returns raw images with their range spread over [-1, 1]."""
+        low, high = self.range
+        return (jnp.asarray(images, jnp.float32) - low) * (2 / (high - low)) - 1
+
+    def _to_raw(self, images: Float[np.ndarray, "n h w c"]) -> Shaped[np.ndarray, "n h w c"]:
+        low, high = self.range
+        raw = (np.clip(images, -1, 1).astype(np.float64) + 1) / 2 * (high - low) + low
+        dtype = self.examples.parts["train"].split.dtype
+        return (np.rint(raw) if np.issubdtype(dtype, np.integer) else raw).astype(dtype)
+
+
+def mixtures(count: int, known: int, seed: int) -> Float[np.ndarray, "n k"]:
+    """Returns ``[n, k]`` weights of classes for images between the classes.
+
+    Drawn from a flat Dirichlet distribution: every mixture of classes is as likely as any other,
+    and one that is nearly a single class is rare.
+    """
+    return np.random.default_rng(seed).dirichlet(np.ones(known), count)
+
+
+def _of(name: str) -> Callable[[tuple[str, ...]], bool]:
+    return lambda path: path[0] == name
+
+
+def _chunks(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    return (rows[start : start + size] for start in range(0, len(rows), size))
+
+
+def _value_range(examples: Examples, most: int = 2000) -> tuple[float, float]:
+    """Returns what the chips' values lie between; of other types than uint8, what some have."""
+    train = examples.parts["train"]
+    if train.split.dtype == np.uint8:
+        return 0.0, 255.0
+    places = np.linspace(0, len(train.indices) - 1, min(most, len(train.indices))).astype(int)
+    chips = [train.chip(train.split.image(index)) for index in train.indices[places]]
+    low = min(float(chip.min()) for chip in chips)
+    high = max(float(chip.max()) for chip in chips)
+    if high <= low:
+        raise ValueError(f"G-OpenMax: all pixels of the training images are {low}")
+    return low, high
