@@ -71,7 +71,6 @@ def base() -> Config:
     open_set.split_seed = 0
     open_set.hold_out = 0  # known classes that stand in for the unknown ones, which stay away
     open_set.negatives = ""  # file of images that train as one more class, of no known target
-    open_set.baselines = ""  # conflabel,gopenmax: trained besides, to be compared with
     open_set.gamma = 0.9  # acceptance threshold on the binary classifier's probability
     open_set.tpr = 0.95  # true-positive rate for which another γ is fitted on validation data
 

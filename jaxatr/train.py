@@ -1,6 +1,7 @@
 """Trains a run, or continues it, and evaluates it at its end.
 
 python -m jaxatr.train --config=configs/cbc.py[:variant] [--workdir=DIR] [--config.field=value]
+python -m jaxatr.train --workdir=DIR --baselines=conflabel,gopenmax
 """
 
 import datetime
@@ -21,6 +22,9 @@ def define_flags() -> None:
         None,
         "The run's folder; a run that is there is continued. Default: runs/DATE-TIME.",
     )
+    flags.DEFINE_list(
+        "baselines", [], "What to train besides, to compare with: conflabel,gopenmax."
+    )
     flags.DEFINE_bool("progress", True, "Show a progress bar.")
 
 
@@ -28,17 +32,18 @@ def main(arguments) -> None:
     """Trains, evaluates, prints the table and where everything is."""
     if arguments:
         raise ValueError(f"got {arguments[0]!r}, which is no flag: write --name=value")
-    if flags.FLAGS.config is None:
+    baselines = runs.check_baselines(flags.FLAGS.baselines)
+    if flags.FLAGS.config is None and not (baselines and flags.FLAGS.workdir):
         raise ValueError("--config is missing: --config=configs/cbc.py")
     if os.environ.get("JAX_NUM_PROCESSES") and flags.FLAGS.workdir is None:
         raise ValueError("--workdir is missing: several processes need to be told the same one")
     parallel.initialize_from_environment()
     training.enable_compilation_cache()
-    baselines = runs.baselines(flags.FLAGS.config)
     started = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     workdir = Path(flags.FLAGS.workdir or f"runs/{started}")
     print(f"run folder: {workdir}", flush=True)
-    runs.train_run(flags.FLAGS.config, workdir, progress=flags.FLAGS.progress)
+    if flags.FLAGS.config is not None:
+        runs.train_run(flags.FLAGS.config, workdir, progress=flags.FLAGS.progress)
     for baseline in baselines:
         print(f"training {baseline} in {workdir / baseline}", flush=True)
         runs.train_baseline(workdir, baseline, progress=flags.FLAGS.progress)

@@ -16,7 +16,6 @@ def small(config):
     config = config.copy_and_resolve_references()
     config.data.size, config.train.epochs = 16, 25
     config.optimizer.schedule = "cosine"  # which settles: OpenMax needs right examples
-    config.open_set.baselines = "conflabel, gopenmax"
     config.gan.width, config.gan.noise, config.gan.steps = 8, 8, 6
     config.gan.threshold, config.gan.images = 0.999, 12
     return config
@@ -27,7 +26,7 @@ def compared_run(small_config, tmp_path_factory):
     """The folder of a run with both baselines, evaluated."""
     config, workdir = small(small_config), tmp_path_factory.mktemp("compared") / "run"
     runs.train_run(config, workdir, progress=False)
-    for name in runs.baselines(config):
+    for name in runs.BASELINES:
         runs.train_baseline(workdir, name, progress=False)
     runs.evaluate_run(workdir)
     return workdir
@@ -154,22 +153,28 @@ def test_the_report_judges_a_score_by_its_own_network(compared_run):
 
 
 def test_a_score_for_which_nothing_was_trained(trained_run):
-    with pytest.raises(ValueError, match="nothing was trained for gopenmax.*baselines=gopenmax"):
+    with pytest.raises(ValueError, match="nothing was trained for gopenmax.*--baselines=gopenmax"):
         runs.evaluate_run(trained_run, scores="mls,gopenmax")
-    with pytest.raises(ValueError, match="conflabel_detector.*baselines=conflabel"):
+    with pytest.raises(ValueError, match="conflabel_detector.*--baselines=conflabel"):
         runs.evaluate_run(trained_run, scores="conflabel_detector")
 
 
-def test_wrong_names_and_runs_that_cannot_have_one(small_config, compared_run):
-    config = small(small_config)
-    config.open_set.baselines = "gopenmx"
+def test_wrong_names_and_runs_that_cannot_have_one(compared_run, tmp_path):
     with pytest.raises(ValueError, match="got 'gopenmx'.*did you mean 'gopenmax'"):
-        runs.baselines(config)
-    config.open_set.baselines, config.open_set.hold_out = "gopenmax", 1
-    with pytest.raises(ValueError, match="is itself part of a baseline"):
-        runs.baselines(config)
-    with pytest.raises(ValueError, match="baseline: got 'odin'"):
+        runs.check_baselines(["conflabel", "gopenmx"])
+    with pytest.raises(ValueError, match="baselines: got 'odin'"):
         runs.train_baseline(compared_run, "odin")
+    for part in ("conflabel", "gopenmax/generator", "gopenmax/classifier"):
+        with pytest.raises(ValueError, match="only an open-set run that is no part of a baseline"):
+            runs.train_baseline(compared_run / part, "conflabel")
+    shutil.copytree(compared_run, tmp_path / "run")
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    config["train"]["epochs"] = 99
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(
+        ValueError, match="is at step .* of 334: a baseline is trained beside a fin"
+    ):
+        runs.train_baseline(tmp_path / "run", "gopenmax")
 
 
 def test_too_few_classes_and_no_validation_examples(small_config, tmp_path):
@@ -196,7 +201,7 @@ def test_images_that_are_all_like_a_class(small_config, tmp_path):
 
 def test_negatives_need_a_plain_classifier_and_chips_that_fit(small_config, tmp_path):
     config = small(small_config)
-    config.open_set.baselines, config.open_set.negatives = "", str(tmp_path / "more.npz")
+    config.open_set.negatives = str(tmp_path / "more.npz")
     with pytest.raises(ValueError, match="open_set.negatives: .*loss.open='cbc', wanted 'none'"):
         runs.train_run(config, tmp_path / "run", progress=False)
     config.loss.open = "none"

@@ -56,6 +56,12 @@ def test_train_evaluate_predict(chips, networks_of_the_tests, tmp_path):
     assert reported.returncode == 0, reported.stderr
     assert "random-3/1" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
+    compared = command(
+        "train", f"--workdir={run}", "--baselines=conflabel", "--noprogress", **shared
+    )
+    assert compared.returncode == 0, compared.stderr
+    assert f"training conflabel in {run}" in compared.stdout and "ConfLabel" in compared.stdout
+
     images = sorted((chips / "test" / "disc").iterdir())[:2]
     broken = tmp_path / "broken.png"
     broken.write_bytes(b"no image")
@@ -80,6 +86,9 @@ def test_train_evaluate_predict(chips, networks_of_the_tests, tmp_path):
         (["train", "--config=configs/cbc.py:defalt"], "variant: got 'defalt'"),
         (["train", "--config=configs/none.py"], "configs/none.py"),
         (["train"], "--config is missing"),
+        (["train", "--baselines=conflabel"], "--config is missing"),
+        (["train", "--workdir=nowhere", "--baselines=odin"], "baselines: got 'odin'"),
+        (["train", "--workdir=nowhere", "--baselines=gopenmax"], "nowhere is no run folder"),
         (["predict", "--workdir=nowhere", "x.png"], "nowhere is no run folder"),
         (["predict", "--workdir=nowhere"], "no image given"),
         (["train", "--config=configs/cbc.py", "--config.data.options.asp=1"], "no field"),

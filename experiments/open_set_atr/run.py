@@ -59,15 +59,17 @@ class Run(NamedTuple):
         flags = [f"--config.{field}={value}" for field, value in self.overrides.items()]
         if self.archive:
             flags.append(f"--config.data.source={data / self.archive}")
-        if self.baselines:
-            flags.append(f"--config.open_set.baselines={','.join(self.baselines)}")
         config = f"--config=configs/cbc.py:{self.variant}"
-        module = [sys.executable, "-m"]
-        train = [*module, "jaxatr.train", config, f"--workdir={workdir}", "--noprogress", *flags]
-        if not self.scores:
-            return [train]
-        scores = f"--scores={','.join(self.all_scores)}"
-        return [train, [*module, "jaxatr.evaluate", f"--workdir={workdir}", scores]]
+        train = ["jaxatr.train", f"--workdir={workdir}", "--noprogress"]
+        found = [[*train, config, *flags]]
+        if (workdir / "evaluation.json").exists():  # by an older version: it is not touched again
+            found = []
+        if self.baselines:
+            found.append([*train, f"--baselines={','.join(self.baselines)}"])
+        if self.scores:
+            scores = f"--scores={','.join(self.all_scores)}"
+            found.append(["jaxatr.evaluate", f"--workdir={workdir}", scores])
+        return [[sys.executable, "-m", *command] for command in found]
 
     @property
     def all_scores(self) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """A run from its configuration to its evaluation, as the commands do it and as a program can."""
 
-from jaxatr.runs.baselines import BASELINES, baselines, train_baseline
+from jaxatr.runs.baselines import BASELINES, check_baselines, train_baseline
 from jaxatr.runs.evaluation import evaluate_run
 from jaxatr.runs.folder import EVALUATION, SCORES, THUMBNAILS, load_config, variables_of
 from jaxatr.runs.training import train_run
@@ -10,7 +10,7 @@ __all__ = [
     "EVALUATION",
     "SCORES",
     "THUMBNAILS",
-    "baselines",
+    "check_baselines",
     "evaluate_run",
     "load_config",
     "train_baseline",

@@ -3,6 +3,7 @@
 import copy
 import os
 import warnings
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import numpy as np
 import scipy.special
 from jax.experimental import multihost_utils
 
+from jaxatr import config as configuration
 from jaxatr import data, openset, training
-from jaxatr.resolve import nearest, resolve
+from jaxatr.resolve import nearest
 from jaxatr.runs.compared import BASELINES, CLASSIFIER, DETECTOR
 from jaxatr.runs.evaluation import evaluate_run
 from jaxatr.runs.folder import load_config, variables_of, write_file
@@ -21,29 +23,24 @@ from jaxatr.tasks.gan import ConditionalGan, mixtures
 from jaxatr.tasks.open_set import OpenSet
 from jaxatr.typing import Config, Float, PyTree, Shaped
 
+_TASK = configuration.base().task
 _GENERATED = "generated.npz"
 _MOST_DRAWN = 40  # generated images for each one that is wanted
 
 
-def baselines(config: Config) -> tuple[str, ...]:
-    """Returns the names in ``config.open_set.baselines``.
+def check_baselines(names: Collection[str]) -> tuple[str, ...]:
+    """Returns the names of baselines as they are.
 
     Raises:
-      ValueError: there is no such baseline, or the run cannot have one.
+      ValueError: there is no such baseline.
     """
-    listed = tuple(name.strip() for name in config.open_set.baselines.split(",") if name.strip())
-    for name in listed:
+    for name in names:
         if name not in BASELINES:
             raise ValueError(
-                f"open_set.baselines: got {name!r}, wanted some of {', '.join(BASELINES)}"
+                f"baselines: got {name!r}, wanted some of {', '.join(BASELINES)}"
                 f"{nearest(name, BASELINES)}"
             )
-    if listed and (config.open_set.hold_out or config.open_set.negatives):
-        raise ValueError(
-            "open_set.baselines: a run with open_set.hold_out or open_set.negatives is itself part "
-            "of a baseline and has none"
-        )
-    return listed
+    return tuple(names)
 
 
 def train_baseline(workdir: str | os.PathLike, name: str, *, progress: bool = True) -> None:
@@ -62,20 +59,27 @@ def train_baseline(workdir: str | os.PathLike, name: str, *, progress: bool = Tr
     Raises:
       ValueError: there is no such baseline, or the run does not allow it; it is said why.
     """
+    check_baselines([name])
     config, folder = load_config(workdir), Path(workdir) / name
-    if name not in BASELINES:
-        raise ValueError(f"baseline: got {name!r}, wanted one of {', '.join(BASELINES)}")
-    config.open_set.baselines = ""
+    if config.task != _TASK or config.open_set.hold_out or config.open_set.negatives:
+        raise ValueError(
+            f"{workdir}: only an open-set run that is no part of a baseline can have one"
+        )
+    network, step = OpenSet(config), training.load_snapshot(workdir, "latest").step
+    if step < (wanted := network.phases[0].steps):
+        raise ValueError(
+            f"{workdir} is at step {step} of {wanted}: a baseline is trained beside a finished run"
+        )
     train = {"conflabel": _train_conflabel, "gopenmax": _train_gopenmax}[name]
-    train(config, Path(workdir), folder, progress)
+    train(network, Path(workdir), folder, progress)
 
 
-def _train_conflabel(config: Config, workdir: Path, folder: Path, progress: bool) -> None:
+def _train_conflabel(network: OpenSet, workdir: Path, folder: Path, progress: bool) -> None:
     del workdir
+    config, known = _derived(network.config), len(network.split.known)
     path = folder / DETECTOR
     if path.is_file():
         return
-    known = len(OpenSet(config).split.known)
     if known < 3:
         raise ValueError(f"conflabel: got {known} known classes, wanted 3, to hold one of them out")
     if not config.data.validation:
@@ -92,12 +96,15 @@ def _train_conflabel(config: Config, workdir: Path, folder: Path, progress: bool
     )
     key = jax.random.key(config.seed)
     detector = openset.conflabel.fit(known_norms, unknown_norms, key=key)
-    arrays: dict[str, Any] = {field: np.asarray(value) for field, value in detector._asdict().items()}
+    arrays: dict[str, Any] = {
+        field: np.asarray(value) for field, value in detector._asdict().items()
+    }
     write_file(path, lambda file: np.savez(file, **arrays))
     _wait("conflabel")
 
 
-def _train_gopenmax(config: Config, workdir: Path, folder: Path, progress: bool) -> None:
+def _train_gopenmax(network: OpenSet, workdir: Path, folder: Path, progress: bool) -> None:
+    config = network.config
     if (folder / CLASSIFIER / "evaluation.json").is_file():
         return
     path = folder / _GENERATED
@@ -105,7 +112,7 @@ def _train_gopenmax(config: Config, workdir: Path, folder: Path, progress: bool)
         generator = _derived(config, task="jaxatr.tasks.gan:ConditionalGan")
         generator.train.evaluate_every = 1e9  # there is nothing to validate
         train_run(generator, folder / "generator", progress=progress)
-        gan, network = ConditionalGan(generator), OpenSet(config)
+        gan = ConditionalGan(generator)
         state = training.load_snapshot(folder / "generator", "latest").state["model_state"]
         images, weights = _unlike_any_class(gan, state, network, _final(workdir))
         sheet = _sheet(gan, state, images)
@@ -145,8 +152,8 @@ def _unlike_any_class(
         found, drawn = found + int(unlike.sum()), drawn + count
     if not found:
         raise ValueError(
-            f"gopenmax: the network gives a known class a probability of {fields.threshold} or more "
-            f"for all of {drawn} generated images: raise gan.threshold"
+            f"gopenmax: the network gives a known class a probability of {fields.threshold} or "
+            f"more for all of {drawn} generated images: raise gan.threshold"
         )
     if found < wanted:
         warnings.warn(

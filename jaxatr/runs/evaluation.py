@@ -77,15 +77,17 @@ def _tested(
         if missing := [name for name in own if name not in found]:
             baseline = next(name for name, score in BASELINES.items() if score == missing[0])
             raise ValueError(
-                f"scores: nothing was trained for {missing[0]} in {workdir}: train the run again "
-                f"with --config.open_set.baselines={baseline}"
+                f"scores: nothing was trained for {missing[0]} in {workdir}: "
+                f"python -m jaxatr.train --workdir={workdir} --baselines={baseline}"
             )
         found = {name: found[name] for name in own}
         scores = tuple(name for name in listed if name not in own)
     networks = {name: folder for name, folder in found.items() if isinstance(folder, Path)}
     detectors = {name: model for name, model in found.items() if name not in networks}
-    given = {"scores": scores} if scores is not None else {}
-    measured, arrays = task.test(variables, **given, **({"trained": detectors} if detectors else {}))
+    given: dict[str, Any] = {"scores": scores} if scores is not None else {}
+    if detectors:
+        given["trained"] = detectors
+    measured, arrays = task.test(variables, **given)
     for name, folder in networks.items():
         add_recorded(name, folder, measured, arrays)
     return measured, arrays

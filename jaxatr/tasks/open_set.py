@@ -26,7 +26,7 @@ class OpenSet:
       parts: ``"train"``, ``"validation"``, ``"test"`` to the examples of each.
     """
 
-    free_fields = ("open_set.baselines", "gan")  # of what is trained besides, to compare with
+    free_fields = ("gan",)  # of what is trained besides, to compare with
     cycles = 1
     best = "closed_accuracy"
     hook = None
