@@ -44,11 +44,12 @@ def main(arguments) -> None:
     print(f"run folder: {workdir}", flush=True)
     if flags.FLAGS.config is not None:
         runs.train_run(flags.FLAGS.config, workdir, progress=flags.FLAGS.progress)
-    for baseline in baselines:
-        print(f"training {baseline} in {workdir / baseline}", flush=True)
-        runs.train_baseline(workdir, baseline, progress=flags.FLAGS.progress)
-    print("evaluating on the test data", flush=True)
-    print(reporting.open_set_table(runs.evaluate_run(workdir)))
+    with training.stopping_at_once():
+        for baseline in baselines:
+            print(f"training {baseline} in {workdir / baseline}", flush=True)
+            runs.train_baseline(workdir, baseline, progress=flags.FLAGS.progress)
+        print("evaluating on the test data", flush=True)
+        print(reporting.open_set_table(runs.evaluate_run(workdir)))
     print(f"use it: python -m jaxatr.predict --workdir={workdir} IMAGE...")
 
 

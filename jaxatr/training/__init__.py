@@ -13,7 +13,7 @@ from jaxatr.training.record import (
 )
 from jaxatr.training.snapshot import Snapshot
 from jaxatr.training.state import TrainState
-from jaxatr.training.stop import EXIT_PREEMPTED, Preempted
+from jaxatr.training.stop import EXIT_PREEMPTED, Preempted, Stopped, stopping_at_once
 from jaxatr.training.writers import read_metrics
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "NonFiniteLoss",
     "Preempted",
     "Snapshot",
+    "Stopped",
     "TrainResult",
     "TrainState",
     "check_config",
@@ -31,6 +32,7 @@ __all__ = [
     "read_metrics",
     "read_record",
     "record_config",
+    "stopping_at_once",
     "train",
     "update_record",
 ]

@@ -1,21 +1,30 @@
 """A polite request to stop: SIGTERM (a scheduler's preemption) or the first Ctrl-C."""
 
+import contextlib
 import signal
 import threading
+from collections.abc import Iterator
 from types import FrameType
 
 EXIT_PREEMPTED = 75  # EX_TEMPFAIL of sysexits.h: "try again later"
 
 
-class Preempted(Exception):
-    """The run was asked to stop, and did so after saving; the same command continues it.
+class Stopped(Exception):
+    """What was asked to stop did so, and has lost nothing; the same command continues it.
 
     Attributes:
-      step: the step that was saved.
       exit_code: what a command exits with.
     """
 
     exit_code = EXIT_PREEMPTED
+
+
+class Preempted(Stopped):
+    """The training was asked to stop, and did so after saving.
+
+    Attributes:
+      step: the step that was saved.
+    """
 
     def __init__(self, step: int):
         """Takes the step that was saved."""
@@ -52,4 +61,26 @@ class StopRequest:
     def __exit__(self, *_: object) -> None:
         """Gives the signals back to whoever had them."""
         for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def stopping_at_once() -> Iterator[None]:
+    """Lets SIGTERM and SIGINT end what has nothing to save, such as an evaluation.
+
+    Raises:
+      Stopped: a signal came.
+    """
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Stopped("stopped on request; the training is saved, and its evaluation is not done")
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = {n: signal.signal(n, stop) for n in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
             signal.signal(number, handler)

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from jaxatr.training.stop import StopRequest
+from jaxatr.training.stop import EXIT_PREEMPTED, Stopped, StopRequest, stopping_at_once
 
 
 @pytest.fixture
@@ -23,6 +23,19 @@ def test_the_first_is_heard_and_the_second_acts(interruptible):
         assert request.heard
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_what_has_nothing_to_save_ends_at_once(interruptible, number):
+    before = signal.getsignal(number)
+    with pytest.raises(Stopped, match="the training is saved") as caught, stopping_at_once():
+        signal.raise_signal(number)
+        raise AssertionError("it went on")
+    assert caught.value.exit_code == EXIT_PREEMPTED
+    assert signal.getsignal(number) is before
+    with stopping_at_once(), StopRequest() as request:  # a training inside still saves
+        signal.raise_signal(number)
+        assert request.heard
 
 
 def test_another_thread_hears_nothing():
