@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def prepared(folder: Path, signature: str, make: Callable[[Path], Path]) -> Path
             if not final.is_dir():  # another process may have made it while this one waited
                 _make(final, make)
     if current(folder) != final:
-        partial = folder / f".{_CURRENT}.{os.getpid()}"
+        partial = folder / f".{_CURRENT}.{os.getpid()}.{threading.get_ident()}"
         partial.write_text(signature)
         os.replace(partial, folder / _CURRENT)
     return final

@@ -111,7 +111,7 @@ def hold_out_classes(split: KnownUnknown, count: int) -> KnownUnknown:
       ValueError: fewer than two known classes would be left.
 
     >>> hold_out_classes(known_unknown("random-3/1", ("bus", "car", "van", "tram")), 1).unknown
-    ('car',)
+    ('bus',)
     """
     if count < 1 or len(split.known) - count < 2:
         raise ValueError(

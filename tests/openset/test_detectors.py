@@ -1,5 +1,6 @@
 """Every score by its name, fitted and ready."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -34,12 +35,38 @@ TRAINING, KNOWN, UNKNOWN = outputs(150, 0, 0), outputs(90, 0, 1), outputs(90, 5,
 
 def test_all_is_every_name_and_each_is_higher_for_the_known():
     chosen = openset.names("all")
-    assert chosen == tuple(openset.NEEDS) and set(openset.DEFAULT) < set(chosen)
+    assert (*chosen, *openset.OWN_TRAINING) == tuple(openset.NEEDS)
+    assert set(openset.DEFAULT) < set(chosen)
     fitted = openset.fit_detectors(chosen, TRAINING, HEAD)
     assert list(fitted.scores) == list(chosen)
     for name, score in fitted.scores.items():
         area = metrics.auroc(np.asarray(score(KNOWN)), np.asarray(score(UNKNOWN)))
         assert area > 0.65, name
+
+
+def test_a_score_with_a_training_of_its_own_wants_what_that_brought():
+    with pytest.raises(ValueError, match="conflabel_detector: wanted what its own training"):
+        openset.fit_detectors(("conflabel_detector",))
+    norms = (TRAINING.gradient_norms, UNKNOWN.gradient_norms)
+    detector = openset.conflabel.fit(*norms, key=jax.random.key(0))
+    score = openset.fit_detectors(
+        ("conflabel_detector",), trained={"conflabel_detector": detector}
+    ).scores["conflabel_detector"]
+    area = metrics.auroc(np.asarray(score(KNOWN)), np.asarray(score(UNKNOWN)))
+    assert area > 0.65
+
+
+def test_gopenmax_counts_the_generated_class_as_unknown():
+    known = [outputs(count, 0, seed, classes=4) for count, seed in ((200, 3), (80, 4))]
+    logits = [4 * one.features[:, :4] for one in known]
+    training, test = (
+        one._replace(logits=z[:, :3], open_logits=z[:, :3], extra_logits=z[:, 3:])
+        for one, z in zip(known, logits, strict=True)
+    )
+    fitted = openset.fit_detectors(("gopenmax",), training, HEAD)
+    model = openmax.fit(logits[0], known[0].labels)
+    expected = openmax.score(model, logits[1], extra=1)
+    np.testing.assert_allclose(fitted.scores["gopenmax"](test), expected)
 
 
 def test_what_is_fitted_is_what_the_modules_fit():
@@ -83,9 +110,12 @@ def test_what_cannot_be_fitted_is_named():
 
 
 def test_the_evaluation_takes_any_of_them():
-    test = openset.Outputs(
-        *(np.concatenate(columns) for columns in zip(KNOWN, UNKNOWN, strict=True))
-    )
+    both = {
+        field: np.concatenate([known, getattr(UNKNOWN, field)])
+        for field, known in KNOWN._asdict().items()
+        if known is not None
+    }
+    test = openset.Outputs(**both)
     scores = openset.fit_detectors(("cbc", "openmax", "vim"), TRAINING, HEAD).scores
     measured = openset.evaluate(test, KNOWN, scores=scores)["scores"]
     assert list(measured) == ["cbc", "openmax", "vim"]
