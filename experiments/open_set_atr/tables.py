@@ -2,8 +2,8 @@
 
     python -m experiments.open_set_atr.tables
 
-Reads ``results/*.json`` only. A cell of which no run is recorded says "not run"; one of which only
-some are says of how many.
+Reads ``results/*.json`` only. A cell of which no run is recorded says "not run"; behind mean and
+deviation stands, in parentheses, of how many runs they are.
 """
 
 import json
@@ -215,20 +215,24 @@ def simulated() -> str:
     return markdown([*header, "closed acc. ours"], rows)
 
 
-def some(names: Iterable[str], score: str, measure: str, times: float = 100) -> str:
-    """Returns mean, deviation and number of those runs that are recorded with this figure."""
-    names = list(names)
-    found = [recorded(name) for name in names]
-    values = [
-        times * figure(run, score, measure)
+def percentages(names: Iterable[str], score: str, measure: str) -> list[float]:
+    """Returns a figure of those runs that are recorded with it."""
+    found = (recorded(name) for name in names)
+    return [
+        100 * figure(run, score, measure)
         for run in found
         if run and (measure == "closed_accuracy" or score in run["scores"])
     ]
+
+
+def some(names: Iterable[str], score: str, measure: str) -> str:
+    """Returns mean, deviation and number of those runs that are recorded with this figure."""
+    values = percentages(names, score, measure)
     if not values:
         return NOT_RUN
-    mean = metrics.summarize(values)
-    few = "" if len(values) == len(names) else f", {len(values)} of {len(names)} runs"
-    return f"{mean.mean:.1f} ± {mean.deviation:.1f}{few}"
+    found = metrics.summarize(values)
+    spread = f" ± {found.deviation:.1f}" if len(values) > 1 else ""
+    return f"{found.mean:.1f}{spread} ({len(values)})"
 
 
 def against(published: float, ours: str) -> list[str]:
@@ -306,9 +310,14 @@ def table4() -> str:
     return markdown([*header, "ours (simulated)", "difference"], rows)
 
 
+def mstar_runs() -> list[str]:
+    """Returns the runs with binary classifiers."""
+    return [f"mstar-{split}-cbc-{seed}" for split in range(3) for seed in range(3)]
+
+
 def mstar_scores() -> str:
     """MSTAR: every score on the runs with binary classifiers, over three splits and three seeds."""
-    runs = [f"mstar-{split}-cbc-{seed}" for split in range(3) for seed in range(3)]
+    runs = mstar_runs()
     measures = ("auroc", "oscr", "fpr_at_tpr", "fitted_open_accuracy")
     rows = [
         [label, *(some(runs, score, measure) for measure in measures)]
@@ -337,8 +346,8 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "The default run": default,
     "MSTAR, 6 known / 4 unknown, three seeds a split (mean ± sd)": mstar,
     "MSTAR: is CBC better?": against_cbc,
-    "MSTAR: every score": mstar_scores,
-    "Table 1, the DSIAC protocol on simulated vehicles: AUROC in %": table1,
+    "MSTAR: every score, in %, mean ± sd (runs)": mstar_scores,
+    "Table 1, the DSIAC protocol on simulated vehicles: AUROC in %, mean ± sd (runs)": table1,
     "Table 2, the same runs: accuracy over five known classes and unknown, in %": table2,
     "Table 3, CIFAR-10: AUROC in %": table3,
     "Table 4, the ablation: AUROC of CBC in %": table4,
@@ -349,11 +358,15 @@ SECTIONS: dict[str, Callable[[], str]] = {
 }
 
 
+FIGURES = {"mstar.png": "AUROC of every score on MSTAR", "table1.png": "AUROC by range and band"}
+
+
 def main() -> None:
     """Writes the tables."""
     parts = ["# Open-set results", "Made by `tables.py` from the recorded runs in this folder."]
     for title, make in SECTIONS.items():
         parts += [f"## {title}", make()]
+    parts += [f"![{text}]({name})" for name, text in FIGURES.items() if (RESULTS / name).exists()]
     text = "\n\n".join(parts) + "\n"
     (RESULTS / "README.md").write_text(text)
     print(text)
