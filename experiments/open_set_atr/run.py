@@ -190,11 +190,13 @@ def all_runs() -> list[Run]:
 
 
 def carry_out(run: Run, workdir: Path, data: Path, *, cores: int | None = None) -> None:
-    """Trains and evaluates a run, and records its result.
+    """Trains and evaluates a run, and records its result; one that is done is left as it is.
 
     Raises:
       subprocess.CalledProcessError: a command failed; its output is in ``WORKDIR/NAME.log``.
     """
+    if run.done:  # by another process, since this one began
+        return
     own = workdir / run.name
     workdir.mkdir(parents=True, exist_ok=True)
     environment = os.environ | ({} if cores is None else {"NPROC": str(cores)})
