@@ -43,7 +43,8 @@ def by_range() -> Figure:
         axes.set_title(f"{band}: solid ours (simulated), dotted published (DSIAC)", fontsize=9)
         axes.set_xlabel("range (m)")
     panels[0].set_ylabel("AUROC (%)")
-    panels[0].legend(fontsize=8)
+    lines, names = panels[0].get_legend_handles_labels()
+    figure.legend(lines, names, loc="outside right upper", fontsize=8)
     return figure
 
 
