@@ -207,6 +207,6 @@ def test_negatives_need_a_plain_classifier_and_chips_that_fit(small_config, tmp_
     config.loss.open = "none"
     with pytest.raises(ValueError, match="more.npz: there is no such file"):
         runs.train_run(config, tmp_path / "run", progress=False)
-    data.write_images(tmp_path / "more.npz", np.zeros((3, 8, 8, 1), np.uint8))
+    np.savez(tmp_path / "more.npz", images=np.zeros((3, 8, 8, 1), np.uint8))
     with pytest.raises(ValueError, match=r"more.npz: got images of shape \(8, 8, 1\)"):
         runs.train_run(config, tmp_path / "run", progress=False)

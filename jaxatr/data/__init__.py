@@ -5,7 +5,7 @@ from jaxatr.data.catalogue import open_dataset, prepare
 from jaxatr.data.chip import Chip
 from jaxatr.data.dataset import Dataset, Split
 from jaxatr.data.images import ImageError, read_image
-from jaxatr.data.joined import chips_and_images, read_images, write_images
+from jaxatr.data.joined import chips_and_images, read_images
 from jaxatr.data.pipeline import eval_batches, image_statistics, train_batches
 from jaxatr.data.selection import holdout, select
 from jaxatr.data.splits import KnownUnknown, hold_out_classes, known_unknown
@@ -32,5 +32,4 @@ __all__ = [
     "select",
     "thumbnail",
     "train_batches",
-    "write_images",
 ]

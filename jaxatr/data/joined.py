@@ -4,22 +4,12 @@ import hashlib
 import os
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from jaxatr.data.chip import Chip
 from jaxatr.data.dataset import Split
 from jaxatr.typing import Int, Shaped
-
-
-def write_images(path: str | os.PathLike, images: Shaped[np.ndarray, "m h w c"], **notes: Any):
-    """Writes images, and arrays that say more of them, for :func:`read_images`; all or nothing."""
-    path = Path(path)
-    partial = path.with_suffix(".partial")
-    with open(partial, "wb") as file:
-        np.savez_compressed(file, images=images, **notes)
-    partial.replace(path)
 
 
 def read_images(path: str | os.PathLike) -> tuple[Shaped[np.ndarray, "m h w c"], str]:

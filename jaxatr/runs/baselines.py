@@ -15,7 +15,7 @@ from jax.experimental import multihost_utils
 from jaxatr import config as configuration
 from jaxatr import data, openset, training
 from jaxatr.resolve import nearest
-from jaxatr.runs.compared import BASELINES, CLASSIFIER, DETECTOR
+from jaxatr.runs.compared import BASELINES, CLASSIFIER, DETECTOR, trained_scores
 from jaxatr.runs.evaluation import evaluate_run
 from jaxatr.runs.folder import load_config, variables_of, write_file
 from jaxatr.runs.training import train_run
@@ -70,6 +70,8 @@ def train_baseline(workdir: str | os.PathLike, name: str, *, progress: bool = Tr
         raise ValueError(
             f"{workdir} is at step {step} of {wanted}: a baseline is trained beside a finished run"
         )
+    if BASELINES[name] in trained_scores(workdir):
+        return
     train = {"conflabel": _train_conflabel, "gopenmax": _train_gopenmax}[name]
     train(network, Path(workdir), folder, progress)
 
@@ -77,9 +79,6 @@ def train_baseline(workdir: str | os.PathLike, name: str, *, progress: bool = Tr
 def _train_conflabel(network: OpenSet, workdir: Path, folder: Path, progress: bool) -> None:
     del workdir
     config, known = _derived(network.config), len(network.split.known)
-    path = folder / DETECTOR
-    if path.is_file():
-        return
     if known < 3:
         raise ValueError(f"conflabel: got {known} known classes, wanted 3, to hold one of them out")
     if not config.data.validation:
@@ -99,14 +98,12 @@ def _train_conflabel(network: OpenSet, workdir: Path, folder: Path, progress: bo
     arrays: dict[str, Any] = {
         field: np.asarray(value) for field, value in detector._asdict().items()
     }
-    write_file(path, lambda file: np.savez(file, **arrays))
+    write_file(folder / DETECTOR, lambda file: np.savez(file, **arrays))
     _wait("conflabel")
 
 
 def _train_gopenmax(network: OpenSet, workdir: Path, folder: Path, progress: bool) -> None:
     config = network.config
-    if (folder / CLASSIFIER / "evaluation.json").is_file():
-        return
     path = folder / _GENERATED
     if not path.is_file():
         generator = _derived(config, task="jaxatr.tasks.gan:ConditionalGan")
@@ -116,9 +113,9 @@ def _train_gopenmax(network: OpenSet, workdir: Path, folder: Path, progress: boo
         state = training.load_snapshot(folder / "generator", "latest").state["model_state"]
         images, weights = _unlike_any_class(gan, state, network, _final(workdir))
         sheet = _sheet(gan, state, images)
-        if not jax.process_index():
-            data.write_images(path, images, mixtures=weights)
-            sheet.save(folder / "generated.png", optimize=True)
+        write_file(folder / "generated.png", lambda file: sheet.save(file, "PNG", optimize=True))
+        # Last: it says that this part is done.
+        write_file(path, lambda file: np.savez_compressed(file, images=images, mixtures=weights))
         _wait("generated")
     classifier = _derived(config)
     classifier.open_set.negatives = str(path)

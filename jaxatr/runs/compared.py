@@ -64,7 +64,7 @@ def add_recorded(
             raise ValueError(f"{folder} was evaluated on other {part} examples: train it again")
         if f"{part}_score_{score}" in own:
             arrays[f"{part}_score_{score}"] = own[f"{part}_score_{score}"]
-    arrays[f"test_predicted_{score}"] = own["test_logits"].argmax(axis=-1)
+    arrays[f"test_predicted_{score}"] = openset.recorded_predictions(own, score)
     for name, group in measured["groups"].items():
         recorded = evaluation["groups"][name]
         row = recorded["scores"][score]

@@ -32,7 +32,6 @@ class ConditionalGan:
 
     best = "critic"  # never asked for: nothing is validated
     hook = None
-    steps_per_epoch = 1_000_000_000  # nothing is due after an epoch
 
     def __init__(self, config: Config):
         """Opens the data and describes the training.
@@ -53,6 +52,8 @@ class ConditionalGan:
         self.discriminator = models.Discriminator(height, known, fields.width)
         self.range = _value_range(self.examples)
         self.cycles = fields.steps
+        examples = len(self.examples.parts["train"].indices)
+        self.steps_per_epoch = 2 * max(1, round(examples / config.train.batch_size))
         # The decay of the first moment is 0: a discriminator that changes makes old steps stale.
         adam = optax.adam(fields.learning_rate, b1=0.0, b2=0.9)
         self.phases = [
