@@ -49,6 +49,28 @@ def base() -> Config:
     loss.open_weight = 1.0
     loss.entropy_weight = 0.1
 
+    config.embedding = embedding = ConfigDict()  # of the task jaxatr.tasks.embedding:Embedding
+    embedding.loss = "quadruplet"  # or semi_hard_triplet, lifted_structure, n_pairs …
+    embedding.dimension = 1024  # of the layer that embeds; 0: the backbone's features
+    embedding.unit_length = True  # bring embeddings to length 1
+    embedding.class_weights = (0.08, 0.25)  # of the coarse and the fine cross-entropy; 0: off
+    embedding.margin = 0.0  # of a loss that forms its tuples in the batch; 0: its own default
+    embedding.per_class = 4  # images of a class in a batch for such a loss
+
+    config.quadruplet = quadruplet = ConfigDict()  # equations 3, 5 and 6
+    quadruplet.margins = (0.7, 0.3)
+    quadruplet.global_margins = (0.7, 0.3)
+    quadruplet.global_weights = (1.0, 1.0)
+    quadruplet.eta = 1.0
+    quadruplet.reduction = "sum"  # over the quadruplets of a batch, or mean
+
+    config.mining = mining = ConfigDict()  # the selection of quadruplets
+    mining.method = "nearest_to_reference"  # method 2; nearest_to_negative is method 1; random
+    mining.sibling_class = ""  # any or drawn; empty: as the paper has the method
+    mining.refresh = 1.0  # epochs between two selections
+    mining.refresh_steps = 0  # overrides refresh where not 0
+    mining.block_size = 512  # references at a time, which decides the memory
+
     config.optimizer = optimizer = ConfigDict()  # stochastic gradient descent
     optimizer.learning_rate = 1e-3
     optimizer.momentum = 0.9

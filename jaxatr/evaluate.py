@@ -32,7 +32,7 @@ def main(arguments) -> None:
         data={name: value for name, value in moved.items() if value is not None},
         scores=flags.FLAGS.scores,
     )
-    print(json.dumps(result, indent=2) if flags.FLAGS.json else reporting.open_set_table(result))
+    print(json.dumps(result, indent=2) if flags.FLAGS.json else reporting.evaluation_table(result))
 
 
 if __name__ == "__main__":

@@ -1,18 +1,21 @@
 """Says what is in images: a known class or "unknown".
 
 python -m jaxatr.predict --workdir=DIR IMAGE... [--jsonl] [--gamma=0.9|fitted]
+python -m jaxatr.predict --workdir=DIR IMAGE... --neighbours=5 [--jsonl] [--max_distance=0.5]
 """
 
 import json
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 from absl import flags
 
 from jaxatr import command, data, training
 from jaxatr.recogniser import Prediction, Recogniser
+from jaxatr.retriever import Match, Retriever, is_embedding
 
 
 def define_flags() -> None:
@@ -20,6 +23,12 @@ def define_flags() -> None:
     flags.DEFINE_string("workdir", None, "The run's folder.", required=True)
     flags.DEFINE_string("checkpoint", "latest", "'latest', 'best' or a step.")
     flags.DEFINE_string("gamma", None, "γ, or 'fitted'; default: the run's configured γ.")
+    flags.DEFINE_integer(
+        "neighbours", 0, "Name so many of the nearest training chips (an embedding's run).", 0
+    )
+    flags.DEFINE_float(
+        "max_distance", None, "An embedding's: unknown beyond; default: fitted to validation data."
+    )
     flags.DEFINE_bool("jsonl", False, "Print one JSON object a line.")
 
 
@@ -28,26 +37,52 @@ def main(arguments) -> int:
     if not arguments:
         raise ValueError("no image given: python -m jaxatr.predict --workdir=DIR IMAGE...")
     training.enable_compilation_cache()
+    searches = flags.FLAGS.neighbours or is_embedding(flags.FLAGS.workdir)
+    predictor, predict, line = _retriever() if searches else _recogniser()
+    used: deque[str] = deque()
+    failed: list[str] = []
+    for prediction in predict(_usable(arguments, predictor, used, failed)):
+        path = used.popleft()
+        if flags.FLAGS.jsonl:
+            print(_json(path, prediction), flush=True)
+        else:
+            print(f"{path}: {line(prediction)}", flush=True)
+    return 1 if failed else 0
+
+
+def _recogniser() -> tuple[Recogniser, Callable, Callable]:
+    if flags.FLAGS.max_distance is not None:
+        raise ValueError("--max_distance is of an embedding's run: this one has --gamma")
     recogniser = Recogniser.load(
         flags.FLAGS.workdir,
         checkpoint=command.checkpoint(flags.FLAGS.checkpoint),
         gamma=_gamma(flags.FLAGS.gamma),
     )
-    used: deque[str] = deque()
-    failed: list[str] = []
-    for prediction in recogniser(_usable(arguments, recogniser, used, failed)):
-        print(_line(used.popleft(), prediction), flush=True)
-    return 1 if failed else 0
+    return recogniser, recogniser, _decided
+
+
+def _retriever() -> tuple[Retriever, Callable, Callable]:
+    for name in ("gamma", "checkpoint"):
+        if flags.FLAGS[name].present:
+            raise ValueError(
+                f"--{name} is of a recogniser's run: a search goes through the chips of the "
+                "checkpoint that was last evaluated, up to --max_distance"
+            )
+    retriever = Retriever.load(flags.FLAGS.workdir, max_distance=flags.FLAGS.max_distance)
+    return retriever, partial(retriever, neighbours=flags.FLAGS.neighbours or 1), _found
 
 
 def _usable(
-    paths: Sequence[str], recogniser: Recogniser, used: deque[str], failed: list[str]
+    paths: Sequence[str],
+    predictor: Recogniser | Retriever,
+    used: deque[str],
+    failed: list[str],
 ) -> Iterator[np.ndarray]:
     """Yields the images that can be used, and notes their paths; names the others at once."""
     for path in paths:
         try:
             image = data.read_image(path)
-            recogniser.chip(image)
+            predictor.chip(image)
         except (ValueError, OSError) as error:
             message = str(error)
             print(f"error: {message if path in message else f'{path}: {message}'}", file=sys.stderr)
@@ -66,15 +101,29 @@ def _gamma(text: str | None) -> float | str | None:
         raise ValueError(f"--gamma: got {text!r}, wanted a probability or 'fitted'") from None
 
 
-def _line(path: str, prediction: Prediction) -> str:
-    if flags.FLAGS.jsonl:
-        return json.dumps({"image": path, **prediction._asdict()}, ensure_ascii=False)
+def _json(path: str, prediction: Prediction | Match) -> str:
+    fields = prediction._asdict()
+    if isinstance(prediction, Match):
+        fields["neighbours"] = [neighbour._asdict() for neighbour in prediction.neighbours]
+    return json.dumps({"image": path, **fields}, ensure_ascii=False)
+
+
+def _decided(prediction: Prediction) -> str:
     best = sorted(prediction.probabilities.items(), key=lambda item: -item[1])
     classes = " ".join(f"{name}={value:.3f}" for name, value in best)
     return (
-        f"{path}: {prediction.label} (known {prediction.known_probability:.4f}, score "
+        f"{prediction.label} (known {prediction.known_probability:.4f}, score "
         f"{prediction.score:.2f}, γ {prediction.gamma:.6g}) {classes}"
     )
+
+
+def _found(match: Match) -> str:
+    limit = "" if match.max_distance is None else f", unknown beyond {match.max_distance:.4g}"
+    near = "; ".join(
+        f"{neighbour.label} {neighbour.distance:.4f} {neighbour.path or f'#{neighbour.id}'}"
+        for neighbour in match.neighbours
+    )
+    return f"{match.label} (distance {match.distance:.4f}{limit}) {near}"
 
 
 if __name__ == "__main__":

@@ -42,6 +42,7 @@ class Recogniser:
     Attributes:
       classes: names of the known classes.
       gamma: γ of section 2.3.
+      chip: from an image to the chip that the network sees.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class Recogniser:
     ):
         """Takes the network and what :meth:`load` reads from a run."""
         self.classes, self.gamma = tuple(classes), gamma
-        self._chip, self._shape, self._dtype = chip, image_shape, image_dtype
+        self.chip = runs.Intake(chip, image_shape, image_dtype)
         self._variables = jax.device_put(variables)
         self._infer = jax.jit(partial(infer, module, mean=mean, std=std))
 
@@ -83,6 +84,8 @@ class Recogniser:
           ValueError: no run, no such checkpoint, no fitted γ, or a run without binary classifiers.
         """
         config, record = runs.load_config(workdir), training.read_record(workdir)
+        if "coarse" in record:
+            raise ValueError(f"{workdir} is the run of an embedding: jaxatr.retriever loads it")
         if config.loss.open == "none":
             raise ValueError(f"{workdir} is a plain classifier (loss.open=none): it has no γ")
         fitted = gamma == "fitted"
@@ -95,42 +98,18 @@ class Recogniser:
                 f"{workdir}: γ was fitted on the checkpoint of step {record['fitted_gamma_step']}, "
                 f"not of step {snapshot.step}: evaluate it with --checkpoint={checkpoint}"
             )
-        classes, shape = record["split"]["known"], tuple(record["image_shape"])
+        classes, intake = record["split"]["known"], runs.Intake.of_run(config, record)
         return cls(
             models.build_open_set(config.model, len(classes)),
             runs.variables_of(snapshot),
             classes=classes,
-            chip=data.Chip(
-                center_crop=config.data.center_crop,
-                square=config.data.square,
-                size=config.data.size,
-                channels=shape[2] if shape[2] in (1, 3) else None,
-            ),
-            image_shape=shape,
-            image_dtype=record["image_dtype"],
+            chip=intake.chip,
+            image_shape=intake.shape,
+            image_dtype=intake.dtype,
             mean=np.asarray(record["normalization"]["mean"]),
             std=np.asarray(record["normalization"]["std"]),
             gamma=config.open_set.gamma if gamma is None else float(gamma),
         )
-
-    def chip(self, image: np.ndarray) -> np.ndarray:
-        """Returns the chip that the network sees of an image ``[h, w, c]``.
-
-        Raises:
-          ValueError: the image does not lead to a chip of the trained shape, or is of another type
-            than the training images, so that its units cannot be theirs.
-        """
-        if image.dtype != self._dtype:
-            raise ValueError(
-                f"got an image of {image.dtype}, wanted {self._dtype}, as the training images were"
-            )
-        chip = self._chip(image)
-        if chip.shape != self._shape:
-            raise ValueError(
-                f"got an image that makes a chip of shape {list(chip.shape)}, "
-                f"wanted {list(self._shape)}, which the network was trained on"
-            )
-        return chip
 
     def __call__(
         self, images: Iterable[np.ndarray], *, batch_size: int = 32
@@ -138,27 +117,19 @@ class Recogniser:
         """Yields a prediction for each image ``[h, w, c]`` (uint8, uint16 or float32), in order.
 
         Raises:
-          ValueError: as :meth:`chip`.
+          ValueError: as :class:`jaxatr.runs.Intake` raises of an image.
         """
-        chips: list[np.ndarray] = []
-        for image in images:
-            chips.append(self.chip(image))
-            if len(chips) == batch_size:
-                yield from self._predict(chips, batch_size)
-                chips = []
-        if chips:
-            yield from self._predict(chips, batch_size)
+        for chips, count in self.chip.batches(images, batch_size):
+            yield from self._predict(chips, count)
 
-    def _predict(self, chips: list[np.ndarray], batch_size: int) -> Iterator[Prediction]:
-        # The last batch is filled up, so that every batch runs the same compiled program.
-        filled = np.stack(chips + [chips[-1]] * (batch_size - len(chips)))
-        out = jax.tree.map(np.asarray, self._infer(self._variables, filled))
+    def _predict(self, chips: np.ndarray, count: int) -> Iterator[Prediction]:
+        out = jax.tree.map(np.asarray, self._infer(self._variables, chips))
         decided = openset.decide(
             out.logits, out.open_logits, gamma=self.gamma, unknown=openset.UNKNOWN
         )
         scores = openset.cbc_score(out.logits, out.open_logits)
         probabilities = scipy.special.softmax(np.float64(out.logits), axis=-1)
-        for index in range(len(chips)):
+        for index in range(count):
             row, score = probabilities[index], float(scores[index])
             label = int(decided[index])
             yield Prediction(

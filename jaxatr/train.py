@@ -49,7 +49,7 @@ def main(arguments) -> None:
             print(f"training {baseline} in {workdir / baseline}", flush=True)
             runs.train_baseline(workdir, baseline, progress=flags.FLAGS.progress)
         print("evaluating on the test data", flush=True)
-        print(reporting.open_set_table(runs.evaluate_run(workdir)))
+        print(reporting.evaluation_table(runs.evaluate_run(workdir)))
     print(f"use it: python -m jaxatr.predict --workdir={workdir} IMAGE...")
 
 

@@ -1,5 +1,7 @@
 """Fixtures for every test: a small folder of chips, and a run trained on it."""
 
+import json
+import shutil
 from pathlib import Path
 
 import jaxtyping
@@ -65,6 +67,35 @@ def small_config(chips, tmp_path_factory) -> ConfigDict:
     return config
 
 
+@pytest.fixture(scope="session")
+def levels(chips, tmp_path_factory) -> Path:
+    """The same folder with two levels of classes: shapes with corners and round ones."""
+    root = tmp_path_factory.mktemp("levels") / "chips"
+    shutil.copytree(chips, root)
+    groups = {"cross": "straight", "square": "straight", "disc": "round", "ring": "round"}
+    (root / "coarse.json").write_text(json.dumps(groups))
+    return root
+
+
+@pytest.fixture
+def embedding_config(levels, tmp_path_factory) -> ConfigDict:
+    """An embedding of all four shapes, and a network that compiles in no time."""
+    config = configuration.base()
+    config.task = "jaxatr.tasks.embedding:Embedding"
+    config.data.name, config.data.source = "image_folder", str(levels)
+    config.data.data_dir = str(tmp_path_factory.getbasetemp() / "prepared-levels")
+    config.data.validation = 0.25
+    config.model.backbone = "jaxatr_test_networks:Small"
+    config.embedding.dimension = 8
+    config.optimizer.learning_rate = 0.01
+    config.train.batch_size = 16
+    config.train.steps = 12
+    config.train.evaluate_every = 100.0
+    config.mining.refresh_steps = 4
+    config.augment.shift = 1
+    return config
+
+
 @pytest.fixture(scope="session", autouse=True)
 def networks_of_the_tests(tmp_path_factory):
     """Puts a module with a user's backbone on the import path, as a user's own would be."""
@@ -75,7 +106,7 @@ def networks_of_the_tests(tmp_path_factory):
         yield folder
 
 
-NETWORKS = """
+NETWORKS = '''
 import flax.linen as nn
 import jax.numpy as jnp
 
@@ -91,11 +122,19 @@ class Small(nn.Module):
         return jnp.concatenate([x.mean((1, 2)), x.max((1, 2))], axis=-1)
 
 
+class Plain(nn.Module):
+    """No batch statistics: what an example gives does not depend on the others."""
+
+    @nn.compact
+    def __call__(self, images, train=False):
+        return nn.relu(nn.Conv(8, (5, 5), strides=2)(images)).mean((1, 2))
+
+
 class Map(nn.Module):
     @nn.compact
     def __call__(self, images, train=False):
         return images
-"""
+'''
 
 
 @pytest.fixture(scope="session")

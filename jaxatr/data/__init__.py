@@ -3,6 +3,7 @@
 from jaxatr.data.augment import augment
 from jaxatr.data.catalogue import open_dataset, prepare
 from jaxatr.data.chip import Chip
+from jaxatr.data.concatenated import concatenated
 from jaxatr.data.dataset import Dataset, Split
 from jaxatr.data.images import ImageError, read_image
 from jaxatr.data.joined import chips_and_images, read_images
@@ -10,6 +11,7 @@ from jaxatr.data.pipeline import eval_batches, image_statistics, train_batches
 from jaxatr.data.selection import holdout, select
 from jaxatr.data.splits import KnownUnknown, hold_out_classes, known_unknown
 from jaxatr.data.thumbnails import contact_sheet, thumbnail
+from jaxatr.data.tuples import class_batches, tuple_batches
 
 __all__ = [
     "Chip",
@@ -19,6 +21,8 @@ __all__ = [
     "Split",
     "augment",
     "chips_and_images",
+    "class_batches",
+    "concatenated",
     "contact_sheet",
     "eval_batches",
     "hold_out_classes",
@@ -32,4 +36,5 @@ __all__ = [
     "select",
     "thumbnail",
     "train_batches",
+    "tuple_batches",
 ]

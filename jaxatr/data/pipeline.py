@@ -52,14 +52,8 @@ def train_batches(
       ValueError: the batch does not divide by the processes, the chips differ in shape, or
         ``labels`` does not match ``indices``.
     """
-    read = _Reader(split, indices, labels, chip)
-    if batch_size < 1 or batch_size % process_count:
-        raise ValueError(
-            f"a batch of {batch_size} does not divide by {process_count} processes: "
-            f"set config.train.batch_size to a multiple of all their devices"
-        )
-    share = batch_size // process_count
-    mine = slice(process_index * share, (process_index + 1) * share)
+    read = Reader(split, indices, labels, chip)
+    mine = process_share(batch_size, process_index, process_count)
 
     def make(drawn: tuple[np.ndarray, np.ndarray]) -> Batch:
         place, position = (column[mine] for column in drawn)
@@ -71,11 +65,26 @@ def train_batches(
     return iter(batches.map(make).to_iter_dataset(options))
 
 
+def process_share(batch_size: int, process_index: int, process_count: int) -> slice:
+    """Returns which rows of a batch are a process's.
+
+    Raises:
+      ValueError: the batch does not divide by the processes.
+    """
+    if batch_size < 1 or batch_size % process_count:
+        raise ValueError(
+            f"a batch of {batch_size} does not divide by {process_count} processes: "
+            f"set config.train.batch_size to a multiple of all their devices"
+        )
+    share = batch_size // process_count
+    return slice(process_index * share, (process_index + 1) * share)
+
+
 @dataclasses.dataclass(frozen=True)
 class EvalBatches:
     """Batches in the order of the examples given; every loop over it starts anew."""
 
-    _read: "_Reader"
+    _read: "Reader"
     _length: int
     _batch_size: int
 
@@ -112,7 +121,7 @@ def eval_batches(
     """
     if batch_size < 1:
         raise ValueError(f"the batch size must be at least 1, got {batch_size}")
-    return EvalBatches(_Reader(split, indices, labels, chip), len(indices), batch_size)
+    return EvalBatches(Reader(split, indices, labels, chip), len(indices), batch_size)
 
 
 def image_statistics(
@@ -133,7 +142,7 @@ def image_statistics(
     Raises:
       ValueError: there are no examples, or their chips differ in shape.
     """
-    read = _Reader(split, indices, np.zeros(len(indices), np.int32), chip)
+    read = Reader(split, indices, np.zeros(len(indices), np.int32), chip)
     positions = np.linspace(0, len(indices) - 1, min(most, len(indices))).astype(np.int64)
     # Chan's pairwise update: sums of squares about a running mean lose no digits to a large mean.
     count, mean, squares = 0, np.zeros(read.shape[2]), np.zeros(read.shape[2])
@@ -150,10 +159,15 @@ def image_statistics(
     return mean, np.where(std > 1e-12 * np.abs(mean), std, 1.0)
 
 
-class _Reader:
+class Reader:
     """Rows of a batch for positions in ``indices``."""
 
     def __init__(self, split: Split, indices: np.ndarray, labels: np.ndarray, chip: Chip):
+        """Takes what the batches' functions take.
+
+        Raises:
+          ValueError: there are no examples, not as many labels, or the chips differ in shape.
+        """
         self._indices, self._labels = np.asarray(indices), np.asarray(labels, np.int32)
         if not len(self._indices):
             raise ValueError(f"no examples of split {split.name!r} were given")
@@ -165,9 +179,11 @@ class _Reader:
         self._split, self._chip = split, chip
 
     def chips(self, positions: np.ndarray) -> np.ndarray:
+        """Returns the chips ``[b, h, w, c]`` at these positions."""
         return self._split.chips(self._indices[positions], self._chip, self.shape)
 
     def __call__(self, positions: np.ndarray) -> dict[str, Any]:
+        """Returns ``image``, ``label`` and ``id`` of the examples at these positions."""
         ids = self._split.columns["id"][self._indices[positions]]
         return {
             "image": self.chips(positions),

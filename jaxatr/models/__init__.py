@@ -1,6 +1,7 @@
 """Networks as flax linen modules, and how a configuration names them."""
 
-from jaxatr.models.build import BACKBONES, build_open_set
+from jaxatr.models.build import BACKBONES, build_embedding, build_open_set
+from jaxatr.models.embedding import EmbeddingNetwork, EmbeddingOutput
 from jaxatr.models.gan import Discriminator, Generator
 from jaxatr.models.gradient_norms import squared_gradient_norms
 from jaxatr.models.open_set import OpenSetClassifier, OpenSetOutput
@@ -9,6 +10,8 @@ from jaxatr.models.resnet import ResNet, ResNet18, ResNet34, ResNet50, ResNet101
 __all__ = [
     "BACKBONES",
     "Discriminator",
+    "EmbeddingNetwork",
+    "EmbeddingOutput",
     "Generator",
     "OpenSetClassifier",
     "OpenSetOutput",
@@ -17,6 +20,7 @@ __all__ = [
     "ResNet18",
     "ResNet34",
     "ResNet50",
+    "build_embedding",
     "build_open_set",
     "squared_gradient_norms",
 ]

@@ -3,6 +3,7 @@
 import flax.linen as nn
 import jax.numpy as jnp
 
+from jaxatr.models.embedding import EmbeddingNetwork
 from jaxatr.models.open_set import OpenSetClassifier
 from jaxatr.models.resnet import ResNet18, ResNet34, ResNet50, ResNet101
 from jaxatr.resolve import nearest, resolve
@@ -31,6 +32,26 @@ def build_open_set(config: Config, num_classes: int) -> OpenSetClassifier:
       ValueError: an unknown backbone or dtype, or a class that is no linen module.
     """
     return OpenSetClassifier(_backbone(config), num_classes, head_bias=config.head_bias)
+
+
+def build_embedding(
+    config: Config, num_coarse: int, num_fine: int, *, dimension: int, unit_length: bool
+) -> EmbeddingNetwork:
+    """Returns the embedding network on the backbone that ``config.model`` describes.
+
+    Args:
+      config: as :func:`build_open_set` has it; ``head_bias`` plays no part.
+      num_coarse: number of coarse classes.
+      num_fine: number of fine classes.
+      dimension: as :class:`~jaxatr.models.embedding.EmbeddingNetwork` has it.
+      unit_length: as there.
+
+    Raises:
+      ValueError: as :func:`build_open_set`.
+    """
+    return EmbeddingNetwork(
+        _backbone(config), num_coarse, num_fine, dimension=dimension, unit_length=unit_length
+    )
 
 
 def _backbone(config: Config) -> nn.Module:

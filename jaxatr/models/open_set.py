@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 import flax.linen as nn
-import jax.numpy as jnp
 
+from jaxatr.models.features import check_features
 from jaxatr.typing import Array, ArrayLike, Float
 
 
@@ -47,13 +47,7 @@ class OpenSetClassifier(nn.Module):
         Raises:
           ValueError: the backbone returned something other than ``[b, d]`` features.
         """
-        features = self.backbone(images, train=train)
-        if jnp.ndim(features) != 2 or features.shape[0] != images.shape[0]:
-            raise ValueError(
-                f"backbone {type(self.backbone).__name__}: got features of shape "
-                f"{jnp.shape(features)}, wanted [{images.shape[0]}, d]"
-            )
-        features = jnp.asarray(features, jnp.float32)
+        features = check_features(self.backbone, self.backbone(images, train=train), len(images))
         closed = nn.Dense(self.num_classes, use_bias=self.head_bias, name="closed_head")
         binary = nn.Dense(self.num_classes, use_bias=self.head_bias, name="open_head")
         return OpenSetOutput(closed(features), binary(features), features)

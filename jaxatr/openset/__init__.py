@@ -18,6 +18,7 @@ from jaxatr.openset.recorded import (
     confident_mistakes,
     recorded_predictions,
     recorded_scores,
+    worst_mistakes,
 )
 from jaxatr.openset.rule import calibrate_gamma, decide
 from jaxatr.openset.scores import cbc_score, energy_score, max_logit_score, softmax_score
@@ -49,4 +50,5 @@ __all__ = [
     "recorded_scores",
     "softmax_score",
     "vim",
+    "worst_mistakes",
 ]

@@ -68,6 +68,11 @@ _DETECTORS: Mapping[str, Detector] = {
         lambda out, _: nearest_neighbour.fit(out.features),
         ("features",),
     ),
+    "nearest": Detector(
+        lambda model, out: nearest_neighbour.score(model, out.features, k=1),
+        lambda out, _: nearest_neighbour.fit(out.features),
+        ("features",),
+    ),
     "vim": Detector(
         lambda model, out: vim.score(model, out.features, out.logits),
         lambda out, head: vim.fit(out.features, out.logits, head.kernel, head.bias),

@@ -1,7 +1,7 @@
 r"""Distance to the k-th nearest training example (Sun et al. 2022, "Deep nearest neighbors").
 
-Features are scaled to length 1; the score is :math:`-\lVert z - z_{(k)} \rVert_2`.
-The search is exhaustive.
+For the score, features are scaled to length 1; it is :math:`-\lVert z - z_{(k)} \rVert_2`.
+Searches are exhaustive.
 """
 
 from functools import partial
@@ -76,6 +76,110 @@ def _distances(bank: Array, queries: Array, k: int, block_size: int) -> Array:
         return jnp.linalg.norm(neighbour - query)  # from the product, 3e-4 where it is 0
 
     return jax.lax.map(distance, queries.astype(bank.dtype), batch_size=block_size)
+
+
+def neighbours(
+    examples: Float[ArrayLike, "n d"],
+    queries: Float[ArrayLike, "b d"],
+    k: int,
+    *,
+    block_size: int = 256,
+) -> tuple[Float[Array, "b k"], Int[Array, "b k"]]:
+    """Returns the k nearest examples of each query, the nearest first: distances and indices.
+
+    Nothing is scaled. Of equal distances the lower index comes first.
+
+    Args:
+      examples: ``[n, d]``.
+      queries: ``[b, d]``.
+      k: how many.
+      block_size: queries at a time; memory is ``block_size * n``.
+
+    Raises:
+      ValueError: ``k`` or ``block_size`` is out of range.
+
+    >>> distances, indices = neighbours(jnp.array([[0.0], [3.0]]), jnp.array([[2.0]]), 2)
+    >>> distances.tolist(), indices.tolist()
+    ([[1.0, 2.0]], [[1, 0]])
+    """
+    if not 1 <= k <= len(examples):
+        raise ValueError(f"k: got {k}, wanted 1 to {len(examples)}, the examples")
+    if block_size < 1:
+        raise ValueError(f"block_size: got {block_size}, wanted at least 1")
+    return _neighbours(jnp.asarray(examples), jnp.asarray(queries), k, block_size)
+
+
+@partial(jax.jit, static_argnums=(2, 3))
+def _neighbours(examples: Array, queries: Array, k: int, block_size: int) -> tuple[Array, Array]:
+    origin, examples, half_squares = _centred(examples)
+
+    def search(query: Array) -> tuple[Array, Array]:
+        query = query - origin
+        products = jnp.dot(examples, query, precision=jax.lax.Precision.HIGHEST)
+        _, found = jax.lax.top_k(products - half_squares, k)
+        return jnp.linalg.norm(examples[found] - query, axis=1), found
+
+    return jax.lax.map(search, queries.astype(examples.dtype), batch_size=block_size)
+
+
+def _centred(examples: Array) -> tuple[Array, Array, Array]:
+    """Returns the examples' mean, the examples about it, and half their squared lengths.
+
+    Distances do not depend on the origin; the rounding of inner products does.
+    """
+    origin = jnp.mean(examples, axis=0)
+    examples = examples - origin
+    return origin, examples, jnp.sum(jnp.square(examples), axis=1) / 2
+
+
+def class_distances(
+    examples: Float[ArrayLike, "n d"],
+    labels: Int[ArrayLike, " n"],
+    queries: Float[ArrayLike, "b d"],
+    num_classes: int,
+    *,
+    block_size: int = 256,
+) -> Float[Array, "b k"]:
+    """Returns the distance of each query to the nearest example of each class.
+
+    Minus this is a logit of each class, whose maximum says how known a query is and which class it
+    is nearest to. Nothing is scaled: the distances are those of the embedding.
+
+    Args:
+      examples: ``[n, d]``, embeddings of the training examples.
+      labels: ``[n]``, their classes, in ``[0, k)``.
+      queries: ``[b, d]``.
+      num_classes: k; the distance to a class without an example is infinite.
+      block_size: queries at a time; memory is ``block_size * n``.
+
+    Raises:
+      ValueError: ``block_size`` is below 1.
+
+    >>> class_distances(jnp.array([[0.0], [3.0]]), jnp.array([0, 1]), jnp.array([[1.0]]), 2)
+    Array([[1., 2.]], dtype=float32)
+    """
+    if block_size < 1:
+        raise ValueError(f"block_size: got {block_size}, wanted at least 1")
+    arrays = (jnp.asarray(array) for array in (examples, labels, queries))
+    return _class_distances(*arrays, num_classes, block_size)
+
+
+@partial(jax.jit, static_argnums=(3, 4))
+def _class_distances(examples, labels, queries, num_classes: int, block_size: int) -> Array:
+    origin, examples, half_squares = _centred(examples)
+    numbers = jnp.arange(len(examples))
+
+    def distances(query: Array) -> Array:
+        query = query - origin
+        products = jnp.dot(examples, query, precision=jax.lax.Precision.HIGHEST)
+        beyond = half_squares - products  # half the squared distance, less what all share
+        least = jax.ops.segment_min(beyond, labels, num_classes)
+        candidates = jnp.where(beyond == least[labels], numbers, len(examples))
+        first = jax.ops.segment_min(candidates, labels, num_classes)
+        found = jnp.linalg.norm(examples[first % len(examples)] - query, axis=1)
+        return jnp.where(first < len(examples), found, jnp.inf)
+
+    return jax.lax.map(distances, queries.astype(examples.dtype), batch_size=block_size)
 
 
 def _kth_largest(values: Float[Array, " n"], k: int | Int[Array, ""]) -> Int[Array, ""]:

@@ -78,3 +78,21 @@ def confident_mistakes(
         "accepted": descending[~known[descending]][:most],
         "rejected": ascending[known[ascending]][:most],
     }
+
+
+def worst_mistakes(arrays: Mapping[str, np.ndarray], names: Iterable[str]) -> Int[np.ndarray, " _"]:
+    """Returns the test examples that any of the scores gets most confidently wrong, in order.
+
+    Args:
+      arrays: of ``scores.npz``.
+      names: of the scores.
+    """
+    scores = recorded_scores(arrays, names)
+    found = [
+        rows
+        for name, score in scores.items()
+        for rows in confident_mistakes(
+            arrays["test_labels"], recorded_predictions(arrays, name), score
+        ).values()
+    ]
+    return np.unique(np.concatenate(found))

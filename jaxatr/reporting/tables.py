@@ -12,6 +12,7 @@ SCORE_NAMES = {
     "odin": "ODIN",
     "mahalanobis": "Mahalanobis",
     "knn": "k-NN",
+    "nearest": "nearest chip",
     "vim": "ViM",
     "conflabel": "ConfLabel (sum)",
     "conflabel_detector": "ConfLabel",
@@ -26,6 +27,46 @@ COLUMNS = {
     "open_accuracy": "open acc.",
     "fitted_open_accuracy": "fitted acc.",
 }
+
+
+RECALLS = ("recall_at_1", "recall_at_2", "recall_at_4", "recall_at_8")
+"""The columns of a retrieval's figures that are Recall@K, by K."""
+
+
+def evaluation_table(evaluation: Mapping[str, Any]) -> str:
+    """Returns a recorded evaluation as text: of retrieval, where it has that, and of recognition.
+
+    Args:
+      evaluation: the content of a run's ``evaluation.json``.
+    """
+    tables = [open_set_table(evaluation)]
+    if evaluation.get("retrieval"):
+        tables.insert(0, retrieval_table(evaluation["retrieval"]))
+    return "\n\n".join(tables)
+
+
+def retrieval_table(measured: Mapping[str, Mapping[str, Any]]) -> str:
+    """Returns the figures of retrieval as a table, in percent.
+
+    Args:
+      measured: ``retrieval`` of an embedding run's ``evaluation.json``.
+    """
+    header = ["search among", "images", "classes", *(f"R@{name[10:]}" for name in RECALLS)]
+    rows = [
+        [
+            f"{kind} classes",
+            str(row["examples"]),
+            str(row["classes"]),
+            *(percent(row.get(name)) for name in (*RECALLS, "map_at_r", "nmi")),
+        ]
+        for kind, row in measured.items()
+    ]
+    notes = [
+        f"{row['duplicates']} images of {kind} classes repeat another and are left out"
+        for kind, row in measured.items()
+        if row["duplicates"]
+    ]
+    return "\n".join([text_table([*header, "MAP@R", "NMI"], rows), *notes])
 
 
 def open_set_table(evaluation: Mapping[str, Any]) -> str:
@@ -51,12 +92,16 @@ def open_set_table(evaluation: Mapping[str, Any]) -> str:
         f"data: {dataset['name']}; split: {split['name']}, version {split['version']}, "
         f"seed {split['seed']}",
         f"known: {known}; unknown: {unknown or '-'}",
-        f"open acc.: over the known classes and 'unknown', rejecting below {gamma} (MLS: logit 3)",
     ]
-    if fitted is not None:
+    if gamma is not None:
+        notes.append(
+            f"open acc.: over the known classes and 'unknown', rejecting below {gamma} "
+            "(MLS: logit 3)"
+        )
+    if any("fitted_threshold" in row for row in groups["all"]["scores"].values()):
         notes.append(
             f"fitted acc.: rejecting where {evaluation['tpr']:.0%} of the validation examples are "
-            f"accepted (γ = {fitted:.6g})"
+            "accepted" + (f" (γ = {fitted:.6g})" if fitted is not None else "")
         )
     return "\n".join([text_table(header, rows), *notes])
 

@@ -2,17 +2,29 @@
 
 from jaxatr.runs.baselines import BASELINES, check_baselines, train_baseline
 from jaxatr.runs.evaluation import evaluate_run
-from jaxatr.runs.folder import EVALUATION, SCORES, THUMBNAILS, load_config, variables_of
+from jaxatr.runs.folder import (
+    EVALUATION,
+    INDEX,
+    SCORES,
+    THUMBNAILS,
+    load_config,
+    load_evaluation,
+    variables_of,
+)
+from jaxatr.runs.intake import Intake
 from jaxatr.runs.training import train_run
 
 __all__ = [
     "BASELINES",
     "EVALUATION",
+    "INDEX",
     "SCORES",
+    "Intake",
     "THUMBNAILS",
     "check_baselines",
     "evaluate_run",
     "load_config",
+    "load_evaluation",
     "train_baseline",
     "train_run",
     "variables_of",

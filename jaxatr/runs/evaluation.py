@@ -13,6 +13,7 @@ from jaxatr.resolve import resolve
 from jaxatr.runs.compared import BASELINES, add_recorded, trained_scores
 from jaxatr.runs.folder import (
     EVALUATION,
+    INDEX,
     SCORES,
     THUMBNAILS,
     load_config,
@@ -34,7 +35,8 @@ def evaluate_run(
 
     Writes ``evaluation.json`` (what is returned), ``scores.npz`` (the network's outputs, from which
     every figure can be computed again), ``thumbnails.npz`` (the most confident mistakes, to look
-    at), and the fitted γ into the run's record.
+    at), of an embedding ``index.npz`` (the training chips' embeddings, which a search goes
+    through), and the fitted γ into the run's record.
 
     Args:
       workdir: the run's folder.
@@ -56,12 +58,16 @@ def evaluate_run(
     result = {"checkpoint": {"which": checkpoint, "step": snapshot.step}, **measured}
     folder = Path(workdir)
     thumbnails = task.thumbnails(measured, arrays)
+    index = {name: arrays.pop(name) for name in list(arrays) if name.startswith("index_")}
     write_file(folder / SCORES, lambda file: np.savez_compressed(file, **arrays))
     write_file(folder / THUMBNAILS, lambda file: np.savez_compressed(file, **thumbnails))
+    if index:
+        index["index_step"] = np.asarray(snapshot.step)
+        write_file(folder / INDEX, lambda file: np.savez(file, **index))
     text = json.dumps(result, indent=2) + "\n"
     write_file(folder / EVALUATION, lambda file: file.write(text.encode()))
     training.update_record(
-        workdir, fitted_gamma=measured["fitted_gamma"], fitted_gamma_step=snapshot.step
+        workdir, fitted_gamma=measured.get("fitted_gamma"), fitted_gamma_step=snapshot.step
     )
     return result
 

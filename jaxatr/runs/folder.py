@@ -15,6 +15,7 @@ from jaxatr.typing import Config, PyTree
 EVALUATION = "evaluation.json"
 SCORES = "scores.npz"
 THUMBNAILS = "thumbnails.npz"
+INDEX = "index.npz"
 
 
 def load_config(workdir: str | os.PathLike) -> Config:
@@ -32,6 +33,20 @@ def load_config(workdir: str | os.PathLike) -> Config:
     with config.unlocked(), config.ignore_type():
         config.update(json.loads(path.read_text(encoding="utf-8")))
     return config
+
+
+def load_evaluation(workdir: str | os.PathLike) -> dict[str, Any]:
+    """Returns the recorded evaluation of a run.
+
+    Raises:
+      ValueError: it is not evaluated yet.
+    """
+    path = Path(workdir) / EVALUATION
+    if not path.is_file():
+        raise ValueError(
+            f"{workdir} is not evaluated yet: python -m jaxatr.evaluate --workdir={workdir}"
+        )
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def variables_of(snapshot: training.Snapshot) -> PyTree:

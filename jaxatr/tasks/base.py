@@ -58,14 +58,15 @@ class Hook(NamedTuple):
 
     Attributes:
       every: steps between two runs.
-      run: ``(step, params, model_state) -> state``, a dictionary of NumPy arrays; the same in every
-        process, and a function of its arguments alone.
+      run: ``(step, params, model_state, progress) -> state``, a dictionary of NumPy arrays; the
+        same in every process, and a function of its first three arguments alone. ``progress`` says
+        whether to show how far it is.
       batches: ``(phase, state) -> iterator``, in place of the task's own ``batches``: called anew
         after each run.
     """
 
     every: int
-    run: Callable[[int, PyTree, PyTree], dict[str, Any]]
+    run: Callable[[int, PyTree, PyTree, bool], dict[str, Any]]
     batches: Callable[[Phase, dict[str, Any]], Any]
 
 

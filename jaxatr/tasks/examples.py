@@ -1,10 +1,12 @@
 """The examples of a data set that a task trains on, validates on and tests on."""
 
+import hashlib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxatr import data, openset
@@ -133,18 +135,62 @@ class Examples:
             "normalization": {"mean": self.mean.tolist(), "std": self.std.tolist()},
         }
 
+    def thumbnails(self, part: str, rows: Int[np.ndarray, " m"]) -> dict[str, np.ndarray]:
+        """Returns small pictures of some examples of a part.
+
+        Args:
+          part: its name.
+          rows: ``[m]``, positions in the part.
+
+        Returns:
+          ``id`` int32 ``[m]``; ``class`` ``[m]``, the names of their true classes, those of unknown
+          ones too; ``image`` uint8 ``[m, h, w, c]``, as :func:`jaxatr.data.thumbnail` makes them.
+        """
+        chosen = self.parts[part]
+        indices = chosen.indices[rows]
+        chips = (chosen.chip(chosen.split.image(index)) for index in indices)
+        labels = chosen.split.columns["label"][indices]
+        return {
+            "id": chosen.split.columns["id"][indices],
+            "class": np.array([self.dataset.classes[label] for label in labels]),
+            "image": np.array([data.thumbnail(chip) for chip in chips], np.uint8),
+        }
+
+    def fingerprints(self, part: str) -> Shaped[np.ndarray, " n"]:
+        """Returns for each chip of a part a text that only equal chips share."""
+        chosen = self.parts[part]
+        chips = (chosen.chip(chosen.split.image(index)) for index in chosen.indices)
+        return np.array([hashlib.sha256(np.ascontiguousarray(c)).hexdigest() for c in chips])
+
     def train_batches(self) -> Any:
         """Returns this process's endless iterator of training batches."""
+        return self._training(data.train_batches, batch_size=self._batch_size)
+
+    def class_batches(self, per_class: int) -> Any:
+        """Returns :func:`jaxatr.data.class_batches` of the training part."""
+        return self._training(data.class_batches, batch_size=self._batch_size, per_class=per_class)
+
+    def tuple_batches(self, members: Int[np.ndarray, "n m"], **options: Any) -> Any:
+        """Returns :func:`jaxatr.data.tuple_batches` of the training part.
+
+        Args:
+          members: ``[n, m]``, positions in the training part.
+          options: ``batch_size``, ``columns`` and ``start``, as there.
+        """
+        return self._training(data.tuple_batches, members, **options)
+
+    def _training(self, make: Callable, *arguments: Any, **options: Any) -> Any:
         train = self.parts["train"]
-        return data.train_batches(
+        return make(
             train.split,
             train.indices,
             train.labels,
+            *arguments,
             chip=train.chip,
-            batch_size=self._batch_size,
             seed=self._seed,
             process_index=jax.process_index(),
             process_count=jax.process_count(),
+            **options,
         )
 
     def eval_batches(self, part: str) -> Any:
@@ -159,6 +205,11 @@ class Examples:
         )
 
 
+def normalize(images, mean, std) -> jax.Array:
+    """Returns raw images as float32 with the given mean and standard deviation taken out."""
+    return (jnp.asarray(images, jnp.float32) - np.float32(mean)) / np.float32(std)
+
+
 def _parts(
     dataset: data.Dataset,
     split: data.KnownUnknown,
@@ -166,17 +217,12 @@ def _parts(
     config: Config,
     chip: data.Chip,
 ) -> dict[str, Part]:
-    for name in (fields.train_split, fields.test_split):
-        if name not in dataset.splits:
-            raise ValueError(
-                f"data: no split {name!r} in {dataset.name}, which has {', '.join(dataset.splits)}"
-            )
+    train, test = _splits(dataset, fields.train_split, fields.test_split)
     to_known = np.full(len(dataset.classes), openset.UNKNOWN, np.int32)
     for label, name in enumerate(split.known):
         to_known[dataset.classes.index(name)] = label
     where = {name: tuple(values) for name, values in fields.select.items() if values}
 
-    train = dataset.splits[fields.train_split]
     indices = data.select(train, classes=split.known, where=where)
     labels = to_known[train.columns["label"][indices]]
     if missing := [name for i, name in enumerate(split.known) if not np.any(labels == i)]:
@@ -202,10 +248,30 @@ def _parts(
         unknown = np.full(len(indices), openset.UNKNOWN, np.int32)
         parts["held_out"] = Part(train, indices, unknown, chip)
 
-    test = dataset.splits[fields.test_split]
     indices = data.select(test, classes=split.known + split.unknown, where=where)
+    # Where both are made of the same examples, those that train are no test.
+    seen = [part.column("id") for part in parts.values()]
+    indices = indices[~np.isin(test.columns["id"][indices], np.concatenate(seen))]
+    if not len(indices):
+        raise ValueError(f"data: every example of the split {fields.test_split!r} trains")
     parts["test"] = Part(test, indices, to_known[test.columns["label"][indices]], chip)
     return parts
+
+
+def _splits(dataset: data.Dataset, *names: str) -> list[data.Split]:
+    """Returns splits by their names; ``"train+test"`` is both, one after the other."""
+    made: dict[str, data.Split] = {}
+    for name in names:
+        wanted = name.split("+")
+        for one in wanted:
+            if one not in dataset.splits:
+                raise ValueError(
+                    f"data: no split {one!r} in {dataset.name}, "
+                    f"which has {', '.join(dataset.splits)}"
+                )
+        # One object for one name: it keeps its chips in memory.
+        made.setdefault(name, data.concatenated([dataset.splits[one] for one in wanted]))
+    return [made[name] for name in names]
 
 
 def _shared_shape(parts: Mapping[str, Part]) -> tuple[int, int, int]:

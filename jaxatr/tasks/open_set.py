@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxatr import data, losses, models, openset, parallel
 from jaxatr.tasks.base import LossOutput, Phase
-from jaxatr.tasks.examples import Examples
+from jaxatr.tasks.examples import Examples, normalize
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.typing import Batch, Config, Float, PyTree, Shaped
 
@@ -226,7 +226,7 @@ class OpenSet:
             f"fitted_{name}_{field}": np.asarray(value)
             for name, model in fitted.models.items()
             for field, value in model._asdict().items()
-            if name != "knn"  # the training set itself
+            if name not in ("knn", "nearest")  # the training set itself
         }
         for part, out in outputs.items():
             recorded = ("logits", "open_logits", "labels")
@@ -273,23 +273,8 @@ class OpenSet:
           ones too; ``image`` uint8 ``[n, h, w, c]``, as :func:`jaxatr.data.thumbnail` makes them.
           At most 24 examples for each score and kind of :data:`jaxatr.openset.recorded.MISTAKES`.
         """
-        names = measured["groups"]["all"]["scores"]
-        scores = openset.recorded_scores(arrays, names)
-        mistakes = [
-            openset.confident_mistakes(
-                arrays["test_labels"], openset.recorded_predictions(arrays, name), scores[name]
-            )
-            for name in names
-        ]
-        rows = np.unique(np.concatenate([rows for kinds in mistakes for rows in kinds.values()]))
-        test = self.parts["test"]
-        chips = (test.chip(test.split.image(index)) for index in test.indices[rows])
-        classes = test.split.columns["label"][test.indices[rows]]
-        return {
-            "id": arrays["test_id"][rows],
-            "class": np.array([self.examples.dataset.classes[label] for label in classes]),
-            "image": np.array([data.thumbnail(chip) for chip in chips], np.uint8),
-        }
+        rows = openset.worst_mistakes(arrays, measured["groups"]["all"]["scores"])
+        return self.examples.thumbnails("test", rows)
 
     def infer(self, variables: PyTree, batch: Batch) -> dict[str, jax.Array]:
         """Returns the network's outputs on a batch, in test mode."""
@@ -319,11 +304,6 @@ class OpenSet:
             "odin": openset.odin_score(lambda images: run(images).logits, images),
             "gradient_norms": jnp.stack(list(norms.values()), axis=-1),
         }
-
-
-def normalize(images, mean, std):
-    """Returns raw images as float32 with the given mean and standard deviation taken out."""
-    return (jnp.asarray(images, jnp.float32) - np.float32(mean)) / np.float32(std)
 
 
 def infer(module, variables: PyTree, images, mean, std) -> models.OpenSetOutput:

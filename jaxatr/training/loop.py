@@ -87,7 +87,7 @@ def train(
     schedule = Schedule(task.phases, task.cycles)
     fingerprint = record_config(workdir, config, free=free_fields)
     with Checkpoints(workdir, fingerprint=fingerprint, keep=keep) as checkpoints:
-        run = _Run(task, checkpoints, seed, devices)
+        run = _Run(task, checkpoints, seed, devices, progress=progress)
         if run.step < schedule.steps:  # a run at its end keeps the record of what made it
             start_record(workdir, fingerprint)
         with (
@@ -121,8 +121,8 @@ def train(
 class _Run:
     """The state of a run in memory: train state, data iterators, hook."""
 
-    def __init__(self, task: Task, checkpoints: Checkpoints, seed: int, devices):
-        self._task, self._checkpoints = task, checkpoints
+    def __init__(self, task: Task, checkpoints: Checkpoints, seed: int, devices, *, progress: bool):
+        self._task, self._checkpoints, self._progress = task, checkpoints, progress
         self._devices = jax.local_devices() if devices is None else list(devices)
         on = None if devices is None else self._devices
         self._steps = {phase.name: make_step(phase, on) for phase in task.phases}
@@ -174,7 +174,7 @@ class _Run:
     def _run_hook(self) -> None:
         hook = self._task.hook
         if hook is not None and self.step % hook.every == 0:
-            self._hook_state = hook.run(self.step, *self._variables())
+            self._hook_state = hook.run(self.step, *self._variables(), self._progress)
             self._data, self._positions = {}, {}  # the hook decides what is read from here on
 
     def _iterator(self, phase: Phase) -> Any:

@@ -92,3 +92,41 @@ def test_kth_largest_is_that_of_a_sort(scale):
     for k in range(1, 41):
         index = int(find(values, k))
         assert values[index] == np.sort(values)[-k]
+
+
+@pytest.mark.parametrize("block_size", [3, 256])
+def test_neighbours_and_class_distances_are_those_of_loops(block_size):
+    examples, queries = draw(2, n=40) + 50, draw(3, n=11) + 50  # far from the origin
+    labels = np.random.default_rng(4).integers(0, 4, 40)
+    all_distances = np.array(
+        [[np.sqrt(np.sum((q - x) ** 2)) for x in np.float64(examples)] for q in np.float64(queries)]
+    )
+    distances, indices = nearest_neighbour.neighbours(examples, queries, 5, block_size=block_size)
+    expected = np.argsort(all_distances, axis=1, kind="stable")[:, :5]
+    np.testing.assert_array_equal(indices, expected)
+    np.testing.assert_allclose(
+        distances, np.take_along_axis(all_distances, expected, axis=1), atol=1e-5
+    )
+    nearest = nearest_neighbour.class_distances(examples, labels, queries, 5, block_size=block_size)
+    for label in range(4):
+        np.testing.assert_allclose(
+            nearest[:, label], all_distances[:, labels == label].min(axis=1), atol=1e-5
+        )
+    assert np.isinf(nearest[:, 4]).all()  # no example of that class
+
+
+def test_ties_go_to_the_lower_index():
+    examples = np.float32([[1.0], [0.0], [1.0], [0.0]])
+    distances, indices = nearest_neighbour.neighbours(examples, np.float32([[0.0]]), 4)
+    assert indices.tolist() == [[1, 3, 0, 2]] and distances.tolist() == [[0, 0, 1, 1]]
+
+
+def test_searches_refuse_what_cannot_be():
+    with pytest.raises(ValueError, match="k: got 5, wanted 1 to 4, the examples"):
+        nearest_neighbour.neighbours(draw(n=4), draw(n=1), 5)
+    with pytest.raises(ValueError, match="block_size: got 0"):
+        nearest_neighbour.neighbours(draw(n=4), draw(n=1), 2, block_size=0)
+    with pytest.raises(ValueError, match="block_size: got 0"):
+        nearest_neighbour.class_distances(
+            draw(n=4), np.zeros(4, np.int32), draw(n=1), 1, block_size=0
+        )

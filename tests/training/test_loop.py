@@ -162,7 +162,7 @@ def test_phases_take_turns_and_leave_the_frozen_part_alone(toy, tmp_path, record
 def test_the_hooks_state_decides_the_batches_and_survives_a_stop(toy, tmp_path):
     calls = []
 
-    def run(step, params, model_state):
+    def run(step, params, model_state, progress):
         calls.append(step)
         weight = np.abs(params["head"]["kernel"]).sum()
         return {"order": np.random.default_rng(int(weight * 1e6)).permutation(toy.EXAMPLES)}

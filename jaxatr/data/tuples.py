@@ -1,0 +1,143 @@
+"""Batches of which the examples belong together: tuples that were selected, several of a class."""
+
+from collections.abc import Mapping
+
+import grain
+import numpy as np
+
+from jaxatr.data.chip import Chip
+from jaxatr.data.dataset import Split
+from jaxatr.data.pipeline import Batch, Reader, process_share
+from jaxatr.typing import Int, Shaped
+
+_FOR_EVER = 2**31 - 1  # batches
+
+
+def tuple_batches(
+    split: Split,
+    indices: Int[np.ndarray, " n"],
+    labels: Int[np.ndarray, " n"],
+    members: Int[np.ndarray, "n m"],
+    *,
+    chip: Chip,
+    batch_size: int,
+    seed: int,
+    columns: Mapping[str, Shaped[np.ndarray, " n"]] | None = None,
+    start: int = 0,
+    process_index: int = 0,
+    process_count: int = 1,
+    threads: int = 2,
+) -> grain.DatasetIterator[Batch]:
+    """Returns an endless iterator over this process's share of batches of tuples.
+
+    Every example has one tuple. A stream goes round the tuples again and again, in a new order each
+    time; ``start`` goes on in the same stream with other members.
+
+    Args:
+      split: to read from.
+      indices: ``[n]`` numbers of the examples to train on.
+      labels: ``[n]`` their labels.
+      members: ``[n, m]``, positions in ``indices`` of each tuple's members.
+      chip: geometry; all chips must have one shape.
+      batch_size: tuples of all processes together.
+      seed: of the order.
+      columns: further values of each tuple, which go into the batch.
+      start: how many batches of the stream have gone before.
+      process_index: which process this is.
+      process_count: how many there are.
+      threads: that read ahead.
+
+    Returns:
+      Batches of ``image [b, m, h, w, c]``, ``label`` and ``id`` int32 ``[b, m]``, ``draw`` and
+      ``epoch`` int32 ``[b]`` (the tuple's place in the stream, and how often that had gone round),
+      and ``columns``; with ``get_state`` and ``set_state``.
+
+    Raises:
+      ValueError: the batch does not divide by the processes, or the chips differ in shape.
+    """
+    read = Reader(split, indices, labels, chip)
+    mine = process_share(batch_size, process_index, process_count)
+    columns = dict(columns or {})
+
+    def make(number: int) -> Batch:
+        place, position = (column[mine] for column in stream[number])
+        tuples = members[position]
+        rows = {
+            name: values.reshape(*tuples.shape, *values.shape[1:])
+            for name, values in read(tuples.reshape(-1)).items()
+        }
+        own = {name: values[position] for name, values in columns.items()}
+        drawn = place.astype(np.int32)
+        return {**rows, **own, "draw": drawn, "epoch": drawn // np.int32(len(indices))}
+
+    order = grain.MapDataset.range(len(indices)).seed(seed).shuffle().repeat()
+    stream = order.map_with_index(lambda place, position: (place, position)).batch(batch_size)
+    return _endless(make, start, threads)
+
+
+def class_batches(
+    split: Split,
+    indices: Int[np.ndarray, " n"],
+    labels: Int[np.ndarray, " n"],
+    *,
+    chip: Chip,
+    batch_size: int,
+    per_class: int,
+    seed: int,
+    process_index: int = 0,
+    process_count: int = 1,
+    threads: int = 2,
+) -> grain.DatasetIterator[Batch]:
+    """Returns an endless iterator over this process's share of batches with several of each class.
+
+    The classes of a batch are drawn without repetition, and so are a class's examples where it has
+    enough of them.
+
+    Args:
+      split: to read from.
+      indices: ``[n]`` numbers of the examples to train on.
+      labels: ``[n]`` their labels.
+      chip: geometry; all chips must have one shape.
+      batch_size: examples of all processes together.
+      per_class: examples of a class in a batch; more where there are too few classes to fill it.
+      seed: of the draws.
+      process_index: which process this is.
+      process_count: how many there are.
+      threads: that read ahead.
+
+    Returns:
+      Batches as :func:`jaxatr.data.train_batches` has them, with ``draw``, the batch's number.
+
+    Raises:
+      ValueError: the batch does not divide by the processes, holds fewer than ``per_class``, or
+        the chips differ in shape.
+    """
+    if not 1 <= per_class <= batch_size:
+        raise ValueError(f"per_class: got {per_class}, wanted 1 to the batch's {batch_size}")
+    read = Reader(split, indices, labels, chip)
+    mine = process_share(batch_size, process_index, process_count)
+    members = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    count = min(batch_size // per_class, len(members))
+    sizes = np.full(count, batch_size // count)
+    sizes[: batch_size % count] += 1
+
+    def make(number: int) -> Batch:
+        draw = np.random.default_rng((seed, number))
+        chosen = draw.choice(len(members), count, replace=False)
+        positions = np.concatenate(
+            [
+                draw.choice(members[which], size, replace=size > len(members[which]))
+                for which, size in zip(chosen, sizes, strict=True)
+            ]
+        )[mine]
+        numbers = np.full(len(positions), number, np.int32)
+        epoch = np.full(len(positions), number * batch_size // len(indices), np.int32)
+        return {**read(positions), "draw": numbers, "epoch": epoch}
+
+    return _endless(make, 0, threads)
+
+
+def _endless(make, start: int, threads: int) -> grain.DatasetIterator[Batch]:
+    options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=2 * threads)
+    numbers = grain.MapDataset.range(start, _FOR_EVER)
+    return iter(numbers.map(make).to_iter_dataset(options))

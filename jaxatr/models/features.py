@@ -1,0 +1,27 @@
+"""What a network asks of its feature extractor, which may be a user's own."""
+
+from typing import Any
+
+import flax.linen as nn
+import jax.numpy as jnp
+
+from jaxatr.typing import Array, Float
+
+
+def check_features(backbone: nn.Module, features: Any, count: int) -> Float[Array, "b d"]:
+    """Returns the features in float32.
+
+    Args:
+      backbone: that made them.
+      features: what it returned.
+      count: b, the number of images.
+
+    Raises:
+      ValueError: they are not ``[b, d]``.
+    """
+    if jnp.ndim(features) != 2 or features.shape[0] != count:
+        raise ValueError(
+            f"backbone {type(backbone).__name__}: got features of shape "
+            f"{jnp.shape(features)}, wanted [{count}, d]"
+        )
+    return jnp.asarray(features, jnp.float32)

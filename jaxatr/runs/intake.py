@@ -1,0 +1,76 @@
+"""From images to the batches of chips that a trained network takes."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxatr import data
+from jaxatr.typing import Config, Shaped
+
+
+class Intake(NamedTuple):
+    """What a network's images have to be.
+
+    Attributes:
+      chip: geometry that every image goes through.
+      shape: ``(h, w, c)`` of the chips that the network was trained on.
+      dtype: of the images.
+    """
+
+    chip: data.Chip
+    shape: tuple[int, int, int]
+    dtype: str
+
+    @classmethod
+    def of_run(cls, config: Config, record: Mapping[str, Any]) -> "Intake":
+        """Returns what a run's network takes.
+
+        Args:
+          config: the run's.
+          record: the content of its ``record.json``.
+        """
+        fields = config.data
+        height, width, channels = record["image_shape"]
+        chip = data.Chip(
+            center_crop=fields.center_crop,
+            square=fields.square,
+            size=fields.size,
+            channels=channels if channels in (1, 3) else None,
+        )
+        return cls(chip, (height, width, channels), record["image_dtype"])
+
+    def __call__(self, image: np.ndarray) -> np.ndarray:
+        """Returns the chip that the network sees of an image ``[h, w, c]``.
+
+        Raises:
+          ValueError: the image does not lead to a chip of the trained shape, or is of another type
+            than the training images, so that its units cannot be theirs.
+        """
+        if image.dtype != self.dtype:
+            raise ValueError(
+                f"got an image of {image.dtype}, wanted {self.dtype}, as the training images were"
+            )
+        chip = self.chip(image)
+        if chip.shape != self.shape:
+            raise ValueError(
+                f"got an image that makes a chip of shape {list(chip.shape)}, "
+                f"wanted {list(self.shape)}, which the network was trained on"
+            )
+        return chip
+
+    def batches(
+        self, images: Iterable[np.ndarray], batch_size: int
+    ) -> Iterator[tuple[Shaped[np.ndarray, "b h w c"], int]]:
+        """Yields batches of chips, and how many of each are images.
+
+        The last batch is filled up, so that every batch runs the same compiled program.
+        """
+        chips: list[np.ndarray] = []
+        for image in images:
+            chips.append(self(image))
+            if len(chips) == batch_size:
+                yield np.stack(chips), batch_size
+                chips = []
+        if chips:
+            yield np.stack(chips + [chips[-1]] * (batch_size - len(chips))), len(chips)

@@ -1,0 +1,453 @@
+"""Metric learning: an embedding in which the nearest chips are of the same class.
+
+The quadruplet method is Karaman et al. (2019), "Quadruplet Selection Methods for Deep Embedding
+Learning"; what that paper compares with is trained by the same loop.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from tqdm import tqdm
+
+from jaxatr import data, losses, metrics, mining, models, openset, parallel
+from jaxatr.losses import quadruplet
+from jaxatr.tasks.base import Hook, LossOutput, Phase
+from jaxatr.tasks.examples import Examples, normalize
+from jaxatr.tasks.optimizer import build_optimizer
+from jaxatr.tasks.retrieval import retrieval, retrieval_pictures
+from jaxatr.typing import Batch, Config, Float, PyTree
+
+_QUADRUPLET = "quadruplet"
+_MEMBERS = 4  # of a quadruplet
+
+
+class _InBatch(NamedTuple):
+    """A loss that forms its tuples within the batch.
+
+    Attributes:
+      function: embeddings and labels to a scalar.
+      margin: what its margin is called; None if it has none.
+    """
+
+    function: Callable
+    margin: str | None
+
+
+IN_BATCH = {
+    "semi_hard_triplet": _InBatch(losses.semi_hard_triplet, "margin"),
+    "lifted_structure": _InBatch(losses.lifted_structure, "margin"),
+    "n_pairs": _InBatch(losses.n_pairs, None),
+    "clustering": _InBatch(losses.clustering, "margin_multiplier"),
+    "triplet_global": _InBatch(losses.triplet_global, "margin"),
+}
+"""The losses that need no selection, by the name that ``embedding.loss`` has for them."""
+
+
+class Embedding:
+    """Trains an embedding on two levels of classes (figure 1, equation 6), or on a baseline's loss.
+
+    With ``embedding.loss = "quadruplet"`` every training example is the reference of one
+    quadruplet, selected anew from the embeddings of all of them every ``mining.refresh`` epochs; a
+    batch of b images holds b/4 quadruplets. The other losses take batches of
+    ``embedding.per_class`` images of each of several classes.
+
+    Attributes:
+      examples: the data, and which of it is for what.
+      split: which classes are trained on; the others test the embedding on what it never saw.
+      parts: ``"train"``, ``"validation"``, ``"test"`` to the examples of each.
+      hierarchy: the coarse class of each class.
+    """
+
+    cycles = 1
+    best = "recall_at_1"
+
+    def __init__(self, config: Config):
+        """Opens the data and describes the training.
+
+        Raises:
+          ValueError: the data is missing or does not fit the configuration, or a field is wrong.
+        """
+        _check_fields(config)
+        self.config = config
+        self.examples = Examples(config)
+        self.split, self.parts = self.examples.split, self.examples.parts
+        self.hierarchy = data.coarse_of(self.examples.dataset, config.data.coarse)
+        classes = self.examples.dataset.classes
+        of_known = [self.hierarchy.fine_to_coarse[classes.index(c)] for c in self.split.known]
+        coarse, self._coarse = np.unique(of_known, return_inverse=True)
+        if config.embedding.loss == _QUADRUPLET and len(coarse) < 2:
+            raise ValueError(
+                f"data.coarse: the classes {', '.join(self.split.known)} are all of one coarse "
+                "class: a quadruplet's negative is of another"
+            )
+        fields = config.embedding
+        self.module = models.build_embedding(
+            config.model,
+            len(coarse),
+            len(self.split.known),
+            dimension=fields.dimension,
+            unit_length=fields.unit_length,
+        )
+        self._examples = len(self.parts["train"].indices)
+        self.steps_per_epoch = max(1, round(self._examples / config.train.batch_size))
+        steps = config.train.steps or round(config.train.epochs * self.steps_per_epoch)
+        optimizer = build_optimizer(config.optimizer, steps, self.steps_per_epoch)
+        mined = fields.loss == _QUADRUPLET
+        loss = self.quadruplet_loss if mined else self.in_batch_loss
+        self.phases = [Phase("embedding", loss, optimizer, max(1, steps))]
+        refresh = config.mining.refresh_steps or round(config.mining.refresh * self.steps_per_epoch)
+        self.hook = Hook(max(1, refresh), self.select, self._selected_batches) if mined else None
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What a retriever needs beside the parameters, and what a result must state."""
+        names = self.hierarchy.coarse_classes
+        classes = self.examples.dataset.classes
+        coarse = [names[self.hierarchy.fine_to_coarse[classes.index(c)]] for c in self.split.known]
+        return {**self.examples.record, "hierarchy": self.hierarchy.name, "coarse": coarse}
+
+    def init(self, key: jax.Array) -> tuple[PyTree, PyTree]:
+        """Returns freshly drawn parameters and batch statistics."""
+        variables = dict(self.module.init(key, jnp.zeros((1, *self.examples.image_shape))))
+        params = variables.pop("params")
+        return params, variables
+
+    def batches(self, phase: Phase) -> Any:
+        """Returns this process's endless iterator of batches with several images of a class."""
+        del phase
+        return self.examples.class_batches(self.config.embedding.per_class)
+
+    # Selection
+
+    def select(
+        self, step: int, params: PyTree, model_state: PyTree, progress: bool = False
+    ) -> dict[str, np.ndarray]:
+        """Returns a quadruplet for every training example (section 3.3), from how it embeds now.
+
+        Args:
+          step: how many steps were taken; decides what is drawn.
+          params, model_state: as :meth:`init` returns them.
+          progress: show how far the embedding is.
+
+        Returns:
+          ``members`` int32 ``[n, 4]`` (reference, positive, sibling, negative: positions in the
+          training part), ``valid`` bool ``[n]``, ``selected``, the step.
+
+        Raises:
+          ValueError: not one example has a quadruplet.
+        """
+        fields, labels = self.config.mining, self.parts["train"].labels
+        if fields.method == "random":
+            embeddings = np.zeros((self._examples, 1), np.float32)
+        else:
+            variables = {"params": params, **model_state}
+            embeddings = self.embed(variables, "train", progress=progress)
+        seed = jax.random.key_data(jax.random.fold_in(jax.random.key(self.config.seed), step))
+        given = (embeddings, labels, self._coarse[labels].astype(np.int32), seed)
+        references = {"reference": np.arange(self._examples, dtype=np.int32)}
+        ((_, found),) = parallel.map_batches(self._choose, given, [references])
+        if not found.valid.any():
+            raise ValueError(
+                "no training example has a quadruplet: that takes another image of its class, "
+                "another class of its coarse class, and another coarse class"
+            )
+        members = (found.reference, found.positive, found.sibling, found.negative)
+        return {
+            "members": np.stack(members, axis=1),
+            "valid": found.valid,
+            "selected": np.asarray(step, np.int32),
+        }
+
+    def _choose(self, given: PyTree, batch: Batch) -> mining.Quadruplets:
+        embeddings, fine, coarse, seed = given
+        fields = self.config.mining
+        return mining.quadruplets(
+            embeddings,
+            fine,
+            coarse,
+            batch["reference"],
+            method=fields.method,
+            key=jax.random.wrap_key_data(seed),
+            sibling_class=fields.sibling_class or None,
+            block_size=fields.block_size,
+        )
+
+    def _selected_batches(self, phase: Phase, state: Mapping[str, np.ndarray]) -> Any:
+        del phase
+        selected = np.full(self._examples, state["selected"], np.int32)
+        return self.examples.tuple_batches(
+            state["members"],
+            columns={"valid": state["valid"], "selected": selected},
+            batch_size=self.config.train.batch_size // _MEMBERS,
+            start=int(state["selected"]),
+        )
+
+    # Losses
+
+    def quadruplet_loss(
+        self, params: PyTree, model_state: PyTree, batch: Batch, key: jax.Array, step: jax.Array
+    ) -> LossOutput:
+        """Returns one device's share of equation 6 over the global batch of quadruplets."""
+        shape = batch["image"].shape
+        flat = {name: batch[name].reshape(-1, *batch[name].shape[2:]) for name in ("image", "id")}
+        flat["draw"] = jnp.repeat(batch["draw"], shape[1])
+        out, model_state = self._apply(params, model_state, flat, key, step)
+        members = jnp.moveaxis(out.embeddings.reshape(*shape[:2], -1), 1, 0)
+        fine, valid = batch["label"][:, 0], batch["valid"]
+        classified = (
+            out.coarse_logits[:: shape[1]],
+            out.fine_logits[:: shape[1]],
+            jnp.asarray(self._coarse)[fine],
+            fine,
+        )
+        fields = self.config.quadruplet
+        value = quadruplet.combined(
+            *members,
+            *classified,
+            margins=tuple(fields.margins),
+            class_weights=tuple(self.config.embedding.class_weights),
+            global_margins=tuple(fields.global_margins),
+            global_weights=tuple(fields.global_weights),
+            eta=fields.eta,
+            reduction=fields.reduction,
+            valid=valid,
+            axis_name=parallel.AXIS,
+        )
+        margins = tuple(fields.margins)
+        counted = jnp.sum(valid, dtype=jnp.float32)
+        joint = jnp.sum(quadruplet.joint(*members, margins=margins, valid=valid))
+        correct = jnp.sum((jnp.argmax(classified[1], axis=-1) == fine) & valid)
+        age = jnp.sum(step - batch["selected"], dtype=jnp.float32)
+        rows = jnp.float32(len(valid))
+        sums = {
+            "joint": (joint, counted),
+            "fine_accuracy": (correct.astype(jnp.float32), counted),
+            "valid": (counted, rows),
+            "selection_age": (age, rows),
+        }
+        return _of_global_batch(value, sums, model_state)
+
+    def in_batch_loss(
+        self, params: PyTree, model_state: PyTree, batch: Batch, key: jax.Array, step: jax.Array
+    ) -> LossOutput:
+        """Returns one device's share of a baseline's loss over the global batch."""
+        out, model_state = self._apply(params, model_state, batch, key, step)
+        fields, labels = self.config.embedding, batch["label"]
+        gather = partial(jax.lax.all_gather, axis_name=parallel.AXIS, tiled=True)
+        chosen = IN_BATCH[fields.loss]
+        margin = {chosen.margin: fields.margin} if chosen.margin and fields.margin else {}
+        value = chosen.function(gather(out.embeddings), gather(labels), **margin)
+        sums = {fields.loss: (value, jnp.float32(1))}
+        if any(fields.class_weights):
+            coarse = jnp.asarray(self._coarse)[labels]
+            each = quadruplet.hierarchical_cross_entropy(
+                out.coarse_logits,
+                out.fine_logits,
+                coarse,
+                labels,
+                weights=tuple(fields.class_weights),
+            )
+            value += jax.lax.pmean(jnp.mean(each), parallel.AXIS)
+        return _of_global_batch(value, sums, model_state)
+
+    def _apply(self, params, model_state, batch: Batch, key: jax.Array, step: jax.Array):
+        """Returns the network's outputs on augmented images, in training mode."""
+        fields = self.config.augment
+        images = data.augment(
+            key,
+            self.normalize(batch["image"]),
+            batch["id"],
+            batch["draw"],
+            rotate_degrees=fields.rotate_degrees,
+            flip_horizontal=fields.flip_horizontal,
+            flip_vertical=fields.flip_vertical,
+            shift=fields.shift,
+        )
+        dropout = jax.random.fold_in(
+            jax.random.fold_in(key, step), jax.lax.axis_index(parallel.AXIS)
+        )
+        return self.module.apply(
+            {"params": params, **model_state},
+            images,
+            train=True,
+            mutable=list(model_state),
+            rngs={"dropout": dropout},
+        )
+
+    def normalize(self, images) -> jax.Array:
+        """Returns raw images as the network sees them."""
+        return normalize(images, self.examples.mean, self.examples.std)
+
+    # Evaluation
+
+    def embed(
+        self, variables: PyTree, part: str, *, progress: bool = False
+    ) -> Float[np.ndarray, "n d"]:
+        """Returns the embeddings of every example of a part, in its order.
+
+        Args:
+          variables: parameters and batch statistics, for one device.
+          part: ``"train"``, ``"validation"`` or ``"test"``.
+          progress: show a bar at a terminal.
+        """
+        batches = self.examples.eval_batches(part)
+        bar = tqdm(
+            parallel.map_batches(self.infer, variables, batches),
+            total=len(batches),
+            desc="embedding",
+            leave=False,
+            position=1,
+            disable=None if progress else True,
+        )
+        return np.concatenate([rows[batch["mask"]] for batch, rows in bar])
+
+    def infer(self, variables: PyTree, batch: Batch) -> jax.Array:
+        """Returns the embeddings of a batch, in test mode."""
+        examples = self.examples
+        return infer(self.module, variables, batch["image"], examples.mean, examples.std)
+
+    def evaluate(self, params: PyTree, model_state: PyTree) -> Mapping[str, float]:
+        """Returns Recall@1 and MAP@R on the validation part; nothing without one.
+
+        Where classes are held out, on their examples: they are what the test's new classes are to
+        the finished embedding.
+        """
+        part = "held_out" if "held_out" in self.parts else "validation"
+        if part not in self.parts:
+            return {}
+        embeddings = self.embed({"params": params, **model_state}, part)
+        labels = self.parts[part].column("label")
+        return {
+            "recall_at_1": metrics.recall_at_k(embeddings, labels, (1,))[1],
+            "map_at_r": metrics.map_at_r(embeddings, labels),
+        }
+
+    def test(
+        self, variables: PyTree, *, scores: str | Collection[str] | None = None
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Returns the figures of retrieval and of open-set recognition on the test part.
+
+        Retrieval is measured among the test examples of the classes that were not trained on
+        (``new``), and among those of the classes that were (``trained``), where there are any.
+        An example is recognised by the nearest training chip: its class, and minus its distance
+        as the score ``nearest`` of how known it is.
+
+        Args:
+          variables: parameters and batch statistics, for one device.
+          scores: ``"nearest"``, ``"all"`` or None, which are the same here.
+
+        Returns:
+          ``(measured, arrays)``, as :meth:`jaxatr.tasks.OpenSet.test` does; ``measured`` has
+          ``retrieval`` besides. Of the arrays, ``index_…`` are those of a search among the training
+          chips, and ``map_…`` and ``sheet_…`` what the report shows.
+
+        Raises:
+          ValueError: another score is asked for.
+        """
+        if scores not in (None, "all", "nearest", ("nearest",), ["nearest"]):
+            raise ValueError(f"scores: got {scores!r}, wanted 'nearest', the one of an embedding")
+        index = self.embed(variables, "train")
+        parts = [part for part in ("validation", "test") if part in self.parts]
+        embeddings = {part: self.embed(variables, part) for part in parts}
+        outputs = {part: self._outputs(index, embeddings[part], part) for part in parts}
+        fields, test = self.config.open_set, self.parts["test"]
+        groups = {
+            "all": openset.evaluate(
+                outputs["test"],
+                outputs.get("validation"),
+                tpr=fields.tpr,
+                scores={"nearest": lambda out: out.logits.max(axis=-1)},
+            )
+        }
+        labels, chips = test.column("label"), self.examples.fingerprints("test")
+        kinds = {"new": test.labels == openset.UNKNOWN, "trained": test.labels != openset.UNKNOWN}
+        measured = {
+            "task": "embedding",
+            "dataset": self.record["dataset"],
+            "split": self.split.as_dict(),
+            "known": list(self.split.known),
+            "unknown": list(self.split.unknown),
+            "gamma": None,
+            "tpr": fields.tpr,
+            "groups": groups,
+            "retrieval": {
+                kind: retrieval(embeddings["test"][rows], labels[rows], chips[rows])
+                for kind, rows in kinds.items()
+                if rows.sum() > 1
+            },
+        }
+        train = self.parts["train"]
+        arrays = {
+            "index_embeddings": index,
+            "index_labels": train.labels,
+            "index_id": train.column("id"),
+            **{
+                f"{part}_{name}": value
+                for part in parts
+                for name, value in (
+                    ("logits", outputs[part].logits),
+                    ("open_logits", outputs[part].open_logits),
+                    ("labels", outputs[part].labels),
+                    ("score_nearest", outputs[part].logits.max(axis=-1)),
+                    ("id", self.parts[part].column("id")),
+                )
+            },
+            **retrieval_pictures(embeddings["test"], labels, kinds),
+        }
+        if (paths := train.column("path")) is not None:
+            arrays["index_path"] = paths
+        return measured, arrays
+
+    def _outputs(self, index: np.ndarray, embeddings: np.ndarray, part: str) -> openset.Outputs:
+        """Returns minus the distances to each class's nearest training chip, as logits."""
+        labels = self.parts["train"].labels
+        distances = openset.nearest_neighbour.class_distances(
+            index, labels, embeddings, len(self.split.known)
+        )
+        logits = -np.asarray(distances)
+        return openset.Outputs(logits, logits, self.parts[part].labels)
+
+    def thumbnails(
+        self, measured: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        """Returns small pictures of the worst mistakes, and of what the report shows besides.
+
+        Args:
+          measured, arrays: what :meth:`test` returned.
+        """
+        shown = [arrays[name].ravel() for name in ("map_row", "sheet_row", "sheet_neighbour")]
+        worst = openset.worst_mistakes(arrays, measured["groups"]["all"]["scores"])
+        return self.examples.thumbnails("test", np.unique(np.concatenate([worst, *shown])))
+
+
+def infer(module, variables: PyTree, images, mean, std) -> Float[jax.Array, "b d"]:
+    """Returns a network's embeddings of raw images, in test mode."""
+    return module.apply(variables, normalize(images, mean, std), train=False).embeddings
+
+
+def _of_global_batch(value: jax.Array, sums: dict[str, Any], model_state: PyTree) -> LossOutput:
+    """Returns a device's share of a loss that every device has whole."""
+    share = 1 / jax.lax.axis_size(parallel.AXIS)
+    return LossOutput(value * share, jnp.float32(share), sums, model_state)
+
+
+def _check_fields(config: Config) -> None:
+    """Refuses what would end a training only after it has begun, or spoil it without a word."""
+    fields, mined, size = config.embedding, config.mining, config.train.batch_size
+    known = (_QUADRUPLET, *IN_BATCH)
+    if fields.loss not in known:
+        raise ValueError(f"embedding.loss: got {fields.loss!r}, wanted one of {', '.join(known)}")
+    if fields.margin and fields.loss in (_QUADRUPLET, "n_pairs"):
+        raise ValueError(f"embedding.margin: got {fields.margin}; {fields.loss} takes none here")
+    if fields.loss == _QUADRUPLET and size % _MEMBERS:
+        raise ValueError(f"train.batch_size: got {size}, wanted a multiple of 4, for quadruplets")
+    if fields.loss != _QUADRUPLET and fields.per_class < 2:
+        raise ValueError(f"embedding.per_class: got {fields.per_class}, wanted at least 2")
+    if fields.dimension < 0:
+        raise ValueError(f"embedding.dimension: got {fields.dimension}, wanted 0 (off) or more")
+    if not (mined.refresh > 0 or mined.refresh_steps > 0):
+        raise ValueError(f"mining.refresh: got {mined.refresh}, wanted more than 0 epochs")

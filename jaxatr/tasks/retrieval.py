@@ -1,0 +1,110 @@
+"""What an embedding's test measures and shows of its searches."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from jaxatr import metrics
+from jaxatr.typing import Bool, Float, Int, Shaped
+
+_KS = (1, 2, 4, 8)
+_ON_MAP = 400  # examples
+_QUERIES = 8  # of each sheet
+_NEIGHBOURS = 6
+
+
+def retrieval(
+    embeddings: Float[np.ndarray, "n d"], labels: Int[np.ndarray, " n"], chips: Shaped[Any, " n"]
+) -> dict[str, Any]:
+    """Returns Recall@K, MAP@R and NMI of a search among the examples.
+
+    Of chips that are equal pixel by pixel the first alone takes part: the others would find it at
+    distance 0 and flatter every figure.
+
+    Args:
+      embeddings: ``[n, d]``.
+      labels: ``[n]``.
+      chips: ``[n]``, equal where the chips are.
+
+    Returns:
+      ``examples`` and ``classes`` that took part, ``duplicates`` left out, ``recall_at_1`` …
+      ``recall_at_8``, ``map_at_r`` (absent where no class has two members), ``nmi``.
+    """
+    first = np.sort(np.unique(chips, return_index=True)[1])
+    vectors, classes = embeddings[first], labels[first]
+    _, counts = np.unique(classes, return_counts=True)
+    recall = metrics.recall_at_k(vectors, classes, _KS)
+    return {
+        "examples": len(first),
+        "classes": len(counts),
+        "duplicates": len(labels) - len(first),
+        **{f"recall_at_{k}": value for k, value in recall.items()},
+        **({"map_at_r": metrics.map_at_r(vectors, classes)} if counts.max() > 1 else {}),
+        "nmi": metrics.nmi(vectors, classes),
+    }
+
+
+def retrieval_pictures(
+    embeddings: Float[np.ndarray, "n d"],
+    labels: Int[np.ndarray, " n"],
+    kinds: Mapping[str, Bool[np.ndarray, " n"]],
+) -> dict[str, np.ndarray]:
+    """Returns what the report shows: a map of the embedding, and what some queries find.
+
+    Args:
+      embeddings: ``[n, d]``, of the test examples.
+      labels: ``[n]``.
+      kinds: which of them are searched together.
+
+    Returns:
+      Rows of the test part: ``map_row`` ``[m]``, evenly spaced, with ``map_xy`` ``[m, 2]``, their
+      two principal components; ``sheet_row`` ``[q]``, queries of which half find the wrong class
+      first, where there are such, with ``sheet_neighbour`` ``[q, 6]`` and ``sheet_distance``
+      ``[q, 6]``, the nearest others of the same kind.
+    """
+    from sklearn.decomposition import PCA  # takes a second, and a training needs it not
+
+    shown = np.linspace(0, len(labels) - 1, min(len(labels), _ON_MAP)).astype(np.int32)
+    sheets = [_sheet(embeddings, labels, np.flatnonzero(rows)) for rows in kinds.values()]
+    columns = zip(*[sheet for sheet in sheets if sheet is not None], strict=True)
+    rows, neighbours, distances = (np.concatenate(column) for column in columns)
+    plane = PCA(n_components=2, svd_solver="full").fit(embeddings)
+    return {
+        "map_row": shown,
+        "map_xy": plane.transform(embeddings[shown]).astype(np.float32),
+        "sheet_row": rows,
+        "sheet_neighbour": neighbours,
+        "sheet_distance": distances,
+    }
+
+
+def _sheet(embeddings: np.ndarray, labels: np.ndarray, rows: np.ndarray) -> Any:
+    """Returns queries among these rows, their neighbours and the distances; None for too few."""
+    if len(rows) <= _NEIGHBOURS:
+        return None
+    vectors = embeddings[rows]
+    queries = np.linspace(0, len(rows) - 1, min(len(rows), 256)).astype(int)
+    exact = vectors.astype(np.float64)
+    squares = np.sum(np.square(exact), axis=1)
+    squared = squares[queries][:, None] + squares - 2 * exact[queries] @ exact.T
+    distances = np.sqrt(np.maximum(squared, 0))
+    distances[np.arange(len(queries)), queries] = np.inf
+    nearest = np.argsort(distances, axis=1, kind="stable")[:, :_NEIGHBOURS]
+    wrong = labels[rows[nearest[:, 0]]] != labels[rows[queries]]
+    half = [np.flatnonzero(kind) for kind in (wrong, ~wrong)]
+    taken = [_spread(kind, _QUERIES // 2) for kind in half]
+    chosen = np.sort(np.concatenate(taken))
+    nearest = nearest[chosen]
+    found = np.take_along_axis(distances[chosen], nearest, axis=1)
+    return (
+        rows[queries[chosen]].astype(np.int32),
+        rows[nearest].astype(np.int32),
+        found.astype(np.float32),
+    )
+
+
+def _spread(values: np.ndarray, count: int) -> np.ndarray:
+    """Returns that many of the values, evenly spaced."""
+    places = np.linspace(0, len(values) - 1, min(len(values), count)).astype(int)
+    return values[places]
