@@ -4,6 +4,7 @@ from jaxatr.data.augment import augment
 from jaxatr.data.catalogue import open_dataset, prepare
 from jaxatr.data.chip import Chip
 from jaxatr.data.dataset import Dataset, Split
+from jaxatr.data.hierarchies import Hierarchy, coarse_of, hierarchy
 from jaxatr.data.images import ImageError, read_image
 from jaxatr.data.joined import chips_and_images, read_images
 from jaxatr.data.pipeline import eval_batches, image_statistics, train_batches
@@ -14,13 +15,16 @@ from jaxatr.data.thumbnails import contact_sheet, thumbnail
 __all__ = [
     "Chip",
     "Dataset",
+    "Hierarchy",
     "ImageError",
     "KnownUnknown",
     "Split",
     "augment",
     "chips_and_images",
+    "coarse_of",
     "contact_sheet",
     "eval_batches",
+    "hierarchy",
     "hold_out_classes",
     "holdout",
     "image_statistics",
