@@ -20,6 +20,7 @@ def base() -> Config:
     data.source = ""  # for image_folder: the folder or archive
     data.data_dir = ""  # where prepared data is kept; empty: the user's cache folder
     data.options = ConfigDict()  # of the data set's builder
+    data.coarse = ""  # a name of jaxatr.data.hierarchy; empty: the data set's own coarse classes
     data.train_split = "train"
     data.test_split = "test"
     data.validation = 0.1  # share of the known training examples held out

@@ -5,6 +5,7 @@ from jaxatr.data.catalogue import open_dataset, prepare
 from jaxatr.data.chip import Chip
 from jaxatr.data.concatenated import concatenated
 from jaxatr.data.dataset import Dataset, Split
+from jaxatr.data.hierarchies import Hierarchy, coarse_of, hierarchy
 from jaxatr.data.images import ImageError, read_image
 from jaxatr.data.joined import chips_and_images, read_images
 from jaxatr.data.pipeline import eval_batches, image_statistics, train_batches
@@ -16,6 +17,7 @@ from jaxatr.data.tuples import class_batches, tuple_batches
 __all__ = [
     "Chip",
     "Dataset",
+    "Hierarchy",
     "ImageError",
     "KnownUnknown",
     "Split",
@@ -23,8 +25,10 @@ __all__ = [
     "chips_and_images",
     "class_batches",
     "concatenated",
+    "coarse_of",
     "contact_sheet",
     "eval_batches",
+    "hierarchy",
     "hold_out_classes",
     "holdout",
     "image_statistics",

@@ -9,6 +9,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from jaxatr.data import (
+    aircraft,
+    aircraft_records,
     archive,
     cache,
     dsiac_records,
@@ -24,6 +26,7 @@ from jaxatr.data.images import ImageError
 from jaxatr.resolve import nearest
 
 SIMULATED, IMAGE_FOLDER, DSIAC, MSTAR = "simulated", "image_folder", "dsiac", "mstar"
+AIRCRAFT = "fgvc_aircraft"
 # Raised when a builder would write other records from the same source.
 _IMAGE_FOLDER_VERSION = 1
 
@@ -39,17 +42,20 @@ def open_dataset(
     """Returns a data set, prepared on first use; nothing is ever downloaded.
 
     Args:
-      name: ``"simulated"``; ``"image_folder"``, ``"dsiac"`` or ``"mstar"`` (with ``source``); the
-        name that one of these was prepared under; or a TFDS name that :func:`prepare` has prepared.
+      name: ``"simulated"``; ``"image_folder"``, ``"dsiac"``, ``"mstar"`` or ``"fgvc_aircraft"``
+        (with ``source``); the name that one of these was prepared under; or a TFDS name that
+        :func:`prepare` has prepared.
       data_dir: where prepared sets lie; by default ``$JAXATR_DATA_DIR``, else ``jaxatr/data`` in
         the user's cache folder.
       source: for ``image_folder``, the folder or archive of class folders; for ``dsiac``, the
-        database's folder; for ``mstar``, a folder of raw chips, or class folders. What was prepared
-        from it is used again until a file in it is added, removed or changed.
+        database's folder; for ``mstar``, a folder of raw chips, or class folders; for
+        ``fgvc_aircraft``, the folder that its archive unpacks to. What was prepared from it is used
+        again until a file in it is added, removed or changed.
       options: for ``simulated``, arguments of :func:`jaxatr.data.simulated.generate`; for
         ``image_folder``, ``test_fraction`` (see :func:`jaxatr.data.image_folder.scan`); for
-        ``dsiac`` and ``mstar``, :data:`jaxatr.data.dsiac_records.OPTIONS` and
-        :data:`jaxatr.data.mstar_records.OPTIONS`.
+        ``dsiac``, ``mstar`` and ``fgvc_aircraft``, ``OPTIONS`` of
+        :mod:`jaxatr.data.dsiac_records`, :mod:`jaxatr.data.mstar_records` and
+        :mod:`jaxatr.data.aircraft_records`.
       skip_corrupt: leave corrupt images, clips and chips out and list them in ``Dataset.skipped``.
 
     Raises:
@@ -86,8 +92,7 @@ def prepare(
     if as_name is not None:
         if name not in _BUILDERS:
             raise ValueError(
-                f"only an {IMAGE_FOLDER}, {DSIAC} or {MSTAR} can be given a name, "
-                f"and {name!r} has one"
+                f"only one of {', '.join(_BUILDERS)} can be given a name, and {name!r} has one"
             )
         if not re.fullmatch(r"\w[\w.-]*", as_name):
             raise ValueError(f"a name is letters, digits, '_', '.' and '-', got {as_name!r}")
@@ -205,6 +210,12 @@ def _mstar(folder: Path, source: Path, options: dict[str, Any], skip_corrupt: bo
     return _of_files(MSTAR, mstar_records, folder, source, paths, options, skip_corrupt)
 
 
+def _aircraft(folder: Path, source: Path, options: dict[str, Any], skip_corrupt: bool) -> Path:
+    source = aircraft.data_folder(source)
+    paths = aircraft_records.used(walk.files(source))
+    return _of_files(AIRCRAFT, aircraft_records, folder, source, paths, options, skip_corrupt)
+
+
 def _of_files(
     name: str,
     builder: Any,
@@ -237,6 +248,7 @@ _BUILDERS: dict[str, Callable[[Path, Path, dict[str, Any], bool], Path]] = {
     IMAGE_FOLDER: _folder,
     DSIAC: _dsiac,
     MSTAR: _mstar,
+    AIRCRAFT: _aircraft,
 }
 
 

@@ -26,8 +26,11 @@ _MSTAR = {
     "mstar/reference-0": ("BMP2", "BRDM_2", "BTR70", "T62", "ZIL131", "ZSU_23_4"),
     "mstar/reference-1": ("2S1", "BRDM_2", "BTR60", "BTR70", "T62", "ZSU_23_4"),
     "mstar/reference-2": ("2S1", "BMP2", "BRDM_2", "BTR70", "D7", "T72"),
+    # For retrieval of classes never trained on: two of each of three coarse classes are known.
+    "mstar/retrieval": ("BMP2", "BRDM_2", "T62", "T72", "2S1", "ZSU_23_4"),
 }
-NAMES = ("closed", *_CIFAR10, *_MSTAR, "random-6/4", "random-5/3")
+NAMES = ("closed", *_CIFAR10, *_MSTAR, "first-5", "random-6/4", "random-5/3")
+_FIRST = re.compile(r"first-(\d+)")
 _RANDOM = re.compile(r"random-(\d+)/(\d+)")
 
 
@@ -72,8 +75,11 @@ def known_unknown(name: str, classes: Sequence[str], *, seed: int = 0) -> KnownU
 
     Args:
       name: ``"closed"`` (all known); ``"random-K/U"`` (K known and U unknown, drawn by ``seed``;
-        further classes are left out); ``"cifar10/osr-0"`` to ``"cifar10/osr-4"``, the field's five
-        (0 and 1 are the same set); ``"cifar10/paper-code"``; ``"mstar/reference-0"`` to ``-2``.
+        further classes are left out); ``"first-K"`` (the first K in the data set's order known, the
+        rest unknown: the field's zero-shot retrieval on Cars-196 is ``"first-98"`` and on CUB-200
+        ``"first-100"``); ``"cifar10/osr-0"`` to ``"cifar10/osr-4"``, the field's five (0 and 1 are
+        the same set); ``"cifar10/paper-code"``; ``"mstar/reference-0"`` to ``-2``;
+        ``"mstar/retrieval"``.
       classes: the data set's class names in its own order.
       seed: for the random splits. The draw orders the names by the SHA-256 of seed and name, so it
         depends on no library's random stream, nor on the order of ``classes``.
@@ -133,6 +139,8 @@ def _members(name: str, classes: tuple[str, ...], seed: int) -> tuple[set[str], 
         return set(classes), set()
     if match := _RANDOM.fullmatch(name):
         return _random(name, classes, seed, *map(int, match.groups()))
+    if match := _FIRST.fullmatch(name):
+        return _first(name, classes, int(match[1]))
     if name in _CIFAR10:
         if len(classes) != 10:
             raise ValueError(f"split {name!r} is of CIFAR-10's 10 classes, got {len(classes)}")
@@ -147,9 +155,18 @@ def _members(name: str, classes: tuple[str, ...], seed: int) -> tuple[set[str], 
     else:
         raise ValueError(
             f"there is no split {name!r}{nearest(name, NAMES)} "
-            f"(there are {', '.join(NAMES)} and random-K/U for any K and U)"
+            f"(there are {', '.join(NAMES)}, and first-K and random-K/U for any K and U)"
         )
     return known, set(classes) - known
+
+
+def _first(name: str, classes: tuple[str, ...], known: int) -> tuple[set[str], set[str]]:
+    if not 1 <= known < len(classes):
+        raise ValueError(
+            f"split {name!r} asks for the first {known} classes: at least one must be known and "
+            f"one unknown, and there are {len(classes)} in all"
+        )
+    return set(classes[:known]), set(classes[known:])
 
 
 def _random(

@@ -170,7 +170,11 @@ def test_a_name_remembers_that_corrupt_images_may_be_skipped(folder, data_dir):
     [
         ("simulatd", {}, "no data set 'simulatd'; did you mean 'simulated'"),
         ("cifra10", {}, "did you mean 'cifar10'"),
-        ("min", {}, "did you mean 'mine'.*dsiac, image_folder, mine, mstar, simulated in"),
+        (
+            "min",
+            {},
+            "did you mean 'mine'.*dsiac, fgvc_aircraft, image_folder, mine, mstar, simulated in",
+        ),
         ("image_folder", {}, "image_folder needs a source.*--config.data.source=PATH"),
         ("image_foldr", {"source": "x"}, "takes no source.*did you mean 'image_folder'"),
         ("mine", {"options": {"x": 1}}, "'mine' takes no options"),
@@ -193,7 +197,7 @@ def test_what_is_not_there_is_named(folder, data_dir, name, arguments, match):
         ("image_folder", "simulated", "already the name"),
         ("image_folder", "../up", "a name is letters"),
         ("image_folder", "dsiac", "already the name"),
-        ("simulated", "mine", "only an image_folder, dsiac or mstar can be given a name"),
+        ("simulated", "mine", "only one of image_folder, dsiac, mstar, fgvc_aircraft can"),
     ],
 )
 def test_a_name_must_be_free_and_plain(folder, data_dir, name, as_name, match):

@@ -24,6 +24,8 @@ def test_every_named_split_parts_its_classes(name):
     assert [c for c in classes if c in split.unknown] == list(split.unknown)
     if name == "random-5/3":
         assert (len(split.known), len(split.unknown)) == (5, 3)
+    elif name == "first-5":
+        assert (split.known, split.unknown) == (classes[:5], classes[5:])
     elif name == "closed":
         assert (split.known, split.unknown) == (classes, ())
     else:
@@ -47,6 +49,17 @@ def test_mstar_reference():
     assert split.known == ("2S1", "BMP2", "BRDM_2", "BTR70", "D7", "T72")
     assert split.unknown == ("BTR60", "T62", "ZIL131", "ZSU_23_4")
     assert split.seed == 0
+
+
+def test_mstar_retrieval():
+    split = known_unknown("mstar/retrieval", MSTAR)
+    assert split.known == ("2S1", "BMP2", "BRDM_2", "T62", "T72", "ZSU_23_4")
+    assert split.unknown == ("BTR60", "BTR70", "D7", "ZIL131")
+
+
+def test_the_first_classes_are_those_of_the_data_sets_order():
+    split = known_unknown("first-2", ("van", "bus", "car"), seed=4)
+    assert (split.known, split.unknown, split.seed) == (("van", "bus"), ("car",), 0)
 
 
 def test_random_draws_are_fixed_for_ever():
@@ -96,6 +109,9 @@ def test_foreign_records_are_refused():
         ("cifar10/osr-5", CIFAR10, "no split 'cifar10/osr-5'; did you mean 'cifar10/osr-"),
         ("random-6/4", VEHICLES, "6 known and 4 unknown.*8 in all"),
         ("random-0/4", VEHICLES, "at least one"),
+        ("first-0", VEHICLES, "first 0 classes: at least one must be known.*8 in all"),
+        ("first-8", VEHICLES, "first 8 classes.*one unknown"),
+        ("frist-5", VEHICLES, "did you mean 'first-5'.*first-K and random-K/U"),
         ("closed", ("a", "a"), "must differ"),
     ],
 )
