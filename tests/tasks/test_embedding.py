@@ -8,6 +8,7 @@ import time
 from functools import partial
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -32,7 +33,7 @@ def shares(task, batch, devices):
     params, state = variables_of(task)
     loss = partial(task.phases[0].loss, params, state)
     mapped = jax.vmap(loss, (0, None, None), axis_name=parallel.AXIS)
-    return mapped(parallel.shard(batch, devices), jax.random.key(1), np.int32(0))
+    return mapped(parallel.shard(batch, devices), jax.random.key(1), jnp.int32(0))
 
 
 def by_hand(out, fine, coarse, fields, weights):
