@@ -4,6 +4,7 @@ python -m jaxatr.prepare simulated --option=aspects=36
 python -m jaxatr.prepare image_folder --source=DIR_OR_ARCHIVE --name=mstar10
 python -m jaxatr.prepare dsiac --source=DIR --band=thermal --ranges=1000,2000,3000 --every=10
 python -m jaxatr.prepare mstar --source=DIR
+python -m jaxatr.prepare fgvc_aircraft --source=fgvc-aircraft-2013b --option=size=512
 python -m jaxatr.prepare cifar10
 """
 

@@ -61,15 +61,15 @@ def hierarchy(name: str, classes: Sequence[str]) -> Hierarchy:
         )
     table = _TABLES[name]
     found = {fine: table.coarse(fine) for fine in classes}
-    missing = [fine for fine, coarse in found.items() if coarse is None]
-    if missing:
+    coarse = {fine: name for fine, name in found.items() if name is not None}
+    if missing := [fine for fine in found if fine not in coarse]:
         told = ", ".join(map(repr, missing[:5])) + (", …" if len(missing) > 5 else "")
         raise ValueError(
             f"hierarchy {name!r} has no coarse class for {len(missing)} of {len(classes)} classes, "
             f"{told}{nearest(missing[0], table.spellings)} (its names are {table.names})"
         )
-    names = sorted(coarse for coarse in set(found.values()) if coarse is not None)
-    return Hierarchy(name, tuple(names), tuple(names.index(found[fine]) for fine in classes))
+    names = sorted(set(coarse.values()))
+    return Hierarchy(name, tuple(names), tuple(names.index(coarse[fine]) for fine in classes))
 
 
 def coarse_of(dataset: Dataset, name: str) -> Hierarchy:
