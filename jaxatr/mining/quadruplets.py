@@ -11,21 +11,18 @@ distance of two embeddings:
   it open for method 1.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from jaxatr.mining.classes import Classes, order_classes
+from jaxatr.mining.nearest import nearest_members
 from jaxatr.typing import Array, Bool, Float, Int, Key
 
 Method = Literal["nearest_to_negative", "nearest_to_reference", "random"]
 SiblingClass = Literal["any", "drawn"]
-
-_FORBIDDEN = np.uint32(0xFFFFFFFF)
 
 
 class Quadruplets(NamedTuple):
@@ -60,9 +57,9 @@ def quadruplets(
 ) -> Quadruplets:
     """Returns the quadruplet of each reference (section 3.3).
 
-    Nothing of size ``n * n`` is ever made: the distances of ``block_size`` references to all
-    examples exist at a time. Draws belong to the reference's index, not to its place, so that the
-    references can be divided over devices without a change of the answer. Ties go to the lower
+    Nothing of size ``n * n`` is ever made: the distances of ``block_size`` references to a chunk of
+    the examples exist at a time. Draws belong to the reference's index, not to its place, so that
+    the references can be divided over devices without a change of the answer. Ties go to the lower
     index.
 
     Args:
@@ -98,92 +95,17 @@ def quadruplets(
     if method == "random":
         members = _random(classes, references, keys, drawn)
     else:
-        half_squares = jnp.sum(jnp.square(embeddings), -1) / 2
-        block = partial(_nearest, method, embeddings, half_squares, classes, coarse)
-        members = _in_blocks(block, block_size, references, drawn)
+        members = nearest_members(
+            embeddings,
+            classes,
+            references,
+            drawn,
+            from_negative=method == "nearest_to_negative",
+            block_size=block_size,
+        )
     found = jnp.stack([member >= 0 for member in members]).all(0)
     positive, sibling, negative = (jnp.where(found, member, references) for member in members)
     return Quadruplets(references, positive, sibling, negative, found)
-
-
-def _in_blocks(
-    select: Callable, block_size: int, references: Int[Array, " r"], drawn: Array | None
-) -> list[Array]:
-    count = len(references)
-    if not count:
-        return [references] * 3
-    blocks = -(-count // block_size)
-    size = -(-count // blocks)  # of equal size, so that as little as possible is filled up
-
-    def blocked(column: Array) -> Array:
-        return jnp.pad(column, (0, blocks * size - count), mode="edge").reshape(blocks, size)
-
-    columns = jax.tree.map(blocked, (references, drawn))
-    return [column.reshape(-1)[:count] for column in jax.lax.map(lambda x: select(*x), columns)]
-
-
-def _nearest(
-    method: Method,
-    embeddings: Float[Array, "n d"],
-    half_squares: Float[Array, " n"],
-    classes: Classes,
-    coarse: Int[Array, " n"],
-    references: Int[Array, " r"],
-    drawn: Int[Array, " r"] | None,
-) -> tuple[Array, Array, Array]:
-    """Returns positive, sibling and negative of a block of references; -1 where there is none."""
-
-    def closeness(queries: Int[Array, " r"]) -> Float[Array, "r n"]:
-        # Half the squared distance, less what is the same for every example.
-        products = jnp.dot(embeddings[queries], embeddings.T, precision=jax.lax.Precision.HIGHEST)
-        return half_squares - products
-
-    from_reference = closeness(references)
-    other_coarse = coarse != coarse[references][:, None]
-    negative = _lowest(jnp.where(other_coarse, from_reference, jnp.inf))
-    radius = jnp.take_along_axis(from_reference, jnp.maximum(negative, 0)[:, None], 1)
-    beyond = from_reference - radius
-    if method == "nearest_to_negative":
-        # Measured from the negative itself, so that the least is 0 and all are ordered as bits.
-        own = half_squares[jnp.maximum(negative, 0)][:, None]
-        distance = jnp.maximum(closeness(jnp.maximum(negative, 0)) + own, 0)
-    else:
-        distance = beyond
-    rank = _rank(beyond, distance)
-    own_fine = classes.fine[references][:, None]
-    same_fine = classes.fine == own_fine
-    itself = jnp.arange(len(coarse)) == references[:, None]
-    if drawn is None:
-        sibling_allowed = ~other_coarse & ~same_fine
-    else:
-        sibling_allowed = classes.fine == drawn[:, None]
-    positive = _first(jnp.where(same_fine & ~itself, rank, _FORBIDDEN))
-    sibling = _first(jnp.where(sibling_allowed, rank, _FORBIDDEN))
-    return positive, sibling, negative
-
-
-def _rank(beyond: Float[Array, "r n"], distance: Float[Array, "r n"]) -> Array:
-    """Returns unsigned numbers whose order is that of preference.
-
-    The bits of a float that is not negative are ordered as the float is. So an example beyond the
-    negative has the bits of its distance, and one that is not has the sign bit and, the farther
-    from the reference, the fewer of the others.
-    """
-    bits = partial(jax.lax.bitcast_convert_type, new_dtype=jnp.uint32)
-    distance, beyond = distance.astype(jnp.float32), beyond.astype(jnp.float32)
-    return bits(jnp.where(beyond > 0, distance, -jnp.abs(beyond)))
-
-
-def _first(rank: Array) -> Int[Array, " r"]:
-    index = jnp.argmin(rank, axis=1).astype(jnp.int32)
-    lowest = jnp.take_along_axis(rank, index[:, None], 1)[:, 0]
-    return jnp.where(lowest == _FORBIDDEN, -1, index)
-
-
-def _lowest(values: Float[Array, "r n"]) -> Int[Array, " r"]:
-    index = jnp.argmin(values, axis=1).astype(jnp.int32)
-    lowest = jnp.take_along_axis(values, index[:, None], 1)[:, 0]
-    return jnp.where(lowest == jnp.inf, -1, index)
 
 
 def _drawn_class(classes: Classes, references: Int[Array, " r"], keys: Array) -> Int[Array, " r"]:

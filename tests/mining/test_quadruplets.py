@@ -73,6 +73,30 @@ def test_selections_are_those_of_plain_loops(method, n, dimensions):
 
 
 @pytest.mark.parametrize("method", METHODS[:2])
+@pytest.mark.parametrize("count", [1024, 2300])
+def test_many_examples_are_searched_in_chunks(method, count):
+    draw = np.random.default_rng(count)
+    embeddings = draw.integers(-4, 5, (count, 4)).astype(np.float32)  # hundreds of ties
+    fine = np.sort(draw.choice(9, count, p=[0.4, 0.2, 0.1, 0.1, 0.1, 0.05, 0.03, 0.015, 0.005]))
+    fine = draw.permutation(fine)
+    references = draw.choice(count, 25, replace=False)
+    found = mining.quadruplets(
+        embeddings,
+        fine,
+        fine // 3,
+        references,
+        method=method,
+        key=KEY,
+        sibling_class="any",
+        block_size=7,
+    )
+    for row, i in enumerate(references):
+        expected = by_loops(embeddings, fine, fine // 3, i, method)
+        got = found.positive[row], found.sibling[row], found.negative[row]
+        assert bool(found.valid[row]) and tuple(map(int, got)) == expected
+
+
+@pytest.mark.parametrize("method", METHODS[:2])
 def test_a_drawn_sibling_class_is_searched_alone(method):
     embeddings, fine, coarse = a_set()
     references = np.arange(len(fine))

@@ -1,0 +1,204 @@
+"""The search behind the two nearest-neighbour selections: blocks of references, chunks of examples.
+
+The examples are laid out by coarse class, and by index within it. The negative is looked for in all
+of them; positive and sibling in the reference's own coarse class only, which for references in the
+same order is a short stretch. So of the distances little more than one product of all references
+with all examples is ever computed, and of that a piece at a time that stays in the cache.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxatr.mining.classes import Classes
+from jaxatr.typing import Array, Float, Int, Shaped
+
+_CHUNK = 1024  # examples at a time
+_FORBIDDEN = np.uint32(0xFFFFFFFF)
+_NONE = np.int32(0x7FFFFFFF)
+
+
+class _Layout(NamedTuple):
+    """The examples by coarse class, filled up to whole chunks.
+
+    Attributes:
+      points: ``[m, d]``.
+      half_squares: ``[m]``, infinite where there is no example.
+      index: ``[m]``, which example stands here.
+      fine: ``[m]``, number of its fine class; -2 where there is no example.
+    """
+
+    points: Float[Array, "m d"]
+    half_squares: Float[Array, " m"]
+    index: Int[Array, " m"]
+    fine: Int[Array, " m"]
+
+
+class _Queries(NamedTuple):
+    """A block of references: each ``[b]``, except the points ``[b, d]``."""
+
+    points: Float[Array, "b d"]
+    index: Int[Array, " b"]
+    fine: Int[Array, " b"]
+    start: Int[Array, " b"]  # of the coarse class in the layout
+    end: Int[Array, " b"]
+    drawn: Int[Array, " b"] | None
+
+
+def nearest_members(
+    embeddings: Float[Array, "n d"],
+    classes: Classes,
+    references: Int[Array, " r"],
+    drawn: Int[Array, " r"] | None,
+    *,
+    from_negative: bool,
+    block_size: int,
+) -> tuple[Int[Array, " r"], Int[Array, " r"], Int[Array, " r"]]:
+    """Returns positive, sibling and negative of each reference; -1 where there is none.
+
+    Args:
+      embeddings: of the whole data set.
+      classes: of its examples.
+      references: indices.
+      drawn: the fine class of each reference's sibling; None for any that qualifies.
+      from_negative: whether positive and sibling are the nearest to the negative (method 1) or to
+        the reference (method 2).
+      block_size: references at a time.
+    """
+    count = len(references)
+    if not count:
+        return references, references, references
+    layout, place = _lay_out(embeddings, classes)
+    order = jnp.argsort(place[references])  # neighbours in the layout share their stretch
+    chosen = references[order]
+    start = classes.coarse_start[chosen]
+    queries = _Queries(
+        embeddings[chosen],
+        chosen,
+        classes.fine[chosen],
+        start,
+        start + classes.coarse_count[chosen],
+        None if drawn is None else drawn[order],
+    )
+    blocks = -(-count // block_size)
+    size = -(-count // blocks)  # of equal size, so that as little as possible is filled up
+
+    def blocked(column: Array) -> Array:
+        filled = [(0, blocks * size - count)] + [(0, 0)] * (column.ndim - 1)
+        return jnp.pad(column, filled, mode="edge").reshape(blocks, size, *column.shape[1:])
+
+    search = partial(_search, layout, place, from_negative)
+    found = jax.lax.map(search, jax.tree.map(blocked, queries))
+    back = jnp.zeros(count, jnp.int32).at[order].set(jnp.arange(count, dtype=jnp.int32))
+    positive, sibling, negative = (column.reshape(-1)[:count][back] for column in found)
+    return positive, sibling, negative
+
+
+def _lay_out(embeddings: Array, classes: Classes) -> tuple[_Layout, Int[Array, " n"]]:
+    """Returns the layout, and where each example stands in it."""
+    count = len(embeddings)
+    order = jnp.argsort(classes.coarse_start, stable=True).astype(jnp.int32)
+    place = jnp.zeros(count, jnp.int32).at[order].set(jnp.arange(count, dtype=jnp.int32))
+    missing = -count % min(_CHUNK, count)
+
+    def filled(column: Array, value: float | int) -> Array:
+        widths = [(0, missing)] + [(0, 0)] * (column.ndim - 1)
+        return jnp.pad(column[order], widths, constant_values=value)
+
+    half_squares = jnp.sum(jnp.square(embeddings), axis=-1) / 2
+    layout = _Layout(
+        filled(embeddings, 0),
+        filled(half_squares, jnp.inf),
+        jnp.pad(order, (0, missing), constant_values=_NONE),
+        filled(classes.fine, -2),
+    )
+    return layout, place
+
+
+def _search(
+    layout: _Layout, place: Int[Array, " n"], from_negative: bool, queries: _Queries
+) -> tuple[Array, Array, Array]:
+    chunk = min(_CHUNK, len(place))
+    nothing = jnp.full(len(queries.index), _NONE)
+
+    def closeness(part: _Layout, points: Array) -> Float[Array, "b m"]:
+        # Half the squared distance, less what is the same for every example.
+        products = jnp.dot(points, part.points.T, precision=jax.lax.Precision.HIGHEST)
+        return part.half_squares - products
+
+    def own_class(number: Array) -> tuple[_Layout, Array]:
+        """Returns a chunk, and which of it are of each query's coarse class."""
+        first = number * chunk
+        part = _Layout(*(jax.lax.dynamic_slice_in_dim(x, first, chunk) for x in layout))
+        places = first + jnp.arange(chunk, dtype=jnp.int32)
+        inside = (places >= queries.start[:, None]) & (places < queries.end[:, None])
+        return part, inside
+
+    def find_negative(number, best):
+        part, inside = own_class(number)
+        values = jnp.where(inside, jnp.inf, closeness(part, queries.points))
+        return _lower(best, values, part.index)
+
+    infinite = jnp.full(nothing.shape, jnp.inf, layout.points.dtype)
+    radius, negative = jax.lax.fori_loop(
+        0, len(layout.points) // chunk, find_negative, (infinite, nothing)
+    )
+    radius = radius[:, None]
+    there = place[jnp.where(negative == _NONE, 0, negative)]
+    centres, own = layout.points[there], layout.half_squares[there][:, None]
+
+    def find_others(number, best):
+        part, inside = own_class(number)
+        beyond = closeness(part, queries.points) - radius
+        distance = beyond
+        if from_negative:
+            # From the negative itself, so that the least is 0 and all are ordered as bits.
+            distance = jnp.maximum(closeness(part, centres) + own, 0)
+        rank = _rank(beyond, distance)
+        same = part.fine == queries.fine[:, None]
+        positive = inside & same & (part.index != queries.index[:, None])
+        sibling = inside & ~same if queries.drawn is None else part.fine == queries.drawn[:, None]
+        return tuple(
+            _lower(one, jnp.where(allowed, rank, _FORBIDDEN), part.index)
+            for one, allowed in zip(best, (positive, sibling), strict=True)
+        )
+
+    forbidden = jnp.full(nothing.shape, _FORBIDDEN)
+    first, last = jnp.min(queries.start) // chunk, (jnp.max(queries.end) - 1) // chunk
+    (_, positive), (_, sibling) = jax.lax.fori_loop(
+        first, last + 1, find_others, ((forbidden, nothing), (forbidden, nothing))
+    )
+    members = (positive, sibling, negative)
+    return tuple(jnp.where(member == _NONE, -1, member) for member in members)
+
+
+def _lower(
+    best: tuple[Array, Int[Array, " b"]], values: Shaped[Array, "b m"], index: Int[Array, " m"]
+) -> tuple[Array, Int[Array, " b"]]:
+    """Returns the lower of what was found and of these values, of equal ones the lower index.
+
+    The highest value that there is stands for nothing.
+    """
+    # Two plain reductions: XLA:CPU does not vectorise an argmin.
+    lowest = jnp.min(values, axis=1)
+    here = jnp.min(jnp.where(values == lowest[:, None], index, _NONE), axis=1)
+    highest = jnp.inf if jnp.issubdtype(values.dtype, jnp.floating) else _FORBIDDEN
+    here = jnp.where(lowest == highest, _NONE, here)
+    value, found = best
+    better = (lowest < value) | ((lowest == value) & (here < found))
+    return jnp.where(better, lowest, value), jnp.where(better, here, found)
+
+
+def _rank(beyond: Float[Array, "b m"], distance: Float[Array, "b m"]) -> Shaped[Array, "b m"]:
+    """Returns unsigned numbers whose order is that of preference.
+
+    The bits of a float that is not negative are ordered as the float is. So an example beyond the
+    negative has the bits of its distance, and one that is not has the sign bit and, the farther
+    from the reference, the fewer of the others.
+    """
+    bits = partial(jax.lax.bitcast_convert_type, new_dtype=jnp.uint32)
+    distance, beyond = distance.astype(jnp.float32), beyond.astype(jnp.float32)
+    return bits(jnp.where(beyond > 0, distance, -jnp.abs(beyond)))
