@@ -1,5 +1,6 @@
 """Networks as flax linen modules, and how a configuration names them."""
 
+from jaxatr.models import pretrained
 from jaxatr.models.build import BACKBONES, build_open_set
 from jaxatr.models.gan import Discriminator, Generator
 from jaxatr.models.gradient_norms import squared_gradient_norms
@@ -18,5 +19,6 @@ __all__ = [
     "ResNet34",
     "ResNet50",
     "build_open_set",
+    "pretrained",
     "squared_gradient_norms",
 ]

@@ -3,6 +3,7 @@
 from jaxatr.runs.baselines import BASELINES, check_baselines, train_baseline
 from jaxatr.runs.evaluation import evaluate_run
 from jaxatr.runs.folder import EVALUATION, SCORES, THUMBNAILS, load_config, variables_of
+from jaxatr.runs.pretrained import backbone_variables
 from jaxatr.runs.training import train_run
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "EVALUATION",
     "SCORES",
     "THUMBNAILS",
+    "backbone_variables",
     "check_baselines",
     "evaluate_run",
     "load_config",
