@@ -44,6 +44,8 @@ def base() -> Config:
     model.dtype = "float32"  # of the computation: float32 or bfloat16
     model.args = ConfigDict()  # further arguments of the backbone
     model.head_bias = True
+    model.pretrained = ""  # safetensors file or run folder whose backbone to begin with
+    model.pretrained_channels = "same"  # or "sum": its stem adapted to the images' channels
 
     config.loss = loss = ConfigDict()
     loss.open = "cbc"  # cbc, bce (the ablation), none (a plain classifier)

@@ -1,5 +1,6 @@
 """Networks as flax linen modules, and how a configuration names them."""
 
+from jaxatr.models import pretrained
 from jaxatr.models.build import BACKBONES, build_embedding, build_open_set
 from jaxatr.models.embedding import EmbeddingNetwork, EmbeddingOutput
 from jaxatr.models.gan import Discriminator, Generator
@@ -22,5 +23,6 @@ __all__ = [
     "ResNet50",
     "build_embedding",
     "build_open_set",
+    "pretrained",
     "squared_gradient_norms",
 ]

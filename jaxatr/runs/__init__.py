@@ -12,6 +12,7 @@ from jaxatr.runs.folder import (
     variables_of,
 )
 from jaxatr.runs.intake import Intake
+from jaxatr.runs.pretrained import backbone_variables
 from jaxatr.runs.training import train_run
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "SCORES",
     "Intake",
     "THUMBNAILS",
+    "backbone_variables",
     "check_baselines",
     "evaluate_run",
     "load_config",

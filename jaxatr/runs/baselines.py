@@ -108,6 +108,7 @@ def _train_gopenmax(network: OpenSet, workdir: Path, folder: Path, progress: boo
     if not path.is_file():
         generator = _derived(config, task="jaxatr.tasks.gan:ConditionalGan")
         generator.train.evaluate_every = 1e9  # there is nothing to validate
+        generator.model.pretrained = ""  # it has no backbone
         train_run(generator, folder / "generator", progress=progress)
         gan = ConditionalGan(generator)
         state = training.load_snapshot(folder / "generator", "latest").state["model_state"]

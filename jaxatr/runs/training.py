@@ -1,10 +1,14 @@
 """A run's training, from its configuration."""
 
+import copy
 import os
+from collections.abc import Callable
+from typing import Any
 
 from jaxatr import training
 from jaxatr.resolve import resolve
 from jaxatr.runs.folder import refuse_changed_data
+from jaxatr.runs.pretrained import read_weights
 from jaxatr.typing import Config
 
 # What counts of data is its fingerprint, not where it lies.
@@ -28,7 +32,7 @@ def train_run(config: Config, workdir: str | os.PathLike, *, progress: bool = Tr
     make = resolve(config.task)
     free = (*_FREE, *getattr(make, "free_fields", ()))
     training.check_config(workdir, config, free=free)  # before any data is prepared for nothing
-    task = make(config)
+    task = _made(make, config, workdir)
     refuse_changed_data(workdir, task.record)
     training.record_config(workdir, config, free=free)
     training.update_record(workdir, **task.record)
@@ -44,3 +48,14 @@ def train_run(config: Config, workdir: str | os.PathLike, *, progress: bool = Tr
         progress=progress,
         free_fields=free,
     )
+
+
+def _made(make: Callable[..., Any], config: Config, workdir: str | os.PathLike) -> Any:
+    """Returns the task, with the weights read that it is to begin with."""
+    if not config.model.pretrained:
+        return make(config)
+    if training.saved_steps(workdir):  # it has begun: the weights may be gone
+        config = copy.deepcopy(config)
+        config.model.pretrained = ""
+        return make(config)
+    return make(config, read=read_weights)

@@ -18,6 +18,7 @@ from jaxatr.losses import quadruplet
 from jaxatr.tasks.base import Hook, LossOutput, Phase
 from jaxatr.tasks.examples import Examples, normalize
 from jaxatr.tasks.optimizer import build_optimizer
+from jaxatr.tasks.pretrained import Pretrained, Reader
 from jaxatr.tasks.retrieval import retrieval, retrieval_pictures
 from jaxatr.typing import Batch, Config, Float, PyTree
 
@@ -65,8 +66,12 @@ class Embedding:
     cycles = 1
     best = "recall_at_1"
 
-    def __init__(self, config: Config):
+    def __init__(self, config: Config, *, read: Reader | None = None):
         """Opens the data and describes the training.
+
+        Args:
+          config: the run's configuration.
+          read: as :class:`jaxatr.tasks.OpenSet` has it.
 
         Raises:
           ValueError: the data is missing or does not fit the configuration, or a field is wrong.
@@ -92,6 +97,9 @@ class Embedding:
             dimension=fields.dimension,
             unit_length=fields.unit_length,
         )
+        self._pretrained = Pretrained(
+            config.model, self.module.backbone, self.examples.image_shape[-1], read
+        )
         self._examples = len(self.parts["train"].indices)
         self.steps_per_epoch = max(1, round(self._examples / config.train.batch_size))
         steps = config.train.steps or round(config.train.epochs * self.steps_per_epoch)
@@ -108,13 +116,14 @@ class Embedding:
         names = self.hierarchy.coarse_classes
         classes = self.examples.dataset.classes
         coarse = [names[self.hierarchy.fine_to_coarse[classes.index(c)]] for c in self.split.known]
-        return {**self.examples.record, "hierarchy": self.hierarchy.name, "coarse": coarse}
+        levels = {"hierarchy": self.hierarchy.name, "coarse": coarse}
+        return {**self.examples.record, **levels, **self._pretrained.record}
 
     def init(self, key: jax.Array) -> tuple[PyTree, PyTree]:
-        """Returns freshly drawn parameters and batch statistics."""
+        """Returns freshly drawn parameters and batch statistics, the backbone's perhaps read."""
         variables = dict(self.module.init(key, jnp.zeros((1, *self.examples.image_shape))))
         params = variables.pop("params")
-        return params, variables
+        return self._pretrained.put_into(params, variables)
 
     def batches(self, phase: Phase) -> Any:
         """Returns this process's endless iterator of batches with several images of a class."""

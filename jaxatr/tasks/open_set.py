@@ -12,6 +12,7 @@ from jaxatr import data, losses, models, openset, parallel
 from jaxatr.tasks.base import LossOutput, Phase
 from jaxatr.tasks.examples import Examples, normalize
 from jaxatr.tasks.optimizer import build_optimizer
+from jaxatr.tasks.pretrained import Pretrained, Reader
 from jaxatr.typing import Batch, Config, Float, PyTree, Shaped
 
 _OPEN_LOSSES = {"cbc": losses.cbc, "bce": losses.one_vs_rest_bce, "none": None}
@@ -31,8 +32,13 @@ class OpenSet:
     best = "closed_accuracy"
     hook = None
 
-    def __init__(self, config: Config):
+    def __init__(self, config: Config, *, read: Reader | None = None):
         """Opens the data and describes the training.
+
+        Args:
+          config: the run's configuration.
+          read: reads what ``model.pretrained`` names, as :func:`jaxatr.models.pretrained.read`;
+            needed by :meth:`init`, if anything is named.
 
         Raises:
           ValueError: the data is missing or does not fit the configuration, or a field is wrong.
@@ -46,6 +52,9 @@ class OpenSet:
         # The class of the negatives comes after the known ones.
         num_classes = len(self.split.known) + bool(config.open_set.negatives)
         self.module = models.build_open_set(config.model, num_classes)
+        self._pretrained = Pretrained(
+            config.model, self.module.backbone, self.examples.image_shape[-1], read
+        )
         examples, batch = len(self.parts["train"].indices), config.train.batch_size
         self.steps_per_epoch = max(1, round(examples / batch))
         steps = config.train.steps or round(config.train.epochs * examples / batch)
@@ -55,13 +64,13 @@ class OpenSet:
     @property
     def record(self) -> dict[str, Any]:
         """What a recogniser needs beside the parameters, and what a result must state."""
-        return self.examples.record
+        return {**self.examples.record, **self._pretrained.record}
 
     def init(self, key: jax.Array) -> tuple[PyTree, PyTree]:
-        """Returns freshly drawn parameters and batch statistics."""
+        """Returns freshly drawn parameters and batch statistics, the backbone's perhaps read."""
         variables = dict(self.module.init(key, jnp.zeros((1, *self.examples.image_shape))))
         params = variables.pop("params")
-        return params, variables
+        return self._pretrained.put_into(params, variables)
 
     def batches(self, phase: Phase) -> Any:
         """Returns this process's endless iterator of training batches."""

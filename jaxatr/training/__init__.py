@@ -1,7 +1,7 @@
 """The one training loop: state, data parallelism, checkpoints, records."""
 
 from jaxatr.training.cache import enable_compilation_cache
-from jaxatr.training.checkpoints import CheckpointError, load_snapshot
+from jaxatr.training.checkpoints import CheckpointError, load_snapshot, saved_steps
 from jaxatr.training.loop import TrainResult, train
 from jaxatr.training.meter import NonFiniteLoss
 from jaxatr.training.record import (
@@ -32,6 +32,7 @@ __all__ = [
     "read_metrics",
     "read_record",
     "record_config",
+    "saved_steps",
     "stopping_at_once",
     "train",
     "update_record",

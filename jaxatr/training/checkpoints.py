@@ -99,10 +99,9 @@ class Checkpoints:
             raise self._failed(error) from error
 
     def _failed(self, error: Exception) -> CheckpointError:
-        folder = self._workdir / FOLDER
-        there = sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())
+        there = saved_steps(self._workdir)
         return CheckpointError(
-            f"a checkpoint could not be saved in {folder}: {error}\n"
+            f"a checkpoint could not be saved in {self._workdir / FOLDER}: {error}\n"
             f"still there, and continued from by the same command: {there or 'none'}"
         )
 
@@ -157,6 +156,13 @@ class _NewestAndBest(checkpoint_managers.PreservationPolicy):
         if steps:
             kept.add(max(steps, key=lambda step: (self.scores[step], step)))
         return [step in kept for step in steps]
+
+
+def saved_steps(workdir: str | os.PathLike) -> list[int]:
+    """Returns the steps of a run's checkpoints, whole or not; none if there is no run."""
+    folder = Path(workdir) / FOLDER
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    return sorted(int(name) for name in names if name.isdigit())
 
 
 def load_snapshot(

@@ -10,7 +10,13 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from jaxatr.training import CheckpointError, Snapshot, load_snapshot, update_record
+from jaxatr.training import (
+    CheckpointError,
+    Snapshot,
+    load_snapshot,
+    saved_steps,
+    update_record,
+)
 from jaxatr.training.checkpoints import Checkpoints
 from jaxatr.training.state import flatten
 
@@ -61,6 +67,12 @@ def test_what_is_saved_is_read(copy):
         assert_equal(checkpoints.restore(), snapshot(2, score=0.4))
     assert_equal(load_snapshot(copy, "best"), snapshot(1, score=0.5))
     assert_equal(load_snapshot(copy, 1), snapshot(1, score=0.5))
+
+
+def test_the_steps_that_are_saved(copy, tmp_path):
+    (copy / "checkpoints" / "7.orbax-checkpoint-tmp").mkdir()  # an interrupted save
+    assert saved_steps(copy) == [1, 2]
+    assert saved_steps(tmp_path) == []
 
 
 def test_there_may_be_none(tmp_path):

@@ -1,0 +1,79 @@
+"""Pretrained weights in the place of freshly drawn ones."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxatr import config, models
+from jaxatr.models.pretrained import Weights
+from jaxatr.tasks.pretrained import Pretrained
+
+MODULE = models.OpenSetClassifier(
+    models.ResNet(stage_sizes=(1,), block=models.resnet.BasicBlock, width=4, stem="3x3"), 3
+)
+
+
+@functools.cache
+def variables():
+    return jax.jit(MODULE.init)(jax.random.key(0), jnp.zeros((1, 8, 8, 1)))
+
+
+def drawn():
+    copy = jax.tree.map(jnp.array, dict(variables()))
+    return copy.pop("params"), copy
+
+
+def read(path, backbone, *, in_channels, channels):
+    assert (path, backbone, in_channels, channels) == ("w", MODULE.backbone, 1, "sum")
+    params, state = drawn()
+    variables = {"params": params["backbone"], "batch_stats": state["batch_stats"]["backbone"]}
+    return Weights(jax.tree.map(lambda leaf: leaf + 1, variables), {"path": path})
+
+
+def fields(**values):
+    model = config.base().model
+    model.update(values)
+    return model
+
+
+NAMED = {"pretrained": "w", "pretrained_channels": "sum"}
+
+
+def test_only_the_backbone_is_replaced_in_and_outside_of_jit():
+    pretrained = Pretrained(fields(**NAMED), MODULE.backbone, 1, read)
+    assert pretrained.record == {"pretrained": {"path": "w"}}
+    params, state = drawn()
+    for put_into in (pretrained.put_into, jax.jit(pretrained.put_into)):
+        found, found_state = put_into(params, state)
+        for head in ("closed_head", "open_head"):
+            jax.tree.map(np.testing.assert_array_equal, found[head], params[head])
+        new = {"params": found["backbone"], **found_state["batch_stats"]}
+        old = {"params": params["backbone"], **state["batch_stats"]}
+        jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b + 1), new, old)
+    jax.tree.map(np.testing.assert_array_equal, (params, state), drawn())  # as they were
+
+
+def test_nothing_named_changes_nothing():
+    pretrained = Pretrained(fields(), MODULE.backbone, 1, read)
+    assert pretrained.record == {}
+    params, state = drawn()
+    assert pretrained.put_into(params, state) == (params, state)
+
+
+def test_weights_that_were_not_read_are_missed():
+    pretrained = Pretrained(fields(**NAMED), MODULE.backbone, 1, None)
+    assert pretrained.record == {}
+    with pytest.raises(ValueError, match="model.pretrained: w was not read: make the task with re"):
+        pretrained.put_into(*drawn())
+
+
+def test_a_network_without_such_a_part_is_refused():
+    pretrained = Pretrained(fields(**NAMED), MODULE.backbone, 1, read)
+    params, state = drawn()
+    for name in ("other", "backbone"):
+        wrong = {name: {"stem_conv": params["backbone"]["stem_conv"]}}
+        with pytest.raises((KeyError, ValueError)):
+            pretrained.put_into(wrong, state)
