@@ -51,9 +51,7 @@ def figures(data: str, row: str, column: str) -> list[float]:
 def cell(values: list[float]) -> str:
     if not values:
         return "not run"
-    found = metrics.summarize(values)
-    spread = f" ± {found.std:.1f}" if len(values) > 1 else ""
-    return f"{found.mean:.1f}{spread} ({len(values)})"
+    return f"{metrics.summarize(values):.1f} ({len(values)})"
 
 
 def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:

@@ -1,6 +1,7 @@
 """Batches of which the examples belong together: tuples that were selected, several of a class."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import grain
 import numpy as np
@@ -60,15 +61,16 @@ def tuple_batches(
     columns = dict(columns or {})
 
     def make(number: int) -> Batch:
-        place, position = (column[mine] for column in stream[number])
+        drawn: Any = stream[number]
+        place, position = (column[mine] for column in drawn)
         tuples = members[position]
         rows = {
             name: values.reshape(*tuples.shape, *values.shape[1:])
             for name, values in read(tuples.reshape(-1)).items()
         }
         own = {name: values[position] for name, values in columns.items()}
-        drawn = place.astype(np.int32)
-        return {**rows, **own, "draw": drawn, "epoch": drawn // np.int32(len(indices))}
+        draw = place.astype(np.int32)
+        return {**rows, **own, "draw": draw, "epoch": draw // np.int32(len(indices))}
 
     order = grain.MapDataset.range(len(indices)).seed(seed).shuffle().repeat()
     stream = order.map_with_index(lambda place, position: (place, position)).batch(batch_size)

@@ -1,5 +1,5 @@
 """Which examples a loss should compare: fixed-size indices and a mask, chosen over a data set."""
 
-from jaxatr.mining.quadruplets import Quadruplets, quadruplets
+from jaxatr.mining.quadruplets import Method, Quadruplets, SiblingClass, quadruplets
 
-__all__ = ["Quadruplets", "quadruplets"]
+__all__ = ["Method", "Quadruplets", "SiblingClass", "quadruplets"]

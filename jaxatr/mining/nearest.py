@@ -171,8 +171,9 @@ def _search(
     (_, positive), (_, sibling) = jax.lax.fori_loop(
         first, last + 1, find_others, ((forbidden, nothing), (forbidden, nothing))
     )
-    members = (positive, sibling, negative)
-    return tuple(jnp.where(member == _NONE, -1, member) for member in members)
+    members = jnp.stack([positive, sibling, negative])
+    positive, sibling, negative = jnp.where(members == _NONE, -1, members)
+    return positive, sibling, negative
 
 
 def _lower(

@@ -13,13 +13,21 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
-from jaxatr import data, losses, metrics, mining, models, openset, parallel
+from jaxatr import data, losses, metrics, models, openset, parallel
 from jaxatr.losses import quadruplet
 from jaxatr.tasks.base import Hook, LossOutput, Phase
 from jaxatr.tasks.examples import Examples, normalize
+from jaxatr.tasks.limits import check_limits
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.tasks.pretrained import Pretrained, Reader
-from jaxatr.tasks.retrieval import retrieval, retrieval_pictures
+from jaxatr.tasks.retrieval import (
+    index_arrays,
+    nearest_outputs,
+    part_arrays,
+    retrieval,
+    retrieval_pictures,
+)
+from jaxatr.tasks.selection import select
 from jaxatr.typing import Batch, Config, Float, PyTree
 
 _QUADRUPLET = "quadruplet"
@@ -100,8 +108,8 @@ class Embedding:
         self._pretrained = Pretrained(
             config.model, self.module.backbone, self.examples.image_shape[-1], read
         )
-        self._examples = len(self.parts["train"].indices)
-        self.steps_per_epoch = max(1, round(self._examples / config.train.batch_size))
+        count = len(self.parts["train"].indices)
+        self.steps_per_epoch = max(1, round(count / config.train.batch_size))
         steps = config.train.steps or round(config.train.epochs * self.steps_per_epoch)
         optimizer = build_optimizer(config.optimizer, steps, self.steps_per_epoch)
         mined = fields.loss == _QUADRUPLET
@@ -130,8 +138,6 @@ class Embedding:
         del phase
         return self.examples.class_batches(self.config.embedding.per_class)
 
-    # Selection
-
     def select(
         self, step: int, params: PyTree, model_state: PyTree, progress: bool = False
     ) -> dict[str, np.ndarray]:
@@ -143,59 +149,31 @@ class Embedding:
           progress: show how far the embedding is.
 
         Returns:
-          ``members`` int32 ``[n, 4]`` (reference, positive, sibling, negative: positions in the
-          training part), ``valid`` bool ``[n]``, ``selected``, the step.
+          What :func:`jaxatr.tasks.selection.select` returns.
 
         Raises:
           ValueError: not one example has a quadruplet.
         """
-        fields, labels = self.config.mining, self.parts["train"].labels
-        if fields.method == "random":
-            embeddings = np.zeros((self._examples, 1), np.float32)
+        labels = self.parts["train"].labels
+        if self.config.mining.method == "random":
+            embeddings = np.zeros((len(labels), 1), np.float32)
         else:
             variables = {"params": params, **model_state}
             embeddings = self.embed(variables, "train", progress=progress)
-        seed = jax.random.key_data(jax.random.fold_in(jax.random.key(self.config.seed), step))
-        given = (embeddings, labels, self._coarse[labels].astype(np.int32), seed)
-        references = {"reference": np.arange(self._examples, dtype=np.int32)}
-        ((_, found),) = parallel.map_batches(self._choose, given, [references])
-        if not found.valid.any():
-            raise ValueError(
-                "no training example has a quadruplet: that takes another image of its class, "
-                "another class of its coarse class, and another coarse class"
-            )
-        members = (found.reference, found.positive, found.sibling, found.negative)
-        return {
-            "members": np.stack(members, axis=1),
-            "valid": found.valid,
-            "selected": np.asarray(step, np.int32),
-        }
-
-    def _choose(self, given: PyTree, batch: Batch) -> mining.Quadruplets:
-        embeddings, fine, coarse, seed = given
-        fields = self.config.mining
-        return mining.quadruplets(
-            embeddings,
-            fine,
-            coarse,
-            batch["reference"],
-            method=fields.method,
-            key=jax.random.wrap_key_data(seed),
-            sibling_class=fields.sibling_class or None,
-            block_size=fields.block_size,
+        coarse = self._coarse[labels].astype(np.int32)
+        return select(
+            embeddings, labels, coarse, self.config.mining, seed=self.config.seed, step=step
         )
 
     def _selected_batches(self, phase: Phase, state: Mapping[str, np.ndarray]) -> Any:
         del phase
-        selected = np.full(self._examples, state["selected"], np.int32)
+        selected = np.full(len(state["valid"]), state["selected"], np.int32)
         return self.examples.tuple_batches(
             state["members"],
             columns={"valid": state["valid"], "selected": selected},
             batch_size=self.config.train.batch_size // _MEMBERS,
             start=int(state["selected"]),
         )
-
-    # Losses
 
     def quadruplet_loss(
         self, params: PyTree, model_state: PyTree, batch: Batch, key: jax.Array, step: jax.Array
@@ -205,19 +183,22 @@ class Embedding:
         flat = {name: batch[name].reshape(-1, *batch[name].shape[2:]) for name in ("image", "id")}
         flat["draw"] = jnp.repeat(batch["draw"], shape[1])
         out, model_state = self._apply(params, model_state, flat, key, step)
-        members = jnp.moveaxis(out.embeddings.reshape(*shape[:2], -1), 1, 0)
+        reference, positive, sibling, negative = jnp.moveaxis(
+            out.embeddings.reshape(*shape[:2], -1), 1, 0
+        )
         fine, valid = batch["label"][:, 0], batch["valid"]
-        classified = (
+        fields = self.config.quadruplet
+        margins, fine_logits = tuple(fields.margins), out.fine_logits[:: shape[1]]
+        value = quadruplet.combined(
+            reference,
+            positive,
+            sibling,
+            negative,
             out.coarse_logits[:: shape[1]],
-            out.fine_logits[:: shape[1]],
+            fine_logits,
             jnp.asarray(self._coarse)[fine],
             fine,
-        )
-        fields = self.config.quadruplet
-        value = quadruplet.combined(
-            *members,
-            *classified,
-            margins=tuple(fields.margins),
+            margins=margins,
             class_weights=tuple(self.config.embedding.class_weights),
             global_margins=tuple(fields.global_margins),
             global_weights=tuple(fields.global_weights),
@@ -226,14 +207,15 @@ class Embedding:
             valid=valid,
             axis_name=parallel.AXIS,
         )
-        margins = tuple(fields.margins)
         counted = jnp.sum(valid, dtype=jnp.float32)
-        joint = jnp.sum(quadruplet.joint(*members, margins=margins, valid=valid))
-        correct = jnp.sum((jnp.argmax(classified[1], axis=-1) == fine) & valid)
+        joint = quadruplet.joint(
+            reference, positive, sibling, negative, margins=margins, valid=valid
+        )
+        correct = jnp.sum((jnp.argmax(fine_logits, axis=-1) == fine) & valid)
         age = jnp.sum(step - batch["selected"], dtype=jnp.float32)
         rows = jnp.float32(len(valid))
         sums = {
-            "joint": (joint, counted),
+            "joint": (jnp.sum(joint), counted),
             "fine_accuracy": (correct.astype(jnp.float32), counted),
             "valid": (counted, rows),
             "selection_age": (age, rows),
@@ -291,8 +273,6 @@ class Embedding:
         """Returns raw images as the network sees them."""
         return normalize(images, self.examples.mean, self.examples.std)
 
-    # Evaluation
-
     def embed(
         self, variables: PyTree, part: str, *, progress: bool = False
     ) -> Float[np.ndarray, "n d"]:
@@ -329,7 +309,7 @@ class Embedding:
         if part not in self.parts:
             return {}
         embeddings = self.embed({"params": params, **model_state}, part)
-        labels = self.parts[part].column("label")
+        labels = self.parts[part].classes
         return {
             "recall_at_1": metrics.recall_at_k(embeddings, labels, (1,))[1],
             "map_at_r": metrics.map_at_r(embeddings, labels),
@@ -359,21 +339,21 @@ class Embedding:
         """
         if scores not in (None, "all", "nearest", ("nearest",), ["nearest"]):
             raise ValueError(f"scores: got {scores!r}, wanted 'nearest', the one of an embedding")
+        train, test = self.parts["train"], self.parts["test"]
         index = self.embed(variables, "train")
         parts = [part for part in ("validation", "test") if part in self.parts]
         embeddings = {part: self.embed(variables, part) for part in parts}
-        outputs = {part: self._outputs(index, embeddings[part], part) for part in parts}
-        fields, test = self.config.open_set, self.parts["test"]
-        groups = {
-            "all": openset.evaluate(
-                outputs["test"],
-                outputs.get("validation"),
-                tpr=fields.tpr,
-                scores={"nearest": lambda out: out.logits.max(axis=-1)},
-            )
+        outputs = {
+            part: nearest_outputs(index, train, embeddings[part], self.parts[part])
+            for part in parts
         }
-        labels, chips = test.column("label"), self.examples.fingerprints("test")
-        kinds = {"new": test.labels == openset.UNKNOWN, "trained": test.labels != openset.UNKNOWN}
+        tpr = self.config.open_set.tpr
+        nearest = {"nearest": lambda out: out.logits.max(axis=-1)}
+        group = openset.evaluate(
+            outputs["test"], outputs.get("validation"), tpr=tpr, scores=nearest
+        )
+        chips, new = self.examples.fingerprints("test"), test.labels == openset.UNKNOWN
+        kinds = {"new": new, "trained": ~new}
         measured = {
             "task": "embedding",
             "dataset": self.record["dataset"],
@@ -381,44 +361,18 @@ class Embedding:
             "known": list(self.split.known),
             "unknown": list(self.split.unknown),
             "gamma": None,
-            "tpr": fields.tpr,
-            "groups": groups,
+            "tpr": tpr,
+            "groups": {"all": group},
             "retrieval": {
-                kind: retrieval(embeddings["test"][rows], labels[rows], chips[rows])
+                kind: retrieval(embeddings["test"][rows], test.classes[rows], chips[rows])
                 for kind, rows in kinds.items()
                 if rows.sum() > 1
             },
         }
-        train = self.parts["train"]
-        arrays = {
-            "index_embeddings": index,
-            "index_labels": train.labels,
-            "index_id": train.column("id"),
-            **{
-                f"{part}_{name}": value
-                for part in parts
-                for name, value in (
-                    ("logits", outputs[part].logits),
-                    ("open_logits", outputs[part].open_logits),
-                    ("labels", outputs[part].labels),
-                    ("score_nearest", outputs[part].logits.max(axis=-1)),
-                    ("id", self.parts[part].column("id")),
-                )
-            },
-            **retrieval_pictures(embeddings["test"], labels, kinds),
-        }
-        if (paths := train.column("path")) is not None:
-            arrays["index_path"] = paths
-        return measured, arrays
-
-    def _outputs(self, index: np.ndarray, embeddings: np.ndarray, part: str) -> openset.Outputs:
-        """Returns minus the distances to each class's nearest training chip, as logits."""
-        labels = self.parts["train"].labels
-        distances = openset.nearest_neighbour.class_distances(
-            index, labels, embeddings, len(self.split.known)
-        )
-        logits = -np.asarray(distances)
-        return openset.Outputs(logits, logits, self.parts[part].labels)
+        arrays = index_arrays(index, train)
+        for part in parts:
+            arrays |= part_arrays(part, outputs[part], self.parts[part])
+        return measured, arrays | retrieval_pictures(embeddings["test"], test.classes, kinds)
 
     def thumbnails(
         self, measured: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
@@ -452,11 +406,15 @@ def _check_fields(config: Config) -> None:
         raise ValueError(f"embedding.loss: got {fields.loss!r}, wanted one of {', '.join(known)}")
     if fields.margin and fields.loss in (_QUADRUPLET, "n_pairs"):
         raise ValueError(f"embedding.margin: got {fields.margin}; {fields.loss} takes none here")
-    if fields.loss == _QUADRUPLET and size % _MEMBERS:
-        raise ValueError(f"train.batch_size: got {size}, wanted a multiple of 4, for quadruplets")
-    if fields.loss != _QUADRUPLET and fields.per_class < 2:
-        raise ValueError(f"embedding.per_class: got {fields.per_class}, wanted at least 2")
-    if fields.dimension < 0:
-        raise ValueError(f"embedding.dimension: got {fields.dimension}, wanted 0 (off) or more")
-    if not (mined.refresh > 0 or mined.refresh_steps > 0):
-        raise ValueError(f"mining.refresh: got {mined.refresh}, wanted more than 0 epochs")
+    selects = fields.loss == _QUADRUPLET
+    check_limits(
+        config,
+        train__batch_size=(
+            size >= 1 and not (selects and size % _MEMBERS),
+            "a multiple of 4, for quadruplets" if selects else "at least 1",
+        ),
+        embedding__per_class=(selects or fields.per_class >= 2, "at least 2"),
+        embedding__dimension=(fields.dimension >= 0, "0 (off) or more"),
+        mining__refresh=(mined.refresh > 0 or mined.refresh_steps > 0, "more than 0 epochs"),
+        mining__block_size=(mined.block_size >= 1, "at least 1"),
+    )

@@ -38,6 +38,11 @@ class Part:
         column = self.split.columns.get(name)
         return None if column is None else column[self.indices]
 
+    @property
+    def classes(self) -> Int[np.ndarray, " n"]:
+        """The class of each example among all that the data set has, unknown ones too."""
+        return self.split.columns["label"][self.indices]
+
     def joined(self, images: Shaped[np.ndarray, "m h w c"], label: int) -> "Part":
         """Returns this part with further examples, which are chips already.
 
@@ -149,10 +154,9 @@ class Examples:
         chosen = self.parts[part]
         indices = chosen.indices[rows]
         chips = (chosen.chip(chosen.split.image(index)) for index in indices)
-        labels = chosen.split.columns["label"][indices]
         return {
             "id": chosen.split.columns["id"][indices],
-            "class": np.array([self.dataset.classes[label] for label in labels]),
+            "class": np.array([self.dataset.classes[label] for label in chosen.classes[rows]]),
             "image": np.array([data.thumbnail(chip) for chip in chips], np.uint8),
         }
 
@@ -160,7 +164,7 @@ class Examples:
         """Returns for each chip of a part a text that only equal chips share."""
         chosen = self.parts[part]
         chips = (chosen.chip(chosen.split.image(index)) for index in chosen.indices)
-        return np.array([hashlib.sha256(np.ascontiguousarray(c)).hexdigest() for c in chips])
+        return np.array([hashlib.sha256(c.tobytes()).hexdigest() for c in chips])
 
     def train_batches(self) -> Any:
         """Returns this process's endless iterator of training batches."""

@@ -11,6 +11,7 @@ import numpy as np
 from jaxatr import data, losses, models, openset, parallel
 from jaxatr.tasks.base import LossOutput, Phase
 from jaxatr.tasks.examples import Examples, normalize
+from jaxatr.tasks.limits import check_limits
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.tasks.pretrained import Pretrained, Reader
 from jaxatr.typing import Batch, Config, Float, PyTree, Shaped
@@ -331,21 +332,4 @@ def _check_fields(config: Config) -> None:
             f"open_set.negatives: got images and loss.open={config.loss.open!r}, wanted 'none': "
             "the binary classifiers have no class for them"
         )
-    train, open_set = config.train, config.open_set
-    limits = {
-        "train.batch_size": (train.batch_size >= 1, "at least 1"),
-        "train.steps": (train.steps >= 0, "0 (off) or more"),
-        "train.epochs": (train.steps > 0 or train.epochs > 0, "more than 0"),
-        "train.evaluate_every": (train.evaluate_every > 0, "more than 0"),
-        "train.checkpoint_every": (train.checkpoint_every >= 1, "at least 1"),
-        "train.log_every": (train.log_every >= 1, "at least 1"),
-        "train.keep": (train.keep >= 1, "at least 1"),
-        "augment.shift": (config.augment.shift >= 0, "0 (off) or more"),
-        "data.validation": (0 <= config.data.validation < 1, "a share in [0, 1)"),
-        "open_set.gamma": (0 <= open_set.gamma <= 1, "a probability in [0, 1]"),
-        "open_set.tpr": (0 < open_set.tpr <= 1, "a share in (0, 1]"),
-    }
-    for name, (fits, wanted) in limits.items():
-        if not fits:
-            group, field = name.split(".")
-            raise ValueError(f"{name}: got {config[group][field]}, wanted {wanted}")
+    check_limits(config)

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxatr import metrics
+from jaxatr import metrics, openset
+from jaxatr.tasks.examples import Part
 from jaxatr.typing import Bool, Float, Int, Shaped
 
 _KS = (1, 2, 4, 8)
@@ -42,6 +43,50 @@ def retrieval(
         **{f"recall_at_{k}": value for k, value in recall.items()},
         **({"map_at_r": metrics.map_at_r(vectors, classes)} if counts.max() > 1 else {}),
         "nmi": metrics.nmi(vectors, classes),
+    }
+
+
+def nearest_outputs(
+    index: Float[np.ndarray, "n d"],
+    train: Part,
+    embeddings: Float[np.ndarray, "m d"],
+    part: Part,
+) -> openset.Outputs:
+    """Returns minus the distances to the nearest training chip of each class, as logits.
+
+    Args:
+      index: ``[n, d]``, embeddings of the training examples.
+      train: these examples.
+      embeddings: ``[m, d]``, of others.
+      part: those.
+    """
+    distances = openset.nearest_neighbour.class_distances(
+        index, train.labels, embeddings, int(train.labels.max()) + 1
+    )
+    logits = -np.asarray(distances)
+    return openset.Outputs(logits, logits, part.labels)
+
+
+def index_arrays(index: Float[np.ndarray, "n d"], train: Part) -> dict[str, np.ndarray]:
+    """Returns what a search among the training examples needs, by names that begin with index."""
+    arrays = {
+        "index_embeddings": index,
+        "index_labels": train.labels,
+        "index_id": train.split.columns["id"][train.indices],
+    }
+    if (paths := train.column("path")) is not None:
+        arrays["index_path"] = paths
+    return arrays
+
+
+def part_arrays(name: str, outputs: openset.Outputs, part: Part) -> dict[str, np.ndarray]:
+    """Returns what is recorded of a part's examples, by names that begin with the part's."""
+    return {
+        f"{name}_logits": outputs.logits,
+        f"{name}_open_logits": outputs.open_logits,
+        f"{name}_labels": outputs.labels,
+        f"{name}_score_nearest": outputs.logits.max(axis=-1),
+        f"{name}_id": part.split.columns["id"][part.indices],
     }
 
 

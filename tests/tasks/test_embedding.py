@@ -250,6 +250,7 @@ def runs_variables(task):
         ("embedding.margin", 0.5, "embedding.margin: got 0.5; quadruplet takes none"),
         ("embedding.dimension", -1, "embedding.dimension: got -1"),
         ("train.batch_size", 18, "train.batch_size: got 18, wanted a multiple of 4"),
+        ("train.keep", 0, "train.keep: got 0, wanted at least 1"),
         ("mining.refresh", 0.0, "mining.refresh: got 0.0, wanted more than 0 epochs"),
         ("data.coarse", "mstar", "hierarchy 'mstar' has no coarse class for 4 of 4 classes"),
     ],

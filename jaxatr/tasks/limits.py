@@ -1,0 +1,34 @@
+"""The fields that every task has, and what they can be."""
+
+from jaxatr.typing import Config
+
+
+def check_limits(config: Config, **more: tuple[bool, str]) -> None:
+    """Refuses what would end a training only after it has begun, or spoil it without a word.
+
+    Args:
+      config: a run's.
+      more: further fields, with ``__`` for the dot: whether the value will do, and what was wanted.
+
+    Raises:
+      ValueError: a value will not do; the message has its name.
+    """
+    train, open_set = config.train, config.open_set
+    limits = {
+        "train.batch_size": (train.batch_size >= 1, "at least 1"),
+        "train.steps": (train.steps >= 0, "0 (off) or more"),
+        "train.epochs": (train.steps > 0 or train.epochs > 0, "more than 0"),
+        "train.evaluate_every": (train.evaluate_every > 0, "more than 0"),
+        "train.checkpoint_every": (train.checkpoint_every >= 1, "at least 1"),
+        "train.log_every": (train.log_every >= 1, "at least 1"),
+        "train.keep": (train.keep >= 1, "at least 1"),
+        "augment.shift": (config.augment.shift >= 0, "0 (off) or more"),
+        "data.validation": (0 <= config.data.validation < 1, "a share in [0, 1)"),
+        "open_set.gamma": (0 <= open_set.gamma <= 1, "a probability in [0, 1]"),
+        "open_set.tpr": (0 < open_set.tpr <= 1, "a share in (0, 1]"),
+        **{name.replace("__", "."): limit for name, limit in more.items()},
+    }
+    for name, (fits, wanted) in limits.items():
+        if not fits:
+            group, field = name.split(".")
+            raise ValueError(f"{name}: got {config[group][field]}, wanted {wanted}")
