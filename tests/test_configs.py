@@ -10,11 +10,12 @@ import pytest
 from jaxatr import config as configuration
 from jaxatr import data, models
 
-PATH = Path(__file__).parents[1] / "configs" / "cbc.py"
+ROOT = Path(__file__).parents[1]
+FILES = ("cbc", "quadruplet")
 
 
-def load():
-    spec = importlib.util.spec_from_file_location("cbc", PATH)
+def load(file="cbc"):
+    spec = importlib.util.spec_from_file_location(file, ROOT / "configs" / f"{file}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -22,15 +23,16 @@ def load():
 
 
 VARIANTS = [
-    line.split()[0]
-    for line in load().__doc__.split("Variants:\n")[1].splitlines()
+    (file, line.split()[0])
+    for file in FILES
+    for line in load(file).__doc__.split("Variants:\n")[1].splitlines()
     if line.startswith("  ") and not line.startswith("   ")
 ]
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_variant(variant):
-    config, base = load().get_config(variant), configuration.base()
+@pytest.mark.parametrize(("file", "variant"), VARIANTS)
+def test_variant(file, variant):
+    config, base = load(file).get_config(variant), configuration.base()
     assert set(config) == set(base)
     for group in base:
         if hasattr(base[group], "keys"):
@@ -48,20 +50,22 @@ def _fields(config, prefix=""):
 
 
 def test_the_documentation_has_every_field_with_its_default():
-    page = (PATH.parents[1] / "docs" / "commands.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([\w.]+)` \| `(.+?)` \| .*\w.* \|$", page, re.MULTILINE)
     documented = {name: ast.literal_eval(value) for name, value in rows}
     assert documented == dict(_fields(configuration.base().to_dict()))
 
 
 def test_default_is_the_variant_without_a_name():
-    cbc = load()
-    assert cbc.get_config().to_json() == cbc.get_config("default").to_json()
+    for file in FILES:
+        module = load(file)
+        assert module.get_config().to_json() == module.get_config("default").to_json()
 
 
 def test_unknown_variant_is_named():
-    with pytest.raises(ValueError, match="variant: got 'pape', wanted one of default"):
-        load().get_config("pape")
+    for file in FILES:
+        with pytest.raises(ValueError, match="variant: got 'pape', wanted one of default"):
+            load(file).get_config("pape")
 
 
 def test_papers_recipe():
@@ -88,3 +92,24 @@ def test_splits_of_the_variants_exist():
     for variant, names in classes.items():
         split = data.known_unknown(load().get_config(variant).open_set.split, names)
         assert len(split.known) in (5, 6) and split.unknown
+    classes = {
+        "mstar": (classes["mstar"], 6),
+        "cifar100": (tuple(map(str, range(100))), 50),
+        "cars196": (tuple(map(str, range(196))), 98),
+        "cub200": (tuple(map(str, range(200))), 100),
+        "aircraft": (tuple(map(str, range(100))), 50),
+        "default": (tuple("abcdefgh"), 6),
+    }
+    for variant, (names, known) in classes.items():
+        split = data.known_unknown(load("quadruplet").get_config(variant).open_set.split, names)
+        assert len(split.known) == known and split.unknown
+
+
+def test_the_quadruplet_papers_recipe():
+    config = load("quadruplet").get_config("cars196")
+    assert (config.optimizer.learning_rate, config.optimizer.momentum) == (3e-4, 0.9)
+    assert config.model.backbone == "resnet101" and config.embedding.dimension == 1024
+    fields = config.quadruplet
+    assert fields.margins == fields.global_margins == (0.7, 0.3) and fields.reduction == "sum"
+    assert config.embedding.class_weights == (0.08, 0.25)
+    assert fields.global_weights == (1.0, 1.0) and fields.eta == 1.0
