@@ -77,9 +77,7 @@ def levels(chips, tmp_path_factory) -> Path:
     return root
 
 
-@pytest.fixture
-def embedding_config(levels, tmp_path_factory) -> ConfigDict:
-    """An embedding of all four shapes, and a network that compiles in no time."""
+def make_embedding_config(levels, tmp_path_factory) -> ConfigDict:
     config = configuration.base()
     config.task = "jaxatr.tasks.embedding:Embedding"
     config.data.name, config.data.source = "image_folder", str(levels)
@@ -94,6 +92,26 @@ def embedding_config(levels, tmp_path_factory) -> ConfigDict:
     config.mining.refresh_steps = 4
     config.augment.shift = 1
     return config
+
+
+@pytest.fixture
+def embedding_config(levels, tmp_path_factory) -> ConfigDict:
+    """An embedding of all four shapes, and a network that compiles in no time."""
+    return make_embedding_config(levels, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def embedding_run(levels, tmp_path_factory) -> Path:
+    """The folder of an evaluated run of an embedding: three shapes trained, one new."""
+    from jaxatr import runs
+
+    config = make_embedding_config(levels, tmp_path_factory)
+    config.train.steps = 60
+    config.open_set.split = "random-3/1"
+    workdir = tmp_path_factory.mktemp("embedding") / "run"
+    runs.train_run(config, workdir, progress=False)
+    runs.evaluate_run(workdir)
+    return workdir
 
 
 @pytest.fixture(scope="session", autouse=True)
