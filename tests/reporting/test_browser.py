@@ -1,10 +1,13 @@
 """The page in a browser: γ moves the figures, and nothing is asked of any network."""
 
+import io
+import re
 import shutil
 from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from jaxatr import metrics, openset, reporting
 from jaxatr.reporting.recorded import read_run
@@ -53,10 +56,35 @@ def written(folders, tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="module")
+def embedding(make_embedding, tmp_path_factory):
+    """An embedding run and the page about it."""
+    folder = make_embedding(tmp_path_factory.mktemp("runs") / "embedding")
+    path = tmp_path_factory.mktemp("report") / "embedding.html"
+    reporting.write_report([folder], path)
+    return read_run(folder), path
+
+
+def seen(chip, run):
+    """The row whose thumbnail is most like what the browser shows of a chip."""
+    shown = Image.open(io.BytesIO(chip.screenshot())).convert("L")
+    unlike = {
+        row: np.abs(
+            np.int32(shown.resize(thumbnail.image.shape[1::-1], Image.Resampling.BOX))
+            - np.int32(thumbnail.image[:, :, 0])
+        ).mean()
+        for row, thumbnail in run.thumbnails.items()
+    }
+    found = min(unlike, key=lambda row: unlike[row])
+    assert sorted(unlike.values())[1] > 2 * unlike[found]  # the images are noise: no doubt is left
+    return found
+
+
 THRESHOLDS = {
     "softmax": np.log,
     "mls": lambda gamma: gamma,
     "cbc": lambda gamma: np.log(gamma) - np.log1p(-gamma),
+    "nearest": lambda distance: -distance,
 }
 
 
@@ -172,7 +200,167 @@ def test_mistakes_follow_gamma(browser, written, folders):
                     text = figures.nth(place).inner_text()
                     assert text.startswith(run.thumbnails[row].name)
                     assert f"{run.ranges[row]} m" in text
-        assert panel.locator(".sheet img").first.evaluate("image => image.naturalWidth") == 8
+        chips = panel.locator(".sheet[data-kind=rejected] .chip")
+        for place, row in enumerate(wanted[:3]):
+            assert seen(chips.nth(place), run) == row
+
+
+def test_a_distance_moves_the_figures(browser, embedding):
+    run, path = embedding
+    with opened(browser, path) as page:
+        panel = page.locator(".explorer")
+        check(panel, run, "nearest", run.measured["nearest"]["fitted_threshold"])
+        fitted = float(panel.locator(".gamma").input_value())
+        assert fitted == pytest.approx(-run.measured["nearest"]["fitted_threshold"], rel=1e-3)
+        for distance in (0.0, 0.2, 0.6, 5.0):
+            panel.locator(".gamma").fill(str(distance))
+            check(panel, run, "nearest", -distance)
+        panel.locator(".gamma").fill("-1")
+        assert panel.locator(".gamma").get_attribute("aria-invalid") == "true"
+        panel.locator(".gamma").fill("0.3")
+        marker = panel.locator(".marker").get_attribute("transform")
+        across = float(re.search(r"[\d.]+", marker)[0])
+        rejecting = panel.locator(".rejecting")
+        left, width = (float(rejecting.get_attribute(name)) for name in ("x", "width"))
+        assert left == pytest.approx(across) and left + width == pytest.approx(330)  # beyond it
+        slider = panel.locator(".slider")
+        slider.focus()
+        page.keyboard.press("ArrowRight")
+        distance = float(panel.locator(".gamma").input_value())
+        assert distance > 0.3 and slider.get_attribute("aria-valuetext") == f"distance {distance:g}"
+        check(panel, run, "nearest", -distance)
+
+
+def apart(page, least):
+    """Points of the map that are so many units from every other one, with their places."""
+    places = {
+        int(point.get_attribute("data-row")): np.array(
+            [float(point.get_attribute(name)) for name in "xy"]
+        )
+        for point in page.locator(".points use").all()
+    }
+    return {
+        row: place
+        for row, place in places.items()
+        if min(np.hypot(*(place - other)) for at, other in places.items() if at != row) > least
+    }
+
+
+def test_the_chip_that_is_pointed_to_is_shown(browser, embedding):
+    run, path = embedding
+    with opened(browser, path, viewport={"width": 1280, "height": 1000}) as page:
+        rows = list(apart(page, 1.0))[::6]
+        assert len(rows) > 8
+        tip = page.locator(".tip")
+        assert not tip.is_visible()
+        for row in rows:
+            page.locator(f'.points use[data-row="{row}"]').hover(force=True)
+            assert seen(tip.locator(".chip"), run) == row
+            kind = "new" if run.labels[row] == openset.UNKNOWN else "trained"
+            nearest = run.classes[run.predicted[row]]
+            assert tip.locator("span span").all_inner_texts()[:2] == [
+                run.thumbnails[row].name,
+                f"{kind} class",
+            ]
+            told = re.search(r"nearest training chip: (.*), distance ([\d.]+)", tip.inner_text())
+            assert told[1] == nearest
+            assert float(told[2]) == pytest.approx(-run.scores["nearest"][row], rel=6e-3)
+            box, figure = tip.bounding_box(), page.locator(".map").bounding_box()
+            assert figure["x"] <= box["x"] + 1
+            assert box["x"] + box["width"] <= figure["x"] + figure["width"] + 1
+        page.mouse.move(2, 2)
+        assert not tip.is_visible()
+
+
+def test_the_map_by_keyboard(browser, embedding):
+    run, path = embedding
+    with opened(browser, path) as page:
+        page.locator('a[href="#settings"]').focus()
+        tip, visited = page.locator(".tip"), []
+        for _ in range(9):
+            page.keyboard.press("Tab")
+            if tip.is_visible():
+                break
+
+        def row():
+            active = page.evaluate_handle("document.activeElement").as_element()
+            visited.append(int(active.get_attribute("data-row")))
+            assert seen(tip.locator(".chip"), run) == visited[-1]
+            name = run.thumbnails[visited[-1]].name
+            assert active.get_attribute("aria-label").startswith(f"{name}, ")
+            return name, float(active.get_attribute("x"))
+
+        assert row()[0] == "a"
+        for key in ("ArrowRight", "ArrowRight"):
+            before = float(row()[1])
+            page.keyboard.press(key)
+            assert row()[0] == "a" and row()[1] >= before
+        for name in "bcxyy":
+            page.keyboard.press("ArrowDown")
+            assert row()[0] == name
+        page.keyboard.press("ArrowUp")
+        assert row()[0] == "x"
+        page.keyboard.press("End")
+        last = row()[1]
+        page.keyboard.press("ArrowRight")
+        assert row() == ("x", last)
+        page.keyboard.press("Home")
+        assert row()[1] < last and len(set(visited)) > 7
+        page.keyboard.press("Escape")
+        assert not tip.is_visible()
+        page.keyboard.press("ArrowRight")
+        assert tip.is_visible()
+        page.keyboard.press("Tab")  # one stop for the whole map
+        assert page.evaluate("document.activeElement.tagName") == "BUTTON"
+        assert not tip.is_visible()
+
+
+def test_a_tap_shows_a_chip_until_the_next(browser, embedding):
+    run, path = embedding
+    size = {"width": 360, "height": 800}
+    with opened(browser, path, viewport=size, has_touch=True, is_mobile=True) as page:
+        svg, tip = page.locator(".map > svg"), page.locator(".tip")
+        svg.scroll_into_view_if_needed()
+        scale = svg.evaluate("svg => svg.getScreenCTM().a")
+        for row, place in list(apart(page, 3.0).items())[::7]:
+            svg.tap(position={"x": place[0] * scale, "y": place[1] * scale}, force=True)
+            page.wait_for_timeout(50)
+            assert seen(tip.locator(".chip"), run) == row
+        svg.tap(position={"x": 3, "y": 3}, force=True)
+        assert not tip.is_visible()
+
+
+def test_a_class_can_be_picked_out(browser, embedding):
+    run, path = embedding
+    with opened(browser, path, viewport={"width": 1280, "height": 1000}) as page:
+        chosen = page.locator(".map .legend button", has_text="x")
+        chosen.click()
+        assert chosen.get_attribute("aria-pressed") == "true"
+        faint = page.locator(".points .faint").evaluate_all(
+            "groups => groups.map((group) => group.getAttribute('aria-label'))"
+        )
+        assert faint == ["a", "b", "c", "y"]
+        tip, names = page.locator(".tip"), set()
+        for row in list(apart(page, 1.0)):
+            page.locator(f'.points use[data-row="{row}"]').hover(force=True)
+            if tip.is_visible():
+                names.add(tip.locator("span span").first.inner_text())
+        assert names == {"x"}
+        chosen.click()
+        assert not page.locator(".points .faint").count()
+
+
+def test_the_sheet_shows_the_recorded_chips(browser, embedding):
+    run, path = embedding
+    with opened(browser, path) as page:
+        searches = page.locator(".searches > li")
+        new = run.labels[run.searches.rows] == openset.UNKNOWN
+        order = np.argsort(~new, kind="stable")
+        assert searches.count() == len(order)
+        for number in (0, len(order) - 1):
+            place = order[number]
+            shown = [seen(chip, run) for chip in searches.nth(number).locator(".chip").all()]
+            assert shown == [run.searches.rows[place], *run.searches.neighbours[place]]
 
 
 def test_a_class_name_is_no_script(browser, written):
@@ -192,9 +380,14 @@ def test_a_score_can_be_switched_off(browser, written):
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1280])
-def test_it_fits_and_can_be_read(browser, written, theme, width):
+@pytest.mark.parametrize("about", ["open_set", "embedding"])
+def test_it_fits_and_can_be_read(browser, written, embedding, about, theme, width):
     size = {"width": width, "height": 800}
-    with opened(browser, written, color_scheme=theme, viewport=size) as page:
+    path = written if about == "open_set" else embedding[1]
+    with opened(browser, path, color_scheme=theme, viewport=size) as page:
+        if about == "embedding":
+            page.locator(".points use").first.focus()
+            page.locator("details").last.evaluate("details => details.open = true")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         contrast = page.evaluate(CONTRAST)
         assert contrast and min(contrast.values()) >= 4.5, sorted(
