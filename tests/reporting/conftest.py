@@ -1,11 +1,16 @@
 """Run folders written file by file, as a training and an evaluation would have left them."""
 
+import io
 import json
+import shutil
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from jaxatr import openset
+from jaxatr import openset, reporting
+from jaxatr.reporting.recorded import read_run
 from jaxatr.tasks import retrieval
 
 SPLIT = {"name": "random-3/2", "version": 1, "seed": 0}
@@ -155,3 +160,65 @@ def make_run():
 @pytest.fixture(scope="session")
 def make_embedding():
     return write_embedding
+
+
+@pytest.fixture(scope="module")  # it keeps an event loop running, which others may mind
+def browser():
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("there is no chromium")
+    with sync_api.sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def opened(browser):
+    """Opens a page that fails the test if it asks for anything, or has anything to complain of."""
+
+    @contextmanager
+    def open_page(path, **options):
+        context = browser.new_context(**options)
+        page, told = context.new_page(), []
+        page.on("console", lambda message: told.append(message.text))
+        page.on("pageerror", lambda error: told.append(str(error)))
+        page.on("request", lambda request: told.append(request.url))
+        page.goto(path.as_uri())
+        yield page
+        asked = [text for text in told if text != path.as_uri() and not text.startswith("data:")]
+        context.close()
+        assert not asked
+
+    return open_page
+
+
+@pytest.fixture(scope="session")
+def embedding(make_embedding, tmp_path_factory):
+    """An embedding run and the page about it."""
+    folder = make_embedding(tmp_path_factory.mktemp("runs") / "embedding")
+    path = tmp_path_factory.mktemp("report") / "embedding.html"
+    reporting.write_report([folder], path)
+    return read_run(folder), path
+
+
+@pytest.fixture(scope="session")
+def seen():
+    """Tells the row whose thumbnail is most like what the browser shows of a chip."""
+
+    def row_of(chip, run):
+        shown = Image.open(io.BytesIO(chip.screenshot())).convert("L")
+        unlike = {
+            row: np.abs(
+                np.int32(shown.resize(thumbnail.image.shape[1::-1], Image.Resampling.BOX))
+                - np.int32(thumbnail.image[:, :, 0])
+            ).mean()
+            for row, thumbnail in run.thumbnails.items()
+        }
+        found = min(unlike, key=lambda row: unlike[row])
+        second = sorted(unlike.values())[1]
+        assert second > 2 * unlike[found]  # the images are noise: no doubt is left
+        return found
+
+    return row_of

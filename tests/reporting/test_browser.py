@@ -1,29 +1,12 @@
 """The page in a browser: γ moves the figures, and nothing is asked of any network."""
 
-import io
 import re
-import shutil
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from jaxatr import metrics, openset, reporting
 from jaxatr.reporting.recorded import read_run
-
-CHROMIUM = shutil.which("chromium")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if CHROMIUM is None:
-        pytest.skip("there is no chromium")
-    with sync_api.sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield launched
-        launched.close()
 
 
 @pytest.fixture(scope="module")
@@ -34,50 +17,11 @@ def folders(make_run, tmp_path_factory):
     return [one, make_run(root / "two", seed=1)]
 
 
-@contextmanager
-def opened(browser, path, **options):
-    """A page that fails the test if it asks for anything, or has anything to complain of."""
-    context = browser.new_context(**options)
-    page, told = context.new_page(), []
-    page.on("console", lambda message: told.append(message.text))
-    page.on("pageerror", lambda error: told.append(str(error)))
-    page.on("request", lambda request: told.append(request.url))
-    page.goto(path.as_uri())
-    yield page
-    asked = [text for text in told if text != path.as_uri() and not text.startswith("data:")]
-    context.close()
-    assert not asked
-
-
 @pytest.fixture(scope="module")
 def written(folders, tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "report.html"
     reporting.write_report(folders, path)
     return path
-
-
-@pytest.fixture(scope="module")
-def embedding(make_embedding, tmp_path_factory):
-    """An embedding run and the page about it."""
-    folder = make_embedding(tmp_path_factory.mktemp("runs") / "embedding")
-    path = tmp_path_factory.mktemp("report") / "embedding.html"
-    reporting.write_report([folder], path)
-    return read_run(folder), path
-
-
-def seen(chip, run):
-    """The row whose thumbnail is most like what the browser shows of a chip."""
-    shown = Image.open(io.BytesIO(chip.screenshot())).convert("L")
-    unlike = {
-        row: np.abs(
-            np.int32(shown.resize(thumbnail.image.shape[1::-1], Image.Resampling.BOX))
-            - np.int32(thumbnail.image[:, :, 0])
-        ).mean()
-        for row, thumbnail in run.thumbnails.items()
-    }
-    found = min(unlike, key=lambda row: unlike[row])
-    assert sorted(unlike.values())[1] > 2 * unlike[found]  # the images are noise: no doubt is left
-    return found
 
 
 THRESHOLDS = {
@@ -116,9 +60,9 @@ def check(panel, run, name, threshold):
 
 
 @pytest.mark.parametrize("name", ["softmax", "mls", "cbc"])
-def test_gamma_moves_the_figures_to_what_the_measures_say(browser, written, folders, name):
+def test_gamma_moves_the_figures_to_what_the_measures_say(opened, written, folders, name):
     gammas = (-1.0, 0.5, 3.0, 12.0) if name == "mls" else (0.0, 0.05, 0.5, 0.97, 0.9999, 1.0)
-    with opened(browser, written) as page:
+    with opened(written) as page:
         for number, folder in enumerate(folders):
             panel, run = page.locator(".explorer").nth(number), read_run(folder)
             page.locator("details.card").nth(number).evaluate("panel => panel.open = true")
@@ -132,14 +76,14 @@ def test_gamma_moves_the_figures_to_what_the_measures_say(browser, written, fold
             check(panel, run, name, run.measured[name]["fitted_threshold"])
 
 
-def test_a_score_from_another_network_has_its_own_predictions(browser, make_run, tmp_path):
+def test_a_score_from_another_network_has_its_own_predictions(opened, make_run, tmp_path):
     folder = make_run(tmp_path / "run")
     arrays = dict(np.load(folder / "scores.npz"))
     arrays["test_predicted_mls"] = (arrays["test_logits"].argmax(axis=1) + 1) % 3
     np.savez(folder / "scores.npz", **arrays)
     reporting.write_report([folder], tmp_path / "report.html")
     run = read_run(folder)
-    with opened(browser, tmp_path / "report.html") as page:
+    with opened(tmp_path / "report.html") as page:
         panel = page.locator(".explorer")
         for name in ("mls", "cbc"):
             panel.locator(".score").select_option(name)
@@ -152,9 +96,9 @@ def test_a_score_from_another_network_has_its_own_predictions(browser, make_run,
 
 
 @pytest.mark.parametrize("name", ["softmax", "mls", "cbc"])
-def test_slider_by_keyboard(browser, written, folders, name):
+def test_slider_by_keyboard(opened, written, folders, name):
     run = read_run(folders[0])
-    with opened(browser, written) as page:
+    with opened(written) as page:
         panel = page.locator(".explorer").first
         panel.locator(".score").select_option(name)
         slider, field = panel.locator(".slider"), panel.locator(".gamma")
@@ -169,8 +113,8 @@ def test_slider_by_keyboard(browser, written, folders, name):
         assert len(seen) == 7
 
 
-def test_a_gamma_that_is_none_changes_nothing(browser, written):
-    with opened(browser, written) as page:
+def test_a_gamma_that_is_none_changes_nothing(opened, written):
+    with opened(written) as page:
         panel = page.locator(".explorer").first
         panel.locator(".score").select_option("cbc")
         before = shown(panel)
@@ -182,9 +126,9 @@ def test_a_gamma_that_is_none_changes_nothing(browser, written):
         assert panel.locator(".gamma").get_attribute("aria-invalid") == "false"
 
 
-def test_mistakes_follow_gamma(browser, written, folders):
+def test_mistakes_follow_gamma(opened, seen, written, folders):
     run = read_run(folders[0])
-    with opened(browser, written) as page:
+    with opened(written) as page:
         panel = page.locator(".explorer").first
         panel.locator(".score").select_option("cbc")
         found = openset.confident_mistakes(run.labels, run.predicted, run.scores["cbc"])
@@ -205,9 +149,9 @@ def test_mistakes_follow_gamma(browser, written, folders):
             assert seen(chips.nth(place), run) == row
 
 
-def test_a_distance_moves_the_figures(browser, embedding):
+def test_a_distance_moves_the_figures(opened, embedding):
     run, path = embedding
-    with opened(browser, path) as page:
+    with opened(path) as page:
         panel = page.locator(".explorer")
         check(panel, run, "nearest", run.measured["nearest"]["fitted_threshold"])
         fitted = float(panel.locator(".gamma").input_value())
@@ -231,146 +175,14 @@ def test_a_distance_moves_the_figures(browser, embedding):
         check(panel, run, "nearest", -distance)
 
 
-def apart(page, least):
-    """Points of the map that are so many units from every other one, with their places."""
-    places = {
-        int(point.get_attribute("data-row")): np.array(
-            [float(point.get_attribute(name)) for name in "xy"]
-        )
-        for point in page.locator(".points use").all()
-    }
-    return {
-        row: place
-        for row, place in places.items()
-        if min(np.hypot(*(place - other)) for at, other in places.items() if at != row) > least
-    }
-
-
-def test_the_chip_that_is_pointed_to_is_shown(browser, embedding):
-    run, path = embedding
-    with opened(browser, path, viewport={"width": 1280, "height": 1000}) as page:
-        rows = list(apart(page, 1.0))[::6]
-        assert len(rows) > 8
-        tip = page.locator(".tip")
-        assert not tip.is_visible()
-        for row in rows:
-            page.locator(f'.points use[data-row="{row}"]').hover(force=True)
-            assert seen(tip.locator(".chip"), run) == row
-            kind = "new" if run.labels[row] == openset.UNKNOWN else "trained"
-            nearest = run.classes[run.predicted[row]]
-            assert tip.locator("span span").all_inner_texts()[:2] == [
-                run.thumbnails[row].name,
-                f"{kind} class",
-            ]
-            told = re.search(r"nearest training chip: (.*), distance ([\d.]+)", tip.inner_text())
-            assert told[1] == nearest
-            assert float(told[2]) == pytest.approx(-run.scores["nearest"][row], rel=6e-3)
-            box, figure = tip.bounding_box(), page.locator(".map").bounding_box()
-            assert figure["x"] <= box["x"] + 1
-            assert box["x"] + box["width"] <= figure["x"] + figure["width"] + 1
-        page.mouse.move(2, 2)
-        assert not tip.is_visible()
-
-
-def test_the_map_by_keyboard(browser, embedding):
-    run, path = embedding
-    with opened(browser, path) as page:
-        page.locator('a[href="#settings"]').focus()
-        tip, visited = page.locator(".tip"), []
-        for _ in range(9):
-            page.keyboard.press("Tab")
-            if tip.is_visible():
-                break
-
-        def row():
-            active = page.evaluate_handle("document.activeElement").as_element()
-            visited.append(int(active.get_attribute("data-row")))
-            assert seen(tip.locator(".chip"), run) == visited[-1]
-            name = run.thumbnails[visited[-1]].name
-            assert active.get_attribute("aria-label").startswith(f"{name}, ")
-            return name, float(active.get_attribute("x"))
-
-        assert row()[0] == "a"
-        for key in ("ArrowRight", "ArrowRight"):
-            before = float(row()[1])
-            page.keyboard.press(key)
-            assert row()[0] == "a" and row()[1] >= before
-        for name in "bcxyy":
-            page.keyboard.press("ArrowDown")
-            assert row()[0] == name
-        page.keyboard.press("ArrowUp")
-        assert row()[0] == "x"
-        page.keyboard.press("End")
-        last = row()[1]
-        page.keyboard.press("ArrowRight")
-        assert row() == ("x", last)
-        page.keyboard.press("Home")
-        assert row()[1] < last and len(set(visited)) > 7
-        page.keyboard.press("Escape")
-        assert not tip.is_visible()
-        page.keyboard.press("ArrowRight")
-        assert tip.is_visible()
-        page.keyboard.press("Tab")  # one stop for the whole map
-        assert page.evaluate("document.activeElement.tagName") == "BUTTON"
-        assert not tip.is_visible()
-
-
-def test_a_tap_shows_a_chip_until_the_next(browser, embedding):
-    run, path = embedding
-    size = {"width": 360, "height": 800}
-    with opened(browser, path, viewport=size, has_touch=True, is_mobile=True) as page:
-        svg, tip = page.locator(".map > svg"), page.locator(".tip")
-        svg.scroll_into_view_if_needed()
-        scale = svg.evaluate("svg => svg.getScreenCTM().a")
-        for row, place in list(apart(page, 3.0).items())[::7]:
-            svg.tap(position={"x": place[0] * scale, "y": place[1] * scale}, force=True)
-            page.wait_for_timeout(50)
-            assert seen(tip.locator(".chip"), run) == row
-        svg.tap(position={"x": 3, "y": 3}, force=True)
-        assert not tip.is_visible()
-
-
-def test_a_class_can_be_picked_out(browser, embedding):
-    run, path = embedding
-    with opened(browser, path, viewport={"width": 1280, "height": 1000}) as page:
-        chosen = page.locator(".map .legend button", has_text="x")
-        chosen.click()
-        assert chosen.get_attribute("aria-pressed") == "true"
-        faint = page.locator(".points .faint").evaluate_all(
-            "groups => groups.map((group) => group.getAttribute('aria-label'))"
-        )
-        assert faint == ["a", "b", "c", "y"]
-        tip, names = page.locator(".tip"), set()
-        for row in list(apart(page, 1.0)):
-            page.locator(f'.points use[data-row="{row}"]').hover(force=True)
-            if tip.is_visible():
-                names.add(tip.locator("span span").first.inner_text())
-        assert names == {"x"}
-        chosen.click()
-        assert not page.locator(".points .faint").count()
-
-
-def test_the_sheet_shows_the_recorded_chips(browser, embedding):
-    run, path = embedding
-    with opened(browser, path) as page:
-        searches = page.locator(".searches > li")
-        new = run.labels[run.searches.rows] == openset.UNKNOWN
-        order = np.argsort(~new, kind="stable")
-        assert searches.count() == len(order)
-        for number in (0, len(order) - 1):
-            place = order[number]
-            shown = [seen(chip, run) for chip in searches.nth(number).locator(".chip").all()]
-            assert shown == [run.searches.rows[place], *run.searches.neighbours[place]]
-
-
-def test_a_class_name_is_no_script(browser, written):
-    with opened(browser, written) as page:
+def test_a_class_name_is_no_script(opened, written):
+    with opened(written) as page:
         assert "caught" not in page.title()
         assert page.locator(".matrix th", has_text="document.title").count()
 
 
-def test_a_score_can_be_switched_off(browser, written):
-    with opened(browser, written) as page:
+def test_a_score_can_be_switched_off(opened, written):
+    with opened(written) as page:
         lines = page.locator('#curves svg[role=img] [data-group="mls"]')
         assert lines.count() == 4 and lines.first.is_visible()  # two charts, two runs
         page.locator(".switches input[value=mls]").uncheck()
@@ -381,10 +193,10 @@ def test_a_score_can_be_switched_off(browser, written):
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1280])
 @pytest.mark.parametrize("about", ["open_set", "embedding"])
-def test_it_fits_and_can_be_read(browser, written, embedding, about, theme, width):
+def test_it_fits_and_can_be_read(opened, written, embedding, about, theme, width):
     size = {"width": width, "height": 800}
     path = written if about == "open_set" else embedding[1]
-    with opened(browser, path, color_scheme=theme, viewport=size) as page:
+    with opened(path, color_scheme=theme, viewport=size) as page:
         if about == "embedding":
             page.locator(".points use").first.focus()
             page.locator("details").last.evaluate("details => details.open = true")
