@@ -8,8 +8,9 @@ import scipy.special
 
 from jaxatr.typing import Float, Shaped
 
-Scale = Literal["plain", "logit", "log"]
-"""What a score is: a plain number, the logit of a probability, or the logarithm of one."""
+Scale = Literal["plain", "logit", "log", "distance"]
+"""What a score is: a plain number, the logit of a probability, the logarithm of one, or minus a
+distance."""
 
 _PROBABILITIES = (0.5, 0.9, 0.1, 0.99, 0.01, 0.999, 0.001, *(1 - 10.0**-n for n in range(4, 13)))
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -78,13 +79,17 @@ def score_axis(scale: Scale, values: Float[np.ndarray, " n"], thresholds: list[f
     low, high = float(low - margin), float(high + margin)
     if scale == "plain":
         return linear("score", low, high)
+    if scale == "distance":
+        return linear("distance to the nearest training chip", max(low, 0.0), high)
     low, high = max(low, -_FURTHEST), min(high, _FURTHEST)
     return Axis("probability of being known", low, high, _probability_ticks(low, high))
 
 
 def to_axis(scale: Scale, scores: Shaped[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """Returns where scores lie on their axis: their logits if they are probabilities."""
+    """Returns where scores lie on their axis: logits of probabilities, distances."""
     values = np.asarray(scores, np.float64)
+    if scale == "distance":
+        return -values
     if scale == "log":
         with np.errstate(divide="ignore"):  # a probability of 1, which belongs at the far end
             values = values - np.log(-np.expm1(values))
@@ -92,7 +97,9 @@ def to_axis(scale: Scale, scores: Shaped[np.ndarray, " n"]) -> Float[np.ndarray,
 
 
 def to_gamma(scale: Scale, threshold: float) -> float:
-    """Returns a threshold in the unit that a reader knows: probability, or the score's own."""
+    """Returns a threshold in the unit that a reader knows: probability, distance or the score's."""
+    if scale == "distance":
+        return 0.0 - threshold  # no minus sign before a distance of 0
     if scale == "log":
         return math.exp(threshold)
     return float(scipy.special.expit(threshold)) if scale == "logit" else threshold

@@ -94,6 +94,11 @@ def steps(
     return np.concatenate([[[edges[0], 0.0]], outline, [[edges[-1], 0.0]]])
 
 
+def placed(x: Axis, y: Axis, points: Float[np.ndarray, "p 2"]) -> Float[np.ndarray, "p 2"]:
+    """Returns where points in the axes' coordinates are in the drawing."""
+    return np.stack([_across(x, points[:, 0]), _down(y, points[:, 1])], axis=1)
+
+
 def _marks(axis: Axis, position: Callable[[Axis, np.ndarray], np.ndarray]) -> list[Mark]:
     positions = position(axis, np.array([at for at, _ in axis.ticks]))
     return [Mark(float(at), tick[1]) for at, tick in zip(positions, axis.ticks, strict=True)]
@@ -108,7 +113,7 @@ def _down(axis: Axis, values: np.ndarray) -> np.ndarray:
 
 
 def _line(x: Axis, y: Axis, series: Series) -> Line:
-    drawn = np.stack([_across(x, series.points[:, 0]), _down(y, series.points[:, 1])], axis=1)
+    drawn = placed(x, y, series.points)
     dots = [(float(across), float(down)) for across, down in drawn] if series.dotted else []
     if not series.filled:  # the corners of a histogram are what it consists of
         drawn = thin(drawn, _TOLERANCE)

@@ -4,24 +4,27 @@ The browser computes accuracy, false alarms, the confusion matrix and the mistak
 """
 
 import base64
-import io
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from jaxatr import openset
 from jaxatr.openset.recorded import MISTAKES
 from jaxatr.reporting import axes, charts
 from jaxatr.reporting.overview import Section
-from jaxatr.reporting.recorded import RecordedRun, Thumbnail
+from jaxatr.reporting.recorded import RecordedRun
+from jaxatr.reporting.sprite import Sprite
 from jaxatr.reporting.tables import score_title
 from jaxatr.typing import Int
 
 _BINS = 48
-_SCALES: dict[str, axes.Scale] = {"softmax": "log", "cbc": "logit"}  # the others are plain
+_SCALES: dict[str, axes.Scale] = {  # the others are plain
+    "softmax": "log",
+    "cbc": "logit",
+    "nearest": "distance",
+}
 _SHEETS = {
     "misclassified": "Known, accepted as the wrong class",
     "accepted": "Unknown, accepted as known (false alarms)",
@@ -33,12 +36,14 @@ def explorer(runs: Sequence[RecordedRun]) -> Section:
     """Histograms of known and unknown, γ, and what follows from it, for each run."""
     panels = [_panel(number, run) for number, run in enumerate(runs)]
     sheets = [(kind, _SHEETS[kind]) for kind in MISTAKES]
-    return Section("explorer", "Choose γ", {"panels": panels, "sheets": sheets})
+    title = "Choose the distance" if all(run.embeds for run in runs) else "Choose γ"
+    return Section("explorer", title, {"panels": panels, "sheets": sheets})
 
 
-def page_data(runs: Sequence[RecordedRun]) -> dict[str, Any]:
+def page_data(runs: Sequence[RecordedRun], sprites: Sequence[Sprite]) -> dict[str, Any]:
     """Returns what the script computes with. Arrays of scores keep every bit."""
-    return {"left": charts.LEFT, "width": charts.PLOT_WIDTH, "runs": [_data(run) for run in runs]}
+    recorded = [_data(run, sprite) for run, sprite in zip(runs, sprites, strict=True)]
+    return {"left": charts.LEFT, "width": charts.PLOT_WIDTH, "runs": recorded}
 
 
 def decisions(
@@ -73,7 +78,7 @@ def _thresholds(run: RecordedRun, name: str) -> list[dict[str, Any]]:
     row, scale = run.measured[name], _SCALES.get(name, "plain")
     fixed, fitted = row.get("threshold"), row.get("fitted_threshold")
     found = []
-    if scale != "plain":  # a γ of 0 or 1 has no threshold that could be recorded
+    if scale in ("log", "logit"):  # a γ of 0 or 1 has no threshold that could be recorded
         found.append({"text": "fixed", "threshold": fixed, "gamma": run.evaluation["gamma"]})
     elif fixed is not None:
         found.append({"text": "fixed", "threshold": fixed, "gamma": fixed})
@@ -118,10 +123,12 @@ def _histogram(number: int, run: RecordedRun, name: str) -> charts.Chart:
 def _quartiles(scale: axes.Scale, scores: np.ndarray) -> str:
     low, middle, high = np.quantile(scores.astype(np.float64), [0.25, 0.5, 0.75])
     figures = [f"{axes.to_gamma(scale, float(value)):.6g}" for value in (low, middle, high)]
+    if scale == "distance":
+        figures.reverse()
     return f"a quarter below {figures[0]}, half below {figures[1]}, a quarter above {figures[2]}"
 
 
-def _data(run: RecordedRun) -> dict[str, Any]:
+def _data(run: RecordedRun, sprite: Sprite) -> dict[str, Any]:
     mistakes = {
         name: {
             kind: [int(row) for row in rows if int(row) in run.thumbnails]
@@ -131,14 +138,20 @@ def _data(run: RecordedRun) -> dict[str, Any]:
         }
         for name, score in run.scores.items()
     }
-    shown = {row for kinds in mistakes.values() for rows in kinds.values() for row in rows}
     return {
         "classes": run.classes,
         "labels": run.labels.tolist(),
         "predicted": run.predicted.tolist(),
         "scores": {name: _score_data(run, name) for name in run.scores},
         "mistakes": mistakes,
-        "thumbnails": {row: _thumbnail_data(run, row) for row in sorted(shown)},
+        "thumbnails": {
+            row: {
+                "name": thumbnail.name,
+                "seen": "" if run.ranges is None else f"{run.ranges[row]} m",
+                "at": sprite.at[row],
+            }
+            for row, thumbnail in run.thumbnails.items()
+        },
     }
 
 
@@ -155,18 +168,3 @@ def _score_data(run: RecordedRun, name: str) -> dict[str, Any]:
         "single": single,
         "values": base64.b64encode(values.astype("<f4" if single else "<f8").tobytes()).decode(),
     }
-
-
-def _thumbnail_data(run: RecordedRun, row: int) -> dict[str, str]:
-    thumbnail = run.thumbnails[row]
-    seen = "" if run.ranges is None else f"{run.ranges[row]} m"
-    return {"name": thumbnail.name, "seen": seen, "source": _png(thumbnail)}
-
-
-def _png(thumbnail: Thumbnail) -> str:
-    image = thumbnail.image
-    file = io.BytesIO()
-    Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image).save(
-        file, "PNG", optimize=True
-    )
-    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"

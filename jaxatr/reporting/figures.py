@@ -16,6 +16,14 @@ from jaxatr.reporting.tables import percent, score_title
 from jaxatr.typing import Float
 
 _FEW = 0.05  # share of unknown examples accepted, at which a curve is put into words
+_TRAINING = {  # what the loop records to its chart's title and axis; all but the loss are shares
+    "loss": ("Loss", "loss"),
+    "closed_accuracy": ("Closed-set accuracy", "examples right"),
+    "fine_accuracy": ("Accuracy of the fine classes", "references right"),
+    "recall_at_1": ("Recall@1", "queries right"),
+    "map_at_r": ("MAP@R", "mean average precision"),
+    "valid": ("References with a quadruplet", "references"),
+}
 
 
 def curves(runs: Sequence[RecordedRun]) -> Section | None:
@@ -67,11 +75,8 @@ def ranges(runs: Sequence[RecordedRun]) -> Section | None:
 
 
 def training(runs: Sequence[RecordedRun]) -> Section | None:
-    """Loss and closed-set accuracy over the steps, in training and on the validation part."""
-    charts = [
-        _training_chart(runs, "loss", "Loss"),
-        _training_chart(runs, "closed_accuracy", "Closed-set accuracy"),
-    ]
+    """Loss and what else was recorded over the steps, in training and on the validation part."""
+    charts = [_training_chart(runs, metric, *names) for metric, names in _TRAINING.items()]
     drawn = [one for one in charts if one is not None]
     return Section("training", "Training", {"charts": drawn}) if drawn else None
 
@@ -127,29 +132,32 @@ def _auroc_by_range(run: RecordedRun, name: str) -> dict[int, float]:
     return found
 
 
-def _training_chart(runs: Sequence[RecordedRun], metric: str, title: str) -> Chart | None:
+def _training_chart(
+    runs: Sequence[RecordedRun], metric: str, title: str, label: str
+) -> Chart | None:
     series, words = [], []
     for number, run in enumerate(runs):
         for dash, part in enumerate(("training", "validation")):
             points = _recorded_curve(run, metric, validation=part == "validation")
             if not len(points):
                 continue
-            label = part if len(runs) == 1 else f"{run.name}: {part}"
+            name = part if len(runs) == 1 else f"{run.name}: {part}"
             colour = (dash if len(runs) == 1 else number) % COLOURS
-            series.append(Series(label, points, colour=colour, dash=dash))
+            alone = len(points) == 1
+            series.append(Series(name, points, colour=colour, dash=dash, dotted=alone))
             first, last = points[0, 1], points[-1, 1]
-            words.append(f"{label}: {first:.3g} at first, {last:.3g} at the end.")
+            words.append(f"{name}: {first:.3g} at first, {last:.3g} at the end.")
     if not series:
         return None
     values = np.concatenate([one.points[:, 1] for one in series])
     steps = axes.linear("step", 0.0, max(float(one.points[-1, 0]) for one in series))
     if metric == "loss" and values.min() > 0:
-        down = axes.logarithmic("loss", float(values.min()), float(values.max()))
+        down = axes.logarithmic(label, float(values.min()), float(values.max()))
         series = [_mapped(one, np.log10) for one in series]
     elif metric == "loss":
-        down = axes.linear("loss", float(values.min()), float(values.max()))
+        down = axes.linear(label, float(values.min()), float(values.max()))
     else:
-        down = axes.percent("examples right")
+        down = axes.percent(label)
     return chart(f"training-{metric}", title, " ".join(words), steps, down, series)
 
 

@@ -38,7 +38,9 @@ def settings(runs: Sequence[RecordedRun]) -> Section:
 
 def scores(runs: Sequence[RecordedRun]) -> Section:
     """The measures of each score over all test examples, the best of each measure marked."""
-    return Section("scores", "Scores", {"tables": [_score_table(run) for run in runs]})
+    tables = [_score_table(run) for run in runs]
+    shown = {column for table in tables for column in table["columns"]}
+    return Section("scores", "Scores", {"tables": tables, "shown": shown})
 
 
 def confusion(runs: Sequence[RecordedRun]) -> Section | None:
@@ -64,6 +66,7 @@ def _summary(run: RecordedRun) -> dict[str, str]:
     checkpoint, code = evaluation.get("checkpoint", {}), record.get("code") or {}
     fitted, examples = evaluation.get("fitted_gamma"), record.get("examples", {})
     commit = code.get("commit", "–")[:12] + (", with changes" if code.get("dirty") else "")
+    gamma = evaluation["gamma"]
     return {
         "data": f"{dataset.get('name', '–')}, version {dataset.get('version', '–')}",
         "data's fingerprint": dataset.get("fingerprint", "–")[:16],
@@ -76,7 +79,8 @@ def _summary(run: RecordedRun) -> dict[str, str]:
         "chips": " × ".join(map(str, record.get("image_shape", ())))
         + f" {record.get('image_dtype', '')}",
         "checkpoint": f"{checkpoint.get('which', '–')}, step {checkpoint.get('step', '–')}",
-        "fixed γ": f"{evaluation['gamma']:g}",
+        **(_embedding(run) if run.embeds else {}),
+        "fixed γ": "–" if gamma is None else f"{gamma:g}",
         "fitted γ": "–"
         if fitted is None
         else f"{fitted:.6g}, accepts {evaluation['tpr']:.0%} of the validation part",
@@ -84,6 +88,25 @@ def _summary(run: RecordedRun) -> dict[str, str]:
         "commit": commit,
         "started": record.get("started", "–"),
         "versions": ", ".join(f"{name} {v}" for name, v in record.get("versions", {}).items()),
+    }
+
+
+def _embedding(run: RecordedRun) -> dict[str, str]:
+    """Returns what an embedding was trained by, and the distance that was fitted."""
+    record, loss = run.record, run.config["embedding"]["loss"]
+    members: dict[str, list[str]] = {}
+    for name, coarse in zip(run.classes, record["coarse"], strict=True):
+        members.setdefault(coarse, []).append(name)
+    groups = "; ".join(f"{coarse}: {', '.join(names)}" for coarse, names in members.items())
+    row, tpr = run.measured["nearest"], run.evaluation["tpr"]
+    fitted = row.get("fitted_threshold")
+    return {
+        "coarse classes": f"{record['hierarchy']} ({groups})",
+        "loss": loss,
+        "selection": run.config["mining"]["method"] if loss == "quadruplet" else "within the batch",
+        "fitted distance": "–"
+        if fitted is None
+        else f"{-fitted:.6g}, accepts {tpr:.0%} of the validation part",
     }
 
 
@@ -106,8 +129,8 @@ def _rows(columns: Sequence[dict[str, str]]) -> list[dict[str, Any]]:
 
 
 def _score_table(run: RecordedRun) -> dict[str, Any]:
-    group = run.evaluation["groups"]["all"]
-    best = {}
+    """Returns the table of what was measured; a sole score is not marked as the best."""
+    group, best = run.evaluation["groups"]["all"], {}
     for column in COLUMNS:
         values = [row[column] for row in run.measured.values() if column in row]
         if values:
@@ -117,9 +140,10 @@ def _score_table(run: RecordedRun) -> dict[str, Any]:
         cells = [
             {
                 "text": percent(row.get(column)),
-                "best": column in row and row[column] == best[column],
+                "best": len(run.measured) > 1 and column in row and row[column] == best[column],
             }
-            for column in COLUMNS
+            for column in best
         ]
         rows.append({"title": score_title(name), "cells": cells})
-    return {"run": run, "group": group, "rows": rows, "columns": list(COLUMNS.values())}
+    columns = {column: COLUMNS[column] for column in best}
+    return {"run": run, "group": group, "rows": rows, "columns": columns}

@@ -6,12 +6,16 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from jaxatr.reporting import charts, explorer, figures, overview
+from jaxatr.reporting import charts, embedding_map, explorer, figures, overview, retrieval
 from jaxatr.reporting.overview import Section
 from jaxatr.reporting.recorded import RecordedRun, read_run
+from jaxatr.reporting.sprite import sprite
 from jaxatr.reporting.tables import percent
 
 SECTIONS: tuple[Callable[[Sequence[RecordedRun]], Section | None], ...] = (
+    retrieval.retrieval,
+    embedding_map.embedding_map,
+    retrieval.search_sheet,
     overview.scores,
     figures.curves,
     explorer.explorer,
@@ -31,7 +35,8 @@ def write_report(workdirs: Sequence[str | os.PathLike], out: str | os.PathLike) 
       out: the HTML file.
 
     Raises:
-      ValueError: no run was given, one twice, or one is not an evaluated open-set run.
+      ValueError: no run was given, one twice, or one is not an evaluated open-set or
+        embedding run.
     """
     page = render_report(workdirs)
     partial = Path(out).with_suffix(".partial")
@@ -42,6 +47,7 @@ def write_report(workdirs: Sequence[str | os.PathLike], out: str | os.PathLike) 
 def render_report(workdirs: Sequence[str | os.PathLike]) -> str:
     """Returns the page that :func:`write_report` writes: the same for the same records."""
     runs = [read_run(folder, name=name) for folder, name in _named(workdirs).items()]
+    sprites = [sprite(run) for run in runs]
     sections = [section for make in SECTIONS if (section := make(runs)) is not None]
     environment = Environment(
         loader=PackageLoader("jaxatr.reporting"),
@@ -53,7 +59,7 @@ def render_report(workdirs: Sequence[str | os.PathLike]) -> str:
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     environment.globals |= {"geometry": charts, "percent": percent}
     return environment.get_template("page.html").render(
-        runs=runs, sections=sections, data=explorer.page_data(runs)
+        runs=runs, sprites=sprites, sections=sections, data=explorer.page_data(runs, sprites)
     )
 
 

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxatr import openset, runs, training
-from jaxatr.typing import Int, Shaped, UInt8
+from jaxatr.typing import Float, Int, Shaped, UInt8
+
+_TASKS = ("open_set", "embedding")
 
 
 class Thumbnail(NamedTuple):
@@ -22,6 +24,32 @@ class Thumbnail(NamedTuple):
 
     name: str
     image: UInt8[np.ndarray, "h w c"]
+
+
+class EmbeddingMap(NamedTuple):
+    """Test examples of an embedding, laid out in a plane.
+
+    Attributes:
+      rows: ``[m]``, of the test part.
+      points: ``[m, 2]``, their two principal components.
+    """
+
+    rows: Int[np.ndarray, " m"]
+    points: Float[np.ndarray, "m 2"]
+
+
+class Searches(NamedTuple):
+    """What some test examples find among the others, the nearest first.
+
+    Attributes:
+      rows: ``[q]``, of the test part: the queries.
+      neighbours: ``[q, k]``, of the test part.
+      distances: ``[q, k]``.
+    """
+
+    rows: Int[np.ndarray, " q"]
+    neighbours: Int[np.ndarray, "q k"]
+    distances: Float[np.ndarray, "q k"]
 
 
 class RecordedRun(NamedTuple):
@@ -40,6 +68,8 @@ class RecordedRun(NamedTuple):
       scores: name to ``[n]``, higher = more known.
       ranges: ``[n]`` in metres, ``None`` where the data does not say them.
       thumbnails: row of a test example to its picture; empty if none were recorded.
+      map: of an embedding; ``None`` if there are no thumbnails to it.
+      searches: likewise.
     """
 
     name: str
@@ -53,6 +83,18 @@ class RecordedRun(NamedTuple):
     scores: dict[str, Shaped[np.ndarray, " n"]]
     ranges: Int[np.ndarray, " n"] | None
     thumbnails: dict[int, Thumbnail]
+    map: EmbeddingMap | None
+    searches: Searches | None
+
+    @property
+    def embeds(self) -> bool:
+        """Whether it is an embedding, whose score is a distance."""
+        return self.evaluation["task"] == "embedding"
+
+    @property
+    def retrieval(self) -> dict[str, Any]:
+        """``"new"`` and ``"trained"`` to the figures of a search among such classes."""
+        return self.evaluation.get("retrieval", {})
 
     @property
     def classes(self) -> list[str]:
@@ -83,8 +125,8 @@ def read_run(workdir: str | os.PathLike, *, name: str | None = None) -> Recorded
       name: what the report calls it; by default, the folder's name.
 
     Raises:
-      ValueError: ``workdir`` is no run folder, is not evaluated as an open-set run, or a file in it
-        cannot be read; it is named.
+      ValueError: ``workdir`` is no run folder, is not evaluated as an open-set run or an embedding,
+        or a file in it cannot be read; it is named.
     """
     folder = Path(workdir)
     config = runs.load_config(folder).to_dict()
@@ -95,14 +137,13 @@ def read_run(workdir: str | os.PathLike, *, name: str | None = None) -> Recorded
         raise ValueError(f"{folder / runs.SCORES}: there is no array {min(missing)} in it")
     labels, measured = arrays["test_labels"], evaluation["groups"]["all"]
     if len(labels) != measured["num_known"] + measured["num_unknown"]:
-        raise ValueError(
-            f"{folder}: {runs.EVALUATION} and {runs.SCORES} are of different evaluations; run "
-            "jaxatr.evaluate again"
-        )
+        raise _different(folder, runs.EVALUATION, runs.SCORES)
     scores = openset.recorded_scores(arrays, measured["scores"])
     for score, values in scores.items():
         if not np.isfinite(values).all():
             raise ValueError(f"{folder / runs.SCORES}: the score {score!r} is not finite")
+    thumbnails = _read_thumbnails(folder / runs.THUMBNAILS, arrays["test_id"])
+    drawn, searches = _read_pictures(folder, arrays, thumbnails)
     return RecordedRun(
         name=name or folder.resolve().name,
         config=config,
@@ -114,7 +155,9 @@ def read_run(workdir: str | os.PathLike, *, name: str | None = None) -> Recorded
         predictions={name: openset.recorded_predictions(arrays, name) for name in scores},
         scores=scores,
         ranges=arrays.get("test_range_m"),
-        thumbnails=_read_thumbnails(folder / runs.THUMBNAILS, arrays["test_id"]),
+        thumbnails=thumbnails,
+        map=drawn,
+        searches=searches,
     )
 
 
@@ -131,8 +174,10 @@ def _read_evaluation(folder: Path) -> dict[str, Any]:
     except ValueError as error:
         raise ValueError(f"{path}: not a readable evaluation ({error})") from error
     task = evaluation.get("task")
-    if task != "open_set":
-        raise ValueError(f"{path}: got an evaluation of the task {task!r}, wanted 'open_set'")
+    if task not in _TASKS:
+        raise ValueError(
+            f"{path}: got an evaluation of the task {task!r}, wanted one of {', '.join(_TASKS)}"
+        )
     return evaluation
 
 
@@ -156,3 +201,23 @@ def _read_thumbnails(path: Path, ids: Int[np.ndarray, " n"]) -> dict[int, Thumbn
         for identity, name, image in zip(*columns, strict=True)
         if int(identity) in row  # of another test part, if its evaluation was cut off
     }
+
+
+def _read_pictures(
+    folder: Path, arrays: dict[str, np.ndarray], thumbnails: dict[int, Thumbnail]
+) -> tuple[EmbeddingMap | None, Searches | None]:
+    """Returns an embedding's map and searches; the thumbnails say which class an example is of."""
+    if "map_row" not in arrays or not thumbnails:
+        return None, None
+    drawn = EmbeddingMap(arrays["map_row"], arrays["map_xy"])
+    searches = Searches(*(arrays[f"sheet_{name}"] for name in ("row", "neighbour", "distance")))
+    shown = np.concatenate([drawn.rows, searches.rows, searches.neighbours.ravel()])
+    if not thumbnails.keys() >= set(shown.tolist()):
+        raise _different(folder, runs.SCORES, runs.THUMBNAILS)
+    return drawn, searches
+
+
+def _different(folder: Path, one: str, other: str) -> ValueError:
+    return ValueError(
+        f"{folder}: {one} and {other} are of different evaluations; run jaxatr.evaluate again"
+    )

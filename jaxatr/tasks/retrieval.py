@@ -112,8 +112,7 @@ def retrieval_pictures(
 
     shown = np.linspace(0, len(labels) - 1, min(len(labels), _ON_MAP)).astype(np.int32)
     sheets = [_sheet(embeddings, labels, np.flatnonzero(rows)) for rows in kinds.values()]
-    columns = zip(*[sheet for sheet in sheets if sheet is not None], strict=True)
-    rows, neighbours, distances = (np.concatenate(column) for column in columns)
+    rows, neighbours, distances = (np.concatenate(column) for column in zip(*sheets, strict=True))
     plane = PCA(n_components=2, svd_solver="full").fit(embeddings)
     return {
         "map_row": shown,
@@ -125,9 +124,10 @@ def retrieval_pictures(
 
 
 def _sheet(embeddings: np.ndarray, labels: np.ndarray, rows: np.ndarray) -> Any:
-    """Returns queries among these rows, their neighbours and the distances; None for too few."""
+    """Returns queries among these rows, their neighbours and the distances; none for too few."""
     if len(rows) <= _NEIGHBOURS:
-        return None
+        nothing = np.zeros((0, _NEIGHBOURS))
+        return np.zeros(0, np.int32), nothing.astype(np.int32), nothing.astype(np.float32)
     vectors = embeddings[rows]
     queries = np.linspace(0, len(rows) - 1, min(len(rows), 256)).astype(int)
     exact = vectors.astype(np.float64)

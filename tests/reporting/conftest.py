@@ -1,11 +1,17 @@
 """Run folders written file by file, as a training and an evaluation would have left them."""
 
+import io
 import json
+import shutil
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from jaxatr import openset
+from jaxatr import openset, reporting
+from jaxatr.reporting.recorded import read_run
+from jaxatr.tasks import retrieval
 
 SPLIT = {"name": "random-3/2", "version": 1, "seed": 0}
 
@@ -51,13 +57,83 @@ def write_run(folder, *, seed=0, known=("a", "b", "c"), unknown=("x", "y"), rang
         for step in (10, 20, 30)
         for phase in ("open_set", "evaluate")
     ]
+    config = {"seed": seed, "data": {"source": "here"}}
+    thumbnails = _thumbnails(arrays, evaluation, rng)
+    return _write(folder, evaluation, record, config, metrics, arrays, thumbnails)
+
+
+def write_embedding(
+    folder, *, seed=0, known=("a", "b", "c"), unknown=("x", "y"), n=120, tested=True
+):
+    """Writes an embedding run with clusters in four dimensions, a training and a validation part.
+
+    Without ``tested``, no test example is of a known class.
+    """
+    rng, names = np.random.default_rng(seed), [*known, *unknown]
+    centres = rng.normal(size=(len(names), 4))
+
+    def part(classes):
+        return np.float32(centres[classes] + rng.normal(0, 0.5, (len(classes), 4)))
+
+    classes = rng.integers(0 if tested else len(known), len(names), n)
+    training, held_out = (rng.permutation(np.arange(60) % len(known)) for _ in range(2))
+    embeddings, index, validation = part(classes), part(training), part(held_out)
+
+    def outputs(vectors, labels):
+        apart = np.linalg.norm(vectors[:, None] - index, axis=-1)
+        nearest = [apart[:, training == label].min(axis=1) for label in range(len(known))]
+        logits = -np.stack(nearest, axis=1)
+        return openset.Outputs(logits, logits, np.int32(labels))
+
+    test = outputs(embeddings, np.where(classes < len(known), classes, openset.UNKNOWN))
+    score = {"nearest": lambda out: out.logits.max(axis=1)}
+    kinds = {"new": test.labels == openset.UNKNOWN, "trained": test.labels != openset.UNKNOWN}
+    groups = {"all": openset.evaluate(test, outputs(validation, held_out), scores=score)}
+    evaluation = {
+        "checkpoint": {"which": "latest", "step": 30},
+        "task": "embedding",
+        "dataset": {"name": "image_folder", "version": "1", "fingerprint": "0"},
+        "split": SPLIT | {"known": list(known), "unknown": list(unknown)},
+        "known": list(known),
+        "unknown": list(unknown),
+        "gamma": None,
+        "tpr": 0.95,
+        "groups": groups,
+        "retrieval": {
+            kind: retrieval.retrieval(embeddings[rows], classes[rows], np.arange(rows.sum()))
+            for kind, rows in kinds.items()
+            if rows.any()
+        },
+    }
+    arrays = {f"test_{name}": values for name, values in zip(test._fields, test, strict=True)}
+    arrays = {name: values for name, values in arrays.items() if values is not None}
+    arrays["test_id"] = np.arange(1000, 1000 + n, dtype=np.int32)
+    arrays["test_score_nearest"] = test.logits.max(axis=1)
+    arrays |= retrieval.retrieval_pictures(embeddings, classes, kinds)
+    images = rng.integers(0, 255, (n, 12, 10, 1), np.uint8)
+    thumbnails = {"id": arrays["test_id"], "class": np.array(names)[classes], "image": images}
+    record = {"hierarchy": "mstar", "coarse": ["tank", "tank", "truck"][: len(known)]}
+    config = {
+        "seed": seed,
+        "embedding": {"loss": "quadruplet"},
+        "mining": {"method": "nearest_to_reference"},
+    }
+    metrics = [
+        {"step": 10, "phase": "embedding", "loss": 2.0, "fine_accuracy": 0.5, "valid": 0.9},
+        {"step": 20, "phase": "embedding", "loss": 1.0, "fine_accuracy": 0.7, "valid": 0.8},
+        {"step": 20, "phase": "evaluate", "recall_at_1": 0.75, "map_at_r": 0.5},
+    ]
+    return _write(folder, evaluation, record, config, metrics, arrays, thumbnails)
+
+
+def _write(folder, evaluation, record, config, metrics, arrays, thumbnails):
     folder.mkdir(parents=True)
-    for name, content in (("evaluation", evaluation), ("record", record)):
+    contents = {"evaluation": evaluation, "record": record, "config": config}
+    for name, content in contents.items():
         (folder / f"{name}.json").write_text(json.dumps(content))
-    (folder / "config.json").write_text(json.dumps({"seed": seed, "data": {"source": "here"}}))
     (folder / "metrics.jsonl").write_text("".join(json.dumps(m) + "\n" for m in metrics))
     np.savez(folder / "scores.npz", **arrays)
-    np.savez(folder / "thumbnails.npz", **_thumbnails(arrays, evaluation, rng))
+    np.savez(folder / "thumbnails.npz", **thumbnails)
     return folder
 
 
@@ -79,3 +155,70 @@ def run_folder(tmp_path):
 @pytest.fixture(scope="session")
 def make_run():
     return write_run
+
+
+@pytest.fixture(scope="session")
+def make_embedding():
+    return write_embedding
+
+
+@pytest.fixture(scope="module")  # it keeps an event loop running, which others may mind
+def browser():
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("there is no chromium")
+    with sync_api.sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def opened(browser):
+    """Opens a page that fails the test if it asks for anything, or has anything to complain of."""
+
+    @contextmanager
+    def open_page(path, **options):
+        context = browser.new_context(**options)
+        page, told = context.new_page(), []
+        page.on("console", lambda message: told.append(message.text))
+        page.on("pageerror", lambda error: told.append(str(error)))
+        page.on("request", lambda request: told.append(request.url))
+        page.goto(path.as_uri())
+        yield page
+        asked = [text for text in told if text != path.as_uri() and not text.startswith("data:")]
+        context.close()
+        assert not asked
+
+    return open_page
+
+
+@pytest.fixture(scope="session")
+def embedding(make_embedding, tmp_path_factory):
+    """An embedding run and the page about it."""
+    folder = make_embedding(tmp_path_factory.mktemp("runs") / "embedding")
+    path = tmp_path_factory.mktemp("report") / "embedding.html"
+    reporting.write_report([folder], path)
+    return read_run(folder), path
+
+
+@pytest.fixture(scope="session")
+def seen():
+    """Tells the row whose thumbnail is most like what the browser shows of a chip."""
+
+    def row_of(chip, run):
+        shown = Image.open(io.BytesIO(chip.screenshot())).convert("L")
+        unlike = {
+            row: np.abs(
+                np.int32(shown.resize(thumbnail.image.shape[1::-1], Image.Resampling.BOX))
+                - np.int32(thumbnail.image[:, :, 0])
+            ).mean()
+            for row, thumbnail in run.thumbnails.items()
+        }
+        found = min(unlike, key=lambda row: unlike[row])
+        second = sorted(unlike.values())[1]
+        assert second > 2 * unlike[found]  # the images are noise: no doubt is left
+        return found
+
+    return row_of

@@ -1,0 +1,72 @@
+"""Sections of a report about what a search among embeddings finds."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from jaxatr import openset
+from jaxatr.reporting.overview import Section
+from jaxatr.reporting.recorded import RecordedRun, Searches
+from jaxatr.reporting.tables import RECALLS, percent
+
+KINDS = ("new", "trained")
+"""A search is among classes that were not trained on, or among those that were."""
+
+_COLUMNS = {
+    **{name: f"R@{name.removeprefix('recall_at_')}" for name in RECALLS},
+    "map_at_r": "MAP@R",
+    "nmi": "NMI",
+}
+
+
+def retrieval(runs: Sequence[RecordedRun]) -> Section | None:
+    """Recall@K, MAP@R and NMI, the best of the runs marked where they searched the same images."""
+    groups = [_group(kind, runs) for kind in KINDS]
+    groups = [group for group in groups if group["rows"]]
+    if not groups:
+        return None
+    content = {"groups": groups, "columns": list(_COLUMNS.values())}
+    return Section("retrieval", "Retrieval", content)
+
+
+def search_sheet(runs: Sequence[RecordedRun]) -> Section | None:
+    """Queries with their nearest neighbours, right and wrong."""
+    sheets = [
+        {"number": number, "run": run, "kinds": _kinds(run, run.searches)}
+        for number, run in enumerate(runs)
+        if run.searches is not None and len(run.searches.rows)
+    ]
+    return Section("searches", "Retrieval sheet", {"sheets": sheets}) if sheets else None
+
+
+def _group(kind: str, runs: Sequence[RecordedRun]) -> dict[str, Any]:
+    found = [(run, run.retrieval[kind]) for run in runs if kind in run.retrieval]
+    tests = [(run.evaluation.get("dataset"), run.evaluation.get("split")) for run, _ in found]
+    alike = len(found) > 1 and all(test == tests[0] for test in tests)
+    rows = []
+    for run, measured in found:
+        cells = []
+        for column in _COLUMNS:
+            values = [other[column] for _, other in found if column in other]
+            best = alike and column in measured and measured[column] == max(values)
+            cells.append({"text": percent(measured.get(column)), "best": best})
+        rows.append({"run": run, "measured": measured, "cells": cells})
+    return {"kind": kind, "rows": rows, "alike": alike or len(found) < 2}
+
+
+def _kinds(run: RecordedRun, searches: Searches) -> dict[str, list[dict[str, Any]]]:
+    """Returns the searches among new and among trained classes."""
+    found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
+    for query, neighbours, distances in zip(*searches, strict=True):
+        name = run.thumbnails[int(query)].name
+        kind = "new" if run.labels[query] == openset.UNKNOWN else "trained"
+        others = [
+            {
+                "row": int(row),
+                "name": run.thumbnails[int(row)].name,
+                "right": run.thumbnails[int(row)].name == name,
+                "distance": f"{distance:#.3g}".rstrip("."),
+            }
+            for row, distance in zip(neighbours, distances, strict=True)
+        ]
+        found[kind].append({"row": int(query), "name": name, "neighbours": others})
+    return {kind: queries for kind, queries in found.items() if queries}

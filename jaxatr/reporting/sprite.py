@@ -1,0 +1,71 @@
+"""A run's thumbnails as one picture, of which the page shows a window for each."""
+
+import base64
+import io
+import math
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from jaxatr.reporting.recorded import RecordedRun
+from jaxatr.typing import UInt8
+
+_BLOCK = 8  # of a JPEG: a chip with its rim fills whole ones, so that no other shows through
+_QUALITY = 85  # half of a PNG's bytes, and nothing to be seen of it
+
+
+class Sprite(NamedTuple):
+    """One picture of many chips, as a style sheet needs it.
+
+    Attributes:
+      source: the picture, as a data URI; empty if there are no chips.
+      ratio: width by height of a chip, the CSS property ``aspect-ratio``.
+      size: ``background-size`` that makes a chip as large as its window.
+      at: row of a test example to the ``background-position`` of its chip.
+    """
+
+    source: str
+    ratio: str
+    size: str
+    at: dict[int, str]
+
+
+def sprite(run: RecordedRun) -> Sprite:
+    """Returns the picture of all of a run's thumbnails, which are of one size."""
+    if not run.thumbnails:
+        return Sprite("", "1", "auto", {})
+    chips = np.stack([thumbnail.image for thumbnail in run.thumbnails.values()])
+    count, high, wide = chips.shape[:3]
+    across = math.ceil(math.sqrt(count))
+    cells = _with_rims(chips)
+    _, pitch_y, pitch_x, channels = cells.shape
+    sheet = np.zeros((-(-count // across) * across, pitch_y, pitch_x, channels), np.uint8)
+    sheet[:count] = cells
+    sheet = sheet.reshape(-1, across, pitch_y, pitch_x, channels).swapaxes(1, 2)
+    sheet = sheet.reshape(-1, across * pitch_x, channels)
+    height, width = sheet.shape[:2]
+
+    def at(place: int) -> str:  # in percent of what the window leaves of the picture
+        x, y = (place % across) * pitch_x + 1, (place // across) * pitch_y + 1
+        return f"{100 * x / (width - wide):.4f}% {100 * y / (height - high):.4f}%"
+
+    return Sprite(
+        _jpeg(sheet),
+        f"{wide} / {high}",
+        f"{100 * width / wide:.4f}% {100 * height / high:.4f}%",
+        {row: at(place) for place, row in enumerate(run.thumbnails)},
+    )
+
+
+def _with_rims(chips: UInt8[np.ndarray, "n h w c"]) -> UInt8[np.ndarray, "n H W c"]:
+    """Returns chips with edges that go on for a pixel or more: a browser may round a window up."""
+    after = [_BLOCK - (size + 1) % _BLOCK for size in chips.shape[1:3]]
+    rims = [(0, 0), *((1, more) for more in after), (0, 0)]
+    return np.pad(chips, rims, mode="edge")
+
+
+def _jpeg(image: UInt8[np.ndarray, "h w c"]) -> str:
+    picture, file = Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image), io.BytesIO()
+    picture.save(file, "JPEG", quality=_QUALITY, subsampling=0, optimize=True)
+    return f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}"
