@@ -114,7 +114,9 @@ def fit(
 
     Args:
       tensors: name to array; kernels ``[out, in, h, w]``.
-      model, in_channels, channels: as of :func:`load`.
+      model: as of :func:`load`.
+      in_channels: as there.
+      channels: as there.
       title: what errors call the tensors' source.
 
     Returns:

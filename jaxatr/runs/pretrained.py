@@ -24,7 +24,9 @@ def backbone_variables(
 
     Args:
       path: a safetensors file, or a run's folder.
-      model, in_channels, channels: as of :func:`jaxatr.models.pretrained.load`.
+      model: as of :func:`jaxatr.models.pretrained.load`.
+      in_channels: as there.
+      channels: as there.
 
     Raises:
       ValueError: there are none, or they do not fit; what does not is listed under torchvision's

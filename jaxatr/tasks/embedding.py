@@ -145,7 +145,8 @@ class Embedding:
 
         Args:
           step: how many steps were taken; decides what is drawn.
-          params, model_state: as :meth:`init` returns them.
+          params: as :meth:`init` returns them.
+          model_state: as there.
           progress: show how far the embedding is.
 
         Returns:
@@ -380,7 +381,8 @@ class Embedding:
         """Returns small pictures of the worst mistakes, and of what the report shows besides.
 
         Args:
-          measured, arrays: what :meth:`test` returned.
+          measured: what :meth:`test` returned.
+          arrays: what it returned besides.
         """
         shown = [arrays[name].ravel() for name in ("map_row", "sheet_row", "sheet_neighbour")]
         worst = openset.worst_mistakes(arrays, measured["groups"]["all"]["scores"])

@@ -276,7 +276,8 @@ class OpenSet:
         """Returns small pictures of the test examples that a score gets most confidently wrong.
 
         Args:
-          measured, arrays: what :meth:`test` returned.
+          measured: what :meth:`test` returned.
+          arrays: what it returned besides.
 
         Returns:
           ``id`` int32 ``[n]``; ``class`` ``[n]``, the names of their true classes, those of unknown
