@@ -4,23 +4,25 @@ The quadruplet method is Karaman et al. (2019), "Quadruplet Selection Methods fo
 Learning"; what that paper compares with is trained by the same loop.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
-from jaxatr import data, losses, metrics, models, openset, parallel
+from jaxatr import data, metrics, models, openset, parallel
 from jaxatr.losses import quadruplet
 from jaxatr.tasks.base import Hook, LossOutput, Phase
 from jaxatr.tasks.examples import Examples, normalize
+from jaxatr.tasks.in_batch import IN_BATCH, in_batch_loss
 from jaxatr.tasks.limits import check_limits
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.tasks.pretrained import Pretrained, Reader
 from jaxatr.tasks.retrieval import (
+    first_of_equal,
     index_arrays,
     nearest_outputs,
     part_arrays,
@@ -32,28 +34,6 @@ from jaxatr.typing import Batch, Config, Float, PyTree
 
 _QUADRUPLET = "quadruplet"
 _MEMBERS = 4  # of a quadruplet
-
-
-class _InBatch(NamedTuple):
-    """A loss that forms its tuples within the batch.
-
-    Attributes:
-      function: embeddings and labels to a scalar.
-      margin: what its margin is called; None if it has none.
-    """
-
-    function: Callable
-    margin: str | None
-
-
-IN_BATCH = {
-    "semi_hard_triplet": _InBatch(losses.semi_hard_triplet, "margin"),
-    "lifted_structure": _InBatch(losses.lifted_structure, "margin"),
-    "n_pairs": _InBatch(losses.n_pairs, None),
-    "clustering": _InBatch(losses.clustering, "margin_multiplier"),
-    "triplet_global": _InBatch(losses.triplet_global, "margin"),
-}
-"""The losses that need no selection, by the name that ``embedding.loss`` has for them."""
 
 
 class Embedding:
@@ -230,9 +210,9 @@ class Embedding:
         out, model_state = self._apply(params, model_state, batch, key, step)
         fields, labels = self.config.embedding, batch["label"]
         gather = partial(jax.lax.all_gather, axis_name=parallel.AXIS, tiled=True)
-        chosen = IN_BATCH[fields.loss]
-        margin = {chosen.margin: fields.margin} if chosen.margin and fields.margin else {}
-        value = chosen.function(gather(out.embeddings), gather(labels), **margin)
+        value = in_batch_loss(
+            fields.loss, gather(out.embeddings), gather(labels), margin=fields.margin
+        )
         sums = {fields.loss: (value, jnp.float32(1))}
         if any(fields.class_weights):
             coarse = jnp.asarray(self._coarse)[labels]
@@ -322,7 +302,8 @@ class Embedding:
         """Returns the figures of retrieval and of open-set recognition on the test part.
 
         Retrieval is measured among the test examples of the classes that were not trained on
-        (``new``), and among those of the classes that were (``trained``), where there are any.
+        (``new``), and among those of the classes that were (``trained``), where there are any; of
+        equal chips the first alone takes part.
         An example is recognised by the nearest training chip: its class, and minus its distance
         as the score ``nearest`` of how known it is.
 
@@ -353,8 +334,10 @@ class Embedding:
         group = openset.evaluate(
             outputs["test"], outputs.get("validation"), tpr=tpr, scores=nearest
         )
-        chips, new = self.examples.fingerprints("test"), test.labels == openset.UNKNOWN
+        first = first_of_equal(self.examples.fingerprints("test"))
+        new = test.labels == openset.UNKNOWN
         kinds = {"new": new, "trained": ~new}
+        searched = {kind: rows & first for kind, rows in kinds.items()}
         measured = {
             "task": "embedding",
             "dataset": self.record["dataset"],
@@ -365,15 +348,18 @@ class Embedding:
             "tpr": tpr,
             "groups": {"all": group},
             "retrieval": {
-                kind: retrieval(embeddings["test"][rows], test.classes[rows], chips[rows])
-                for kind, rows in kinds.items()
+                kind: {
+                    **retrieval(embeddings["test"][rows], test.classes[rows]),
+                    "duplicates": int(np.sum(kinds[kind] & ~first)),
+                }
+                for kind, rows in searched.items()
                 if rows.sum() > 1
             },
         }
         arrays = index_arrays(index, train)
         for part in parts:
             arrays |= part_arrays(part, outputs[part], self.parts[part])
-        return measured, arrays | retrieval_pictures(embeddings["test"], test.classes, kinds)
+        return measured, arrays | retrieval_pictures(embeddings["test"], test.classes, searched)
 
     def thumbnails(
         self, measured: Mapping[str, Any], arrays: Mapping[str, np.ndarray]

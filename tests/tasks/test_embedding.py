@@ -1,6 +1,7 @@
 """The embedding's task: its loss, its selections, its baselines, its evaluation."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 
 from jaxatr import data, metrics, mining, parallel, runs, training
 from jaxatr.tasks import Embedding
-from jaxatr.tasks.embedding import IN_BATCH
+from jaxatr.tasks.in_batch import IN_BATCH
 
 
 def variables_of(task, seed=0):
@@ -352,3 +353,21 @@ def test_killed_and_started_again_it_ends_with_the_same_bits(levels, environment
     jax.tree.map(
         np.testing.assert_array_equal, final(tmp_path / "killed"), final(tmp_path / "whole")
     )
+
+
+def test_copies_of_a_chip_take_no_part_in_a_search(levels, embedding_config, tmp_path):
+    copied = tmp_path / "levels"
+    shutil.copytree(levels, copied)
+    for name in ("disc", "ring"):
+        for index in range(3):
+            shutil.copy(
+                copied / "test" / name / "000.png", copied / "test" / name / f"9{index}.png"
+            )
+    embedding_config.data.source = str(copied)
+    task = Embedding(embedding_config)
+    measured, arrays = task.test(runs_variables(task))
+    trained = measured["retrieval"]["trained"]
+    assert (trained["examples"], trained["duplicates"]) == (40, 6)
+    fingerprints = task.examples.fingerprints("test")
+    shown = np.unique(np.r_[arrays["sheet_row"], arrays["sheet_neighbour"].ravel()])
+    assert len(set(fingerprints[shown])) == len(shown)

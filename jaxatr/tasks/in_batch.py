@@ -1,0 +1,45 @@
+"""The rivals of quadruplet selection: losses that form their tuples within the batch."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from jaxatr import losses
+from jaxatr.typing import Array, Float, Int
+
+
+class _InBatch(NamedTuple):
+    """A loss that needs no selection.
+
+    Attributes:
+      function: embeddings and labels to a scalar.
+      margin: what its margin is called; None if it has none.
+    """
+
+    function: Callable[..., Array]
+    margin: str | None
+
+
+IN_BATCH = {
+    "semi_hard_triplet": _InBatch(losses.semi_hard_triplet, "margin"),
+    "lifted_structure": _InBatch(losses.lifted_structure, "margin"),
+    "n_pairs": _InBatch(losses.n_pairs, None),
+    "clustering": _InBatch(losses.clustering, "margin_multiplier"),
+    "triplet_global": _InBatch(losses.triplet_global, "margin"),
+}
+"""By the name that ``embedding.loss`` has for them."""
+
+
+def in_batch_loss(
+    name: str, embeddings: Float[Array, "b d"], labels: Int[Array, " b"], *, margin: float
+) -> Float[Array, ""]:
+    """Returns a batch's loss.
+
+    Args:
+      name: in :data:`IN_BATCH`.
+      embeddings: ``[b, d]``.
+      labels: ``[b]``.
+      margin: of a loss that has one; 0 for its own default.
+    """
+    function, margin_name = IN_BATCH[name]
+    options = {margin_name: margin} if margin_name and margin else {}
+    return function(embeddings, labels, **options)
