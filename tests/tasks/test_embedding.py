@@ -287,12 +287,12 @@ def test_an_embedding_has_one_score(embedding_config):
 COMMAND = [sys.executable, "-m", "jaxatr.train", "--noprogress"]
 
 
-def command(levels, data_dir, workdir):
+def command(levels, data_dir, workdir, backbone="Small"):
     """The command that trains the small embedding: 24 steps, selected anew every 5."""
     overrides = {
         "data.source": levels,
         "data.data_dir": data_dir,
-        "model.backbone": "jaxatr_test_networks:Small",
+        "model.backbone": f"jaxatr_test_networks:{backbone}",
         "embedding.dimension": 8,
         "train.batch_size": 32,
         "train.steps": 24,
@@ -318,13 +318,14 @@ def final(workdir):
 def test_one_and_eight_devices_agree(levels, environment, tmp_path):
     for name, flags in (("one", ""), ("eight", "--xla_force_host_platform_device_count=8")):
         subprocess.run(
-            command(levels, tmp_path / "data", tmp_path / name),
+            # Small has batch statistics of its own on every device.
+            command(levels, tmp_path / "data", tmp_path / name, backbone="Plain"),
             check=True,
             env=environment | {"XLA_FLAGS": flags},
         )
     one, eight = ([r for r in training.read_metrics(tmp_path / n)] for n in ("one", "eight"))
     losses = [[r["loss"] for r in records if "loss" in r] for records in (one, eight)]
-    np.testing.assert_allclose(losses[1], losses[0], rtol=2e-2)
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-3)
 
 
 @pytest.mark.slow
