@@ -79,7 +79,9 @@ def base() -> Config:
     optimizer.momentum = 0.9
     optimizer.nesterov = False
     optimizer.weight_decay = 5e-4
-    optimizer.schedule = "constant"  # constant or cosine (to 0)
+    optimizer.schedule = "constant"  # constant, cosine (to 0) or steps
+    optimizer.boundaries = ()  # epochs after which the rate falls, of the schedule steps
+    optimizer.factor = 0.1  # by which it falls
     optimizer.warmup_epochs = 0.0
 
     config.train = train = ConfigDict()
@@ -98,6 +100,24 @@ def base() -> Config:
     open_set.negatives = ""  # file of images that train as one more class, of no known target
     open_set.gamma = 0.9  # acceptance threshold on the binary classifier's probability
     open_set.tpr = 0.95  # true-positive rate for which another γ is fitted on validation data
+
+    config.distillation = distillation = ConfigDict()  # of jaxatr.tasks.distillation:Distillation
+    distillation.target = ""  # the network that is explained: the folder of its run
+    distillation.end_to_end = False  # train student and explanation network at once, equation 10
+    distillation.temperature = 1.0  # t of equation 6
+    distillation.alpha = 0.5  # of the target's answer against the label's, equation 4
+    distillation.scorer = "target"  # of the masked image in equation 9, or student
+    distillation.l1_weight = 1e-5  # λ of equation 8
+    distillation.l1 = "sum"  # over the pixels of a saliency map, or mean
+    distillation.judged = 200  # examples whose insertion and deletion are measured
+    distillation.pixels_per_step = 0  # of insertion and deletion; 0: one row of the chip
+
+    config.explanation = explanation = ConfigDict()  # the training of the explanation network alone
+    explanation.epochs = 16.0
+    explanation.steps = 0  # overrides epochs where not 0
+    explanation.learning_rate = 0.1
+    explanation.schedule = "steps"
+    explanation.boundaries = (10.0, 12.0, 14.0)  # epochs after which the rate falls
 
     config.gan = gan = ConfigDict()  # the generator of G-OpenMax
     gan.noise = 64  # components of its noise

@@ -13,7 +13,8 @@ from jaxatr.runs.folder import (
 )
 from jaxatr.runs.intake import Intake
 from jaxatr.runs.pretrained import backbone_variables
-from jaxatr.runs.training import train_run
+from jaxatr.runs.target import load_target
+from jaxatr.runs.training import make_task, train_run
 
 __all__ = [
     "BASELINES",
@@ -27,6 +28,8 @@ __all__ = [
     "evaluate_run",
     "load_config",
     "load_evaluation",
+    "load_target",
+    "make_task",
     "train_baseline",
     "train_run",
     "variables_of",

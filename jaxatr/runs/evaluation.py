@@ -9,7 +9,6 @@ from typing import Any, Literal
 import numpy as np
 
 from jaxatr import openset, training
-from jaxatr.resolve import resolve
 from jaxatr.runs.compared import BASELINES, add_recorded, trained_scores
 from jaxatr.runs.folder import (
     EVALUATION,
@@ -21,6 +20,7 @@ from jaxatr.runs.folder import (
     variables_of,
     write_file,
 )
+from jaxatr.runs.training import make_task
 from jaxatr.typing import PyTree
 
 
@@ -51,7 +51,7 @@ def evaluate_run(
     """
     config = load_config(workdir)
     config.data.update(data or {})
-    task = resolve(config.task)(config)
+    task = make_task(config, workdir)
     refuse_changed_data(workdir, task.record)
     snapshot = training.load_snapshot(workdir, checkpoint)
     measured, arrays = _tested(task, variables_of(snapshot), workdir, scores)

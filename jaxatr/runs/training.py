@@ -2,13 +2,13 @@
 
 import copy
 import os
-from collections.abc import Callable
 from typing import Any
 
 from jaxatr import training
 from jaxatr.resolve import resolve
 from jaxatr.runs.folder import refuse_changed_data
 from jaxatr.runs.pretrained import read_weights
+from jaxatr.runs.target import load_target
 from jaxatr.typing import Config
 
 # What counts of data is its fingerprint, not where it lies.
@@ -32,7 +32,7 @@ def train_run(config: Config, workdir: str | os.PathLike, *, progress: bool = Tr
     make = resolve(config.task)
     free = (*_FREE, *getattr(make, "free_fields", ()))
     training.check_config(workdir, config, free=free)  # before any data is prepared for nothing
-    task = _made(make, config, workdir)
+    task = make_task(config, workdir)
     refuse_changed_data(workdir, task.record)
     training.record_config(workdir, config, free=free)
     training.update_record(workdir, **task.record)
@@ -50,12 +50,23 @@ def train_run(config: Config, workdir: str | os.PathLike, *, progress: bool = Tr
     )
 
 
-def _made(make: Callable[..., Any], config: Config, workdir: str | os.PathLike) -> Any:
-    """Returns the task, with the weights read that it is to begin with."""
-    if not config.model.pretrained:
-        return make(config)
-    if training.saved_steps(workdir):  # it has begun: the weights may be gone
-        config = copy.deepcopy(config)
-        config.model.pretrained = ""
-        return make(config)
-    return make(config, read=read_weights)
+def make_task(config: Config, workdir: str | os.PathLike) -> Any:
+    """Returns the task of a configuration, with what it takes from other runs and files.
+
+    Args:
+      config: a full configuration.
+      workdir: the run's folder; where the run has begun its first weights are not read again.
+
+    Raises:
+      ValueError: as :func:`train_run`.
+    """
+    make, options = resolve(config.task), {}
+    if config.model.pretrained:
+        if training.saved_steps(workdir):  # it has begun: the weights may be gone
+            config = copy.deepcopy(config)
+            config.model.pretrained = ""
+        else:
+            options["read"] = read_weights
+    if config.distillation.target:
+        options["load"] = load_target
+    return make(config, **options)

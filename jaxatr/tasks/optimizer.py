@@ -16,10 +16,11 @@ def build_optimizer(
 
     Args:
       config: ``learning_rate``, ``momentum``, ``nesterov``, ``weight_decay``, ``schedule``
-        (``"constant"`` or ``"cosine"``, to zero) and ``warmup_epochs`` (linear, from the rate
-        divided by the warm-up's steps).
+        (``"constant"``, ``"cosine"``, to zero, or ``"steps"``: times ``factor`` after each of the
+        epochs in ``boundaries``) and ``warmup_epochs`` (linear, from the rate divided by the
+        warm-up's steps; the schedule begins after it, the boundaries count from the start).
       steps: length of the training.
-      steps_per_epoch: for the warm-up.
+      steps_per_epoch: for the warm-up and the boundaries.
 
     Raises:
       ValueError: an unknown schedule.
@@ -57,9 +58,15 @@ def _schedule(config: Config, steps: int, steps_per_epoch: int) -> optax.Schedul
         after = optax.constant_schedule(config.learning_rate)
     elif config.schedule == "cosine":
         after = optax.cosine_decay_schedule(config.learning_rate, max(1, steps - warmup))
+    elif config.schedule == "steps":
+        falls = {
+            max(0, round(epoch * steps_per_epoch) - warmup): config.factor
+            for epoch in config.boundaries
+        }
+        after = optax.piecewise_constant_schedule(config.learning_rate, falls)
     else:
         raise ValueError(
-            f"optimizer.schedule: got {config.schedule!r}, wanted 'constant' or 'cosine'"
+            f"optimizer.schedule: got {config.schedule!r}, wanted 'constant', 'cosine' or 'steps'"
         )
     if not warmup:
         return after

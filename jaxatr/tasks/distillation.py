@@ -1,0 +1,369 @@
+"""Attentive knowledge distillation: a surrogate that explains a trained network.
+
+Lee and Kim (2021), "Explaining Neural Networks Using Attentive Knowledge Distillation". An
+attentive student learns to answer as the target network does (equation 4), and an explanation
+network learns to mask the image so that the target still answers the same (equation 8).
+"""
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxatr import data, losses, metrics, models, openset, parallel
+from jaxatr.tasks.base import LossOutput, Phase
+from jaxatr.tasks.examples import Examples, normalize
+from jaxatr.tasks.limits import check_limits
+from jaxatr.tasks.optimizer import build_optimizer
+from jaxatr.tasks.pretrained import Pretrained, Reader
+from jaxatr.tasks.target import LoadTarget, Target
+from jaxatr.typing import Batch, Config, Float, PyTree
+
+_STATE = "batch_stats"
+
+
+class Distillation:
+    """Trains a surrogate of a target network, in two stages or end to end (section 3).
+
+    The target's variables are part of the parameters, which no phase trains, so that a checkpoint
+    is all that an explanation needs.
+
+    Attributes:
+      examples: the data; only classes that the target knows are used.
+      split: which classes those are.
+      parts: ``"train"``, ``"validation"``, ``"test"`` to the examples of each.
+      target: the network that is explained.
+    """
+
+    cycles = 1
+    best = "fidelity"
+    hook = None
+
+    def __init__(
+        self, config: Config, *, read: Reader | None = None, load: LoadTarget | None = None
+    ):
+        """Opens the data and describes the training.
+
+        Args:
+          config: the run's configuration.
+          read: as :class:`jaxatr.tasks.OpenSet` has it; of the student's backbone.
+          load: from ``distillation.target`` to the network.
+
+        Raises:
+          ValueError: the data or the target is missing, or they do not fit each other or the
+            configuration.
+        """
+        fields = config.distillation
+        _check_fields(config)
+        self.config = config
+        self.examples = Examples(config)
+        self.split, self.parts = self.examples.split, self.examples.parts
+        if load is None:
+            raise ValueError("distillation.target: nothing was given that loads it")
+        self.target: Target = load(fields.target)
+        if self.target.classes != self.split.known:
+            raise ValueError(
+                f"distillation.target: {fields.target} knows {', '.join(self.target.classes)}, and "
+                f"open_set.split has {', '.join(self.split.known)} known: set it as the target's "
+                "run had it"
+            )
+        self.module = models.build_surrogate(config, len(self.split.known))
+        self._pretrained = Pretrained(
+            config.model, self.module.student.backbone, self.examples.image_shape[-1], read
+        )
+        self.steps_per_epoch = max(
+            1, round(len(self.parts["train"].indices) / config.train.batch_size)
+        )
+        self.phases = self._phases()
+
+    def _phases(self) -> list[Phase]:
+        config, epoch = self.config, self.steps_per_epoch
+        fields, second = config.distillation, config.explanation
+        steps = max(1, config.train.steps or round(config.train.epochs * epoch))
+        optimizer = build_optimizer(config.optimizer, steps, epoch)
+        if fields.end_to_end:
+            return [Phase("surrogate", self.whole_loss, optimizer, steps, _not_the_target)]
+        later = max(1, second.steps or round(second.epochs * epoch))
+        schedule = config.optimizer.copy_and_resolve_references()
+        schedule.update(
+            {name: second[name] for name in ("learning_rate", "schedule", "boundaries")}
+        )
+        return [
+            Phase("student", self.student_loss, optimizer, steps, _part_of("student")),
+            Phase(
+                "explanation",
+                self.explanation_loss,
+                build_optimizer(schedule, later, epoch),
+                later,
+                _part_of("explainer"),
+            ),
+        ]
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What an explanation needs beside the parameters, and what a result must state."""
+        source = {"target": dict(self.target.source)}
+        return {**self.examples.record, **source, **self._pretrained.record}
+
+    def init(self, key: jax.Array) -> tuple[PyTree, PyTree]:
+        """Returns freshly drawn parameters and batch statistics, and the target's variables."""
+        images = jnp.zeros((1, *self.examples.image_shape))
+        variables = dict(self.module.init(key, images))
+        params = variables.pop("params")
+        student = {"params": params["student"], _STATE: variables[_STATE]["student"]}
+        begun, state = self._pretrained.put_into(student["params"], {_STATE: student[_STATE]})
+        params = {**params, "student": begun, "target": self.target.variables}
+        return params, {_STATE: {**variables[_STATE], "student": state[_STATE]}}
+
+    def batches(self, phase: Phase) -> Any:
+        """Returns this process's endless iterator of training batches."""
+        del phase
+        return self.examples.train_batches()
+
+    def student_loss(
+        self, params: PyTree, model_state: PyTree, batch: Batch, key: jax.Array, step: jax.Array
+    ) -> LossOutput:
+        """Returns equation 4 summed over one device's share of a batch."""
+        del step
+        images, labels = self._images(batch, key), batch["label"]
+        teacher = self.target.logits(params["target"], images)
+        out, new = self._run(
+            params, model_state, images, method="classify", train=True, mutable=[_STATE]
+        )
+        values = {"distillation": self._distillation(teacher, out.logits, labels)}
+        values |= _agreement(teacher, out.logits, labels)
+        return _summed(values["distillation"], values, new)
+
+    def explanation_loss(
+        self, params: PyTree, model_state: PyTree, batch: Batch, key: jax.Array, step: jax.Array
+    ) -> LossOutput:
+        """Returns equation 8 summed over one device's share of a batch."""
+        del step
+        images = self._images(batch, key)
+        teacher = self.target.logits(params["target"], images)
+        out, new = self._run(params, model_state, images, train=True, mutable=[_STATE])
+        values = self._explanation(params, model_state, images, teacher, out.saliency)
+        return _summed(values["explanation"] + values["l1"], values, new)
+
+    def whole_loss(
+        self, params: PyTree, model_state: PyTree, batch: Batch, key: jax.Array, step: jax.Array
+    ) -> LossOutput:
+        """Returns equation 11 summed over one device's share of a batch."""
+        del step
+        images, labels = self._images(batch, key), batch["label"]
+        teacher = self.target.logits(params["target"], images)
+        out, new = self._run(
+            params, model_state, images, train=True, end_to_end=True, mutable=[_STATE]
+        )
+        values = {"distillation": self._distillation(teacher, out.logits, labels)}
+        values |= self._explanation(params, model_state, images, teacher, out.saliency)
+        total = values["distillation"] + values["explanation"] + values["l1"]
+        return _summed(total, values | _agreement(teacher, out.logits, labels), new)
+
+    def _distillation(self, teacher, student, labels) -> jax.Array:
+        fields = self.config.distillation
+        return losses.distillation(
+            teacher, student, labels, temperature=fields.temperature, alpha=fields.alpha
+        )
+
+    def _explanation(self, params, model_state, images, teacher, saliency) -> dict[str, jax.Array]:
+        """Returns both terms of equation 8, ``[b]`` each, the second one weighted."""
+        fields = self.config.distillation
+        masked = images * saliency[..., None]
+        if fields.scorer == "target":
+            scored = self.target.logits(params["target"], masked)
+        else:
+            # The student scores as it will when it is used: with its running statistics.
+            scored = self._run(params, model_state, masked, method="classify").logits
+        norm = losses.saliency_l1(saliency, reduction=fields.l1)
+        return {
+            "explanation": losses.explanation(teacher, scored),
+            "l1": fields.l1_weight * norm,
+            "mean_intensity": jnp.mean(saliency, axis=(1, 2)),
+        }
+
+    def _run(self, params: PyTree, model_state: PyTree, images: jax.Array, **options: Any) -> Any:
+        """Returns what the surrogate says of raw images."""
+        own = {name: params[name] for name in ("student", "explainer")}
+        images = normalize(images, self.examples.mean, self.examples.std)
+        return self.module.apply({"params": own, **model_state}, images, **options)
+
+    def _images(self, batch: Batch, key: jax.Array) -> jax.Array:
+        """Returns augmented images in their raw units: the mask multiplies those."""
+        fields = self.config.augment
+        return data.augment(
+            key,
+            jnp.asarray(batch["image"], jnp.float32),
+            batch["id"],
+            batch["epoch"],
+            rotate_degrees=fields.rotate_degrees,
+            flip_horizontal=fields.flip_horizontal,
+            flip_vertical=fields.flip_vertical,
+            shift=fields.shift,
+        )
+
+    def evaluate(self, params: PyTree, model_state: PyTree) -> Mapping[str, float]:
+        """Returns measures on the validation part; nothing without one.
+
+        ``fidelity`` is the area under the insertion curve less that under the deletion curve, of
+        the first ``distillation.judged`` examples; choices are made by it.
+        """
+        if "validation" not in self.parts:
+            return {}
+        found = self._measured({"params": params, **model_state}, "validation")
+        judged = ("insertion", "deletion", "fidelity", "mean_intensity", "student_accuracy")
+        return {name: float(np.mean(found[name])) for name in (*judged, "agreement")}
+
+    def test(
+        self, variables: PyTree, *, scores: str | Collection[str] | None = None
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Returns what the surrogate is worth on the test examples of the known classes.
+
+        Args:
+          variables: parameters and batch statistics, for one device.
+          scores: none: a surrogate has no open-set scores.
+
+        Returns:
+          ``(measured, arrays)``: ``explanation`` has the accuracies of target and student and their
+          agreement over all examples, and insertion, deletion, fidelity and mean intensity, each a
+          mean over the first ``distillation.judged`` of them, with the convention; the arrays hold
+          these per example, and the saliency maps.
+
+        Raises:
+          ValueError: scores are asked for.
+        """
+        if scores not in (None, "all"):
+            raise ValueError(f"scores: got {scores!r}; a surrogate has none")
+        found = self._measured(variables, "test")
+        convention = found.pop("convention")
+        rows = found.pop("rows")
+        means = {name: float(np.mean(values)) for name, values in found.items() if values.ndim == 1}
+        measured = {
+            "task": "distillation",
+            "dataset": self.record["dataset"],
+            "split": self.split.as_dict(),
+            "known": list(self.split.known),
+            "unknown": list(self.split.unknown),
+            "target": dict(self.target.source),
+            "explanation": {**means, "examples": len(rows), "convention": convention},
+        }
+        arrays = {f"test_{name}": values for name, values in found.items()}
+        ids = self.parts["test"].split.columns["id"][self.parts["test"].indices]
+        return measured, arrays | {"test_row": rows, "test_id": ids[rows]}
+
+    def _measured(self, variables: PyTree, part: str) -> dict[str, Any]:
+        """Returns accuracies over a part's known examples, and measures of the first judged ones."""
+        fields, chosen = self.config.distillation, self.parts[part]
+        batches = self.examples.eval_batches(part)
+        outputs = [
+            jax.tree.map(lambda leaf, mask=batch["mask"]: leaf[mask], out)
+            for batch, out in parallel.map_batches(self.infer, variables, batches)
+        ]
+        out = jax.tree.map(lambda *leaves: np.concatenate(leaves), *outputs)
+        known = np.flatnonzero(chosen.labels != openset.UNKNOWN)
+        student, target = (out[name][known].argmax(-1) for name in ("student", "target"))
+        rows = known[: fields.judged]
+        images = np.stack([chosen.chip(chosen.split.image(i)) for i in chosen.indices[rows]])
+        return {
+            "student_accuracy": (student == chosen.labels[known]).astype(np.float64),
+            "target_accuracy": (target == chosen.labels[known]).astype(np.float64),
+            "agreement": (student == target).astype(np.float64),
+            **self._judged(variables, images.astype(np.float32), out["saliency"][rows]),
+            "saliency": out["saliency"][rows].astype(np.float16),
+            "rows": rows,
+        }
+
+    def _judged(
+        self,
+        variables: PyTree,
+        images: Float[np.ndarray, "n h w c"],
+        saliency: Float[np.ndarray, "n h w"],
+    ) -> dict[str, Any]:
+        """Returns insertion and deletion of saliency maps by the target network."""
+        predict = jax.tree_util.Partial(self.target.logits, variables["params"]["target"])
+        height, width = saliency.shape[1:]
+        step = self.config.distillation.pixels_per_step or max(height, width)
+        options: dict[str, Any] = {
+            "pixels_per_step": step,
+            "batch_size": self.config.train.batch_size,
+        }
+        inserted = metrics.insertion(predict, images, saliency, **options)
+        deleted = metrics.deletion(predict, images, saliency, **options)
+        return {
+            "insertion": inserted.auc,
+            "deletion": deleted.auc,
+            "fidelity": inserted.auc - deleted.auc,
+            "mean_intensity": metrics.mean_intensity(saliency),
+            "convention": [dataclasses.asdict(found.convention) for found in (inserted, deleted)],
+        }
+
+    def infer(self, variables: PyTree, batch: Batch) -> dict[str, jax.Array]:
+        """Returns both networks' logits and the saliency maps of a batch, in test mode."""
+        params, state = variables["params"], {_STATE: variables[_STATE]}
+        images = jnp.asarray(batch["image"], jnp.float32)
+        out = self._run(params, state, images)
+        target = self.target.logits(params["target"], images)
+        return {"student": out.logits, "target": target, "saliency": out.saliency}
+
+    def thumbnails(
+        self, measured: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        """Returns small pictures of the judged test examples.
+
+        Args:
+          measured: what :meth:`test` returned.
+          arrays: what it returned besides.
+        """
+        del measured
+        return self.examples.thumbnails("test", arrays["test_row"])
+
+
+def _part_of(name: str):
+    return lambda path: path[0] == name
+
+
+def _not_the_target(path: tuple[str, ...]) -> bool:
+    return path[0] != "target"
+
+
+def _agreement(teacher, student, labels) -> dict[str, jax.Array]:
+    chosen = jnp.argmax(student, axis=-1)
+    return {
+        "student_accuracy": (chosen == labels).astype(jnp.float32),
+        "agreement": (chosen == jnp.argmax(teacher, axis=-1)).astype(jnp.float32),
+    }
+
+
+def _summed(total: jax.Array, values: Mapping[str, jax.Array], model_state: PyTree) -> LossOutput:
+    count = jnp.float32(len(total))
+    sums = {name: (jnp.sum(value), count) for name, value in values.items()}
+    return LossOutput(jnp.sum(total), count, sums, model_state)
+
+
+def _check_fields(config: Config) -> None:
+    """Refuses what would end a training only after it has begun, or spoil it without a word."""
+    fields = config.distillation
+    if not fields.target:
+        raise ValueError(
+            "distillation.target: got nothing, wanted the folder of a run to explain: "
+            "--config.distillation.target=DIR"
+        )
+    choices = {"scorer": ("target", "student"), "l1": ("sum", "mean")}
+    for name, wanted in choices.items():
+        if fields[name] not in wanted:
+            raise ValueError(
+                f"distillation.{name}: got {fields[name]!r}, wanted {' or '.join(wanted)}"
+            )
+    second = config.explanation
+    check_limits(
+        config,
+        distillation__temperature=(fields.temperature > 0, "more than 0"),
+        distillation__alpha=(0 <= fields.alpha <= 1, "0 to 1"),
+        distillation__l1_weight=(fields.l1_weight >= 0, "0 or more"),
+        distillation__judged=(fields.judged >= 1, "at least 1"),
+        distillation__pixels_per_step=(fields.pixels_per_step >= 0, "0 (a row) or more"),
+        explanation__epochs=(second.epochs > 0 or second.steps > 0, "more than 0"),
+    )

@@ -1,0 +1,153 @@
+"""The surrogate's task: whose parameters a phase trains, its losses, what it measures."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxatr import losses, metrics, parallel, runs, training
+from jaxatr.tasks.distillation import Distillation
+
+
+@pytest.fixture
+def config(small_config, trained_run):
+    config = small_config.copy_and_resolve_references()
+    config.task = "jaxatr.tasks.distillation:Distillation"
+    config.distillation.target = str(trained_run)
+    config.distillation.judged = 6
+    config.model.backbone, config.model.width = "resnet18", 4
+    config.model.stem = "3x3"
+    config.surrogate.width = 4
+    config.optimizer.learning_rate = 0.05
+    config.train.steps, config.explanation.steps = 2, 2
+    config.explanation.learning_rate = 0.05
+    config.explanation.schedule = "constant"
+    return config
+
+
+@pytest.fixture
+def task(config):
+    return Distillation(config, load=runs.load_target)
+
+
+def shares(task, phase, batch, devices=1):
+    params, state = task.init(jax.random.key(0))
+    loss = jax.vmap(
+        lambda part: phase.loss(params, state, part, jax.random.key(1), jnp.int32(0)),
+        axis_name=parallel.AXIS,
+    )
+    return loss(parallel.shard(batch, devices)), params, state
+
+
+def test_the_target_answers_as_its_run_does(task, trained_run):
+    saved = np.load(trained_run / "scores.npz")
+    test = task.parts["test"]
+    images = np.stack([test.chip(test.split.image(i)) for i in test.indices]).astype(np.float32)
+    logits = task.target.logits(task.target.variables, images)
+    np.testing.assert_allclose(logits, saved["test_logits"], atol=1e-4)
+    assert task.target.classes == task.split.known
+
+
+def test_phases_train_their_own_part_only(config, tmp_path):
+    runs.train_run(config, tmp_path / "run", progress=False)
+    task = Distillation(config, load=runs.load_target)
+    assert [(p.name, p.steps) for p in task.phases] == [("student", 2), ("explanation", 2)]
+    start, _ = jax.device_get(task.init(jax.random.split(jax.random.key(config.seed))[0]))
+    state = training.load_snapshot(tmp_path / "run", "latest").state
+    jax.tree.map(np.testing.assert_array_equal, state["params"]["target"], start["target"])
+    for name in ("student", "explainer"):
+        changed = jax.tree.map(
+            lambda a, b: bool(np.any(a != b)), start[name], state["params"][name]
+        )
+        assert any(jax.tree.leaves(changed)), name
+    assert set(state["opt_state"]) == {"student", "explanation"}
+    for phase, wanted in zip(task.phases, ("student", "explainer"), strict=True):
+        own = {name for name in ("student", "explainer", "target") if phase.trainable((name, "x"))}
+        assert own == {wanted}
+
+
+def test_the_losses_are_equations_4_and_8(task, config):
+    config.augment.shift = 0
+    batch = next(task.batches(task.phases[0]))
+    result, params, state = shares(task, task.phases[0], batch)
+    images = jnp.asarray(batch["image"], jnp.float32)
+    teacher = task.target.logits(params["target"], images)
+    own = {name: params[name] for name in ("student", "explainer")}
+    normal = (images - task.examples.mean) / task.examples.std
+    student, _ = task.module.apply(
+        {"params": own, **state}, normal, train=True, method="classify", mutable=["batch_stats"]
+    )
+    expected = losses.distillation(teacher, student.logits, batch["label"], alpha=0.5)
+    np.testing.assert_allclose(result.total[0], expected.sum(), rtol=1e-4)
+
+    result, params, state = shares(task, task.phases[1], batch)
+    out, _ = task.module.apply(
+        {"params": own, **state}, normal, train=True, mutable=["batch_stats"]
+    )
+    masked = task.target.logits(params["target"], images * out.saliency[..., None])
+    expected = losses.explanation(teacher, masked)
+    expected += config.distillation.l1_weight * losses.saliency_l1(out.saliency)
+    np.testing.assert_allclose(result.total[0], expected.sum(), rtol=1e-4)
+
+
+def test_end_to_end_is_one_phase(config, tmp_path):
+    config.distillation.end_to_end = True
+    config.distillation.scorer = "student"
+    runs.train_run(config, tmp_path, progress=False)
+    task = runs.make_task(config, tmp_path)
+    assert [phase.name for phase in task.phases] == ["surrogate"]
+    record = training.read_metrics(tmp_path)[0]
+    assert {"distillation", "explanation", "l1", "agreement", "mean_intensity"} <= set(record)
+    parts = record["distillation"] + record["explanation"] + record["l1"]
+    assert record["loss"] == pytest.approx(parts, rel=1e-4)
+
+
+def test_what_is_measured_is_recorded(config, tmp_path, trained_run):
+    runs.train_run(config, tmp_path, progress=False)
+    (record,) = [r for r in training.read_metrics(tmp_path) if r["phase"] == "evaluate"]
+    assert record["fidelity"] == pytest.approx(record["insertion"] - record["deletion"])
+    measured = runs.evaluate_run(tmp_path)
+    found = measured["explanation"]
+    assert found["examples"] == 6 and 0 < found["mean_intensity"] < 1
+    assert found["target_accuracy"] > 0.8
+    saved = np.load(tmp_path / "scores.npz")
+    task = runs.make_task(config, tmp_path)
+    test = task.parts["test"]
+    rows = saved["test_row"]
+    assert (test.labels[rows] >= 0).all()
+    images = np.stack([test.chip(test.split.image(i)) for i in test.indices[rows]])
+    predict = jax.tree_util.Partial(task.target.logits, task.target.variables)
+    again = metrics.insertion(
+        predict, np.float32(images), np.float32(saved["test_saliency"]), pixels_per_step=24
+    )
+    # The maps were recorded in half precision, which may change the order of near-equal pixels.
+    np.testing.assert_allclose(again.auc, saved["test_insertion"], atol=0.05)
+    np.testing.assert_allclose(found["insertion"], saved["test_insertion"].mean())
+    assert measured["target"]["fingerprint"] == training.read_record(trained_run)["fingerprint"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("target", "", "distillation.target: got nothing"),
+        ("scorer", "teacher", "distillation.scorer: got 'teacher', wanted target or student"),
+        ("l1", "max", "distillation.l1: got 'max', wanted sum or mean"),
+        ("temperature", 0.0, "distillation.temperature: got 0.0, wanted more than 0"),
+        ("alpha", 1.5, "distillation.alpha: got 1.5, wanted 0 to 1"),
+    ],
+)
+def test_wrong_fields_are_refused(config, field, value, message):
+    config.distillation[field] = value
+    with pytest.raises(ValueError, match=message):
+        Distillation(config, load=runs.load_target)
+
+
+def test_another_split_than_the_targets_is_refused(config):
+    config.open_set.split = "closed"
+    with pytest.raises(ValueError, match="distillation.target: .* knows"):
+        Distillation(config, load=runs.load_target)
+
+
+def test_a_run_that_is_no_classifier_is_no_target(embedding_run):
+    with pytest.raises(ValueError, match="wanted the run of a classifier"):
+        runs.load_target(embedding_run)
