@@ -7,9 +7,11 @@ from jaxatr.models.gan import Discriminator, Generator
 from jaxatr.models.gradient_norms import squared_gradient_norms
 from jaxatr.models.open_set import OpenSetClassifier, OpenSetOutput
 from jaxatr.models.resnet import ResNet, ResNet18, ResNet34, ResNet50, ResNet101
+from jaxatr.models.split import Cut, cut
 
 __all__ = [
     "BACKBONES",
+    "Cut",
     "Discriminator",
     "EmbeddingNetwork",
     "EmbeddingOutput",
@@ -23,6 +25,7 @@ __all__ = [
     "ResNet50",
     "build_embedding",
     "build_open_set",
+    "cut",
     "pretrained",
     "squared_gradient_norms",
 ]

@@ -255,7 +255,7 @@ class Distillation:
         return measured, arrays | {"test_row": rows, "test_id": ids[rows]}
 
     def _measured(self, variables: PyTree, part: str) -> dict[str, Any]:
-        """Returns accuracies over a part's known examples, and measures of the first judged ones."""
+        """Returns accuracies over a part's known examples, and measures of the judged ones."""
         fields, chosen = self.config.distillation, self.parts[part]
         batches = self.examples.eval_batches(part)
         outputs = [
@@ -319,6 +319,13 @@ class Distillation:
         """
         del measured
         return self.examples.thumbnails("test", arrays["test_row"])
+
+
+def surrogate_saliency(module, variables: PyTree, images, mean, std) -> Float[jax.Array, "b h w"]:
+    """Returns a surrogate's saliency maps of raw images, in test mode."""
+    params = {name: variables["params"][name] for name in ("student", "explainer")}
+    own = {"params": params, _STATE: variables[_STATE]}
+    return module.apply(own, normalize(images, mean, std)).saliency
 
 
 def _part_of(name: str):

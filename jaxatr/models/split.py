@@ -1,0 +1,93 @@
+"""A network cut in two at one of its layers, for methods that look at a map in between."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from jaxatr.typing import Array, Float, PyTree
+
+
+class Cut(NamedTuple):
+    """A network as two functions, ``head(features(images)) = logits``.
+
+    Attributes:
+      layer: path of the module whose output is handed over.
+      features: images ``[b, h, w, c]`` to maps ``[b, h', w', f]``.
+      head: these maps to logits ``[b, k]``.
+    """
+
+    layer: tuple[str, ...]
+    features: Callable[[Array], Array]
+    head: Callable[[Array], Array]
+
+
+def cut(
+    apply: Callable[[Array], Float[Array, "b k"]],
+    images: Float[Array, "b h w c"],
+    *,
+    least: int = 8,
+) -> Cut:
+    """Returns a network cut after its last module with a map of at least so many rows and columns.
+
+    Args:
+      apply: of one linen module and its variables, in test mode: images to logits.
+      images: ``[b, h, w, c]``, for their shape alone.
+      least: rows and columns.
+
+    Raises:
+      ValueError: no module has such a map.
+    """
+    shape = (1, *jnp.shape(images)[1:])
+    maps: dict[tuple[str, ...], tuple[int, ...]] = {}
+
+    def note(run, args, kwargs, context) -> Any:
+        out = run(*args, **kwargs)
+        if context.method_name == "__call__" and isinstance(out, jax.Array) and out.ndim == 4:
+            maps.pop(context.module.path, None)  # in the order in which they end
+            maps[context.module.path] = out.shape
+        return out
+
+    def noted(images: Array) -> Array:
+        with nn.intercept_methods(note):
+            return apply(images)
+
+    jax.eval_shape(noted, jax.ShapeDtypeStruct(shape, jnp.float32))
+    fitting = [path for path, (_, rows, columns, _) in maps.items() if min(rows, columns) >= least]
+    if not fitting:
+        raise ValueError(
+            f"no module of the network has a map of at least {least} × {least} for chips of "
+            f"{shape[1]} × {shape[2]} pixels"
+        )
+    layer = fitting[-1]
+
+    def features(images: Array) -> Array:
+        found = []
+
+        def keep(run, args, kwargs, context) -> Any:
+            out = run(*args, **kwargs)
+            if context.module.path == layer and context.method_name == "__call__":
+                found.append(out)
+            return out
+
+        with nn.intercept_methods(keep):
+            apply(images)
+        return found[-1]
+
+    def head(given: Array) -> Array:
+        def put(run, args, kwargs, context) -> Any:
+            here = context.module.path == layer and context.method_name == "__call__"
+            # What comes before is computed of nothing and used by nobody: XLA leaves it out.
+            return given if here else run(*args, **kwargs)
+
+        with nn.intercept_methods(put):
+            return apply(jnp.zeros((len(given), *shape[1:])))
+
+    return Cut(layer, features, head)
+
+
+def logits_of(module: nn.Module, variables: PyTree, images: Array) -> Float[Array, "b k"]:
+    """Returns a classifier's logits in test mode, of a network that returns them as a field."""
+    return module.apply(variables, images, train=False).logits

@@ -1,0 +1,95 @@
+"""A saliency map over its chip, as a picture with a legend."""
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from jaxatr.typing import Float, Shaped, UInt8
+
+
+def colour_map(steps: int = 256) -> UInt8[np.ndarray, "n 3"]:
+    """Returns the colours of values from 0 to 1: dark blue over green to light yellow.
+
+    Perceptually uniform: in Oklab (Ottosson 2020) the lightness rises evenly, the hue turns evenly
+    and the chroma is low enough for every colour to be one that a screen has. So equal differences
+    look equal, also in gray and to colour-blind readers.
+
+    Args:
+      steps: n.
+    """
+    t = np.linspace(0, 1, steps)
+    lightness, hue = 0.22 + 0.7 * t, np.deg2rad(285 - 185 * t)
+    chroma = 0.105 * np.sin(np.pi * (0.15 + 0.7 * t))
+    a, b = chroma * np.cos(hue), chroma * np.sin(hue)
+    # Oklab's two matrices, from its definition.
+    long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3
+    middle = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3
+    short = (lightness - 0.0894841775 * a - 1.2914855480 * b) ** 3
+    linear = np.stack(
+        [
+            4.0767416621 * long - 3.3077115913 * middle + 0.2309699292 * short,
+            -1.2684380046 * long + 2.6097574011 * middle - 0.3413193965 * short,
+            -0.0041960863 * long - 0.7034186147 * middle + 1.7076147010 * short,
+        ],
+        axis=1,
+    ).clip(0, 1)
+    curve = np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)
+    return np.rint(255 * curve).astype(np.uint8)
+
+
+def overlay(
+    chip: Shaped[np.ndarray, "h w c"],
+    saliency: Float[np.ndarray, "h w"],
+    *,
+    title: str,
+    side: int = 320,
+    share: float = 0.6,
+) -> Image.Image:
+    """Returns the chip, the map over it, and the colours' legend.
+
+    Args:
+      chip: ``[h, w, c]``, gray or RGB in any range; its first channel if it is neither.
+      saliency: ``[h, w]`` in [0, 1].
+      title: written above.
+      side: of each picture, in pixels.
+      share: of the map in the blend.
+
+    Raises:
+      ValueError: the map is not of the chip's size, or leaves [0, 1].
+    """
+    if saliency.shape != chip.shape[:2]:
+        raise ValueError(f"saliency: got shape {saliency.shape}, wanted {chip.shape[:2]}")
+    if not (np.isfinite(saliency).all() and saliency.min() >= 0 and saliency.max() <= 1):
+        raise ValueError("saliency: got values that leave [0, 1]")
+    colours = colour_map()
+    mapped = Image.fromarray(colours[np.rint(255 * saliency).astype(int)])
+    plain = _shown(chip)
+    size = _size(chip.shape[:2], side)
+    left = plain.resize(size, Image.Resampling.NEAREST)
+    blended = Image.blend(left, mapped.resize(size, Image.Resampling.BILINEAR), share)
+    gap, head, bar = 8, 26, 14
+    sheet = Image.new("RGB", (2 * size[0] + 5 * gap + bar + 28, size[1] + head + gap), "white")
+    draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(13)
+    draw.text((gap, 5), title, fill="black", font=font)
+    sheet.paste(left, (gap, head))
+    sheet.paste(blended, (2 * gap + size[0], head))
+    legend = Image.fromarray(np.repeat(colours[::-1, None], bar, axis=1)).resize((bar, size[1]))
+    x = 4 * gap + 2 * size[0]
+    sheet.paste(legend, (x, head))
+    for value, y in (("1", head), ("0", head + size[1] - 14)):
+        draw.text((x + bar + 4, y), value, fill="black", font=font)
+    return sheet
+
+
+def _shown(chip: Shaped[np.ndarray, "h w c"]) -> Image.Image:
+    pixels = (chip if chip.shape[2] in (1, 3) else chip[:, :, :1]).astype(np.float64)
+    if chip.dtype != np.uint8:
+        low, high = pixels.min(), pixels.max()
+        pixels = (pixels - low) * (255 / (high - low if high > low else 1))
+    shown = np.rint(pixels).astype(np.uint8)
+    return Image.fromarray(shown[:, :, 0] if shown.shape[2] == 1 else shown).convert("RGB")
+
+
+def _size(shape: tuple[int, ...], side: int) -> tuple[int, int]:
+    """Returns width and height that keep the proportions, the longer one ``side``."""
+    scale = side / max(shape)
+    return max(1, round(shape[1] * scale)), max(1, round(shape[0] * scale))
