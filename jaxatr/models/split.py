@@ -7,7 +7,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxatr.typing import Array, Float, PyTree
+from jaxatr.typing import Array, ArrayLike, Float
 
 
 class Cut(NamedTuple):
@@ -20,25 +20,26 @@ class Cut(NamedTuple):
     """
 
     layer: tuple[str, ...]
-    features: Callable[[Array], Array]
-    head: Callable[[Array], Array]
+    features: Callable[[ArrayLike], Array]
+    head: Callable[[ArrayLike], Array]
 
 
 def cut(
-    apply: Callable[[Array], Float[Array, "b k"]],
-    images: Float[Array, "b h w c"],
+    apply: Callable[..., Float[Array, "b k"]],
+    images: Float[ArrayLike, "b h w c"],
     *,
     least: int = 8,
 ) -> Cut:
     """Returns a network cut after its last module with a map of at least so many rows and columns.
 
     Args:
-      apply: of one linen module and its variables, in test mode: images to logits.
+      apply: of one linen module and its variables, in test mode: images to logits. Not jitted: what
+        jit has traced once runs no module again; jit the two functions instead.
       images: ``[b, h, w, c]``, for their shape alone.
       least: rows and columns.
 
     Raises:
-      ValueError: no module has such a map.
+      ValueError: no module has such a map, or none ran at all.
     """
     shape = (1, *jnp.shape(images)[1:])
     maps: dict[tuple[str, ...], tuple[int, ...]] = {}
@@ -55,6 +56,8 @@ def cut(
             return apply(images)
 
     jax.eval_shape(noted, jax.ShapeDtypeStruct(shape, jnp.float32))
+    if not maps:
+        raise ValueError("apply: no linen module with a map ran; give it without jit")
     fitting = [path for path, (_, rows, columns, _) in maps.items() if min(rows, columns) >= least]
     if not fitting:
         raise ValueError(
@@ -63,7 +66,7 @@ def cut(
         )
     layer = fitting[-1]
 
-    def features(images: Array) -> Array:
+    def features(images: ArrayLike) -> Array:
         found = []
 
         def keep(run, args, kwargs, context) -> Any:
@@ -76,7 +79,7 @@ def cut(
             apply(images)
         return found[-1]
 
-    def head(given: Array) -> Array:
+    def head(given: ArrayLike) -> Array:
         def put(run, args, kwargs, context) -> Any:
             here = context.module.path == layer and context.method_name == "__call__"
             # What comes before is computed of nothing and used by nobody: XLA leaves it out.
@@ -86,8 +89,3 @@ def cut(
             return apply(jnp.zeros((len(given), *shape[1:])))
 
     return Cut(layer, features, head)
-
-
-def logits_of(module: nn.Module, variables: PyTree, images: Array) -> Float[Array, "b k"]:
-    """Returns a classifier's logits in test mode, of a network that returns them as a field."""
-    return module.apply(variables, images, train=False).logits
