@@ -1,0 +1,139 @@
+"""The explainer of a run, and the command that uses it."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+from PIL import Image
+
+from jaxatr import data, explain, metrics, runs
+from jaxatr.explanation import METHODS, Explainer
+
+QUICK = {
+    "rise": {"samples": 20, "cells": 4},
+    "lime": {"samples": 30},
+    "occlusion": {"window": 8, "stride": 8},
+    "integrated_gradients": {"steps": 4},
+    "smoothgrad": {"samples": 3},
+}
+
+
+@pytest.fixture(scope="module")
+def surrogate_run(small_config, trained_run, tmp_path_factory):
+    """The folder of a surrogate of the small recogniser, hardly trained."""
+    config = small_config.copy_and_resolve_references()
+    config.task = "jaxatr.tasks.distillation:Distillation"
+    config.distillation.target, config.distillation.judged = str(trained_run), 4
+    config.model.backbone, config.model.width, config.model.stem = "resnet18", 4, "3x3"
+    config.surrogate.width = 4
+    config.train.steps, config.explanation.steps = 2, 2
+    workdir = tmp_path_factory.mktemp("surrogate") / "run"
+    runs.train_run(config, workdir, progress=False)
+    return workdir
+
+
+@pytest.fixture(scope="module")
+def images(chips):
+    paths = sorted((chips / "test").glob("*/00[01].png"))
+    return paths, [data.read_image(path) for path in paths]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_explains_the_prediction(surrogate_run, images, method):
+    _, arrays = images
+    explainer = Explainer.load(surrogate_run, method, **QUICK.get(method, {}))
+    found = list(explainer(arrays[:3], batch_size=2))
+    assert len(found) == 3
+    predict = explainer._predict
+    raw = np.stack([explainer.chip(image) for image in arrays[:3]]).astype(np.float32)
+    scores = np.asarray(jax.nn.softmax(predict(raw)))
+    for explanation, score, image in zip(found, scores, raw, strict=True):
+        assert explanation.saliency.shape == (24, 24)
+        assert 0 <= explanation.saliency.min() and explanation.saliency.max() <= 1
+        assert explanation.label == explainer.classes[score.argmax()]
+        assert explanation.score == pytest.approx(score.max(), abs=1e-5)
+        again = metrics.insertion(
+            predict, image[None], explanation.saliency[None], pixels_per_step=24
+        )
+        assert explanation.insertion == pytest.approx(again.auc[0], abs=1e-4)
+
+
+def test_the_target_of_a_surrogate_is_the_run_that_it_explains(surrogate_run, trained_run, images):
+    _, arrays = images
+    options = {"window": 8, "stride": 8}
+    through = Explainer.load(surrogate_run, "occlusion", **options)
+    direct = Explainer.load(trained_run, "occlusion", **options)
+    for one, other in zip(through(arrays[:2]), direct(arrays[:2]), strict=True):
+        np.testing.assert_allclose(one.saliency, other.saliency, atol=1e-4)
+        assert one.label == other.label
+
+
+def test_methods_that_draw_are_repeatable(trained_run, images):
+    _, arrays = images
+    maps = [
+        next(Explainer.load(trained_run, "rise", seed=seed, samples=10)(arrays[:1])).saliency
+        for seed in (0, 0, 1)
+    ]
+    np.testing.assert_array_equal(maps[0], maps[1])
+    assert np.abs(maps[0] - maps[2]).max() > 0.01
+
+
+def test_defaults_and_refusals(surrogate_run, trained_run, embedding_run):
+    assert Explainer.load(surrogate_run).method == "surrogate"
+    assert Explainer.load(trained_run).method == "grad_cam"
+    with pytest.raises(ValueError, match="a surrogate takes the run of configs/distill.py"):
+        Explainer.load(trained_run, "surrogate")
+    with pytest.raises(ValueError, match="method: got 'gradcam', .* did you mean 'grad_cam'"):
+        Explainer.load(trained_run, "gradcam")
+    with pytest.raises(ValueError, match="wanted the run of a classifier"):
+        Explainer.load(embedding_run)
+
+
+@pytest.fixture
+def flags(monkeypatch):
+    """Sets the flags of ``explain`` as a command line would."""
+    from absl import flags
+
+    values = flags.FlagValues()
+    monkeypatch.setattr(explain.flags, "FLAGS", values)
+
+    def define(*arguments):
+        with monkeypatch.context() as patch:
+            for name in ("string", "integer", "enum"):
+                original = getattr(flags, f"DEFINE_{name}")
+                patch.setattr(
+                    explain.flags,
+                    f"DEFINE_{name}",
+                    lambda *a, _original=original, **k: _original(*a, **k, flag_values=values),
+                )
+            explain.define_flags()
+        return values(["explain", *map(str, arguments)])[1:]
+
+    return define
+
+
+def test_the_command_writes_picture_map_and_figures(surrogate_run, images, flags, tmp_path, capsys):
+    paths, _ = images
+    (tmp_path / "broken.png").write_bytes(b"no image")
+    out = tmp_path / "out"
+    arguments = flags(
+        f"--workdir={surrogate_run}", f"--out={out}", paths[0], tmp_path / "broken.png", paths[2]
+    )
+    assert explain.main(arguments) == 1
+    printed = capsys.readouterr()
+    assert len(printed.out.splitlines()) == 2 and "broken.png" in printed.err
+    # Both are called 000.png, in folders of their own.
+    assert {path.name for path in out.iterdir()} == {
+        f"{stem}.{suffix}" for stem in ("000", "000-2") for suffix in ("png", "npy", "json")
+    }
+    figures = json.loads((out / "000-2.json").read_text())
+    assert figures["image"] == str(paths[2]) and figures["method"] == "surrogate"
+    assert set(figures) == {"image", "method", "class", "score", "insertion", "deletion"}
+    assert np.load(out / "000.npy").shape == (24, 24)
+    assert Image.open(out / "000.png").size[0] > 600
+
+
+def test_the_command_wants_images(surrogate_run, flags, tmp_path):
+    with pytest.raises(ValueError, match="no image given"):
+        explain.main(flags(f"--workdir={surrogate_run}", f"--out={tmp_path}"))
