@@ -11,7 +11,7 @@ from jaxatr import config as configuration
 from jaxatr import data, models
 
 ROOT = Path(__file__).parents[1]
-FILES = ("cbc", "quadruplet")
+FILES = ("cbc", "quadruplet", "distill")
 
 
 def load(file="cbc"):
@@ -103,6 +103,19 @@ def test_splits_of_the_variants_exist():
     for variant, (names, known) in classes.items():
         split = data.known_unknown(load("quadruplet").get_config(variant).open_set.split, names)
         assert len(split.known) == known and split.unknown
+
+
+def test_the_distillation_papers_recipe():
+    config = load("distill").get_config("cub200")
+    optimizer, fields, second = config.optimizer, config.distillation, config.explanation
+    assert (optimizer.learning_rate, optimizer.momentum, optimizer.nesterov) == (0.1, 0.9, True)
+    assert optimizer.boundaries == (100.0, 130.0, 160.0) and optimizer.factor == 0.1
+    assert (second.learning_rate, second.boundaries) == (0.1, (10.0, 12.0, 14.0))
+    assert (fields.alpha, fields.temperature, fields.l1_weight) == (0.5, 1.0, 1e-5)
+    assert config.model.backbone == "resnet50"
+    target = load("distill").get_config("target")
+    assert (target.optimizer.learning_rate, target.optimizer.factor) == (1e-2, 0.5)
+    assert target.optimizer.boundaries == (20.0, 40.0, 60.0, 80.0) and target.train.epochs == 100
 
 
 def test_the_quadruplet_papers_recipe():
