@@ -13,9 +13,8 @@ conventions cannot be compared, so every result carries its own; what is the sam
   trapezoid over the share of pixels changed: over equal steps, where it divides.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
 import jax
@@ -99,7 +98,8 @@ def insertion(
       targets: ``[b]``, classes; by default each image's top class.
       blur: of the start image. The paper says no size; the default has that of RISE's code, 11 ×
         11 with σ 5, and :data:`jaxatr.metrics.RISE_BLUR` is that code's kernel exactly.
-      batch_size: images at a time through ``predict``; the memory of the device is that of so many.
+      batch_size: images at a time through ``predict``. The device holds no more than these, the
+        ones that they are made from, and what ``predict`` makes of them.
 
     Raises:
       ValueError: there is no image, a map is not finite or of other images, a target is no
@@ -109,8 +109,7 @@ def insertion(
         "insertion", "blurred image", "image", pixels_per_step, _named(targets), blur=blur
     )
     images = np.asarray(images, np.float32)
-    ends = images, blur(images), images
-    return _measured(convention, predict, ends, saliency, targets, batch_size)
+    return _measured(convention, predict, blur(images), images, saliency, targets, batch_size)
 
 
 def deletion(
@@ -120,7 +119,7 @@ def deletion(
     *,
     pixels_per_step: int,
     targets: Int[ArrayLike, " b"] | None = None,
-    fill: float | tuple[float, ...] = 0.0,
+    fill: float | Sequence[float] = 0.0,
     batch_size: int = 64,
 ) -> Faithfulness:
     """Returns how the target's score falls as pixels are erased, algorithm A2.
@@ -143,14 +142,14 @@ def deletion(
       ValueError: as :func:`insertion` raises, or ``fill`` has neither one value nor one a channel.
     """
     images = np.asarray(images, np.float32)
-    values = tuple(map(float, np.atleast_1d(fill)))
+    values = tuple(fill) if isinstance(fill, Sequence) else (fill,)
     if len(values) not in (1, images.shape[-1]):
         raise ValueError(f"fill: got {len(values)} values, wanted 1 or {images.shape[-1]}")
-    blank = np.broadcast_to(np.float32(values), images.shape)
+    blank = np.broadcast_to(np.asarray(values, np.float32), images.shape)
     convention = Convention(
         "deletion", "image", "filled image", pixels_per_step, _named(targets), fill=values
     )
-    return _measured(convention, predict, (images, images, blank), saliency, targets, batch_size)
+    return _measured(convention, predict, images, blank, saliency, targets, batch_size)
 
 
 def _named(targets) -> str:
@@ -160,31 +159,33 @@ def _named(targets) -> str:
 def _measured(
     convention: Convention,
     predict: Callable,
-    ends: tuple[np.ndarray, np.ndarray, np.ndarray],
+    before: np.ndarray,
+    after: np.ndarray,
     saliency: ArrayLike,
     targets: ArrayLike | None,
     batch_size: int,
 ) -> Faithfulness:
-    """Returns the curves from ``ends[1]`` to ``ends[2]``, of the top classes of ``ends[0]``."""
-    images, before, after = ends
-    step = convention.pixels_per_step
-    for name, value in (("pixels_per_step", step), ("batch_size", batch_size)):
+    """Returns the curves of images on the way from ``before`` to ``after``."""
+    per_step = convention.pixels_per_step
+    for name, value in (("pixels_per_step", per_step), ("batch_size", batch_size)):
         if value < 1:
             raise ValueError(f"{name}: got {value}, wanted at least 1")
-    if not images.size:
-        raise ValueError(f"images: got shape {images.shape}, wanted at least one pixel")
-    rank = _ranks(check_maps("saliency", saliency, images.shape[:3]))
-    count, pixels = len(images), rank[0].size
-    changed = np.append(np.arange(0, pixels, step), pixels)
-    run = partial(_batches, predict, rank, min(batch_size, count * len(changed)))
-    if targets is None:
-        found = run(images, images, np.arange(count), np.zeros(count, int))
-        targets = np.concatenate([probability.argmax(axis=1) for _, probability in found])
-    targets = _checked(targets, jax.eval_shape(predict, images[:1]).shape[-1], count)
-    path = run(before, after, np.repeat(np.arange(count), len(changed)), np.tile(changed, count))
-    scores = np.concatenate([p[np.arange(len(rows)), targets[rows]] for rows, p in path])
-    curve, shares = scores.reshape(count, -1).astype(np.float64), changed / pixels
-    return Faithfulness(curve, np.trapezoid(curve, shares, axis=1), shares, targets, convention)
+    if not before.size:
+        raise ValueError(f"images: got shape {before.shape}, wanted at least one pixel")
+    rank = _ranks(check_maps("saliency", saliency, before.shape[:3]))
+    count, pixels = len(rank), rank[0].size
+    changed = np.append(np.arange(0, pixels, per_step), pixels)
+    # Each image's way is gone from its original, whose top class the rest of it needs.
+    way = slice(None, None, -1 if convention.measure == "insertion" else 1)
+    classes = jax.eval_shape(predict, before[:1]).shape[-1]
+    top = np.zeros(count, int) if targets is None else _checked(targets, classes, count)
+    curve = np.empty((count, len(changed)))
+    for row, step, p in _batches(predict, before, after, rank, changed[way], batch_size):
+        if targets is None:
+            top[row[step == 0]] = p[step == 0].argmax(axis=1)
+        curve[row, step] = p[np.arange(len(row)), top[row]]
+    curve, shares = curve[:, way], changed / pixels
+    return Faithfulness(curve, np.trapezoid(curve, shares, axis=1), shares, top, convention)
 
 
 def _ranks(saliency: np.ndarray) -> np.ndarray:
@@ -210,28 +211,33 @@ def _checked(targets: ArrayLike, classes: int, count: int) -> np.ndarray:
 
 def _batches(
     predict: Callable,
-    rank: np.ndarray,
-    size: int,
     before: np.ndarray,
     after: np.ndarray,
-    rows: np.ndarray,
+    rank: np.ndarray,
     changed: np.ndarray,
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yields rows and probabilities [n, k] of images, those numbered ``rows``, as they change.
+    batch_size: int,
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yields rows, steps and probabilities [n, k] of every image with ``changed[step]`` pixels.
 
-    Gathered here and not on the device, so that neither its memory nor what is compiled depends on
-    how many images there are.
+    The device is sent the few images that a batch is made of. What it is sent has one shape, which
+    does not depend on how many images there are: it compiles once for all portions of a set.
     """
     predict = predict if isinstance(predict, Partial) else Partial(predict)
-    for start in range(0, len(rows), size):
-        part = np.minimum(np.arange(start, start + size), len(rows) - 1)
-        row = rows[part]
-        found = _probabilities(predict, before[row], after[row], rank[row], changed[part])
-        kept = min(size, len(rows) - start)
-        yield row[:kept], np.asarray(found)[:kept]
+    steps, last = len(changed), len(rank) - 1
+    total = len(rank) * steps
+    size = min(batch_size, total)
+    images_in_batch = (size - 2) // steps + 2  # at most, wherever it begins
+    for start in range(0, total, size):
+        row, step = np.divmod(np.minimum(np.arange(start, start + size), total - 1), steps)
+        sent = np.minimum(np.arange(row[0], row[0] + images_in_batch), last)
+        found = _probabilities(
+            predict, before[sent], after[sent], rank[sent], row - row[0], changed[step]
+        )
+        kept = min(size, total - start)
+        yield row[:kept], step[:kept], np.asarray(found)[:kept]
 
 
 @jax.jit
-def _probabilities(predict, before, after, rank, changed):
-    images = jnp.where((rank < changed[:, None, None])[..., None], after, before)
-    return jax.nn.softmax(predict(images).astype(jnp.float32))
+def _probabilities(predict, before, after, rank, row, changed):
+    taken = (rank[row] < changed[:, None, None])[..., None]
+    return jax.nn.softmax(predict(jnp.where(taken, after[row], before[row])).astype(jnp.float32))
