@@ -16,7 +16,7 @@ def randomise_layers(params: PyTree, layers: Sequence[str], key: Key) -> PyTree:
     For the randomisation checks of Adebayo et al. (2018, "Sanity Checks for Saliency Maps",
     section 3), there by drawing from the initialiser again. That is unknown here, so each array's
     values are put in random order instead: the arrangement, which holds what was learnt, is lost,
-    while every array keeps its distribution exactly, and activations their size. What an
+    while every array keeps its distribution exactly. What an
     initialiser makes constant, and training left so, stays as it is, as it would there.
 
     Their *cascading* check names more and more layers from the logits down; naming one at a time is

@@ -121,14 +121,15 @@ def test_the_teacher_gets_no_gradient_and_the_student_that_of_both_parts():
     np.testing.assert_allclose(gradient[1], by_hand, atol=1e-6)
 
 
-@pytest.mark.parametrize("temperature", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("temperature", [0.1, 10.0])
 def test_saturated_logits(temperature):
     signs = np.array([[1, -1, 0], [-1, 1, 1], [1, 1, 1], [0, 0, -1]])
-    z = jnp.float32(1e4) * signs
-    loss = lambda s: losses.distillation(z, s, jnp.array([1, 0, 2, 1]), temperature=temperature)  # noqa: E731
+    z, labels = jnp.float32(1e4) * signs, jnp.array([1, 0, 2, 1])
+    loss = lambda s: losses.distillation(z, s, labels, temperature=temperature)  # noqa: E731
+    both = jax.jit(lambda s: jax.vjp(loss, s)[1](jnp.ones(4)) + (loss(s),))
     for student in (z, -z, jnp.roll(z, 1, axis=1), jnp.zeros_like(z)):
-        assert np.isfinite(loss(student)).all() and np.all(loss(student) >= 0)
-        assert np.isfinite(jax.grad(lambda s: loss(s).sum())(student)).all()
+        slope, value = both(student)
+        assert np.isfinite(slope).all() and np.isfinite(value).all() and np.all(value >= 0)
     # A sure teacher against a student as sure of another class: their distance, and its slope.
     sure, wrong = jnp.array([[1e4, -1e4]]), jnp.array([[-1e4, 1e4]])
     value, slope = jax.value_and_grad(lambda s: losses.explanation(sure, s).sum())(wrong)

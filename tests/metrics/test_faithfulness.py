@@ -174,7 +174,7 @@ def test_ties_are_broken_by_pixel_order():
         )
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 5, 6, 7, 9, 1000])  # of six images each way
+@pytest.mark.parametrize("batch_size", [1, 6, 7, 1000])  # a curve has six points
 def test_the_batch_size_changes_nothing(batch_size):
     images, saliency = draw((6, 5, 2), b=4)
     predict, _ = network((6, 5, 2))
