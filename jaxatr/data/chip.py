@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 from PIL import Image
 
-from jaxatr.typing import Shaped
+from jaxatr.typing import Bool, Float, Shaped
 
 _LUMA = np.array([0.299, 0.587, 0.114])  # ITU-R BT.601, as in most image libraries
 
@@ -79,6 +79,38 @@ class Chip:
                 )
             channels = self.channels
         return height, width, channels
+
+    def mask(self, mask: Shaped[np.ndarray, "h w 1"]) -> Bool[np.ndarray, "y x"]:
+        """Returns where the chip shows what is non-zero in an image's mask.
+
+        The mask goes through the image's own resampling, and a pixel belongs to it from one half
+        on. Of a mask too thin to fill half a pixel anywhere the fullest pixels are left; of one
+        that was cropped away, none.
+
+        Raises:
+          ValueError: as the call raises.
+        """
+        shown = dataclasses.replace(self, channels=None)((mask > 0).astype(np.float32))[:, :, 0]
+        return (shown >= min(0.5, shown.max())) & (shown > 0)
+
+    def box(self, box: Shaped[np.ndarray, " 4"], shape: tuple[int, ...]) -> Float[np.ndarray, " 4"]:
+        """Returns an image's box in the pixels of its chip, cut off at the chip's edges.
+
+        Args:
+          box: y0, x0, y1, x1, in pixels of the image.
+          shape: ``(h, w, c)`` of the image.
+
+        Raises:
+          ValueError: as the call raises.
+        """
+        chip = np.array(self.output_shape(shape)[:2])
+        sides, start = np.array(shape[:2]), np.zeros(2, int)
+        if self.center_crop:
+            start, sides = (sides - self.center_crop) // 2, np.full(2, self.center_crop)
+        if self.square:
+            start, sides = start - (sides.max() - sides) // 2, np.full(2, sides.max())
+        corners = (np.reshape(box, (2, 2)) - start) * (chip / sides)
+        return np.clip(corners, 0, chip).ravel().astype(np.float32)
 
 
 def _center(image: np.ndarray, side: int) -> np.ndarray:

@@ -7,6 +7,14 @@ scalar. The losses of quadruplets are in :mod:`jaxatr.losses.quadruplet`.
 from jaxatr.losses import quadruplet
 from jaxatr.losses.adversarial import discriminator_hinge, generator_hinge
 from jaxatr.losses.clustering import clustering
+from jaxatr.losses.distillation import (
+    distillation,
+    end_to_end,
+    explanation,
+    saliency_l1,
+    soft_distillation,
+    sparse_explanation,
+)
 from jaxatr.losses.in_batch import lifted_structure, n_pairs, semi_hard_triplet, triplet_global
 from jaxatr.losses.open_set import cbc, cross_entropy, entropy, one_vs_rest_bce, open_set
 from jaxatr.losses.reduce import masked_mean
@@ -18,7 +26,10 @@ __all__ = [
     "contrastive",
     "cross_entropy",
     "discriminator_hinge",
+    "distillation",
+    "end_to_end",
     "entropy",
+    "explanation",
     "generator_hinge",
     "lifted_structure",
     "masked_mean",
@@ -26,7 +37,10 @@ __all__ = [
     "one_vs_rest_bce",
     "open_set",
     "quadruplet",
+    "saliency_l1",
     "semi_hard_triplet",
+    "soft_distillation",
+    "sparse_explanation",
     "triplet",
     "triplet_global",
 ]

@@ -240,6 +240,8 @@ def test_simulated_is_prepared_on_first_use(data_dir):
             np.testing.assert_array_equal(example[name], expected[name][number], name)
         assert example["aspect_deg"] == pytest.approx(expected["aspect_deg"][number])
         assert example["band"] == "visible"
+        smaller = data.Chip(center_crop=60, size=30)
+        assert smaller.mask(example["mask"]).shape == smaller(example["image"]).shape[:2]
     assert set(split.columns["id"]).isdisjoint(dataset.splits["test"].columns["id"])
 
 

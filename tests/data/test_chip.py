@@ -101,3 +101,49 @@ def test_geometry_that_is_none_is_refused(fields):
 def test_two_channels_are_not_guessed():
     with pytest.raises(ValueError, match="2 channels cannot"):
         Chip(channels=3)(image(4, 4, 2))
+
+
+GEOMETRIES = [
+    Chip(), Chip(center_crop=20), Chip(square=True), Chip(size=16), Chip(size=48),
+    Chip(center_crop=22, size=11), Chip(square=True, size=18), Chip(channels=3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("chip", GEOMETRIES)
+@pytest.mark.parametrize("shape", [(24, 36, 1), (36, 24, 3), (36, 36, 1)])
+def test_masks_and_boxes_follow_the_image(chip, shape):
+    """A white block: where the chip is brighter than half is the mask, and it fills the box."""
+    y0, x0, y1, x1 = 9, 7, 17, 23
+    block = np.zeros(shape, np.float32)
+    block[y0:y1, x0:x1] = 1
+    mask = chip.mask(np.uint8(block[:, :, :1]))
+    assert mask.dtype == bool and mask.shape == chip(block).shape[:2]
+    bright = chip(block)[:, :, 0]
+    np.testing.assert_array_equal(mask[np.abs(bright - 0.5) > 1e-3], bright[bright != 0.5] > 0.5)
+    box = chip.box(np.array([y0, x0, y1, x1], np.float32), shape)
+    assert box.dtype == np.float32
+    rows, columns = np.nonzero(mask)
+    found = [rows.min(), columns.min(), rows.max() + 1, columns.max() + 1]
+    np.testing.assert_allclose(found, box, atol=0.51)
+
+
+def test_boxes_by_hand():
+    box = np.array([1, 2, 9, 11])
+    shape = (10, 14, 1)
+    assert Chip().box(box, shape).tolist() == [1, 2, 9, 11]
+    # Rows 2 to 8, columns 4 to 10: cut off at the crop's edges.
+    assert Chip(center_crop=6).box(box, shape).tolist() == [0, 0, 6, 6]
+    assert Chip(square=True).box(box, shape).tolist() == [3, 2, 11, 11]
+    assert Chip(square=True, size=7).box(box, shape).tolist() == [1.5, 1, 5.5, 5.5]
+    assert Chip(size=28).box(box, shape).tolist() == pytest.approx([2.8, 4, 25.2, 22])
+    with pytest.raises(ValueError, match="10x14 is smaller than chip.center_crop=11"):
+        Chip(center_crop=11).box(box, shape)
+
+
+def test_a_thin_mask_keeps_its_fullest_pixels_and_a_lost_one_none():
+    thin = np.zeros((40, 40, 1), np.uint8)
+    thin[20, 13] = 1
+    small = Chip(size=10).mask(thin)
+    assert 1 <= small.sum() <= 2 and small[5, 3]
+    assert not Chip(center_crop=8).mask(thin).any()
+    assert not Chip(size=10).mask(np.zeros_like(thin)).any()

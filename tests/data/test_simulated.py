@@ -1,5 +1,8 @@
+import importlib
+
 import numpy as np
 import pytest
+from scipy import ndimage
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -89,6 +92,31 @@ def test_masks_lie_in_their_boxes_and_fill_them(small):
             assert columns.min() >= np.floor(x0) and columns.max() < np.ceil(x1)
             whole = (np.ceil(y1) - np.floor(y0)) * (np.ceil(x1) - np.floor(x0))
             assert mask.sum() > 0.04 * whole
+
+
+@pytest.mark.parametrize("band", [0, 1])
+def test_masks_fit_what_the_target_changes(band, monkeypatch):
+    """Against the same scenes and draws with the ground where the target is seen."""
+    views = [
+        simulated.View(vehicle, aspect, range_m, band, (vehicle, range_m))
+        for vehicle in (0, 5, 7)
+        for range_m in (1000, 3000)
+        for aspect in (30.0, 200.0)
+    ]
+    chips = simulated.render(views)
+    render = importlib.import_module("jaxatr.data.simulated.render")
+    monkeypatch.setattr(render, "_composed", lambda pose, seen, cover: cover)
+    bare = simulated.render(views)["image"]
+    changed = np.abs(chips["image"].astype(float) - bare)[..., 0]
+    for view, change, mask in zip(views, changed, chips["mask"][..., 0], strict=True):
+        share = np.sum(change * mask) / change.sum()
+        assert share > (0.85 if view.range_m == 1000 else 0.65)
+        # Outside are the optics' blur, a pixel or two wide, and guns thinner than half a pixel.
+        near = ndimage.binary_dilation(mask, iterations=2)
+        assert np.sum(change * near) > 0.96 * change.sum()
+        for shift in ((2, 0), (-2, 0), (0, 2), (0, -2)):
+            moved = np.roll(mask, shift, axis=(0, 1))
+            assert np.sum(change * moved) / change.sum() < share
 
 
 def test_the_target_shrinks_with_the_square_of_the_range(small):

@@ -100,7 +100,7 @@ def write_embedding(
         "tpr": 0.95,
         "groups": groups,
         "retrieval": {
-            kind: retrieval.retrieval(embeddings[rows], classes[rows], np.arange(rows.sum()))
+            kind: {**retrieval.retrieval(embeddings[rows], classes[rows]), "duplicates": 0}
             for kind, rows in kinds.items()
             if rows.any()
         },

@@ -1,0 +1,207 @@
+r"""Losses of the attentive surrogate (Lee and Kim 2021).
+
+The paper is "Explaining Neural Networks Using Attentive Knowledge Distillation".
+The teacher is the target network, whose predictions are to be explained. Its logits are constants
+here: no loss passes them a gradient (``jax.lax.stop_gradient``, inside), so a teacher need not be
+frozen for its own sake. Where the target network also scores the masked image, the gradient flows
+through *those* logits into the mask, as it must; keeping the target's parameters still is then the
+caller's part.
+
+Every loss is computed in at least float32, and value and gradient are finite for logits up to at
+least :math:`10^4` in magnitude. The sums over the data set of equations 4, 8 and 11 are the
+caller's: every function returns one value per example.
+"""
+
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+
+from jaxatr.losses.inputs import at_least_float32, check_same_shape
+from jaxatr.losses.open_set import cross_entropy
+from jaxatr.typing import Array, ArrayLike, Float, Int
+
+Reduction = Literal["sum", "mean"]
+
+
+def soft_distillation(
+    teacher_logits: Float[ArrayLike, "b k"],
+    student_logits: Float[ArrayLike, "b k"],
+    *,
+    temperature: float = 1.0,
+) -> Float[Array, " b"]:
+    r"""Returns the divergence of the student from the teacher, equations 5 and 6.
+
+    .. math:: t^2 \, D_{KL}(\mathrm{softmax}(z_T / t) \,\|\, \mathrm{softmax}(z_S / t))
+
+    The factor keeps the size of the gradient as t changes (Hinton et al. 2015).
+
+    Args:
+      teacher_logits: ``[b, k]``; no gradient reaches them.
+      student_logits: ``[b, k]``.
+      temperature: :math:`t > 0`.
+
+    Raises:
+      ValueError: the shapes differ, or the temperature is not above 0.
+
+    >>> sure, unsure = jnp.array([[1e4, 0.0]]), jnp.array([[0.0, 0.0]])
+    >>> round(float(soft_distillation(sure, unsure)[0]), 4)  # log 2
+    0.6931
+    """
+    check_same_shape(teacher_logits=teacher_logits, student_logits=student_logits)
+    if not temperature > 0:
+        raise ValueError(f"temperature: got {temperature}, wanted more than 0")
+    log_p, log_q = (
+        jax.nn.log_softmax(at_least_float32(logits) / temperature)
+        for logits in (teacher_logits, student_logits)
+    )
+    log_p = jax.lax.stop_gradient(log_p)
+    return temperature**2 * jnp.sum(jnp.exp(log_p) * (log_p - log_q), axis=-1)
+
+
+def distillation(
+    teacher_logits: Float[ArrayLike, "b k"],
+    student_logits: Float[ArrayLike, "b k"],
+    labels: Int[ArrayLike, " b"],
+    *,
+    temperature: float = 1.0,
+    alpha: float = 0.5,
+) -> Float[Array, " b"]:
+    r"""Returns what trains the student network, the summand of equation 4.
+
+    .. math:: L_{KD} = \alpha L_{soft} + (1 - \alpha) L_{hard}
+
+    :math:`L_{soft}` is :func:`soft_distillation`. :math:`L_{hard}` is the cross-entropy of the
+    *student* with the label. Equation 7 prints the teacher's output in its place: that would be a
+    constant of the training, without any gradient to the student.
+
+    Args:
+      teacher_logits: ``[b, k]``; no gradient reaches them.
+      student_logits: ``[b, k]``.
+      labels: ``[b]``, integers in ``[0, k)``, the true classes.
+      temperature: :math:`t > 0`, of the soft part; the paper's is 1.
+      alpha: :math:`\alpha` in ``[0, 1]``; the paper's is 0.5.
+
+    Raises:
+      ValueError: alpha is out of range, a label is and can be seen, or as
+        :func:`soft_distillation` raises.
+    """
+    if not 0 <= alpha <= 1:
+        raise ValueError(f"alpha: got {alpha}, wanted 0 to 1")
+    soft = soft_distillation(teacher_logits, student_logits, temperature=temperature)
+    return alpha * soft + (1 - alpha) * cross_entropy(student_logits, labels)
+
+
+def explanation(
+    teacher_logits: Float[ArrayLike, "b k"], masked_logits: Float[ArrayLike, "b k"]
+) -> Float[Array, " b"]:
+    r"""Returns how far the explanation is from keeping the prediction, equation 9.
+
+    .. math:: L_{EXP} = D_{KL}(\mathrm{softmax}(z_T(x)) \,\|\, \mathrm{softmax}(z(x \odot H_x)))
+
+    Equation 9 prints the student as the scorer :math:`z` of the masked image and leaves the mask
+    out; by sections 3.1 and 3.4 the explanation is to keep the output of the *target*. Whose logits
+    are given is the caller's choice.
+
+    Args:
+      teacher_logits: ``[b, k]``, of the target network on the image; no gradient reaches them.
+      masked_logits: ``[b, k]``, of the scorer on the image times its saliency map.
+
+    Raises:
+      ValueError: the shapes differ.
+    """
+    check_same_shape(teacher_logits=teacher_logits, masked_logits=masked_logits)
+    return soft_distillation(teacher_logits, masked_logits)
+
+
+def saliency_l1(
+    saliency: Float[ArrayLike, "b h w"], *, reduction: Reduction = "sum"
+) -> Float[Array, " b"]:
+    r"""Returns the size of each saliency map, :math:`\|H_x\|_1`.
+
+    The weight that goes with it depends on the reduction. With ``"sum"``, the norm as equation 8
+    prints it, a map of more pixels weighs more; ``"mean"`` does not depend on the resolution, and
+    there :math:`\lambda = 10^{-5}` at 224 × 224 pixels becomes
+    :math:`10^{-5} \cdot 224^2 \approx 0.5`.
+
+    Args:
+      saliency: ``[b, h, w]``.
+      reduction: over the pixels.
+
+    Raises:
+      ValueError: an unknown reduction.
+
+    >>> halves = jnp.full((1, 4, 4), 0.5)
+    >>> float(saliency_l1(halves)[0]), float(saliency_l1(halves, reduction="mean")[0])
+    (8.0, 0.5)
+    """
+    if reduction not in ("sum", "mean"):
+        raise ValueError(f"reduction: got {reduction!r}, wanted 'sum' or 'mean'")
+    reduce = jnp.sum if reduction == "sum" else jnp.mean
+    return reduce(jnp.abs(at_least_float32(saliency)), axis=(1, 2))
+
+
+def sparse_explanation(
+    teacher_logits: Float[ArrayLike, "b k"],
+    masked_logits: Float[ArrayLike, "b k"],
+    saliency: Float[ArrayLike, "b h w"],
+    *,
+    l1_weight: float = 1e-5,
+    reduction: Reduction = "sum",
+) -> Float[Array, " b"]:
+    r"""Returns what trains the explanation network, the summand of equation 8.
+
+    .. math:: L_{EXP} + \lambda \|H_x\|_1
+
+    Args:
+      teacher_logits: ``[b, k]``, of the target network on the image; no gradient reaches them.
+      masked_logits: ``[b, k]``, of the scorer on the image times its saliency map.
+      saliency: ``[b, h, w]``, the map.
+      l1_weight: :math:`\lambda`; the paper's are 1e-5 and, as the variant, 1e-4.
+      reduction: of :func:`saliency_l1`, on which the meaning of the weight depends.
+
+    Raises:
+      ValueError: as the parts raise.
+    """
+    kept = explanation(teacher_logits, masked_logits)
+    return kept + l1_weight * saliency_l1(saliency, reduction=reduction)
+
+
+def end_to_end(
+    teacher_logits: Float[ArrayLike, "b k"],
+    student_logits: Float[ArrayLike, "b k"],
+    masked_logits: Float[ArrayLike, "b k"],
+    saliency: Float[ArrayLike, "b h w"],
+    labels: Int[ArrayLike, " b"],
+    *,
+    temperature: float = 1.0,
+    alpha: float = 0.5,
+    l1_weight: float = 1e-5,
+    reduction: Reduction = "sum",
+) -> Float[Array, " b"]:
+    r"""Returns what trains both networks at once, the summand of equation 11.
+
+    .. math:: L_{KD} + L_{EXP} + \lambda \|H_x\|_1
+
+    Equation 10 is its minimum over the parameters of both.
+
+    Args:
+      teacher_logits: ``[b, k]``, of the target network on the image; no gradient reaches them.
+      student_logits: ``[b, k]``, of the student on the image.
+      masked_logits: ``[b, k]``, of the scorer on the image times its saliency map.
+      saliency: ``[b, h, w]``, the map.
+      labels: ``[b]``, integers in ``[0, k)``, the true classes.
+      temperature: as :func:`distillation` has it.
+      alpha: as :func:`distillation` has it.
+      l1_weight: as :func:`sparse_explanation` has it.
+      reduction: as :func:`saliency_l1` has it.
+
+    Raises:
+      ValueError: as the parts raise.
+    """
+    student = distillation(
+        teacher_logits, student_logits, labels, temperature=temperature, alpha=alpha
+    )
+    return student + sparse_explanation(
+        teacher_logits, masked_logits, saliency, l1_weight=l1_weight, reduction=reduction
+    )

@@ -1,0 +1,181 @@
+"""Equations 4 to 9 and 11 against hand-derived values, plain loops in float64, PyTorch, and their
+gradients."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+
+from jaxatr import losses
+
+
+def softmax(z):
+    e = np.exp(z - max(z))
+    return e / sum(e)
+
+
+def loop_soft(teacher, student, t):
+    values = []
+    for z, s in zip(teacher, student, strict=True):
+        p, q = softmax(z / t), softmax(s / t)
+        values.append(
+            t * t * sum(pi * (np.log(pi) - np.log(qi)) for pi, qi in zip(p, q, strict=True))
+        )
+    return np.array(values)
+
+
+def loop_hard(student, labels):
+    return np.array([-np.log(softmax(s)[y]) for s, y in zip(student, labels, strict=True)])
+
+
+def draw(seed, b=13, k=5):
+    rng = np.random.default_rng(seed)
+    teacher, student, masked = rng.normal(size=(3, b, k)) * 2
+    return teacher, student, masked, rng.uniform(size=(b, 3, 4)), rng.integers(0, k, b)
+
+
+def f32(*arrays):
+    return [jnp.asarray(a, jnp.float32) for a in arrays]
+
+
+def test_hand_derived():
+    # Teacher (3/4, 1/4), student (1/2, 1/2): KL = 3/4 log(3/2) + 1/4 log(1/2).
+    teacher, student = f32(np.log([[3.0, 1.0]]), [[0.0, 0.0]])
+    kl = 0.75 * np.log(1.5) - 0.25 * np.log(2)
+    np.testing.assert_allclose(losses.explanation(teacher, student), [kl], rtol=1e-6)
+    value = losses.distillation(teacher, student, jnp.array([1]), alpha=0.25)
+    np.testing.assert_allclose(value, [0.25 * kl + 0.75 * np.log(2)], rtol=1e-6)
+    # At t = 2 the odds of 9 become 3, and the divergence counts four times.
+    hotter = losses.soft_distillation(2 * teacher, student, temperature=2.0)
+    np.testing.assert_allclose(hotter, [4 * kl], rtol=1e-6)
+    saliency = jnp.array([[[0.5, 0.25], [0.0, 1.0]]])
+    value = losses.sparse_explanation(teacher, student, saliency, l1_weight=0.1)
+    np.testing.assert_allclose(value, [kl + 0.175], rtol=1e-6)
+    mean = losses.sparse_explanation(teacher, student, saliency, l1_weight=0.1, reduction="mean")
+    np.testing.assert_allclose(mean, [kl + 0.04375], rtol=1e-6)
+
+
+@pytest.mark.parametrize("k", [1, 2, 5])
+@pytest.mark.parametrize("t", [0.5, 1.0, 4.0])
+def test_agrees_with_plain_loops(k, t):
+    teacher, student, masked, saliency, labels = draw(0, k=k)
+    soft, hard = loop_soft(teacher, student, t), loop_hard(student, labels)
+    kept, sizes = loop_soft(teacher, masked, 1.0), [sum(row.sum() for row in m) for m in saliency]
+    total = 0.3 * soft + 0.7 * hard + kept + 0.01 * np.array(sizes)
+    arrays = f32(teacher, student, masked, saliency)
+    np.testing.assert_allclose(
+        losses.distillation(*arrays[:2], labels, temperature=t, alpha=0.3),
+        0.3 * soft + 0.7 * hard, atol=5e-6,
+    )  # fmt: skip
+    value = losses.end_to_end(*arrays, labels, temperature=t, alpha=0.3, l1_weight=0.01)
+    np.testing.assert_allclose(value, total, atol=1e-5)
+
+
+def test_the_defaults_are_the_papers():
+    teacher, student, masked, saliency, labels = draw(1)
+    halves = (loop_soft(teacher, student, 1.0) + loop_hard(student, labels)) / 2
+    size = np.abs(saliency).sum(axis=(1, 2))
+    expected = halves + loop_soft(teacher, masked, 1.0) + 1e-5 * size
+    value = losses.end_to_end(*f32(teacher, student, masked, saliency), labels)
+    np.testing.assert_allclose(value, expected, atol=5e-6)
+
+
+def test_agrees_with_pytorch():
+    torch = pytest.importorskip("torch")
+    teacher, student, *_ = draw(2)
+    t = 3.0
+    log_p, log_q = (
+        torch.log_softmax(torch.tensor(z / t, requires_grad=True), 1) for z in (teacher, student)
+    )
+    expected = t**2 * torch.nn.functional.kl_div(
+        log_q, log_p.detach(), reduction="none", log_target=True
+    ).sum(1)
+    value = losses.soft_distillation(*f32(teacher, student), temperature=t)
+    np.testing.assert_allclose(value, expected.detach().numpy(), rtol=2e-5)
+
+
+def test_gradients_agree_with_finite_differences():
+    teacher, student, masked, saliency, labels = draw(3, b=3)
+
+    def loss(student, masked, saliency):
+        return losses.end_to_end(
+            teacher, student, masked, saliency, labels, temperature=2.0, l1_weight=0.1
+        )
+
+    with jax.enable_x64(True):
+        arguments = (student, masked, saliency)
+        check_grads(loss, arguments, order=1, modes=("fwd", "rev"), atol=1e-6, rtol=1e-6)
+
+
+def test_the_teacher_gets_no_gradient_and_the_student_that_of_both_parts():
+    teacher, student, _, _, labels = draw(4)
+    teacher, student = f32(teacher, student)
+    gradient = jax.grad(
+        lambda a, b: losses.distillation(a, b, labels, alpha=0.5).sum(), argnums=(0, 1)
+    )(teacher, student)
+    np.testing.assert_array_equal(gradient[0], np.zeros_like(teacher))
+    q = jax.nn.softmax(student)
+    own = jax.nn.one_hot(labels, student.shape[1])
+    by_hand = 0.5 * (q - jax.nn.softmax(teacher)) + 0.5 * (q - own)
+    np.testing.assert_allclose(gradient[1], by_hand, atol=1e-6)
+
+
+@pytest.mark.parametrize("temperature", [0.1, 10.0])
+def test_saturated_logits(temperature):
+    signs = np.array([[1, -1, 0], [-1, 1, 1], [1, 1, 1], [0, 0, -1]])
+    z, labels = jnp.float32(1e4) * signs, jnp.array([1, 0, 2, 1])
+    loss = lambda s: losses.distillation(z, s, labels, temperature=temperature)  # noqa: E731
+    both = jax.jit(lambda s: jax.vjp(loss, s)[1](jnp.ones(4)) + (loss(s),))
+    for student in (z, -z, jnp.roll(z, 1, axis=1), jnp.zeros_like(z)):
+        slope, value = both(student)
+        assert np.isfinite(slope).all() and np.isfinite(value).all() and np.all(value >= 0)
+    # A sure teacher against a student as sure of another class: their distance, and its slope.
+    sure, wrong = jnp.array([[1e4, -1e4]]), jnp.array([[-1e4, 1e4]])
+    value, slope = jax.value_and_grad(lambda s: losses.explanation(sure, s).sum())(wrong)
+    assert value == 2e4
+    np.testing.assert_array_equal(slope, [[-1.0, 1.0]])
+
+
+def test_a_student_that_equals_its_teacher():
+    teacher = f32(draw(5)[0])[0]
+    value, slope = jax.value_and_grad(lambda s: losses.explanation(teacher, s).sum())(teacher)
+    np.testing.assert_allclose(value, 0, atol=1e-6)
+    np.testing.assert_allclose(slope, np.zeros_like(slope), atol=1e-6)
+
+
+def test_the_norm_of_signed_and_of_empty_maps():
+    signed = jnp.array([[[-1.0, 2.0]], [[0.0, 0.0]]])
+    np.testing.assert_array_equal(losses.saliency_l1(signed), [3, 0])
+    np.testing.assert_array_equal(losses.saliency_l1(signed, reduction="mean"), [1.5, 0])
+    slope = jax.grad(lambda s: losses.saliency_l1(s).sum())(signed)
+    np.testing.assert_array_equal(slope[0], [[-1, 1]])
+    assert np.isfinite(slope).all()
+
+
+def test_jit_equals_eager_and_half_precision_is_computed_in_float32():
+    *arrays, labels = draw(6)
+    arrays = f32(*arrays)
+    eager = losses.end_to_end(*arrays, labels)
+    np.testing.assert_allclose(jax.jit(losses.end_to_end)(*arrays, labels), eager, rtol=1e-6)
+    half = [a.astype(jnp.bfloat16) for a in arrays]
+    value = losses.end_to_end(*half, labels)
+    assert value.dtype == jnp.float32
+    exact = losses.end_to_end(*(h.astype(jnp.float32) for h in half), labels)
+    np.testing.assert_array_equal(value, exact)
+
+
+def test_what_makes_no_sense_is_refused(unchecked):
+    z, labels = jnp.zeros((2, 3)), jnp.array([0, 1])
+    with pytest.raises(ValueError, match="temperature: got 0"):
+        losses.distillation(z, z, labels, temperature=0.0)
+    with pytest.raises(ValueError, match="alpha: got 1.5, wanted 0 to 1"):
+        losses.distillation(z, z, labels, alpha=1.5)
+    with pytest.raises(ValueError, match=r"student_logits: got shape \(2, 4\)"):
+        losses.distillation(z, jnp.zeros((2, 4)), labels)
+    with pytest.raises(ValueError, match=r"masked_logits: got shape \(2, 4\)"):
+        losses.explanation(z, jnp.zeros((2, 4)))
+    with pytest.raises(ValueError, match="reduction: got 'max'"):
+        losses.saliency_l1(jnp.zeros((1, 2, 2)), reduction="max")
+    with pytest.raises(ValueError, match=r"labels: got 3, wanted integers in \[0, 3\)"):
+        losses.distillation(z, z, jnp.array([0, 3]))
