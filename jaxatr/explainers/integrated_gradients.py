@@ -96,4 +96,5 @@ def _integrated(
         return total + weight * target_gradient(predict, there, targets), None
 
     start = jnp.zeros(images.shape, jnp.promote_types(images.dtype, jnp.float32))
-    return way * jax.lax.scan(add, start, (places, weights))[0]
+    points = jnp.asarray(places), jnp.asarray(weights)
+    return way * jax.lax.scan(add, start, points)[0]

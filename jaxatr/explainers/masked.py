@@ -35,7 +35,6 @@ def probabilities(
     return jax.nn.softmax(logits, axis=-1)[:, target]
 
 
-@jax.jit
 def weighted_sum(
     weights: Float[ArrayLike, " m"], masks: Float[Array, "m h w"]
 ) -> Float[Array, "h w"]:

@@ -71,11 +71,17 @@ def occlusion(
             windows = _windows(corners[numbers * counted], shape, window)
             cover = cover + weighted_sum(counted.astype(np.float32), windows)
             for i, image in enumerate(images):
-                left = probabilities(predict, image, hidden, targets[i], 1 - windows)
-                maps[i] = maps[i] + weighted_sum((whole[i] - left) * counted, windows)
+                case = image, hidden, targets[i], whole[i]
+                maps[i] = _added(maps[i], predict, *case, windows, counted)
                 jax.block_until_ready(maps[i])  # so that memory is what the batch size says
                 shown.update(counted.sum())
     return finished(jnp.stack(maps) / cover, raw=raw)
+
+
+@jax.jit
+def _added(total, predict, image, hidden, target, whole, windows, counted) -> Float[Array, "h w"]:
+    left = probabilities(predict, image, hidden, target, 1 - windows)
+    return total + weighted_sum((whole - left) * counted, windows)
 
 
 def _corners(

@@ -77,11 +77,16 @@ def rise(
             masks = _masks(key, numbers, shape, cells, keep)
             counted = numbers < samples
             for i, image in enumerate(images):
-                scores = probabilities(predict, image, hidden, targets[i], masks)
-                totals[i] = totals[i] + weighted_sum(scores * counted, masks)
+                totals[i] = _added(totals[i], predict, image, hidden, targets[i], masks, counted)
                 jax.block_until_ready(totals[i])  # so that memory is what the batch size says
                 shown.update(counted.sum())
     return finished(jnp.stack(totals) / (samples * keep), raw=raw)
+
+
+@jax.jit
+def _added(total, predict, image, hidden, target, masks, counted) -> Float[Array, "h w"]:
+    scores = probabilities(predict, image, hidden, target, masks)
+    return total + weighted_sum(scores * counted, masks)
 
 
 def rise_masks(

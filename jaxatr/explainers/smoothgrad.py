@@ -59,10 +59,9 @@ def smoothgrad(
         raise ValueError(f"noise: got {noise}, wanted a share of the range, at least 0")
     images, predict = checked_images(images), as_argument(predict)
     targets = target_classes(predict, images, targets)
-    keys = jax.random.split(key, samples)
-    return finished(
-        over_channels(_smoothed(predict, images, targets, keys, noise, squared), channels), raw=raw
-    )
+    drawn = jax.random.normal(key, (samples, *images.shape[1:]), images.dtype)
+    gradient = _smoothed(predict, images, targets, noise * drawn, squared)
+    return finished(over_channels(gradient, channels), raw=raw)
 
 
 @jax.jit
@@ -70,17 +69,14 @@ def _smoothed(
     predict: Partial,
     images: Array,
     targets: Array,
-    keys: Array,
-    noise: ArrayLike | float,
+    noise: Float[Array, "n h w c"],
     squared: ArrayLike | bool,
 ) -> Float[Array, "b h w c"]:
-    extremes = [reduce(images, axis=(1, 2, 3), keepdims=True) for reduce in (jnp.max, jnp.min)]
-    sigma = noise * (extremes[0] - extremes[1])
+    spans = jnp.ptp(images, axis=(1, 2, 3), keepdims=True)
 
-    def add(total: Array, key: Key) -> tuple[Array, None]:
-        noisy = images + sigma * jax.random.normal(key, images.shape[1:], images.dtype)
-        gradient = target_gradient(predict, noisy.astype(images.dtype), targets)
+    def add(total: Array, noise: Array) -> tuple[Array, None]:
+        gradient = target_gradient(predict, images + spans * noise, targets)
         return total + jnp.where(squared, jnp.square(gradient), gradient), None
 
     start = jnp.zeros(images.shape, jnp.promote_types(images.dtype, jnp.float32))
-    return jax.lax.scan(add, start, keys)[0] / len(keys)
+    return jax.lax.scan(add, start, noise)[0] / len(noise)

@@ -19,8 +19,9 @@ def loop_enlarged(grid, side):
     return (1 - share)[:, None] * grid[low] + share[:, None] * grid[high]
 
 
-@pytest.mark.parametrize("shape", [(64, 64), (32, 32), (20, 33), (5, 9)])
-@pytest.mark.parametrize("cells", [1, 7])
+@pytest.mark.parametrize(
+    ("shape", "cells"), [((64, 64), 7), ((20, 33), 7), ((5, 9), 7), ((8, 8), 1)]
+)
 def test_masks_are_grids_enlarged_and_cropped(shape, cells):
     masks = explainers.rise_masks(KEY, 6, shape, cells=cells, keep=0.3)
     cell = [int(np.ceil(side / cells)) for side in shape]
@@ -42,13 +43,13 @@ def test_masks_keep_their_share_of_every_pixel():
 
 
 def test_a_mask_depends_on_the_key_and_its_number_alone():
-    few, many = (explainers.rise_masks(KEY, n, (10, 14), cells=3) for n in (4, 40))
-    np.testing.assert_array_equal(few, many[:4])
-    other = explainers.rise_masks(jax.random.key(1), 4, (10, 14), cells=3)
+    few, many = (explainers.rise_masks(KEY, n, (10, 14), cells=5) for n in (8, 37))
+    np.testing.assert_array_equal(few, many[:8])
+    other = explainers.rise_masks(jax.random.key(1), 8, (10, 14), cells=5)
     assert np.abs(np.asarray(few) - other).max() > 0.5
 
 
-@pytest.mark.parametrize("size", [(10, 14, 2), (32, 32, 1), (64, 64, 3)])
+@pytest.mark.parametrize("size", [(10, 14, 2), (32, 32, 1)])
 def test_agrees_with_a_numpy_loop_over_the_same_masks(size, linear):
     images = np.random.default_rng(1).normal(size=(2, *size)).astype(np.float32)
     network, targets = linear(*size, scale=0.1), np.array([3, 1])
