@@ -1,0 +1,138 @@
+"""What every method does to its arguments first: functions, images, classes."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jax.tree_util import Partial
+
+from jaxatr.typing import Array, ArrayLike, Float, Int
+
+Function: TypeAlias = Callable[[Array], Array]
+Baseline: TypeAlias = float | Float[ArrayLike, "..."]
+
+
+def as_argument(function: Function) -> Partial:
+    """Returns the function as an argument of jitted code, which is compiled once per function.
+
+    The arrays of a ``Partial`` are arguments as well.
+    """
+    return function if isinstance(function, Partial) else Partial(function)
+
+
+@jax.jit
+def apply(function: Function, x: Array) -> Array:
+    """Returns ``function(x)``, compiled."""
+    return function(x)
+
+
+def checked_images(images: Float[ArrayLike, "b h w c"]) -> Float[Array, "b h w c"]:
+    """Returns the images as a jax array.
+
+    Raises:
+      ValueError: they are not floats ``[b, h, w, c]``, or there are none.
+    """
+    if np.ndim(images) != 4 or 0 in np.shape(images):
+        raise ValueError(f"images: got shape {np.shape(images)}, wanted [b, h, w, c], none of it 0")
+    if not jnp.issubdtype(jnp.result_type(images), jnp.floating):
+        raise ValueError(
+            f"images: got {jnp.result_type(images)}, wanted floats, in the unit that predict takes"
+        )
+    return jnp.asarray(images)
+
+
+def checked_targets(
+    predict: Partial,
+    images: Float[Array, "b h w c"] | jax.ShapeDtypeStruct,
+    targets: Int[ArrayLike, " b"] | None,
+) -> Int[Array, " b"] | None:
+    """Returns the targets as a jax array, or None where they are to be predicted.
+
+    Args:
+      predict: from images to logits.
+      images: ``[b, h, w, c]``, of which the shape and type are enough.
+      targets: ``[b]`` or None.
+
+    Raises:
+      ValueError: the logits are not ``[b, k]``, or the targets are not one class of them per image.
+        Under a transformation of jax the targets' values are not known, nor checked.
+    """
+    shape, count = apply.eval_shape(predict, images).shape, len(images)
+    if len(shape) != 2 or shape[0] != count or not shape[1]:
+        raise ValueError(f"logits: got shape {shape}, wanted one row per image, ({count}, k)")
+    if targets is None:
+        return None
+    if not jnp.issubdtype(jnp.result_type(targets), jnp.integer):
+        raise ValueError(f"targets: got {jnp.result_type(targets)}, wanted integers")
+    if np.shape(targets) != (count,):
+        raise ValueError(
+            f"targets: got shape {np.shape(targets)}, wanted one per image, ({count},)"
+        )
+    if not isinstance(targets, Tracer):
+        values = np.asarray(targets)
+        bad = np.flatnonzero((values < 0) | (values >= shape[1]))
+        if bad.size:
+            raise ValueError(
+                f"targets: got {values[bad[0]]} at {bad[0]}, wanted classes of the logits, "
+                f"0 to {shape[1] - 1}"
+            )
+    return jnp.asarray(targets)
+
+
+def target_classes(
+    predict: Partial,
+    images: Float[Array, "b h w c"],
+    targets: Int[ArrayLike, " b"] | None,
+    batch_size: int | None = None,
+) -> Int[Array, " b"]:
+    """Returns the classes to explain: the given ones, or the prediction's own.
+
+    Args:
+      predict: from images to logits.
+      images: ``[b, h, w, c]``.
+      targets: ``[b]`` or None.
+      batch_size: images at a time; all at once without.
+
+    Raises:
+      ValueError: as :func:`checked_targets`.
+    """
+    given = checked_targets(predict, images, targets)
+    if given is not None:
+        return given
+    size = batch_size or len(images)
+    starts = range(0, len(images), size)
+    classes = [jnp.argmax(apply(predict, images[start : start + size]), -1) for start in starts]
+    return jnp.concatenate(classes)
+
+
+def one_baseline(baseline: Baseline, images: Float[Array, "b h w c"]) -> Float[Array, "h w c"]:
+    """Returns the image that stands for nothing seen.
+
+    Args:
+      baseline: a number, one per channel ``[c]``, or an image ``[h, w, c]``, in the images' unit.
+      images: ``[b, h, w, c]``.
+
+    Raises:
+      ValueError: the baseline does not fit an image.
+    """
+    given, shape = jnp.asarray(baseline, images.dtype), images.shape[1:]
+    if given.shape not in ((), shape[-1:], shape):
+        raise ValueError(
+            f"baseline: got shape {given.shape}, wanted a number, one per channel or an image, "
+            f"{shape}"
+        )
+    return jnp.broadcast_to(given, shape)
+
+
+def check_at_least(least: int, **values: int) -> None:
+    """Checks that no number is below the least.
+
+    Raises:
+      ValueError: one is; the message has its name.
+    """
+    for name, value in values.items():
+        if value < least:
+            raise ValueError(f"{name}: got {value}, wanted at least {least}")

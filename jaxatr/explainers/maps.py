@@ -1,0 +1,24 @@
+"""What every method does to its map last: the unit interval."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+from jaxatr.typing import Array, Float
+
+
+@partial(jax.jit, static_argnames="raw")
+def finished(maps: Float[Array, "b h w"], *, raw: bool) -> Float[Array, "b h w"]:
+    """Returns the maps as they are (``raw``), or each in [0, 1] by its least and greatest value.
+
+    A map that is constant up to rounding is 0 everywhere.
+    """
+    if raw:
+        return maps
+    least = jnp.min(maps, axis=(1, 2), keepdims=True)
+    greatest = jnp.max(maps, axis=(1, 2), keepdims=True)
+    span = greatest - least
+    rounding = 4 * jnp.finfo(maps.dtype).eps * jnp.maximum(jnp.abs(least), jnp.abs(greatest))
+    scaled = (maps - least) / jnp.where(span > 0, span, 1)
+    return jnp.where(span > rounding, jnp.minimum(scaled, 1), 0)  # compiled, x / x may exceed 1
