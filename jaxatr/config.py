@@ -74,6 +74,10 @@ def base() -> Config:
     mining.refresh_steps = 0  # overrides refresh where not 0
     mining.block_size = 512  # references at a time, which decides the memory
 
+    config.surrogate = surrogate = ConfigDict()  # whose student is config.model, with attention
+    surrogate.deltas = "last"  # what a stage hands to the explanation network: last or sum
+    surrogate.width = 64  # channels of the explanation network's last upsample block
+
     config.optimizer = optimizer = ConfigDict()  # stochastic gradient descent
     optimizer.learning_rate = 1e-3
     optimizer.momentum = 0.9

@@ -1,20 +1,33 @@
 """Networks as flax linen modules, and how a configuration names them."""
 
 from jaxatr.models import pretrained
-from jaxatr.models.build import BACKBONES, build_embedding, build_open_set
+from jaxatr.models.build import BACKBONES, build_embedding, build_open_set, build_surrogate
+from jaxatr.models.cbam import CBAM
 from jaxatr.models.embedding import EmbeddingNetwork, EmbeddingOutput
+from jaxatr.models.explanation import Explainer, Surrogate, SurrogateOutput
 from jaxatr.models.gan import Discriminator, Generator
 from jaxatr.models.gradient_norms import squared_gradient_norms
 from jaxatr.models.open_set import OpenSetClassifier, OpenSetOutput
-from jaxatr.models.resnet import ResNet, ResNet18, ResNet34, ResNet50, ResNet101
+from jaxatr.models.resnet import (
+    AttendedFeatures,
+    ResNet,
+    ResNet18,
+    ResNet34,
+    ResNet50,
+    ResNet101,
+)
 from jaxatr.models.split import Cut, cut
+from jaxatr.models.student import Student, StudentOutput
 
 __all__ = [
+    "AttendedFeatures",
     "BACKBONES",
     "Cut",
+    "CBAM",
     "Discriminator",
     "EmbeddingNetwork",
     "EmbeddingOutput",
+    "Explainer",
     "Generator",
     "OpenSetClassifier",
     "OpenSetOutput",
@@ -23,9 +36,14 @@ __all__ = [
     "ResNet18",
     "ResNet34",
     "ResNet50",
+    "Student",
+    "StudentOutput",
+    "Surrogate",
+    "SurrogateOutput",
     "build_embedding",
     "build_open_set",
     "cut",
+    "build_surrogate",
     "pretrained",
     "squared_gradient_norms",
 ]

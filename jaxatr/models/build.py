@@ -1,11 +1,16 @@
 """From the ``model`` part of a configuration to a linen module."""
 
+from typing import Any
+
 import flax.linen as nn
 import jax.numpy as jnp
 
+from jaxatr.models.cbam import CBAM
 from jaxatr.models.embedding import EmbeddingNetwork
+from jaxatr.models.explanation import Explainer, Surrogate
 from jaxatr.models.open_set import OpenSetClassifier
 from jaxatr.models.resnet import ResNet18, ResNet34, ResNet50, ResNet101
+from jaxatr.models.student import Student
 from jaxatr.resolve import nearest, resolve
 from jaxatr.typing import Config
 
@@ -54,13 +59,38 @@ def build_embedding(
     )
 
 
-def _backbone(config: Config) -> nn.Module:
+def build_surrogate(config: Config, num_classes: int) -> Surrogate:
+    """Returns the student and the explanation network that a configuration describes.
+
+    Args:
+      config: ``model``, as :func:`build_open_set` has it but for a built-in backbone only, which
+        becomes the student's; ``surrogate.width``, of
+        :class:`~jaxatr.models.explanation.Explainer`, and ``surrogate.deltas``, of
+        :class:`~jaxatr.models.student.Student`.
+      num_classes: of the target network.
+
+    Raises:
+      ValueError: an unknown backbone, one's own, or an unknown dtype.
+    """
+    model, fields = config.model, config.surrogate
+    if model.backbone not in BACKBONES:
+        raise ValueError(
+            f"model.backbone: got {model.backbone!r}, wanted a student among "
+            f"{', '.join(BACKBONES)}{nearest(model.backbone, BACKBONES)}"
+        )
+    backbone = _backbone(model, attention=CBAM)
+    student = Student(backbone, num_classes, head_bias=model.head_bias, deltas=fields.deltas)
+    return Surrogate(student, Explainer(fields.width, backbone.dtype, backbone.axis_name))
+
+
+def _backbone(config: Config, **own: Any) -> Any:
+    """Returns the module; ``own`` are further arguments of a built-in one."""
     name, args = config.backbone, dict(config.args)
     if name in BACKBONES:
         dtype = config.dtype
         if dtype not in _DTYPES:
             raise ValueError(f"model.dtype: got {dtype!r}, wanted one of {', '.join(_DTYPES)}")
-        own = {"stem": config.stem, "width": config.width, "dtype": _DTYPES[dtype]}
+        own |= {"stem": config.stem, "width": config.width, "dtype": _DTYPES[dtype]}
         return BACKBONES[name](**own | args)
     if ":" not in name and "." not in name:
         raise ValueError(

@@ -69,6 +69,9 @@ def load(
     and spread, though not the same numbers for the same pixel. Batch statistics move on from the
     file's as soon as the network trains.
 
+    Of a network with attention these are the variables of its plain part; :func:`put_into` leaves
+    the attention's own as they were drawn.
+
     Args:
       path: a safetensors file of float64, float32, float16 or bfloat16 tensors.
       model: a :class:`jaxatr.models.ResNet` of the same depth, width and stem.
@@ -134,7 +137,8 @@ def fit(
         )
     if channels == "sum" and _STEM in tensors:
         tensors = {**tensors, _STEM: _shared_out(tensors[_STEM], in_channels)}
-    variables = jax.eval_shape(model.init, jax.random.key(0), jnp.zeros((1, 32, 32, in_channels)))
+    plain = model.clone(attention=None)
+    variables = jax.eval_shape(plain.init, jax.random.key(0), jnp.zeros((1, 32, 32, in_channels)))
     places: Any = flax.traverse_util.flatten_dict(variables)
     wanted = {_torch_name(place): _torch_shape(leaf.shape) for place, leaf in places.items()}
     problems = [
@@ -147,6 +151,23 @@ def fit(
     return flax.traverse_util.unflatten_dict(
         {place: _from_torch(tensors[_torch_name(place)]) for place in places}
     )
+
+
+def put_into(drawn: PyTree, loaded: PyTree) -> PyTree:
+    """Returns the variables ``drawn`` with those of ``loaded`` in their places.
+
+    Args:
+      drawn: nested dictionaries of arrays.
+      loaded: some of them, under the same names; the others stay as they are.
+
+    Raises:
+      ValueError: ``loaded`` has a name that ``drawn`` has not.
+    """
+    places = flax.traverse_util.flatten_dict(drawn, sep="/")
+    new = flax.traverse_util.flatten_dict(loaded, sep="/")
+    if strange := sorted(set(new) - set(places)):
+        raise ValueError(f"loaded: got {', '.join(strange)}, wanted names of the network's own")
+    return flax.traverse_util.unflatten_dict({**places, **new}, sep="/")
 
 
 def to_torch(variables: PyTree) -> dict[str, np.ndarray]:

@@ -1,8 +1,8 @@
 """Residual networks (He et al. 2016, "Deep Residual Learning for Image Recognition"), NHWC."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -11,6 +11,26 @@ from jaxatr import kernels, parallel
 from jaxatr.typing import Array, ArrayLike, Float
 
 Norm = Any  # a constructor of batch norm, with everything but the name and initialisers bound
+Attention: TypeAlias = Callable[..., nn.Module]  # of a module that keeps the shape: norm=, dtype=
+
+# A block's map; with attention, also what attention changed in it before the shortcut was added.
+BlockOutput: TypeAlias = (
+    Float[Array, "b h2 w2 f"] | tuple[Float[Array, "b h2 w2 f"], Float[Array, "b h2 w2 f"]]
+)
+
+
+class AttendedFeatures(NamedTuple):
+    """What a residual network with attention says of a batch.
+
+    Attributes:
+      features: ``[b, d]``, Z.
+      deltas: for each of the last three stages, and in it for each block, what attention changed:
+        the map after less the map before, ``[b, h, w, f]``. Without attention, empty stages.
+    """
+
+    features: Float[Array, "b d"]
+    deltas: tuple[tuple[Array, ...], ...]
+
 
 _HE = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 
@@ -46,17 +66,18 @@ class BasicBlock(nn.Module):
     stride: int
     norm: Norm
     dtype: Any = jnp.float32
+    attention: Attention | None = None
     expansion = 1
 
     @nn.compact
-    def __call__(self, x: Float[Array, "b h w c"]) -> Float[Array, "b h2 w2 f"]:
+    def __call__(self, x: Float[Array, "b h w c"]) -> BlockOutput:
         """Returns the block's output after the last activation."""
         conv = partial(Conv, dtype=self.dtype)
         y = conv(self.features, 3, self.stride, name="conv1")(x)
         y = nn.relu(self.norm(name="norm1")(y))
         y = conv(self.features, 3, name="conv2")(y)
         y = self.norm(name="norm2")(y)
-        return nn.relu(y + _shortcut(self, x, y.shape, conv))
+        return _added(self, y, x, conv)
 
 
 class Bottleneck(nn.Module):
@@ -69,10 +90,11 @@ class Bottleneck(nn.Module):
     stride: int
     norm: Norm
     dtype: Any = jnp.float32
+    attention: Attention | None = None
     expansion = 4
 
     @nn.compact
-    def __call__(self, x: Float[Array, "b h w c"]) -> Float[Array, "b h2 w2 f"]:
+    def __call__(self, x: Float[Array, "b h w c"]) -> BlockOutput:
         """Returns the block's output after the last activation."""
         conv = partial(Conv, dtype=self.dtype)
         y = nn.relu(self.norm(name="norm1")(conv(self.features, 1, name="conv1")(x)))
@@ -80,7 +102,15 @@ class Bottleneck(nn.Module):
         y = nn.relu(self.norm(name="norm2")(y))
         y = conv(self.features * self.expansion, 1, name="conv3")(y)
         y = self.norm(name="norm3")(y)
-        return nn.relu(y + _shortcut(self, x, y.shape, conv))
+        return _added(self, y, x, conv)
+
+
+def _added(block, y, x, conv) -> BlockOutput:
+    """Returns the activated sum of the branch ``y``, attended where wanted, and the shortcut."""
+    if block.attention is None:
+        return nn.relu(y + _shortcut(block, x, y.shape, conv))
+    attended = block.attention(norm=block.norm, dtype=block.dtype, name="attention")(y)
+    return nn.relu(attended + _shortcut(block, x, y.shape, conv)), attended - y
 
 
 def _shortcut(block, x, shape, conv):
@@ -102,6 +132,9 @@ class ResNet(nn.Module):
         images) or ``"3x3"`` (one 3×3 convolution of stride 1, for chips of about 32 pixels).
       dtype: of the computation; parameters and batch statistics stay float32.
       axis_name: the ``pmap`` axis over which training batch statistics are reduced, or ``None``.
+      attention: constructor of a module for every block of the last three stages
+        (:class:`~jaxatr.models.cbam.CBAM`), between the last batch norm and the addition of the
+        shortcut; ``None`` for the plain network.
     """
 
     stage_sizes: Sequence[int]
@@ -110,8 +143,8 @@ class ResNet(nn.Module):
     stem: Literal["7x7", "3x3"] = "7x7"
     dtype: Any = jnp.float32
     axis_name: str | None = parallel.AXIS
+    attention: Attention | None = None
 
-    @nn.compact
     def __call__(
         self, images: Float[ArrayLike, "b h w c"], train: bool = False
     ) -> Float[Array, "b d"]:
@@ -121,14 +154,19 @@ class ResNet(nn.Module):
           images: normalised images, any size from 32 pixels, any number of channels.
           train: normalise by the batch's statistics, and update the running ones.
         """
-        norm = partial(
-            nn.BatchNorm,
-            use_running_average=not train,
-            momentum=0.9,
-            epsilon=1e-5,
-            dtype=self.dtype,
-            axis_name=self.axis_name if train and not self.is_initializing() else None,
-        )
+        return self.attended(images, train).features
+
+    @nn.compact
+    def attended(
+        self, images: Float[ArrayLike, "b h w c"], train: bool = False
+    ) -> AttendedFeatures:
+        """Returns the features, and what attention changed on the way to them.
+
+        Args:
+          images: as of the call.
+          train: as there.
+        """
+        norm = batch_norm(self, train)
         x = jnp.asarray(images, self.dtype)
         if self.stem == "7x7":
             x = Conv(self.width, 7, 2, dtype=self.dtype, name="stem_conv")(x)
@@ -139,16 +177,40 @@ class ResNet(nn.Module):
             x = nn.relu(norm(name="stem_norm")(x))
         else:
             raise ValueError(f"stem: got {self.stem!r}, wanted '7x7' or '3x3'")
+        deltas: list[tuple[Array, ...]] = []
         for stage, blocks in enumerate(self.stage_sizes):
+            changed = []
             for index in range(blocks):
                 x = self.block(
                     self.width * 2**stage,
                     stride=2 if stage > 0 and index == 0 else 1,
                     norm=norm,
                     dtype=self.dtype,
+                    attention=self.attention if stage > 0 else None,
                     name=f"stage{stage + 1}_block{index + 1}",
                 )(x)
-        return jnp.mean(x, axis=(1, 2), dtype=jnp.float32)
+                if isinstance(x, tuple):
+                    x, delta = x
+                    changed.append(delta)
+            deltas.append(tuple(changed))
+        return AttendedFeatures(jnp.mean(x, axis=(1, 2), dtype=jnp.float32), tuple(deltas[1:]))
+
+
+def batch_norm(module: Any, train: bool) -> Norm:
+    """Returns the constructor of a network's batch norm.
+
+    Args:
+      module: the network, with ``dtype`` and ``axis_name`` as :class:`ResNet` has them.
+      train: normalise by the batch's statistics, and update the running ones.
+    """
+    return partial(
+        nn.BatchNorm,
+        use_running_average=not train,
+        momentum=0.9,
+        epsilon=1e-5,
+        dtype=module.dtype,
+        axis_name=module.axis_name if train and not module.is_initializing() else None,
+    )
 
 
 ResNet18 = partial(ResNet, stage_sizes=(2, 2, 2, 2), block=BasicBlock)

@@ -4,9 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import flax.linen as nn
-import jax
 
-from jaxatr.models.pretrained import Weights
+from jaxatr.models.pretrained import Weights, put_into
 from jaxatr.typing import Config, PyTree
 
 Reader = Callable[..., Weights]
@@ -45,6 +44,8 @@ class Pretrained:
     def put_into(self, params: PyTree, model_state: PyTree) -> tuple[PyTree, PyTree]:
         """Returns a network's variables with these as those of its part ``backbone``.
 
+        Attention in the backbone keeps the variables that were drawn for it.
+
         Raises:
           ValueError: weights are named, and the network was made without reading them.
         """
@@ -57,8 +58,6 @@ class Pretrained:
             )
         variables = {"params": params, **model_state}
         for collection, loaded in self._weights.variables.items():
-            drawn = variables[collection]
-            loaded = jax.tree.map(lambda _, new: new, drawn["backbone"], loaded)
-            variables[collection] = {**drawn, "backbone": loaded}
+            variables[collection] = put_into(variables[collection], {"backbone": loaded})
         params = variables.pop("params")
         return params, variables

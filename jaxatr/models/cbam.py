@@ -1,0 +1,51 @@
+"""Attention on channels and then on pixels: CBAM (Woo et al. 2018), NHWC.
+
+"CBAM: Convolutional Block Attention Module"; what the paper leaves open (the perceptron's biases,
+batch norm of the spatial gate and its first scale) is as in the authors' code.
+"""
+
+from typing import Any
+
+import flax.linen as nn
+import jax.numpy as jnp
+
+from jaxatr.models.resnet import Conv, Norm
+from jaxatr.typing import Array, Float
+
+
+class CBAM(nn.Module):
+    """Scales a map by a gate for each channel and then by one for each pixel, both in [0, 1].
+
+    The channel gate is the sigmoid of the sum of what one two-layer perceptron gives for the
+    channels' means and for their maxima. The spatial gate is the sigmoid of batch norm of a 7×7
+    convolution over the pixels' maxima and means of what the channel gate left. Its batch norm
+    starts with a scale of 0, as the authors' does: at first the spatial gate is 0.5 everywhere.
+
+    Attributes:
+      norm: constructor of batch norm, as of the network's other ones.
+      dtype: of the map and the convolution; the channel gate is computed in float32.
+      reduction: the perceptron's hidden layer has the map's channels divided by this, at least one:
+        a map of fewer than 32 channels has a single hidden unit.
+    """
+
+    norm: Norm
+    dtype: Any = jnp.float32
+    reduction: int = 16
+
+    @nn.compact
+    def __call__(self, x: Float[Array, "b h w c"]) -> Float[Array, "b h w c"]:
+        """Returns the scaled map."""
+        x = x * self._channel_gate(x).astype(self.dtype)
+        return x * self._spatial_gate(x).astype(self.dtype)
+
+    def _channel_gate(self, x: Float[Array, "b h w c"]) -> Float[Array, "b 1 1 c"]:
+        hidden = nn.Dense(max(1, x.shape[-1] // self.reduction), name="channel_hidden")
+        out = nn.Dense(x.shape[-1], name="channel_out")
+        mean = jnp.mean(x, axis=(1, 2), keepdims=True, dtype=jnp.float32)
+        largest = jnp.max(x, axis=(1, 2), keepdims=True).astype(jnp.float32)
+        return nn.sigmoid(out(nn.relu(hidden(mean))) + out(nn.relu(hidden(largest))))
+
+    def _spatial_gate(self, x: Float[Array, "b h w c"]) -> Float[Array, "b h w 1"]:
+        pooled = [jnp.max(x, axis=-1, keepdims=True), jnp.mean(x, axis=-1, keepdims=True)]
+        y = Conv(1, 7, dtype=self.dtype, name="spatial_conv")(jnp.concatenate(pooled, axis=-1))
+        return nn.sigmoid(self.norm(name="spatial_norm", scale_init=nn.initializers.zeros)(y))

@@ -1,0 +1,66 @@
+"""The attentive student: a classifier that shows what its attention changed.
+
+Lee and Kim (2021), "Explaining Neural Networks Using Attentive Knowledge Distillation", section 3.3
+and figure 3.
+"""
+
+from typing import Literal, NamedTuple
+
+import flax.linen as nn
+
+from jaxatr.models.resnet import ResNet
+from jaxatr.typing import Array, ArrayLike, Float
+
+
+class StudentOutput(NamedTuple):
+    """What the student says of a batch.
+
+    Attributes:
+      logits: ``[b, k]``.
+      features: ``[b, d]``, before the classifier.
+      deltas: Δf of the last three stages, the finest first, each ``[b, h, w, f]``.
+    """
+
+    logits: Float[Array, "b k"]
+    features: Float[Array, "b d"]
+    deltas: tuple[Array, ...]
+
+
+class Student(nn.Module):
+    """A residual network with attention in its last three stages, and a classifier on it.
+
+    Every block of those stages has an attention module, as many as a stage has blocks: 4, 6 and 3
+    in ResNet-50, which are the paper's "3–6". It hands Δf on "from the three layers at different
+    scales", one for each stage, and does not say which of a stage's: here the last one's, whose map
+    has been through all of the stage, or the sum of all.
+
+    Attributes:
+      backbone: with attention.
+      num_classes: k.
+      head_bias: whether the classifier has a bias.
+      deltas: Δf of a stage: of its ``"last"`` attention module, or the ``"sum"`` over all of them.
+    """
+
+    backbone: ResNet
+    num_classes: int
+    head_bias: bool = True
+    deltas: Literal["last", "sum"] = "last"
+
+    @nn.compact
+    def __call__(self, images: Float[ArrayLike, "b h w c"], train: bool = False) -> StudentOutput:
+        """Returns logits, features and Δf.
+
+        Raises:
+          ValueError: the backbone has no attention, or ``deltas`` is neither of the two.
+        """
+        if self.backbone.attention is None:
+            raise ValueError("backbone: got a network without attention, wanted attention=CBAM")
+        if self.deltas not in ("last", "sum"):
+            raise ValueError(f"deltas: got {self.deltas!r}, wanted 'last' or 'sum'")
+        features, stages = self.backbone.attended(images, train=train)
+        logits = nn.Dense(self.num_classes, use_bias=self.head_bias, name="closed_head")(features)
+        if self.deltas == "last":
+            deltas = tuple(stage[-1] for stage in stages)
+        else:
+            deltas = tuple(sum(stage[1:], stage[0]) for stage in stages)
+        return StudentOutput(logits, features, deltas)

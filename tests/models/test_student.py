@@ -1,0 +1,171 @@
+"""The attentive student: where its attention is, what it hands out, and how it begins."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax.traverse_util import flatten_dict, unflatten_dict
+
+from jaxatr import models
+from jaxatr.models import pretrained
+
+CBAM = models.CBAM
+SHALLOW = models.ResNet(
+    (1, 2, 1, 1), models.resnet.BasicBlock, width=8, axis_name=None, attention=CBAM
+)
+STUDENT = models.Student(SHALLOW, num_classes=5)
+IMAGES = jnp.float32(np.random.default_rng(0).normal(size=(4, 32, 32, 3)))
+
+
+def random_variables(model, images=IMAGES, seed=0):
+    """None of them has its first value, at which some gradients are zero."""
+    draw = np.random.default_rng(seed)
+
+    def value(path, leaf):
+        name = path[-1].key
+        if name == "kernel":
+            return jnp.float32(draw.normal(size=leaf.shape) * np.prod(leaf.shape[:-1]) ** -0.5)
+        return jnp.float32(draw.uniform(0.5, 1, leaf.shape))
+
+    shapes = jax.eval_shape(model.init, jax.random.key(0), images)
+    return jax.tree_util.tree_map_with_path(value, shapes)
+
+
+VARIABLES = random_variables(STUDENT)
+APPLY = jax.jit(STUDENT.apply)
+
+
+def changed(variables, endings, value):
+    """The variables, with those at paths of these endings set to a value."""
+    flat = flatten_dict(variables)
+    new = {
+        path: jnp.full_like(leaf, value) if path[-2:] in endings else leaf
+        for path, leaf in flat.items()
+    }
+    assert any(path[-2:] in endings for path in flat)
+    return unflatten_dict(new)
+
+
+def gates_open(variables):
+    """Biases at which both sigmoids are 1 in float32."""
+    return changed(variables, {("channel_out", "bias"), ("spatial_norm", "bias")}, 1e3)
+
+
+def without_attention(variables):
+    return {
+        collection: unflatten_dict(
+            {path: leaf for path, leaf in flatten_dict(tree).items() if "attention" not in path}
+        )
+        for collection, tree in variables.items()
+    }
+
+
+def backbone(variables):
+    return {collection: tree["backbone"] for collection, tree in variables.items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "modules"),
+    [
+        ("resnet18", [0, 2, 2, 2]),
+        ("resnet34", [0, 4, 6, 3]),
+        ("resnet50", [0, 4, 6, 3]),
+        ("resnet101", [0, 4, 23, 3]),
+    ],
+)
+def test_attention_modules_of_each_stage(name, modules):
+    model = models.BACKBONES[name](width=4, attention=CBAM)
+    params = jax.eval_shape(model.init, jax.random.key(0), IMAGES)["params"]
+    blocks = [block for block, parts in params.items() if "attention" in parts]
+    counts = [sum(block.startswith(f"stage{stage}_") for block in blocks) for stage in (1, 2, 3, 4)]
+    assert counts == modules
+
+
+def test_without_attention_all_is_as_in_the_plain_network():
+    plain = SHALLOW.clone(attention=None)
+    shapes, attended = (
+        jax.eval_shape(model.init, jax.random.key(0), IMAGES) for model in (plain, SHALLOW)
+    )
+    assert shapes == without_attention(attended)
+    block = {"conv1", "conv2", "norm1", "norm2"}
+    assert set(shapes["params"]["stage2_block2"]) == block
+    assert set(shapes["params"]["stage2_block1"]) == block | {"shortcut_conv", "shortcut_norm"}
+    out = jax.eval_shape(lambda v: plain.apply(v, IMAGES, method="attended"), shapes)
+    assert out.deltas == ((), (), ())
+
+
+def test_open_gates_change_nothing():
+    opened = gates_open(VARIABLES)
+    found = APPLY(opened, IMAGES)
+    assert all((delta == 0).all() for delta in found.deltas)
+    plain = SHALLOW.clone(attention=None)
+    features = jax.jit(plain.apply)(without_attention(backbone(opened)), IMAGES)
+    np.testing.assert_allclose(found.features, features, rtol=1e-5, atol=1e-6)
+    closed = APPLY(VARIABLES, IMAGES)
+    assert all(np.abs(delta).max() > 0.01 for delta in closed.deltas)
+    assert np.abs(closed.features - features).max() > 0.01
+
+
+def test_attention_is_after_the_last_norm_and_before_the_addition():
+    """A block by hand: the branch, its attention, the shortcut, and the activation."""
+    block = models.resnet.Bottleneck(
+        8, 1, models.resnet.batch_norm(SHALLOW.clone(parent=None), False), attention=CBAM
+    )
+    x = jnp.float32(np.random.default_rng(2).normal(size=(2, 5, 6, 32)))
+    variables = random_variables(block, x)
+    (out, delta), state = block.apply(
+        variables, x, capture_intermediates=True, mutable=["intermediates"]
+    )
+    calls = state["intermediates"]
+    (before,), (after,) = calls["norm3"]["__call__"], calls["attention"]["__call__"]
+    np.testing.assert_allclose(out, np.maximum(after + x, 0), atol=1e-6)
+    np.testing.assert_allclose(delta, after - before, atol=1e-6)
+    assert np.abs(delta).max() > 0.01 and before.min() < 0
+
+
+def test_deltas_of_the_last_module_or_of_all():
+    @jax.jit
+    def both(variables):
+        attended = SHALLOW.apply(backbone(variables), IMAGES, method="attended")
+        return attended.deltas, STUDENT.clone(deltas="sum").apply(variables, IMAGES)
+
+    last, (stages, total) = APPLY(VARIABLES, IMAGES), both(VARIABLES)
+    assert [len(stage) for stage in stages] == [2, 1, 1]
+    np.testing.assert_allclose(last.logits, total.logits, rtol=1e-4, atol=1e-5)
+    for stage, one, every in zip(stages, last.deltas, total.deltas, strict=True):
+        np.testing.assert_allclose(one, stage[-1], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(every, np.sum(stage, axis=0), rtol=1e-5, atol=1e-6)
+
+
+def test_the_classifier_is_linear_in_the_features():
+    found = APPLY(VARIABLES, IMAGES)
+    head = VARIABLES["params"]["closed_head"]
+    np.testing.assert_allclose(found.logits, found.features @ head["kernel"] + head["bias"], 1e-4)
+    shapes = jax.eval_shape(STUDENT.clone(head_bias=False).init, jax.random.key(0), IMAGES)
+    assert set(shapes["params"]["closed_head"]) == {"kernel"}
+
+
+def test_what_does_not_fit_is_named(unchecked):
+    with pytest.raises(ValueError, match="backbone: got a network without attention"):
+        STUDENT.clone(backbone=models.ResNet18(width=4)).init(jax.random.key(0), IMAGES)
+    with pytest.raises(ValueError, match="deltas: got 'first', wanted 'last' or 'sum'"):
+        STUDENT.clone(deltas="first").init(jax.random.key(0), IMAGES)
+
+
+def test_begins_with_pretrained_weights(tmp_path):
+    safetensors = pytest.importorskip("safetensors.numpy")
+    plain = without_attention(backbone(random_variables(STUDENT, seed=1)))
+    safetensors.save_file(pretrained.to_torch(plain), tmp_path / "w.safetensors")
+    loaded = pretrained.load(tmp_path / "w.safetensors", SHALLOW)
+    jax.tree.map(np.testing.assert_array_equal, loaded, plain)
+    drawn = backbone(VARIABLES)
+    found = flatten_dict(pretrained.put_into(drawn, loaded))
+    for path, leaf in flatten_dict(drawn).items():
+        expected = leaf if "attention" in path else flatten_dict(loaded)[path]
+        np.testing.assert_array_equal(found[path], expected, err_msg="/".join(path))
+    assert len(found) == len(flatten_dict(drawn)) > len(flatten_dict(loaded))
+
+
+def test_what_has_no_place_in_the_network_is_refused():
+    with pytest.raises(ValueError, match="loaded: got params/b, params/c/d, wanted names of the"):
+        pretrained.put_into({"params": {"a": 1}}, {"params": {"a": 2, "b": 3, "c": {"d": 4}}})
