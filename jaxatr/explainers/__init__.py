@@ -13,6 +13,9 @@ and ``head``, with ``head(features(images))`` the logits.
   ``jax.tree_util.Partial(network, variables)`` makes the variables arguments of that code, not
   constants in it, so that other variables need no new compilation; whatever else it holds must bear
   to become an array too.
+- **Loops** over copies and steps are on the host, each turn compiled: on a CPU, XLA takes four
+  times as long for convolutions within a loop of its own. Under a ``jax.jit`` of the caller they
+  unroll; LIME, whose superpixels are found on the host, cannot be under one.
 - **Memory** of the methods that try masked copies (RISE, LIME, occlusion) is that of one forward
   pass of ``batch_size`` copies; of the others, that of one backward pass of all images.
 - **Random methods** take a ``key``; every image gets the same draws, so that its map does not

@@ -5,7 +5,6 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.tree_util import Partial
 
 from jaxatr.explainers.gradients import Channels, check_channels, over_channels, target_gradient
 from jaxatr.explainers.inputs import (
@@ -63,8 +62,10 @@ def integrated_gradients(
     origin = one_baseline(baseline, images)
     places, weights = _quadrature(method, steps)
     targets = target_classes(predict, images, targets)
-    attributions = _integrated(predict, images, origin, targets, places, weights)
-    return finished(over_channels(attributions, channels), raw=raw)
+    gradient = jnp.zeros(images.shape)
+    for place, weight in zip(places, weights, strict=True):
+        gradient = _added(gradient, predict, images, origin, targets, place, weight)
+    return finished(over_channels((images - origin) * gradient, channels), raw=raw)
 
 
 def _quadrature(method: str, steps: int) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
@@ -80,21 +81,6 @@ def _quadrature(method: str, steps: int) -> tuple[Float[np.ndarray, " m"], Float
 
 
 @jax.jit
-def _integrated(
-    predict: Partial,
-    images: Array,
-    origin: Array,
-    targets: Array,
-    places: ArrayLike,
-    weights: ArrayLike,
-) -> Float[Array, "b h w c"]:
-    way = images - origin
-
-    def add(total: Array, point: tuple[Array, Array]) -> tuple[Array, None]:
-        place, weight = point
-        there = (origin + place * way).astype(images.dtype)
-        return total + weight * target_gradient(predict, there, targets), None
-
-    start = jnp.zeros(images.shape, jnp.promote_types(images.dtype, jnp.float32))
-    points = jnp.asarray(places), jnp.asarray(weights)
-    return way * jax.lax.scan(add, start, points)[0]
+def _added(total, predict, images, origin, targets, place, weight) -> Float[Array, "b h w c"]:
+    there = (origin + place * (images - origin)).astype(images.dtype)
+    return total + weight * target_gradient(predict, there, targets)

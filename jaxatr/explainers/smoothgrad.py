@@ -2,7 +2,6 @@
 
 import jax
 import jax.numpy as jnp
-from jax.tree_util import Partial
 
 from jaxatr.explainers.gradients import Channels, check_channels, over_channels, target_gradient
 from jaxatr.explainers.inputs import (
@@ -60,23 +59,14 @@ def smoothgrad(
     images, predict = checked_images(images), as_argument(predict)
     targets = target_classes(predict, images, targets)
     drawn = jax.random.normal(key, (samples, *images.shape[1:]), images.dtype)
-    gradient = _smoothed(predict, images, targets, noise * drawn, squared)
-    return finished(over_channels(gradient, channels), raw=raw)
+    total = jnp.zeros(images.shape)
+    for one in noise * drawn:
+        total = _added(total, predict, images, targets, one, squared)
+    return finished(over_channels(total / samples, channels), raw=raw)
 
 
 @jax.jit
-def _smoothed(
-    predict: Partial,
-    images: Array,
-    targets: Array,
-    noise: Float[Array, "n h w c"],
-    squared: ArrayLike | bool,
-) -> Float[Array, "b h w c"]:
-    spans = jnp.ptp(images, axis=(1, 2, 3), keepdims=True)
-
-    def add(total: Array, noise: Array) -> tuple[Array, None]:
-        gradient = target_gradient(predict, images + spans * noise, targets)
-        return total + jnp.where(squared, jnp.square(gradient), gradient), None
-
-    start = jnp.zeros(images.shape, jnp.promote_types(images.dtype, jnp.float32))
-    return jax.lax.scan(add, start, noise)[0] / len(noise)
+def _added(total, predict, images, targets, noise, squared) -> Float[Array, "b h w c"]:
+    noise = noise * jnp.ptp(images, axis=(1, 2, 3), keepdims=True)
+    gradient = target_gradient(predict, images + noise, targets)
+    return total + jnp.where(squared, jnp.square(gradient), gradient)

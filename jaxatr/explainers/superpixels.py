@@ -19,8 +19,8 @@ def quickshift(
 
     Those constants are for photographs: kernel and distance are in pixels, so that at 64×64 they
     leave 4 superpixels, and at 32×32 one or two. A smaller image is therefore enlarged first, and
-    gets about as many superpixels as a photograph of ``least_side`` would: 30 to 40. The result is
-    the same at each call.
+    gets about as many superpixels as a photograph of ``least_side`` would, some 30 to 50. The
+    result is the same at each call.
 
     Args:
       image: ``[h, w, c]``, one channel (gray) or three (as red, green, blue), in any unit: it is

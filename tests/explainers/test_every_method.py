@@ -37,6 +37,7 @@ IN_TWO_PARTS = {
     "grad_cam": explainers.grad_cam,
     "grad_cam_plus_plus": explainers.grad_cam_plus_plus,
 }
+MANY_OPERATIONS = ("rise", "smoothgrad", "occlusion")
 EVERY = [*PREDICTING, *IN_TWO_PARTS]
 every = pytest.mark.parametrize("name", EVERY)
 
@@ -112,8 +113,8 @@ def test_the_batch_size_is_of_memory_only(name, network, images):
 @pytest.mark.parametrize(
     "name",
     [
-        # Drawing one operation at a time takes long; these agree with NumPy loops as well.
-        pytest.param(name, marks=pytest.mark.slow if name in ("rise", "smoothgrad") else ())
+        # Those with many operations take long, and agree with NumPy loops as well.
+        pytest.param(name, marks=pytest.mark.slow if name in MANY_OPERATIONS else ())
         for name in EVERY
     ],
 )
