@@ -4,9 +4,11 @@
 batch norm of the spatial gate and its first scale) is as in the authors' code.
 """
 
+from functools import partial
 from typing import Any
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 
 from jaxatr.models.resnet import Conv, Norm
@@ -41,11 +43,30 @@ class CBAM(nn.Module):
     def _channel_gate(self, x: Float[Array, "b h w c"]) -> Float[Array, "b 1 1 c"]:
         hidden = nn.Dense(max(1, x.shape[-1] // self.reduction), name="channel_hidden")
         out = nn.Dense(x.shape[-1], name="channel_out")
-        mean = jnp.mean(x, axis=(1, 2), keepdims=True, dtype=jnp.float32)
-        largest = jnp.max(x, axis=(1, 2), keepdims=True).astype(jnp.float32)
+        pixels = x.reshape(x.shape[0], -1, 1, x.shape[-1])
+        mean = jnp.mean(pixels, axis=1, keepdims=True, dtype=jnp.float32)
+        largest = _maximum(pixels, 1).astype(jnp.float32)
         return nn.sigmoid(out(nn.relu(hidden(mean))) + out(nn.relu(hidden(largest))))
 
     def _spatial_gate(self, x: Float[Array, "b h w c"]) -> Float[Array, "b h w 1"]:
-        pooled = [jnp.max(x, axis=-1, keepdims=True), jnp.mean(x, axis=-1, keepdims=True)]
-        y = Conv(1, 7, dtype=self.dtype, name="spatial_conv")(jnp.concatenate(pooled, axis=-1))
+        pooled = jnp.concatenate([_maximum(x, -1), jnp.mean(x, axis=-1, keepdims=True)], axis=-1)
+        y = Conv(1, 7, dtype=self.dtype, name="spatial_conv")(pooled)
         return nn.sigmoid(self.norm(name="spatial_norm", scale_init=nn.initializers.zeros)(y))
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
+def _maximum(x: Float[Array, "..."], axis: int) -> Float[Array, "..."]:
+    """Returns the maximum over an axis, which stays with length 1; the first one has the gradient.
+
+    The gradient of ``jnp.max`` goes to the values that equal the maximum, divided by their number.
+    Where XLA computes the values once more, rounded otherwise, there are none, and it is 0 / 0.
+    """
+    return jnp.max(x, axis=axis, keepdims=True)
+
+
+@_maximum.defjvp
+def _maximum_jvp(axis, primals, tangents):
+    (x,), (dx,) = primals, tangents
+    first = jnp.argmax(x, axis=axis, keepdims=True)
+    at_first = jax.lax.broadcasted_iota(first.dtype, x.shape, axis % x.ndim) == first
+    return _maximum(x, axis), jnp.sum(dx, axis=axis, keepdims=True, where=at_first)

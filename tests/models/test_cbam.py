@@ -1,5 +1,6 @@
 """CBAM against NumPy in float64 and against a PyTorch module of the authors' structure."""
 
+import itertools
 from functools import partial
 
 import flax.linen as nn
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from jaxatr import models
+from jaxatr.models import cbam
 
 CHANNELS = [3, 16, 48]  # hidden layers of one (less than one asked for), one and three units
 
@@ -185,8 +187,23 @@ def test_bfloat16_keeps_its_type_and_float32_parameters():
     assert np.abs(np.float32(found) - full).max() < 0.05 * np.abs(full).max()
 
 
+@pytest.mark.parametrize("axis", [1, -1])
+def test_the_first_maximum_has_the_gradient(axis):
+    draw = np.random.default_rng(0)
+    x, weights = np.float32(draw.integers(0, 3, (4, 9, 1, 5))), np.float32(draw.normal(size=5))
+    gradient = jax.grad(lambda x: jnp.sum(cbam._maximum(x, axis) * weights))(jnp.asarray(x))
+    expected = np.zeros_like(x)
+    rest = [range(n) if a != axis % 4 else [0] for a, n in enumerate(x.shape)]
+    for place in itertools.product(*rest):
+        line = list(place)
+        line[axis % 4] = slice(None)
+        line[axis % 4] = list(x[tuple(line)]).index(x[tuple(line)].max())
+        expected[tuple(line)] = weights.sum() if axis == -1 else weights[place[-1]]
+    np.testing.assert_allclose(gradient, expected, rtol=1e-5)
+
+
 def test_a_constant_map_has_a_finite_gradient():
     _, variables = random_case(16)
-    x = jnp.ones((2, 1, 1, 16))
+    x = jnp.ones((2, 3, 4, 16))
     gradient = jax.jit(jax.grad(lambda x: module().apply(variables, x).sum()))(x)
     assert np.isfinite(gradient).all() and np.abs(gradient).max() > 0

@@ -1,5 +1,7 @@
 """The attentive student: where its attention is, what it hands out, and how it begins."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +12,7 @@ from jaxatr import models
 from jaxatr.models import pretrained
 
 CBAM = models.CBAM
+jit = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})  # quick to compile
 SHALLOW = models.ResNet(
     (1, 2, 1, 1), models.resnet.BasicBlock, width=8, axis_name=None, attention=CBAM
 )
@@ -32,7 +35,7 @@ def random_variables(model, images=IMAGES, seed=0):
 
 
 VARIABLES = random_variables(STUDENT)
-APPLY = jax.jit(STUDENT.apply)
+APPLY = jit(STUDENT.apply)
 
 
 def changed(variables, endings, value):
@@ -99,7 +102,7 @@ def test_open_gates_change_nothing():
     found = APPLY(opened, IMAGES)
     assert all((delta == 0).all() for delta in found.deltas)
     plain = SHALLOW.clone(attention=None)
-    features = jax.jit(plain.apply)(without_attention(backbone(opened)), IMAGES)
+    features = jit(plain.apply)(without_attention(backbone(opened)), IMAGES)
     np.testing.assert_allclose(found.features, features, rtol=1e-5, atol=1e-6)
     closed = APPLY(VARIABLES, IMAGES)
     assert all(np.abs(delta).max() > 0.01 for delta in closed.deltas)
@@ -124,7 +127,7 @@ def test_attention_is_after_the_last_norm_and_before_the_addition():
 
 
 def test_deltas_of_the_last_module_or_of_all():
-    @jax.jit
+    @jit
     def both(variables):
         attended = SHALLOW.apply(backbone(variables), IMAGES, method="attended")
         return attended.deltas, STUDENT.clone(deltas="sum").apply(variables, IMAGES)
