@@ -5,6 +5,7 @@ import json
 import jax
 import numpy as np
 import pytest
+from ml_collections import ConfigDict
 from PIL import Image
 
 from jaxatr import data, explain, metrics, runs
@@ -26,6 +27,7 @@ def surrogate_run(small_config, trained_run, tmp_path_factory):
     config.task = "jaxatr.tasks.distillation:Distillation"
     config.distillation.target, config.distillation.judged = str(trained_run), 4
     config.model.backbone, config.model.width, config.model.stem = "resnet18", 4, "3x3"
+    config.model.args = ConfigDict({"stage_sizes": (1, 1, 1, 1)})  # half as much to compile
     config.surrogate.width = 4
     config.train.steps, config.explanation.steps = 2, 2
     workdir = tmp_path_factory.mktemp("surrogate") / "run"

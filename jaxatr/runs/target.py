@@ -11,7 +11,7 @@ from jaxatr import models, training
 from jaxatr.runs.folder import load_config, variables_of
 from jaxatr.tasks.open_set import infer
 from jaxatr.tasks.target import Target
-from jaxatr.typing import PyTree
+from jaxatr.typing import ArrayLike, PyTree
 
 
 def load_target(workdir: str | os.PathLike) -> Target:
@@ -45,5 +45,5 @@ def load_target(workdir: str | os.PathLike) -> Target:
     return Target(logits, variables_of(snapshot), classes, source)
 
 
-def _logits(module: Any, variables: PyTree, images: jax.Array, *, mean, std) -> jax.Array:
+def _logits(module: Any, variables: PyTree, images: ArrayLike, *, mean, std) -> jax.Array:
     return infer(module, variables, images, mean, std).logits

@@ -19,7 +19,7 @@ class Target(NamedTuple):
       source: what a result must state of it, as JSON values.
     """
 
-    logits: Callable[[PyTree, jax.Array], jax.Array]
+    logits: Callable[..., jax.Array]
     variables: PyTree
     classes: tuple[str, ...]
     source: Mapping[str, Any]

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from ml_collections import ConfigDict
 
 from jaxatr import losses, metrics, parallel, runs, training
 from jaxatr.tasks.distillation import Distillation
@@ -17,6 +18,7 @@ def config(small_config, trained_run):
     config.distillation.judged = 6
     config.model.backbone, config.model.width = "resnet18", 4
     config.model.stem = "3x3"
+    config.model.args = ConfigDict({"stage_sizes": (1, 1, 1, 1)})  # half as much to compile
     config.surrogate.width = 4
     config.optimizer.learning_rate = 0.05
     config.train.steps, config.explanation.steps = 2, 2
@@ -37,6 +39,16 @@ def shares(task, phase, batch, devices=1):
         axis_name=parallel.AXIS,
     )
     return loss(parallel.shard(batch, devices)), params, state
+
+
+def apply(task, *arguments, **options):
+    """Runs the surrogate in training mode as one device would, its axis named."""
+
+    def run(_):
+        return task.module.apply(*arguments, train=True, mutable=["batch_stats"], **options)[0]
+
+    out = jax.vmap(run, axis_name=parallel.AXIS)(jnp.zeros(1))
+    return jax.tree.map(lambda leaf: leaf[0], out)
 
 
 def test_the_target_answers_as_its_run_does(task, trained_run):
@@ -74,16 +86,12 @@ def test_the_losses_are_equations_4_and_8(task, config):
     teacher = task.target.logits(params["target"], images)
     own = {name: params[name] for name in ("student", "explainer")}
     normal = (images - task.examples.mean) / task.examples.std
-    student, _ = task.module.apply(
-        {"params": own, **state}, normal, train=True, method="classify", mutable=["batch_stats"]
-    )
+    student = apply(task, {"params": own, **state}, normal, method="classify")
     expected = losses.distillation(teacher, student.logits, batch["label"], alpha=0.5)
     np.testing.assert_allclose(result.total[0], expected.sum(), rtol=1e-4)
 
     result, params, state = shares(task, task.phases[1], batch)
-    out, _ = task.module.apply(
-        {"params": own, **state}, normal, train=True, mutable=["batch_stats"]
-    )
+    out = apply(task, {"params": own, **state}, normal)
     masked = task.target.logits(params["target"], images * out.saliency[..., None])
     expected = losses.explanation(teacher, masked)
     expected += config.distillation.l1_weight * losses.saliency_l1(out.saliency)
