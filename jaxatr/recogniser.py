@@ -86,6 +86,8 @@ class Recogniser:
         config, record = runs.load_config(workdir), training.read_record(workdir)
         if "coarse" in record:
             raise ValueError(f"{workdir} is the run of an embedding: jaxatr.retriever loads it")
+        if "target" in record:
+            raise ValueError(f"{workdir} is the run of a surrogate: jaxatr.explanation loads it")
         if config.loss.open == "none":
             raise ValueError(f"{workdir} is a plain classifier (loss.open=none): it has no γ")
         fitted = gamma == "fitted"

@@ -49,8 +49,10 @@ def main(arguments) -> None:
             print(f"training {baseline} in {workdir / baseline}", flush=True)
             runs.train_baseline(workdir, baseline, progress=flags.FLAGS.progress)
         print("evaluating on the test data", flush=True)
-        print(reporting.evaluation_table(runs.evaluate_run(workdir)))
-    print(f"use it: python -m jaxatr.predict --workdir={workdir} IMAGE...")
+        evaluation = runs.evaluate_run(workdir)
+        print(reporting.evaluation_table(evaluation))
+    use = "explain --out=DIR" if "explanation" in evaluation else "predict"
+    print(f"use it: python -m jaxatr.{use} --workdir={workdir} IMAGE...")
 
 
 if __name__ == "__main__":

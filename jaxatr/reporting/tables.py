@@ -34,15 +34,46 @@ RECALLS = ("recall_at_1", "recall_at_2", "recall_at_4", "recall_at_8")
 
 
 def evaluation_table(evaluation: Mapping[str, Any]) -> str:
-    """Returns a recorded evaluation as text: of retrieval, where it has that, and of recognition.
+    """Returns a recorded evaluation as text: retrieval, recognition, explanation, as it has them.
 
     Args:
       evaluation: the content of a run's ``evaluation.json``.
     """
-    tables = [open_set_table(evaluation)]
+    tables = []
     if evaluation.get("retrieval"):
-        tables.insert(0, retrieval_table(evaluation["retrieval"]))
+        tables.append(retrieval_table(evaluation["retrieval"]))
+    if "groups" in evaluation:
+        tables.append(open_set_table(evaluation))
+    if "explanation" in evaluation:
+        tables.append(explanation_table(evaluation))
     return "\n\n".join(tables)
+
+
+def explanation_table(evaluation: Mapping[str, Any]) -> str:
+    """Returns the figures of a surrogate as a table: accuracies in percent, areas as they are.
+
+    Args:
+      evaluation: the content of a surrogate run's ``evaluation.json``.
+    """
+    found = evaluation["explanation"]
+    header = ["network", "accuracy", "agreement", "insertion", "deletion", "mean intensity"]
+    areas = [f"{found[name]:.3f}" for name in ("insertion", "deletion", "mean_intensity")]
+    rows = [
+        ["target", percent(found["target_accuracy"]), "", "", "", ""],
+        [
+            "surrogate",
+            percent(found["student_accuracy"]),
+            percent(found["agreement"]),
+            *areas,
+        ],
+    ]
+    step = found["convention"][0]["pixels_per_step"]
+    notes = [
+        f"target: {evaluation['target'].get('workdir', '-')}",
+        f"insertion and deletion: of {found['examples']} test chips, {step} pixels a step, by the "
+        "target's probability of its own class",
+    ]
+    return "\n".join([text_table(header, rows), *notes])
 
 
 def retrieval_table(measured: Mapping[str, Mapping[str, Any]]) -> str:

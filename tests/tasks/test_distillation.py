@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from jaxatr import losses, metrics, parallel, runs, training
+from jaxatr import losses, metrics, parallel, reporting, runs, training
+from jaxatr.recogniser import Recogniser
 from jaxatr.tasks.distillation import Distillation
 
 
@@ -131,6 +132,12 @@ def test_what_is_measured_is_recorded(config, tmp_path, trained_run):
     # The maps were recorded in half precision, which may change the order of near-equal pixels.
     np.testing.assert_allclose(again.auc, saved["test_insertion"], atol=0.05)
     np.testing.assert_allclose(found["insertion"], saved["test_insertion"].mean())
+    lines = reporting.evaluation_table(measured).splitlines()
+    assert lines[2].startswith("target") and f"{found['insertion']:.3f}" in lines[3]
+    with pytest.raises(ValueError, match="of the task 'distillation', wanted one of open_set"):
+        reporting.render_report([tmp_path])
+    with pytest.raises(ValueError, match="is the run of a surrogate"):
+        Recogniser.load(tmp_path)
     assert measured["target"]["fingerprint"] == training.read_record(trained_run)["fingerprint"]
 
 
