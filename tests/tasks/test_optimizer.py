@@ -71,4 +71,4 @@ def test_the_rate_falls_in_steps():
     taken = rates(8, 2, learning_rate=0.4, schedule="steps", boundaries=(1.0, 3.0), factor=0.5)
     np.testing.assert_allclose(taken, [0.4, 0.4, 0.2, 0.2, 0.2, 0.2, 0.1, 0.1])
     warm = rates(6, 2, learning_rate=0.4, schedule="steps", boundaries=(2.0,), warmup_epochs=1.0)
-    np.testing.assert_allclose(warm, [0.2, 0.4, 0.4, 0.4, 0.04, 0.04], rtol=1e-6)
+    np.testing.assert_allclose(warm, [0.2, 0.3, 0.4, 0.4, 0.04, 0.04], rtol=1e-6)
