@@ -76,6 +76,7 @@ def _smoke(config: Config) -> None:
     _simulated(config)
     config.data.options.aspects = 12
     config.data.options.ranges = (1000,)
+    config.data.validation = 0.25
     config.train.epochs = 4
     config.train.evaluate_every = 2.0
 

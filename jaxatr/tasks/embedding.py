@@ -291,10 +291,10 @@ class Embedding:
             return {}
         embeddings = self.embed({"params": params, **model_state}, part)
         labels = self.parts[part].classes
-        return {
-            "recall_at_1": metrics.recall_at_k(embeddings, labels, (1,))[1],
-            "map_at_r": metrics.map_at_r(embeddings, labels),
-        }
+        recall = {"recall_at_1": metrics.recall_at_k(embeddings, labels, (1,))[1]}
+        if len(np.unique(labels)) == len(labels):  # each alone in its class: there is no R
+            return recall
+        return recall | {"map_at_r": metrics.map_at_r(embeddings, labels)}
 
     def test(
         self, variables: PyTree, *, scores: str | Collection[str] | None = None

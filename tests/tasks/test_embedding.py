@@ -225,6 +225,13 @@ def test_held_out_classes_measure_what_is_new(embedding_config):
     assert result["recall_at_1"] == 1  # one class alone: every neighbour is of it
 
 
+def test_one_validation_image_of_each_class_can_be_searched_for(embedding_config):
+    embedding_config.data.validation = 0.05  # of 24 images
+    task = Embedding(embedding_config)
+    assert len(task.parts["validation"].indices) == 4
+    assert task.evaluate(*variables_of(task)) == {"recall_at_1": 0.0}
+
+
 def test_splits_in_one_train_on_some_classes_and_test_on_the_others(embedding_config):
     embedding_config.data.train_split = embedding_config.data.test_split = "train+test"
     embedding_config.data.validation = 0.0
