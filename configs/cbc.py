@@ -34,11 +34,7 @@ def get_config(variant: str = "default") -> Config:
         "cifar10": _cifar10,
         "folder": _folder,
     }
-    if variant not in variants:
-        raise ValueError(f"variant: got {variant!r}, wanted one of {', '.join(variants)}")
-    config = configuration.base()
-    variants[variant](config)
-    return config
+    return configuration.of_variant(variants, variant)
 
 
 def _from_scratch(config: Config) -> None:

@@ -38,12 +38,9 @@ def get_config(variant: str = "default") -> Config:
         "manufacturer": lambda config: _aircraft(config, "manufacturer"),
         "target": _target,
     }
-    if variant not in variants:
-        raise ValueError(f"variant: got {variant!r}, wanted one of {', '.join(variants)}")
-    config = configuration.base()
-    config.task = "jaxatr.tasks.distillation:Distillation"
-    variants[variant](config)
-    return config
+    return configuration.of_variant(
+        variants, variant, task="jaxatr.tasks.distillation:Distillation"
+    )
 
 
 def _from_scratch(config: Config) -> None:

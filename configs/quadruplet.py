@@ -38,12 +38,7 @@ def get_config(variant: str = "default") -> Config:
         "aircraft": _aircraft,
         "folder": _folder,
     }
-    if variant not in variants:
-        raise ValueError(f"variant: got {variant!r}, wanted one of {', '.join(variants)}")
-    config = configuration.base()
-    config.task = "jaxatr.tasks.embedding:Embedding"
-    variants[variant](config)
-    return config
+    return configuration.of_variant(variants, variant, task="jaxatr.tasks.embedding:Embedding")
 
 
 def _from_scratch(config: Config) -> None:

@@ -3,10 +3,14 @@
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, cast
 
+import numpy as np
 from absl import app, flags, logging
+
+from jaxatr import data
 
 EXIT_USER_ERROR = 2
 
@@ -37,6 +41,33 @@ def checkpoint(text: str) -> Literal["best", "latest"] | int:
     if not text.isdigit():
         raise ValueError(f"--checkpoint: got {text!r}, wanted 'latest', 'best' or a step")
     return int(text)
+
+
+def usable_images(
+    paths: Iterable[str],
+    check: Callable[[np.ndarray], object],
+    used: deque[str],
+    failed: list[str],
+) -> Iterator[np.ndarray]:
+    """Yields the images that can be used; names the others on standard error, at once.
+
+    Args:
+      paths: of image files.
+      check: raises ``ValueError`` for an image that cannot be used.
+      used: gets the paths of those that can, before each is yielded.
+      failed: gets the paths of the others.
+    """
+    for path in paths:
+        try:
+            image = data.read_image(path)
+            check(image)
+        except (ValueError, OSError) as error:
+            message = str(error)
+            print(f"error: {message if path in message else f'{path}: {message}'}", file=sys.stderr)
+            failed.append(path)
+            continue
+        used.append(path)
+        yield image
 
 
 def _guarded(main: Callable[[Sequence[str]], int | None], arguments: Sequence[str]) -> int:

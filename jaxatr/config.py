@@ -1,8 +1,31 @@
 """Every field of a run's configuration, with its default: the one base that configs override."""
 
+from collections.abc import Callable, Mapping
+
 from ml_collections import ConfigDict
 
 from jaxatr.typing import Config
+
+
+def of_variant(
+    variants: Mapping[str, Callable[[Config], None]], variant: str, *, task: str | None = None
+) -> Config:
+    """Returns the base as a variant changes it: what a configuration file's ``get_config`` does.
+
+    Args:
+      variants: name to the function that sets its fields.
+      variant: which of them.
+      task: what is trained, unless the variant says otherwise; by default the base's.
+
+    Raises:
+      ValueError: there is no such variant.
+    """
+    if variant not in variants:
+        raise ValueError(f"variant: got {variant!r}, wanted one of {', '.join(variants)}")
+    config = base()
+    config.task = task or config.task
+    variants[variant](config)
+    return config
 
 
 def base() -> Config:

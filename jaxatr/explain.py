@@ -4,15 +4,13 @@ python -m jaxatr.explain --workdir=DIR IMAGE... --out=DIR [--method=surrogate|gr
 """
 
 import json
-import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from absl import flags
 
-from jaxatr import command, data, reporting, training
+from jaxatr import command, reporting, training
 from jaxatr.explanation import METHODS, Explainer, Explanation
 
 
@@ -38,7 +36,7 @@ def main(arguments) -> int:
     used: deque[str] = deque()
     failed: list[str] = []
     names: set[str] = set()
-    for explanation in explainer(_usable(arguments, explainer, used, failed)):
+    for explanation in explainer(command.usable_images(arguments, explainer.chip, used, failed)):
         path = used.popleft()
         name = _own_name(Path(path).stem, names)
         _write(out, name, path, explainer.method, explanation)
@@ -49,23 +47,6 @@ def main(arguments) -> int:
             flush=True,
         )
     return 1 if failed else 0
-
-
-def _usable(
-    paths: Sequence[str], explainer: Explainer, used: deque[str], failed: list[str]
-) -> Iterator[np.ndarray]:
-    """Yields the images that can be used, and notes their paths; names the others at once."""
-    for path in paths:
-        try:
-            image = data.read_image(path)
-            explainer.chip(image)
-        except (ValueError, OSError) as error:
-            message = str(error)
-            print(f"error: {message if path in message else f'{path}: {message}'}", file=sys.stderr)
-            failed.append(path)
-            continue
-        used.append(path)
-        yield image
 
 
 def _own_name(stem: str, names: set[str]) -> str:

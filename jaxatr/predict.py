@@ -5,15 +5,13 @@ python -m jaxatr.predict --workdir=DIR IMAGE... --neighbours=5 [--jsonl] [--max_
 """
 
 import json
-import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from functools import partial
 
-import numpy as np
 from absl import flags
 
-from jaxatr import command, data, training
+from jaxatr import command, training
 from jaxatr.recogniser import Prediction, Recogniser
 from jaxatr.retriever import Match, Retriever, is_embedding
 
@@ -41,7 +39,7 @@ def main(arguments) -> int:
     predictor, predict, line = _retriever() if searches else _recogniser()
     used: deque[str] = deque()
     failed: list[str] = []
-    for prediction in predict(_usable(arguments, predictor, used, failed)):
+    for prediction in predict(command.usable_images(arguments, predictor.chip, used, failed)):
         path = used.popleft()
         if flags.FLAGS.jsonl:
             print(_json(path, prediction), flush=True)
@@ -70,26 +68,6 @@ def _retriever() -> tuple[Retriever, Callable, Callable]:
             )
     retriever = Retriever.load(flags.FLAGS.workdir, max_distance=flags.FLAGS.max_distance)
     return retriever, partial(retriever, neighbours=flags.FLAGS.neighbours or 1), _found
-
-
-def _usable(
-    paths: Sequence[str],
-    predictor: Recogniser | Retriever,
-    used: deque[str],
-    failed: list[str],
-) -> Iterator[np.ndarray]:
-    """Yields the images that can be used, and notes their paths; names the others at once."""
-    for path in paths:
-        try:
-            image = data.read_image(path)
-            predictor.chip(image)
-        except (ValueError, OSError) as error:
-            message = str(error)
-            print(f"error: {message if path in message else f'{path}: {message}'}", file=sys.stderr)
-            failed.append(path)
-            continue
-        used.append(path)
-        yield image
 
 
 def _gamma(text: str | None) -> float | str | None:

@@ -1,5 +1,6 @@
 """Fixtures for every test: a small folder of chips, and a run trained on it."""
 
+import functools
 import json
 import shutil
 from pathlib import Path
@@ -21,6 +22,25 @@ def unchecked():
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture
+def flags_of(monkeypatch):
+    """Sets the flags of a command's module as its command line would; returns the arguments."""
+    from absl import flags
+
+    values = flags.FlagValues()
+
+    def parse(module, *arguments):
+        monkeypatch.setattr(module.flags, "FLAGS", values)
+        with monkeypatch.context() as patch:
+            for name in ("string", "integer", "float", "bool", "enum"):
+                define = functools.partial(getattr(flags, f"DEFINE_{name}"), flag_values=values)
+                patch.setattr(module.flags, f"DEFINE_{name}", define)
+            module.define_flags()
+        return values(["command", *map(str, arguments)])[1:]
+
+    return parse
 
 
 def draw_chip(name: str, rng: np.random.Generator, size: int = 24) -> np.ndarray:

@@ -1,5 +1,6 @@
 """The explainer of a run, and the command that uses it."""
 
+import functools
 import json
 
 import jax
@@ -93,26 +94,8 @@ def test_defaults_and_refusals(surrogate_run, trained_run, embedding_run):
 
 
 @pytest.fixture
-def flags(monkeypatch):
-    """Sets the flags of ``explain`` as a command line would."""
-    from absl import flags
-
-    values = flags.FlagValues()
-    monkeypatch.setattr(explain.flags, "FLAGS", values)
-
-    def define(*arguments):
-        with monkeypatch.context() as patch:
-            for name in ("string", "integer", "enum"):
-                original = getattr(flags, f"DEFINE_{name}")
-                patch.setattr(
-                    explain.flags,
-                    f"DEFINE_{name}",
-                    lambda *a, _original=original, **k: _original(*a, **k, flag_values=values),
-                )
-            explain.define_flags()
-        return values(["explain", *map(str, arguments)])[1:]
-
-    return define
+def flags(flags_of):
+    return functools.partial(flags_of, explain)
 
 
 def test_the_command_writes_picture_map_and_figures(surrogate_run, images, flags, tmp_path, capsys):

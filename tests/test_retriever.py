@@ -1,5 +1,6 @@
 """The retriever of a trained embedding, and the command that uses it."""
 
+import functools
 import json
 import shutil
 
@@ -81,26 +82,8 @@ def test_the_kinds_of_runs_are_told_apart(embedding_run, trained_run, tmp_path):
 
 
 @pytest.fixture
-def flags(monkeypatch):
-    """Sets the flags of ``predict`` as a command line would."""
-    from absl import flags
-
-    values = flags.FlagValues()
-    monkeypatch.setattr(predict.flags, "FLAGS", values)
-
-    def define(*arguments):
-        with monkeypatch.context() as patch:
-            for name in ("string", "integer", "float", "bool"):
-                original = getattr(flags, f"DEFINE_{name}")
-                patch.setattr(
-                    predict.flags,
-                    f"DEFINE_{name}",
-                    lambda *a, _original=original, **k: _original(*a, **k, flag_values=values),
-                )
-            predict.define_flags()
-        return values(["predict", *map(str, arguments)])[1:]
-
-    return define
+def flags(flags_of):
+    return functools.partial(flags_of, predict)
 
 
 def test_the_command_names_neighbours(embedding_run, images, flags, capsys, tmp_path):

@@ -193,16 +193,12 @@ class Distillation:
 
     def _images(self, batch: Batch, key: jax.Array) -> jax.Array:
         """Returns augmented images in their raw units: the mask multiplies those."""
-        fields = self.config.augment
         return data.augment(
             key,
             jnp.asarray(batch["image"], jnp.float32),
             batch["id"],
             batch["epoch"],
-            rotate_degrees=fields.rotate_degrees,
-            flip_horizontal=fields.flip_horizontal,
-            flip_vertical=fields.flip_vertical,
-            shift=fields.shift,
+            **self.config.augment,
         )
 
     def evaluate(self, params: PyTree, model_state: PyTree) -> Mapping[str, float]:

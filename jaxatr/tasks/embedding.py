@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from jaxatr import data, metrics, models, openset, parallel
 from jaxatr.losses import quadruplet
+from jaxatr.tasks.apply import apply_training
 from jaxatr.tasks.base import Hook, LossOutput, Phase
 from jaxatr.tasks.examples import Examples, normalize
 from jaxatr.tasks.in_batch import IN_BATCH, in_batch_loss
@@ -228,27 +229,14 @@ class Embedding:
 
     def _apply(self, params, model_state, batch: Batch, key: jax.Array, step: jax.Array):
         """Returns the network's outputs on augmented images, in training mode."""
-        fields = self.config.augment
         images = data.augment(
             key,
             self.normalize(batch["image"]),
             batch["id"],
             batch["draw"],
-            rotate_degrees=fields.rotate_degrees,
-            flip_horizontal=fields.flip_horizontal,
-            flip_vertical=fields.flip_vertical,
-            shift=fields.shift,
+            **self.config.augment,
         )
-        dropout = jax.random.fold_in(
-            jax.random.fold_in(key, step), jax.lax.axis_index(parallel.AXIS)
-        )
-        return self.module.apply(
-            {"params": params, **model_state},
-            images,
-            train=True,
-            mutable=list(model_state),
-            rngs={"dropout": dropout},
-        )
+        return apply_training(self.module, params, model_state, images, key, step)
 
     def normalize(self, images) -> jax.Array:
         """Returns raw images as the network sees them."""

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr import data, losses, models, openset, parallel
+from jaxatr.tasks.apply import apply_training
 from jaxatr.tasks.base import LossOutput, Phase
 from jaxatr.tasks.examples import Examples, normalize
 from jaxatr.tasks.limits import check_limits
@@ -82,27 +83,15 @@ class OpenSet:
         self, params: PyTree, model_state: PyTree, batch: Batch, key: jax.Array, step: jax.Array
     ) -> LossOutput:
         """Returns equation 4 summed over one device's share of a batch."""
-        fields, labels = self.config.augment, batch["label"]
+        labels = batch["label"]
         images = data.augment(
             key,
             self.normalize(batch["image"]),
             batch["id"],
             batch["epoch"],
-            rotate_degrees=fields.rotate_degrees,
-            flip_horizontal=fields.flip_horizontal,
-            flip_vertical=fields.flip_vertical,
-            shift=fields.shift,
+            **self.config.augment,
         )
-        dropout = jax.random.fold_in(
-            jax.random.fold_in(key, step), jax.lax.axis_index(parallel.AXIS)
-        )
-        out, model_state = self.module.apply(
-            {"params": params, **model_state},
-            images,
-            train=True,
-            mutable=list(model_state),
-            rngs={"dropout": dropout},
-        )
+        out, model_state = apply_training(self.module, params, model_state, images, key, step)
         values = self.example_losses(out.logits, out.open_logits, labels)
         count = jnp.float32(len(labels))
         correct = jnp.argmax(out.logits, axis=-1) == labels
