@@ -138,6 +138,8 @@ def base() -> Config:
     distillation.l1 = "sum"  # over the pixels of a saliency map, or mean
     distillation.judged = 200  # examples whose insertion and deletion are measured
     distillation.pixels_per_step = 0  # of insertion and deletion; 0: one row of the chip
+    distillation.rise_samples = 8000  # masks of RISE, where an evaluation compares with it
+    distillation.lime_samples = 1000  # of LIME, likewise
 
     config.explanation = explanation = ConfigDict()  # the training of the explanation network alone
     explanation.epochs = 16.0

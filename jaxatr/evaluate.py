@@ -1,6 +1,7 @@
 """Evaluates a trained run on its test data and prints the table.
 
 python -m jaxatr.evaluate --workdir=DIR [--checkpoint=latest|best|STEP] [--scores=all]
+python -m jaxatr.evaluate --workdir=SURROGATE --methods=grad_cam,rise,lime
 """
 
 import json
@@ -17,6 +18,9 @@ def define_flags() -> None:
     flags.DEFINE_string("source", None, "Where the data's folder or archive is now.")
     flags.DEFINE_string("data_dir", None, "Where prepared data is now.")
     flags.DEFINE_string("scores", None, "Open-set scores by name, or 'all'.")
+    flags.DEFINE_string(
+        "methods", "", "Explanations to compare a surrogate with, by name, or 'all'."
+    )
     flags.DEFINE_bool("json", False, "Print the figures as JSON instead of the table.")
 
 
@@ -31,6 +35,7 @@ def main(arguments) -> None:
         checkpoint=command.checkpoint(flags.FLAGS.checkpoint),
         data={name: value for name, value in moved.items() if value is not None},
         scores=flags.FLAGS.scores,
+        methods=flags.FLAGS.methods,
     )
     print(json.dumps(result, indent=2) if flags.FLAGS.json else reporting.evaluation_table(result))
 

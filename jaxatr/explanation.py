@@ -1,31 +1,23 @@
 """Which pixels speak for a trained network's prediction: images in, saliency maps out."""
 
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr import explainers, metrics, models, runs, training
-from jaxatr.resolve import nearest
+from jaxatr import models, reporting, runs, training
 from jaxatr.tasks.distillation import surrogate_saliency
+from jaxatr.tasks.explaining import RIVALS, judge, method_name, rival
 from jaxatr.tasks.target import Target
-from jaxatr.typing import Float, Shaped
+from jaxatr.typing import ArrayLike, Float, Shaped
 
-METHODS = (
-    "surrogate",
-    "grad_cam",
-    "grad_cam_plus_plus",
-    "rise",
-    "lime",
-    "occlusion",
-    "integrated_gradients",
-    "smoothgrad",
-)
-_RANDOM = ("rise", "lime", "smoothgrad")
+METHODS = ("surrogate", *RIVALS)
 
 
 class Explanation(NamedTuple):
@@ -62,38 +54,19 @@ class Explainer:
         target: Target,
         intake: runs.Intake,
         method: str,
-        *,
-        surrogate: Callable[[jax.Array], jax.Array] | None = None,
-        seed: int = 0,
-        **options: Any,
+        explain: Callable[[ArrayLike], ArrayLike],
     ):
         """Takes the network and the method.
 
         Args:
           target: the network.
           intake: what its images have to be.
-          method: one of :data:`METHODS`.
-          surrogate: raw images to saliency maps, of the method ``"surrogate"``.
-          seed: of the methods that draw.
-          options: of the method, as :mod:`jaxatr.explainers` has them.
-
-        Raises:
-          ValueError: there is no such method, or no surrogate for it.
+          method: what ``explain`` is called.
+          explain: from chips in their raw units to saliency maps in [0, 1].
         """
-        if method not in METHODS:
-            raise ValueError(
-                f"method: got {method!r}, wanted one of {', '.join(METHODS)}"
-                f"{nearest(method, METHODS)}"
-            )
-        if method == "surrogate" and surrogate is None:
-            raise ValueError("method: a surrogate takes the run of configs/distill.py")
         self.method, self.classes, self.chip = method, target.classes, intake
-        self._target, self._surrogate = target, surrogate
         self._predict = jax.tree_util.Partial(target.logits, target.variables)
-        if method in _RANDOM:
-            options = {"key": jax.random.key(seed), **options}
-        self._options = options
-        self._cut: models.Cut | None = None
+        self._explain = explain
 
     @classmethod
     def load(
@@ -103,33 +76,34 @@ class Explainer:
 
         Args:
           workdir: the folder of a classifier's run, or of a surrogate's, which explains its target.
-          method: by default, ``"surrogate"`` of a surrogate's run and ``"grad_cam"`` of another.
-          seed: as the constructor has it.
-          options: as there.
+          method: one of :data:`METHODS`; by default, ``"surrogate"`` of a surrogate's run and
+            ``"grad_cam"`` of another.
+          seed: of the methods that draw.
+          options: of the method, as :mod:`jaxatr.explainers` has them; a surrogate has none.
 
         Raises:
           ValueError: no run, no such method, or a surrogate is asked of another run.
         """
         config, record = runs.load_config(workdir), training.read_record(workdir)
-        intake = runs.Intake.of_run(config, record)
-        if "target" not in record:
-            return cls(
-                runs.load_target(workdir), intake, method or "grad_cam", seed=seed, **options
-            )
-        variables = runs.variables_of(training.load_snapshot(workdir, "latest"))
-        target = runs.load_target(config.distillation.target)
-        target = target._replace(variables=variables["params"]["target"])
-        module = models.build_surrogate(config, len(target.classes))
+        is_surrogate = "target" in record
+        default = "surrogate" if is_surrogate else "grad_cam"
+        method = method_name(method or default, METHODS)
+        if method == "surrogate" and not is_surrogate:
+            raise ValueError("method: a surrogate takes the run of configs/distill.py")
         mean, std = (np.asarray(record["normalization"][name]) for name in ("mean", "std"))
-        surrogate = jax.jit(partial(surrogate_saliency, module, mean=mean, std=std))
-        return cls(
-            target,
-            intake,
-            method or "surrogate",
-            surrogate=partial(surrogate, variables),
-            seed=seed,
-            **options,
-        )
+        target = runs.load_target(config.distillation.target if is_surrogate else workdir)
+        variables = None
+        if is_surrogate:  # which keeps its target as it was
+            variables = runs.variables_of(training.load_snapshot(workdir, "latest"))
+            target = target._replace(variables=variables["params"]["target"])
+        if method == "surrogate":
+            module = models.build_surrogate(config, len(target.classes))
+            run = jax.jit(partial(surrogate_saliency, module, mean=mean, std=std))
+            explain = partial(run, variables)
+        else:
+            predict = jax.tree_util.Partial(target.logits, target.variables)
+            explain = rival(method, predict, mean, seed=seed, **options)
+        return cls(target, runs.Intake.of_run(config, record), method, explain)
 
     def saliency(self, images: Float[np.ndarray, "b h w c"]) -> Float[np.ndarray, "b h w"]:
         """Returns the saliency maps of chips in their raw units, each in [0, 1].
@@ -137,15 +111,7 @@ class Explainer:
         Raises:
           ValueError: the method cannot be used on such chips.
         """
-        if self.method == "surrogate" and self._surrogate is not None:
-            return np.asarray(self._surrogate(jnp.asarray(images)))
-        method = getattr(explainers, self.method)
-        if not self.method.startswith("grad_cam"):
-            return np.asarray(method(self._predict, images, **self._options))
-        if self._cut is None:
-            self._cut = models.cut(self._predict, images)
-        maps = method(self._cut.features, self._cut.head, images, **self._options)
-        return np.asarray(maps)
+        return np.asarray(self._explain(images))
 
     def __call__(
         self, images: Iterable[np.ndarray], *, batch_size: int = 16, pixels_per_step: int = 0
@@ -160,14 +126,13 @@ class Explainer:
         Raises:
           ValueError: as :class:`jaxatr.runs.Intake` raises of an image, or as :meth:`saliency`.
         """
-        step = pixels_per_step or max(self.chip.shape[:2])
-        options: dict[str, Any] = {"pixels_per_step": step, "batch_size": batch_size}
         for chips, count in self.chip.batches(images, batch_size):
             raw = chips.astype(np.float32)
             maps = self.saliency(raw)
             scores = np.asarray(jax.nn.softmax(self._predict(jnp.asarray(raw))))
-            inserted = metrics.insertion(self._predict, raw, maps, **options)
-            deleted = metrics.deletion(self._predict, raw, maps, **options)
+            values, _ = judge(
+                self._predict, raw, maps, pixels_per_step=pixels_per_step, batch_size=batch_size
+            )
             for row in range(count):
                 label = int(scores[row].argmax())
                 yield Explanation(
@@ -175,6 +140,65 @@ class Explainer:
                     float(scores[row, label]),
                     chips[row],
                     maps[row],
-                    float(inserted.auc[row]),
-                    float(deleted.auc[row]),
+                    float(values["insertion"][row]),
+                    float(values["deletion"][row]),
                 )
+
+
+class Pictures:
+    """Writes explanations to a folder: a picture, the map and the figures of each image.
+
+    Attributes:
+      folder: which is made where there is none.
+    """
+
+    def __init__(self, folder: str | os.PathLike, method: str):
+        """Takes the folder and what the pictures call the method."""
+        self.folder, self._method = Path(folder), method
+        self._names: set[str] = set()
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def write(self, path: str, explanation: Explanation) -> Path:
+        """Writes the explanation of an image as ``NAME.png``, ``NAME.npy`` and ``NAME.json``.
+
+        Args:
+          path: of the image, which lends its name; with a number where another had it already.
+          explanation: of the image.
+
+        Returns:
+          The picture's path.
+        """
+        name = self._own_name(Path(path).stem)
+        title = (
+            f"{explanation.label} {explanation.score:.3f}   {self._method}   "
+            f"ins {explanation.insertion:.3f}  del {explanation.deletion:.3f}"
+        )
+        picture = reporting.overlay(explanation.chip, explanation.saliency, title=title)
+        picture.save(self.folder / f"{name}.png")
+        np.save(self.folder / f"{name}.npy", explanation.saliency)
+        figures = {
+            "image": path,
+            "method": self._method,
+            "class": explanation.label,
+            "score": explanation.score,
+            "insertion": explanation.insertion,
+            "deletion": explanation.deletion,
+        }
+        text = json.dumps(figures, indent=2) + "\n"
+        (self.folder / f"{name}.json").write_text(text, encoding="utf-8")
+        return self.folder / f"{name}.png"
+
+    def _own_name(self, stem: str) -> str:
+        name, number = stem, 2
+        while name in self._names:
+            name, number = f"{stem}-{number}", number + 1
+        self._names.add(name)
+        return name
+
+
+def told(path: str, explanation: Explanation, picture: Path) -> str:
+    """Returns what a command prints of an explained image."""
+    return (
+        f"{path}: {explanation.label} ({explanation.score:.4f}), insertion "
+        f"{explanation.insertion:.4f}, deletion {explanation.deletion:.4f}, {picture}"
+    )

@@ -1,17 +1,20 @@
 """Says what is in images: a known class or "unknown".
 
 python -m jaxatr.predict --workdir=DIR IMAGE... [--jsonl] [--gamma=0.9|fitted]
+python -m jaxatr.predict --workdir=DIR IMAGE... --explain=OUT [--method=grad_cam|rise|…]
 python -m jaxatr.predict --workdir=DIR IMAGE... --neighbours=5 [--jsonl] [--max_distance=0.5]
 """
 
 import json
+import sys
 from collections import deque
 from collections.abc import Callable
 from functools import partial
 
 from absl import flags
 
-from jaxatr import command, training
+from jaxatr import command, data, training
+from jaxatr.explanation import Explainer, Pictures, told
 from jaxatr.recogniser import Prediction, Recogniser
 from jaxatr.retriever import Match, Retriever, is_embedding
 
@@ -27,6 +30,9 @@ def define_flags() -> None:
     flags.DEFINE_float(
         "max_distance", None, "An embedding's: unknown beyond; default: fitted to validation data."
     )
+    flags.DEFINE_string("explain", None, "Explain each prediction, in pictures in this folder.")
+    flags.DEFINE_string("method", None, "Of --explain; default: --surrogate's, or grad_cam.")
+    flags.DEFINE_string("surrogate", None, "The folder of the run whose surrogate explains.")
     flags.DEFINE_bool("jsonl", False, "Print one JSON object a line.")
 
 
@@ -36,16 +42,48 @@ def main(arguments) -> int:
         raise ValueError("no image given: python -m jaxatr.predict --workdir=DIR IMAGE...")
     training.enable_compilation_cache()
     searches = flags.FLAGS.neighbours or is_embedding(flags.FLAGS.workdir)
+    explainer = _explainer(searches)
     predictor, predict, line = _retriever() if searches else _recogniser()
     used: deque[str] = deque()
+    done: list[str] = []
     failed: list[str] = []
     for prediction in predict(command.usable_images(arguments, predictor.chip, used, failed)):
         path = used.popleft()
+        done.append(path)
         if flags.FLAGS.jsonl:
             print(_json(path, prediction), flush=True)
         else:
             print(f"{path}: {line(prediction)}", flush=True)
+    if explainer is not None:
+        _explain(explainer, done)
     return 1 if failed else 0
+
+
+def _explainer(searches: bool) -> Explainer | None:
+    values = flags.FLAGS
+    for name in ("method", "surrogate"):
+        if values[name].present and not values.explain:
+            raise ValueError(f"--{name} is of --explain=OUT, which is not given")
+    if not values.explain:
+        return None
+    if searches:
+        raise ValueError("--explain is of a recogniser's run: a search has no class to explain")
+    if values.checkpoint != "latest":
+        raise ValueError("--explain is of the newest checkpoint: leave --checkpoint out")
+    if values.surrogate:
+        explained = training.read_record(values.surrogate).get("target", {}).get("fingerprint")
+        if explained != training.read_record(values.workdir).get("fingerprint"):
+            raise ValueError(f"--surrogate: {values.surrogate} does not explain {values.workdir}")
+    return Explainer.load(values.surrogate or values.workdir, values.method)
+
+
+def _explain(explainer: Explainer, paths: list[str]) -> None:
+    """Writes the pictures; to standard error, where JSON goes to standard output."""
+    out = sys.stderr if flags.FLAGS.jsonl else sys.stdout
+    pictures = Pictures(flags.FLAGS.explain, explainer.method)
+    images = (data.read_image(path) for path in paths)
+    for path, explanation in zip(paths, explainer(images), strict=True):
+        print(told(path, explanation, pictures.write(path, explanation)), file=out, flush=True)
 
 
 def _recogniser() -> tuple[Recogniser, Callable, Callable]:

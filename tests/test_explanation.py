@@ -85,10 +85,11 @@ def test_methods_that_draw_are_repeatable(trained_run, images):
 def test_defaults_and_refusals(surrogate_run, trained_run, embedding_run):
     assert Explainer.load(surrogate_run).method == "surrogate"
     assert Explainer.load(trained_run).method == "grad_cam"
+    assert Explainer.load(trained_run, "gradcam").method == "grad_cam"
     with pytest.raises(ValueError, match="a surrogate takes the run of configs/distill.py"):
         Explainer.load(trained_run, "surrogate")
-    with pytest.raises(ValueError, match="method: got 'gradcam', .* did you mean 'grad_cam'"):
-        Explainer.load(trained_run, "gradcam")
+    with pytest.raises(ValueError, match="method: got 'grad_can', .* did you mean 'grad_cam'"):
+        Explainer.load(trained_run, "grad_can")
     with pytest.raises(ValueError, match="wanted the run of a classifier"):
         Explainer.load(embedding_run)
 

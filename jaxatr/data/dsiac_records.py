@@ -13,7 +13,7 @@ from jaxatr.data import dsiac, records
 from jaxatr.data.tally import Tally
 
 # Raised when other records would be written from the same files.
-VERSION = 1
+VERSION = 2
 OPTIONS: dict[str, Any] = {
     "band": "both",
     "ranges": list(dsiac.RANGES_M),
@@ -36,7 +36,7 @@ _FEATURES = {
     "frame": np.int32,
     "box_source": np.str_,
 }
-_KEYS = ("image", "box", *_FEATURES)
+_KEYS = ("image", "frame_box", *_FEATURES)
 
 
 def checked(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def write(
     size = settings["size"]
     features = {
         "image": records.tensor((size or None, size or None, 1), dtype),
-        "box": records.tensor((4,), np.int32),
+        "frame_box": records.tensor((4,), np.int32),
         **{name: records.scalar(kind) for name, kind in _FEATURES.items()},
     }
     writer = _Writer(source, surveys, classes, _tracks(surveys), size, skipped)
@@ -220,7 +220,7 @@ class _Writer:
                 continue
             yield {
                 "image": image,
-                "box": np.array(look.box[:4], np.int32),
+                "frame_box": np.array(look.box[:4], np.int32),
                 "label": self.classes.index(look.kind),
                 "range_m": clip.range_m,
                 "band": clip.name.band,

@@ -32,8 +32,10 @@ _SHEETS = {
 }
 
 
-def explorer(runs: Sequence[RecordedRun]) -> Section:
+def explorer(runs: Sequence[RecordedRun]) -> Section | None:
     """Histograms of known and unknown, γ, and what follows from it, for each run."""
+    if not runs:
+        return None
     panels = [_panel(number, run) for number, run in enumerate(runs)]
     sheets = [(kind, _SHEETS[kind]) for kind in MISTAKES]
     title = "Choose the distance" if all(run.embeds for run in runs) else "Choose γ"

@@ -12,6 +12,7 @@ from jaxatr.reporting.charts import COLOURS, DASHES, Chart, Series, chart
 from jaxatr.reporting.curves import rate_curve
 from jaxatr.reporting.overview import Section
 from jaxatr.reporting.recorded import RecordedRun
+from jaxatr.reporting.surrogates import AnyRun
 from jaxatr.reporting.tables import percent, score_title
 from jaxatr.typing import Float
 
@@ -23,6 +24,10 @@ _TRAINING = {  # what the loop records to its chart's title and axis; all but th
     "recall_at_1": ("Recall@1", "queries right"),
     "map_at_r": ("MAP@R", "mean average precision"),
     "valid": ("References with a quadruplet", "references"),
+    "agreement": ("Student and target agree", "examples"),
+    "insertion": ("Insertion", "mean area"),
+    "deletion": ("Deletion", "mean area"),
+    "mean_intensity": ("Mean intensity", "of the maps"),
 }
 
 
@@ -74,7 +79,7 @@ def ranges(runs: Sequence[RecordedRun]) -> Section | None:
     return Section("ranges", "AUROC by range", content)
 
 
-def training(runs: Sequence[RecordedRun]) -> Section | None:
+def training(runs: Sequence[AnyRun]) -> Section | None:
     """Loss and what else was recorded over the steps, in training and on the validation part."""
     charts = [_training_chart(runs, metric, *names) for metric, names in _TRAINING.items()]
     drawn = [one for one in charts if one is not None]
@@ -132,9 +137,7 @@ def _auroc_by_range(run: RecordedRun, name: str) -> dict[int, float]:
     return found
 
 
-def _training_chart(
-    runs: Sequence[RecordedRun], metric: str, title: str, label: str
-) -> Chart | None:
+def _training_chart(runs: Sequence[AnyRun], metric: str, title: str, label: str) -> Chart | None:
     series, words = [], []
     for number, run in enumerate(runs):
         for dash, part in enumerate(("training", "validation")):
@@ -161,7 +164,7 @@ def _training_chart(
     return chart(f"training-{metric}", title, " ".join(words), steps, down, series)
 
 
-def _recorded_curve(run: RecordedRun, metric: str, *, validation: bool) -> Float[np.ndarray, "p 2"]:
+def _recorded_curve(run: AnyRun, metric: str, *, validation: bool) -> Float[np.ndarray, "p 2"]:
     points = [
         (record["step"], record[metric])
         for record in run.metrics

@@ -60,24 +60,41 @@ def overlay(
         raise ValueError(f"saliency: got shape {saliency.shape}, wanted {chip.shape[:2]}")
     if not (np.isfinite(saliency).all() and saliency.min() >= 0 and saliency.max() <= 1):
         raise ValueError("saliency: got values that leave [0, 1]")
-    colours = colour_map()
-    mapped = Image.fromarray(colours[np.rint(255 * saliency).astype(int)])
-    plain = _shown(chip)
-    size = _size(chip.shape[:2], side)
-    left = plain.resize(size, Image.Resampling.NEAREST)
-    blended = Image.blend(left, mapped.resize(size, Image.Resampling.BILINEAR), share)
+    colours, size = colour_map(), _size(chip.shape[:2], side)
+    left = _shown(chip).resize(size, Image.Resampling.NEAREST)
     gap, head, bar = 8, 26, 14
     sheet = Image.new("RGB", (2 * size[0] + 5 * gap + bar + 28, size[1] + head + gap), "white")
     draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(13)
     draw.text((gap, 5), title, fill="black", font=font)
     sheet.paste(left, (gap, head))
-    sheet.paste(blended, (2 * gap + size[0], head))
+    sheet.paste(blended(chip, saliency, side=side, share=share), (2 * gap + size[0], head))
     legend = Image.fromarray(np.repeat(colours[::-1, None], bar, axis=1)).resize((bar, size[1]))
     x = 4 * gap + 2 * size[0]
     sheet.paste(legend, (x, head))
     for value, y in (("1", head), ("0", head + size[1] - 14)):
         draw.text((x + bar + 4, y), value, fill="black", font=font)
     return sheet
+
+
+def blended(
+    chip: Shaped[np.ndarray, "h w c"],
+    saliency: Float[np.ndarray, "y x"],
+    *,
+    side: int,
+    share: float = 0.6,
+) -> Image.Image:
+    """Returns a map over its chip, in colours.
+
+    Args:
+      chip: ``[h, w, c]``, as :func:`overlay` has it.
+      saliency: ``[y, x]`` in [0, 1], of the chip's proportions.
+      side: of the picture, in pixels.
+      share: of the map in the blend.
+    """
+    size = _size(chip.shape[:2], side)
+    mapped = Image.fromarray(colour_map()[np.rint(255 * saliency).astype(int)])
+    mapped = mapped.resize(size, Image.Resampling.BILINEAR)
+    return Image.blend(_shown(chip).resize(size, Image.Resampling.NEAREST), mapped, share)
 
 
 def _shown(chip: Shaped[np.ndarray, "h w c"]) -> Image.Image:

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from jaxatr import openset
 from jaxatr.reporting.recorded import RecordedRun
+from jaxatr.reporting.surrogates import AnyRun
 from jaxatr.reporting.tables import COLUMNS, percent, score_title
 
 _LOWER_IS_BETTER = ("fpr_at_tpr",)
@@ -25,19 +26,21 @@ class Section(NamedTuple):
     content: dict[str, Any]
 
 
-def settings(runs: Sequence[RecordedRun]) -> Section:
+def settings(runs: Sequence[AnyRun]) -> Section:
     """What was run on what, every field of the configurations, and where the runs differ."""
     summaries = [_summary(run) for run in runs]
     fields = [_flat(run.config) for run in runs]
     return Section(
         "settings",
         "Settings and split",
-        {"summary": _rows(summaries), "configuration": _rows(fields)},
+        {"runs": runs, "summary": _rows(summaries), "configuration": _rows(fields)},
     )
 
 
-def scores(runs: Sequence[RecordedRun]) -> Section:
+def scores(runs: Sequence[RecordedRun]) -> Section | None:
     """The measures of each score over all test examples, the best of each measure marked."""
+    if not runs:
+        return None
     tables = [_score_table(run) for run in runs]
     shown = {column for table in tables for column in table["columns"]}
     return Section("scores", "Scores", {"tables": tables, "shown": shown})
@@ -60,13 +63,12 @@ def confusion(runs: Sequence[RecordedRun]) -> Section | None:
     return Section("confusion", "Confusion between known classes", {"matrices": matrices})
 
 
-def _summary(run: RecordedRun) -> dict[str, str]:
+def _summary(run: AnyRun) -> dict[str, str]:
     evaluation, record = run.evaluation, run.record
     dataset, split = record.get("dataset", {}), record.get("split", {})
     checkpoint, code = evaluation.get("checkpoint", {}), record.get("code") or {}
-    fitted, examples = evaluation.get("fitted_gamma"), record.get("examples", {})
+    examples = record.get("examples", {})
     commit = code.get("commit", "–")[:12] + (", with changes" if code.get("dirty") else "")
-    gamma = evaluation["gamma"]
     return {
         "data": f"{dataset.get('name', '–')}, version {dataset.get('version', '–')}",
         "data's fingerprint": dataset.get("fingerprint", "–")[:16],
@@ -79,11 +81,7 @@ def _summary(run: RecordedRun) -> dict[str, str]:
         "chips": " × ".join(map(str, record.get("image_shape", ())))
         + f" {record.get('image_dtype', '')}",
         "checkpoint": f"{checkpoint.get('which', '–')}, step {checkpoint.get('step', '–')}",
-        **(_embedding(run) if run.embeds else {}),
-        "fixed γ": "–" if gamma is None else f"{gamma:g}",
-        "fitted γ": "–"
-        if fitted is None
-        else f"{fitted:.6g}, accepts {evaluation['tpr']:.0%} of the validation part",
+        **_SUMMARIES[evaluation["task"]](run),
         "device": " × ".join(str(record.get("device", {}).get(f, "–")) for f in ("count", "kind")),
         "commit": commit,
         "started": record.get("started", "–"),
@@ -91,14 +89,39 @@ def _summary(run: RecordedRun) -> dict[str, str]:
     }
 
 
-def _embedding(run: RecordedRun) -> dict[str, str]:
+def _open_set(run: AnyRun) -> dict[str, str]:
+    """Returns where it rejects."""
+    gamma, fitted = run.evaluation["gamma"], run.evaluation.get("fitted_gamma")
+    return {
+        "fixed γ": "–" if gamma is None else f"{gamma:g}",
+        "fitted γ": "–"
+        if fitted is None
+        else f"{fitted:.6g}, accepts {run.evaluation['tpr']:.0%} of the validation part",
+    }
+
+
+def _surrogate(run: AnyRun) -> dict[str, str]:
+    """Returns what a surrogate explains, and how its loss was weighted."""
+    target, fields = run.evaluation["target"], run.config["distillation"]
+    return {
+        "target": f"{target.get('workdir', '–')}, step {target.get('step', '–')}",
+        "target's network": f"{target.get('backbone', '–')}, width {target.get('width', '–')}",
+        "training": "end to end" if fields["end_to_end"] else "student, then explanation network",
+        "scorer of the masked image": fields["scorer"],
+        "λ": f"{fields['l1_weight']:g}, of the {fields['l1']} over pixels",
+        "RISE's masks": str(fields["rise_samples"]),
+        "LIME's samples": str(fields["lime_samples"]),
+    }
+
+
+def _embedding(run: AnyRun) -> dict[str, str]:
     """Returns what an embedding was trained by, and the distance that was fitted."""
     record, loss = run.record, run.config["embedding"]["loss"]
     members: dict[str, list[str]] = {}
-    for name, coarse in zip(run.classes, record["coarse"], strict=True):
+    for name, coarse in zip(run.evaluation["known"], record["coarse"], strict=True):
         members.setdefault(coarse, []).append(name)
     groups = "; ".join(f"{coarse}: {', '.join(names)}" for coarse, names in members.items())
-    row, tpr = run.measured["nearest"], run.evaluation["tpr"]
+    row, tpr = run.evaluation["groups"]["all"]["scores"]["nearest"], run.evaluation["tpr"]
     fitted = row.get("fitted_threshold")
     return {
         "coarse classes": f"{record['hierarchy']} ({groups})",
@@ -108,6 +131,13 @@ def _embedding(run: RecordedRun) -> dict[str, str]:
         if fitted is None
         else f"{-fitted:.6g}, accepts {tpr:.0%} of the validation part",
     }
+
+
+_SUMMARIES = {
+    "open_set": _open_set,
+    "embedding": lambda run: _embedding(run) | _open_set(run),
+    "distillation": _surrogate,
+}
 
 
 def _flat(fields: dict[str, Any], prefix: str = "") -> dict[str, str]:

@@ -1,30 +1,25 @@
 """One self-contained page about one or several runs."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from jaxatr.reporting import charts, embedding_map, explorer, figures, overview, retrieval
-from jaxatr.reporting.overview import Section
-from jaxatr.reporting.recorded import RecordedRun, read_run
-from jaxatr.reporting.sprite import sprite
-from jaxatr.reporting.tables import percent
-
-SECTIONS: tuple[Callable[[Sequence[RecordedRun]], Section | None], ...] = (
-    retrieval.retrieval,
-    embedding_map.embedding_map,
-    retrieval.search_sheet,
-    overview.scores,
-    figures.curves,
-    explorer.explorer,
-    figures.ranges,
-    overview.confusion,
-    figures.training,
-    overview.settings,
+from jaxatr.reporting import (
+    charts,
+    embedding_map,
+    explorer,
+    figures,
+    overview,
+    retrieval,
+    saliency,
 )
-"""In the page's order. A section whose function gives ``None`` has nothing to show."""
+from jaxatr.reporting.overview import Section
+from jaxatr.reporting.recorded import RecordedRun, read_evaluation, read_run
+from jaxatr.reporting.sprite import sprite
+from jaxatr.reporting.surrogates import AnyRun, RecordedSurrogate, read_surrogate
+from jaxatr.reporting.tables import percent
 
 
 def write_report(workdirs: Sequence[str | os.PathLike], out: str | os.PathLike) -> None:
@@ -35,8 +30,7 @@ def write_report(workdirs: Sequence[str | os.PathLike], out: str | os.PathLike) 
       out: the HTML file.
 
     Raises:
-      ValueError: no run was given, one twice, or one is not an evaluated open-set or
-        embedding run.
+      ValueError: no run was given, one twice, or one is not an evaluated run.
     """
     page = render_report(workdirs)
     partial = Path(out).with_suffix(".partial")
@@ -46,9 +40,11 @@ def write_report(workdirs: Sequence[str | os.PathLike], out: str | os.PathLike) 
 
 def render_report(workdirs: Sequence[str | os.PathLike]) -> str:
     """Returns the page that :func:`write_report` writes: the same for the same records."""
-    runs = [read_run(folder, name=name) for folder, name in _named(workdirs).items()]
-    sprites = [sprite(run) for run in runs]
-    sections = [section for make in SECTIONS if (section := make(runs)) is not None]
+    found = [_read(folder, name) for folder, name in _named(workdirs).items()]
+    # The recognisers first: the page's script counts them.
+    recognisers = [run for run in found if isinstance(run, RecordedRun)]
+    explained = [run for run in found if isinstance(run, RecordedSurrogate)]
+    sprites = [sprite(run.thumbnails) for run in (*recognisers, *explained)]
     environment = Environment(
         loader=PackageLoader("jaxatr.reporting"),
         autoescape=True,  # class names and paths are a user's
@@ -59,8 +55,51 @@ def render_report(workdirs: Sequence[str | os.PathLike]) -> str:
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     environment.globals |= {"geometry": charts, "percent": percent}
     return environment.get_template("page.html").render(
-        runs=runs, sprites=sprites, sections=sections, data=explorer.page_data(runs, sprites)
+        kind=_kind(recognisers, explained),
+        runs=recognisers,
+        surrogates=explained,
+        sprites=sprites,
+        sections=_sections(recognisers, explained),
+        data=explorer.page_data(recognisers, sprites[: len(recognisers)]),
     )
+
+
+def _read(folder: Path, name: str) -> AnyRun:
+    task = read_evaluation(folder)["task"]
+    return (read_surrogate if task == "distillation" else read_run)(folder, name=name)
+
+
+def _sections(
+    recognisers: Sequence[RecordedRun], explained: Sequence[RecordedSurrogate]
+) -> list[Section]:
+    """Returns the sections that have something to show, in the page's order."""
+    everything: Sequence[AnyRun] = [*recognisers, *explained]
+    found = [
+        saliency.methods(explained),
+        saliency.saliency_sheet(explained, len(recognisers)),
+        retrieval.retrieval(recognisers),
+        embedding_map.embedding_map(recognisers),
+        retrieval.search_sheet(recognisers),
+        overview.scores(recognisers),
+        figures.curves(recognisers),
+        explorer.explorer(recognisers),
+        figures.ranges(recognisers),
+        overview.confusion(recognisers),
+        figures.training(everything),
+        overview.settings(everything),
+    ]
+    return [section for section in found if section is not None]
+
+
+def _kind(recognisers: Sequence[RecordedRun], explained: Sequence[RecordedSurrogate]) -> str:
+    embeddings = [run for run in recognisers if run.embeds]
+    kinds = {
+        "open-set recognition": len(recognisers) > len(embeddings),
+        "fine-grained retrieval": bool(embeddings),
+        "explanations": bool(explained),
+    }
+    text = " and ".join(kind for kind, there in kinds.items() if there)
+    return text[:1].upper() + text[1:]
 
 
 def _named(workdirs: Sequence[str | os.PathLike]) -> dict[Path, str]:

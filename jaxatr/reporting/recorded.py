@@ -11,7 +11,7 @@ import numpy as np
 from jaxatr import openset, runs, training
 from jaxatr.typing import Float, Int, Shaped, UInt8
 
-_TASKS = ("open_set", "embedding")
+_TASKS = ("open_set", "embedding", "distillation")
 
 
 class Thumbnail(NamedTuple):
@@ -118,35 +118,34 @@ class RecordedRun(NamedTuple):
 
 
 def read_run(workdir: str | os.PathLike, *, name: str | None = None) -> RecordedRun:
-    """Returns what is recorded of a run.
+    """Returns what is recorded of a recogniser's or an embedding's run.
 
     Args:
       workdir: the run's folder.
       name: what the report calls it; by default, the folder's name.
 
     Raises:
-      ValueError: ``workdir`` is no run folder, is not evaluated as an open-set run or an embedding,
-        or a file in it cannot be read; it is named.
+      ValueError: ``workdir`` is no run folder, is not evaluated, or a file in it cannot be read or
+        is of another evaluation; it is named.
     """
     folder = Path(workdir)
-    config = runs.load_config(folder).to_dict()
-    evaluation = _read_evaluation(folder)
-    arrays = _read_arrays(folder / runs.SCORES)
+    evaluation = read_evaluation(folder)
+    arrays = read_arrays(folder / runs.SCORES)
     missing = {"test_logits", "test_open_logits", "test_labels", "test_id"} - set(arrays)
     if missing:
         raise ValueError(f"{folder / runs.SCORES}: there is no array {min(missing)} in it")
     labels, measured = arrays["test_labels"], evaluation["groups"]["all"]
     if len(labels) != measured["num_known"] + measured["num_unknown"]:
-        raise _different(folder, runs.EVALUATION, runs.SCORES)
+        raise different(folder, runs.EVALUATION, runs.SCORES)
     scores = openset.recorded_scores(arrays, measured["scores"])
     for score, values in scores.items():
         if not np.isfinite(values).all():
             raise ValueError(f"{folder / runs.SCORES}: the score {score!r} is not finite")
-    thumbnails = _read_thumbnails(folder / runs.THUMBNAILS, arrays["test_id"])
+    thumbnails = read_thumbnails(folder / runs.THUMBNAILS, arrays["test_id"])
     drawn, searches = _read_pictures(folder, arrays, thumbnails)
     return RecordedRun(
         name=name or folder.resolve().name,
-        config=config,
+        config=runs.load_config(folder).to_dict(),
         record=training.read_record(folder),
         evaluation=evaluation,
         metrics=training.read_metrics(folder),
@@ -161,7 +160,13 @@ def read_run(workdir: str | os.PathLike, *, name: str | None = None) -> Recorded
     )
 
 
-def _read_evaluation(folder: Path) -> dict[str, Any]:
+def read_evaluation(folder: Path) -> dict[str, Any]:
+    """Returns the content of a run's ``evaluation.json``.
+
+    Raises:
+      ValueError: the folder is no run's, or its run is not evaluated as something to report.
+    """
+    runs.load_config(folder)
     path = folder / runs.EVALUATION
     for needed in (path, folder / runs.SCORES):
         if not needed.is_file():
@@ -181,7 +186,12 @@ def _read_evaluation(folder: Path) -> dict[str, Any]:
     return evaluation
 
 
-def _read_arrays(path: Path) -> dict[str, np.ndarray]:
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Returns the arrays of a file by name.
+
+    Raises:
+      ValueError: it cannot be read.
+    """
     try:
         with np.load(path) as arrays:
             return dict(arrays)
@@ -189,11 +199,11 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
         raise ValueError(f"{path}: not readable arrays ({error})") from error
 
 
-def _read_thumbnails(path: Path, ids: Int[np.ndarray, " n"]) -> dict[int, Thumbnail]:
+def read_thumbnails(path: Path, ids: Int[np.ndarray, " n"]) -> dict[int, Thumbnail]:
     """Returns them by row; none where an evaluation by an older version recorded none."""
     if not path.is_file():
         return {}
-    arrays = _read_arrays(path)
+    arrays = read_arrays(path)
     row = {int(identity): position for position, identity in enumerate(ids)}
     columns = (arrays[field] for field in ("id", "class", "image"))
     return {
@@ -213,11 +223,12 @@ def _read_pictures(
     searches = Searches(*(arrays[f"sheet_{name}"] for name in ("row", "neighbour", "distance")))
     shown = np.concatenate([drawn.rows, searches.rows, searches.neighbours.ravel()])
     if not thumbnails.keys() >= set(shown.tolist()):
-        raise _different(folder, runs.SCORES, runs.THUMBNAILS)
+        raise different(folder, runs.SCORES, runs.THUMBNAILS)
     return drawn, searches
 
 
-def _different(folder: Path, one: str, other: str) -> ValueError:
+def different(folder: Path, one: str, other: str) -> ValueError:
+    """Returns the error that two files of a folder do not belong together."""
     return ValueError(
         f"{folder}: {one} and {other} are of different evaluations; run jaxatr.evaluate again"
     )

@@ -3,12 +3,13 @@
 import base64
 import io
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
 
-from jaxatr.reporting.recorded import RecordedRun
+from jaxatr.reporting.recorded import Thumbnail
 from jaxatr.typing import UInt8
 
 _BLOCK = 8  # of a JPEG: a chip with its rim fills whole ones, so that no other shows through
@@ -22,7 +23,7 @@ class Sprite(NamedTuple):
       source: the picture, as a data URI; empty if there are no chips.
       ratio: width by height of a chip, the CSS property ``aspect-ratio``.
       size: ``background-size`` that makes a chip as large as its window.
-      at: row of a test example to the ``background-position`` of its chip.
+      at: key of a thumbnail to the ``background-position`` of its chip.
     """
 
     source: str
@@ -31,11 +32,11 @@ class Sprite(NamedTuple):
     at: dict[int, str]
 
 
-def sprite(run: RecordedRun) -> Sprite:
+def sprite(thumbnails: Mapping[int, Thumbnail]) -> Sprite:
     """Returns the picture of all of a run's thumbnails, which are of one size."""
-    if not run.thumbnails:
+    if not thumbnails:
         return Sprite("", "1", "auto", {})
-    chips = np.stack([thumbnail.image for thumbnail in run.thumbnails.values()])
+    chips = np.stack([thumbnail.image for thumbnail in thumbnails.values()])
     count, high, wide = chips.shape[:3]
     across = math.ceil(math.sqrt(count))
     cells = _with_rims(chips)
@@ -54,7 +55,7 @@ def sprite(run: RecordedRun) -> Sprite:
         _jpeg(sheet),
         f"{wide} / {high}",
         f"{100 * width / wide:.4f}% {100 * height / high:.4f}%",
-        {row: at(place) for place, row in enumerate(run.thumbnails)},
+        {row: at(place) for place, row in enumerate(thumbnails)},
     )
 
 

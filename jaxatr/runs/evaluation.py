@@ -30,6 +30,7 @@ def evaluate_run(
     checkpoint: Literal["best", "latest"] | int = "latest",
     data: dict[str, Any] | None = None,
     scores: str | Collection[str] | None = None,
+    methods: str | Collection[str] = (),
 ) -> dict[str, Any]:
     """Evaluates a run on its test data, and records the result in its folder.
 
@@ -44,17 +45,21 @@ def evaluate_run(
       data: fields of ``config.data`` to change, where the data has moved.
       scores: names of open-set scores, or ``"all"``; by default, the task's. With ``"all"`` and by
         default those join for which something was trained besides (:func:`train_baseline`).
+      methods: of a surrogate's run: methods of explanation to compare it with, or ``"all"``.
 
     Raises:
-      ValueError: no run, no such checkpoint, other data than the run was trained on, or a score
-        that is named and for which nothing was trained.
+      ValueError: no run, no such checkpoint, other data than the run was trained on, a score that
+        is named and for which nothing was trained, or methods for a run that explains nothing.
     """
     config = load_config(workdir)
     config.data.update(data or {})
     task = make_task(config, workdir)
     refuse_changed_data(workdir, task.record)
     snapshot = training.load_snapshot(workdir, checkpoint)
-    measured, arrays = _tested(task, variables_of(snapshot), workdir, scores)
+    given = {"methods": methods} if methods else {}
+    if given and "target" not in task.record:
+        raise ValueError(f"methods: {workdir} is not the run of a surrogate (configs/distill.py)")
+    measured, arrays = _tested(task, variables_of(snapshot), workdir, scores, given)
     result = {"checkpoint": {"which": checkpoint, "step": snapshot.step}, **measured}
     folder = Path(workdir)
     thumbnails = task.thumbnails(measured, arrays)
@@ -73,7 +78,11 @@ def evaluate_run(
 
 
 def _tested(
-    task: Any, variables: PyTree, workdir: str | os.PathLike, scores: str | Collection[str] | None
+    task: Any,
+    variables: PyTree,
+    workdir: str | os.PathLike,
+    scores: str | Collection[str] | None,
+    given: dict[str, Any],
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns what the task's test does, the scores that were trained besides among it."""
     found = trained_scores(workdir)
@@ -90,7 +99,7 @@ def _tested(
         scores = tuple(name for name in listed if name not in own)
     networks = {name: folder for name, folder in found.items() if isinstance(folder, Path)}
     detectors = {name: model for name, model in found.items() if name not in networks}
-    given: dict[str, Any] = {"scores": scores} if scores is not None else {}
+    given |= {"scores": scores} if scores is not None else {}
     if detectors:
         given["trained"] = detectors
     measured, arrays = task.test(variables, **given)

@@ -5,7 +5,6 @@ attentive student learns to answer as the target network does (equation 4), and 
 network learns to mask the image so that the target still answers the same (equation 8).
 """
 
-import dataclasses
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -13,9 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr import data, losses, metrics, models, openset, parallel
+from jaxatr import data, losses, models, openset, parallel
 from jaxatr.tasks.base import LossOutput, Phase
 from jaxatr.tasks.examples import Examples, normalize
+from jaxatr.tasks.explaining import judge, recorded, rival, rivals
 from jaxatr.tasks.limits import check_limits
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.tasks.pretrained import Pretrained, Reader
@@ -23,6 +23,8 @@ from jaxatr.tasks.target import LoadTarget, Target
 from jaxatr.typing import Batch, Config, Float, PyTree
 
 _STATE = "batch_stats"
+_ACCURACIES = ("student_accuracy", "target_accuracy", "agreement")
+_TOLD = ("predicted", "probability")  # by the target
 
 
 class Distillation:
@@ -209,34 +211,46 @@ class Distillation:
         """
         if "validation" not in self.parts:
             return {}
-        found = self._measured({"params": params, **model_state}, "validation")
-        judged = ("insertion", "deletion", "fidelity", "mean_intensity", "student_accuracy")
-        return {name: float(np.mean(found[name])) for name in (*judged, "agreement")}
+        found = self._tested({"params": params, **model_state}, "validation")
+        values, _ = self._judged(found, found["saliency"])
+        names = ("student_accuracy", "agreement")
+        return _means(values) | _means({name: found[name] for name in names})
 
     def test(
-        self, variables: PyTree, *, scores: str | Collection[str] | None = None
+        self,
+        variables: PyTree,
+        *,
+        scores: str | Collection[str] | None = None,
+        methods: str | Collection[str] = (),
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Returns what the surrogate is worth on the test examples of the known classes.
 
         Args:
           variables: parameters and batch statistics, for one device.
           scores: none: a surrogate has no open-set scores.
+          methods: others that explain the same examples, as :func:`jaxatr.tasks.explaining.rivals`
+            has them.
 
         Returns:
           ``(measured, arrays)``: ``explanation`` has the accuracies of target and student and their
-          agreement over all examples, and insertion, deletion, fidelity and mean intensity, each a
-          mean over the first ``distillation.judged`` of them, with the convention; the arrays hold
-          these per example, and the saliency maps.
+          agreement over all examples, and under ``methods``, of the surrogate and the others, the
+          means of what :func:`jaxatr.tasks.explaining.judge` returns for the first
+          ``distillation.judged`` of them, with the convention; the arrays hold these per example,
+          and the maps that a report shows.
 
         Raises:
-          ValueError: scores are asked for.
+          ValueError: scores are asked for, or there is no such method.
         """
         if scores not in (None, "all"):
             raise ValueError(f"scores: got {scores!r}; a surrogate has none")
-        found = self._measured(variables, "test")
-        convention = found.pop("convention")
-        rows = found.pop("rows")
-        means = {name: float(np.mean(values)) for name, values in found.items() if values.ndim == 1}
+        chosen = rivals(methods)
+        found = self._tested(variables, "test")
+        maps, values, convention = {"surrogate": found["saliency"]}, {}, []
+        for name in chosen:
+            maps[name] = np.asarray(self._rival(name, found["predict"])(found["images"]))
+        for name, saliency in maps.items():
+            values[name], convention = self._judged(found, saliency)
+        accuracies = {name: found[name] for name in _ACCURACIES}
         measured = {
             "task": "distillation",
             "dataset": self.record["dataset"],
@@ -244,14 +258,26 @@ class Distillation:
             "known": list(self.split.known),
             "unknown": list(self.split.unknown),
             "target": dict(self.target.source),
-            "explanation": {**means, "examples": len(rows), "convention": convention},
+            "explanation": {
+                **_means(accuracies),
+                "examples": len(found["rows"]),
+                "methods": {name: _means(judged) for name, judged in values.items()},
+                "convention": convention,
+            },
         }
-        arrays = {f"test_{name}": values for name, values in found.items()}
         ids = self.parts["test"].split.columns["id"][self.parts["test"].indices]
-        return measured, arrays | {"test_row": rows, "test_id": ids[rows]}
+        arrays = {f"test_{name}": found[name] for name in (*_ACCURACIES, *_TOLD)}
+        arrays |= {"test_row": found["rows"], "test_id": ids[found["rows"]]}
+        return measured, arrays | recorded(values, maps)
 
-    def _measured(self, variables: PyTree, part: str) -> dict[str, Any]:
-        """Returns accuracies over a part's known examples, and measures of the judged ones."""
+    def _rival(self, name: str, predict):
+        fields = self.config.distillation
+        options = {"rise": fields.rise_samples, "lime": fields.lime_samples}
+        more = {"samples": options[name]} if name in options else {}
+        return rival(name, predict, self.examples.mean, seed=self.config.seed, **more)
+
+    def _tested(self, variables: PyTree, part: str) -> dict[str, Any]:
+        """Returns who is right over a part's known examples, and the maps of the judged ones."""
         fields, chosen = self.config.distillation, self.parts[part]
         batches = self.examples.eval_batches(part)
         outputs = [
@@ -262,39 +288,29 @@ class Distillation:
         known = np.flatnonzero(chosen.labels != openset.UNKNOWN)
         student, target = (out[name][known].argmax(-1) for name in ("student", "target"))
         rows = known[: fields.judged]
-        images = np.stack([chosen.chip(chosen.split.image(i)) for i in chosen.indices[rows]])
+        probabilities = np.asarray(jax.nn.softmax(out["target"][rows]))
         return {
             "student_accuracy": (student == chosen.labels[known]).astype(np.float64),
             "target_accuracy": (target == chosen.labels[known]).astype(np.float64),
             "agreement": (student == target).astype(np.float64),
-            **self._judged(variables, images.astype(np.float32), out["saliency"][rows]),
-            "saliency": out["saliency"][rows].astype(np.float16),
             "rows": rows,
+            "predicted": probabilities.argmax(-1),
+            "probability": probabilities.max(-1),
+            "images": chosen.chips(rows).astype(np.float32),
+            "truth": chosen.truth(rows),
+            "saliency": out["saliency"][rows],
+            "predict": jax.tree_util.Partial(self.target.logits, variables["params"]["target"]),
         }
 
-    def _judged(
-        self,
-        variables: PyTree,
-        images: Float[np.ndarray, "n h w c"],
-        saliency: Float[np.ndarray, "n h w"],
-    ) -> dict[str, Any]:
-        """Returns insertion and deletion of saliency maps by the target network."""
-        predict = jax.tree_util.Partial(self.target.logits, variables["params"]["target"])
-        height, width = saliency.shape[1:]
-        step = self.config.distillation.pixels_per_step or max(height, width)
-        options: dict[str, Any] = {
-            "pixels_per_step": step,
-            "batch_size": self.config.train.batch_size,
-        }
-        inserted = metrics.insertion(predict, images, saliency, **options)
-        deleted = metrics.deletion(predict, images, saliency, **options)
-        return {
-            "insertion": inserted.auc,
-            "deletion": deleted.auc,
-            "fidelity": inserted.auc - deleted.auc,
-            "mean_intensity": metrics.mean_intensity(saliency),
-            "convention": [dataclasses.asdict(found.convention) for found in (inserted, deleted)],
-        }
+    def _judged(self, found: Mapping[str, Any], saliency: Float[np.ndarray, "n h w"]):
+        return judge(
+            found["predict"],
+            found["images"],
+            saliency,
+            pixels_per_step=self.config.distillation.pixels_per_step,
+            batch_size=self.config.train.batch_size,
+            truth=found["truth"],
+        )
 
     def infer(self, variables: PyTree, batch: Batch) -> dict[str, jax.Array]:
         """Returns both networks' logits and the saliency maps of a batch, in test mode."""
@@ -322,6 +338,10 @@ def surrogate_saliency(module, variables: PyTree, images, mean, std) -> Float[ja
     params = {name: variables["params"][name] for name in ("student", "explainer")}
     own = {"params": params, _STATE: variables[_STATE]}
     return module.apply(own, normalize(images, mean, std)).saliency
+
+
+def _means(values: Mapping[str, np.ndarray]) -> dict[str, float]:
+    return {name: float(np.mean(each)) for name, each in values.items()}
 
 
 def _part_of(name: str):
@@ -367,6 +387,8 @@ def _check_fields(config: Config) -> None:
         distillation__alpha=(0 <= fields.alpha <= 1, "0 to 1"),
         distillation__l1_weight=(fields.l1_weight >= 0, "0 or more"),
         distillation__judged=(fields.judged >= 1, "at least 1"),
+        distillation__rise_samples=(fields.rise_samples >= 1, "at least 1"),
+        distillation__lime_samples=(fields.lime_samples >= 1, "at least 1"),
         distillation__pixels_per_step=(fields.pixels_per_step >= 0, "0 (a row) or more"),
         explanation__epochs=(second.epochs > 0 or second.steps > 0, "more than 0"),
     )

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr import data, openset
+from jaxatr.tasks.explaining import Truth
 from jaxatr.typing import Config, Int, Shaped
 
 
@@ -37,6 +38,22 @@ class Part:
         """Returns a per-example field, or ``None`` where the data set has no such field."""
         column = self.split.columns.get(name)
         return None if column is None else column[self.indices]
+
+    def chips(self, rows: Int[np.ndarray, " m"]) -> Shaped[np.ndarray, "m h w c"]:
+        """Returns some examples' chips, in their raw units."""
+        return np.stack([self.chip(self.split.image(i)) for i in self.indices[rows]])
+
+    def truth(self, rows: Int[np.ndarray, " m"]) -> Truth:
+        """Returns where the targets of some chips are, as far as the data says it."""
+        examples = [self.split[i] for i in self.indices[rows]]
+        found: dict[str, np.ndarray] = {}
+        if examples and "mask" in examples[0]:
+            found["masks"] = np.stack([self.chip.mask(one["mask"]) for one in examples])
+        if examples and "box" in examples[0]:
+            shapes = (one["image"].shape for one in examples)
+            boxes = [self.chip.box(o["box"], s) for o, s in zip(examples, shapes, strict=True)]
+            found["boxes"] = np.stack(boxes)
+        return Truth(**found)
 
     @property
     def classes(self) -> Int[np.ndarray, " n"]:

@@ -90,7 +90,7 @@ def test_every_pixel_and_column(copy, data_dir, band, dtype):
             wanted = Chip(size=30)(square[:, :, None])
             assert example["image"].dtype == dtype
             np.testing.assert_array_equal(example["image"], wanted)
-            assert example["box"].tolist() == list(box)
+            assert example["frame_box"].tolist() == list(box)
             assert clip.startswith(camera) and example["band"] == band
             metres, time = ranges[clip[4:9]]
             assert (example["range_m"], example["time"]) == (metres, time)
@@ -204,7 +204,7 @@ def test_boxes_are_estimated_where_there_are_none_and_it_is_said(copy, data_dir,
     split = dataset.splits["train"]
     row = data.select(split, where={"clip": "i1co02003_0011"})[0]
     wide = COLUMNS * np.degrees(2 * np.arctan(6.59 / 60_000)) / 3.4
-    box = split[row]["box"]
+    box = split[row]["frame_box"]
     assert split[row]["box_source"] == "dimensions"
     assert (box[1], box[3]) == (np.floor(12.5 - wide / 2), np.ceil(12.5 + wide / 2))
     assert any("boxes estimated from the vehicle's size" in note for note in dataset.notes)
@@ -274,7 +274,7 @@ def test_the_ground_truth_counts_more_than_the_clips_name(copy, data_dir, dsiac_
     split = dataset.splits["train"]
     first = split[data.select(split, classes=["PICKUP"])[0]]
     assert (first["clip"], first["box_source"]) == ("cegr02003_0001", "pixbox")
-    assert first["box"].tolist() == [4, 3, 10, 9] and first["image"].shape == (6, 6, 1)
+    assert first["frame_box"].tolist() == [4, 3, 10, 9] and first["image"].shape == (6, 6, 1)
     assert set(split.columns["clip"][split.columns["label"] == 1]) == {"cegr02003_0011"}
     told = report(dataset)
     assert set(told["skipped"]) == {"targets of no vehicle class, ''", "clips of several bands"}

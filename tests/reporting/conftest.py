@@ -11,7 +11,7 @@ from PIL import Image
 
 from jaxatr import openset, reporting
 from jaxatr.reporting.recorded import read_run
-from jaxatr.tasks import retrieval
+from jaxatr.tasks import explaining, retrieval
 
 SPLIT = {"name": "random-3/2", "version": 1, "seed": 0}
 
@@ -126,6 +126,55 @@ def write_embedding(
     return _write(folder, evaluation, record, config, metrics, arrays, thumbnails)
 
 
+def write_surrogate(folder, *, seed=0, methods=("surrogate", "grad_cam", "rise"), n=20, masks=True):
+    """Writes a surrogate's run; the methods' areas differ by a constant, the surrogate's best."""
+    rng, names = np.random.default_rng(seed), ["a", "b", "c"]
+    classes, maps = rng.integers(0, 3, n), rng.random((len(methods), n, 12, 10))
+    values = {}
+    for number, method in enumerate(methods):
+        insertion = 0.5 + 0.4 * rng.random(n) - 0.2 * number
+        values[method] = {
+            "insertion": insertion,
+            "deletion": 0.3 + 0.1 * number + 0 * insertion,
+            "mean_intensity": maps[number].mean((1, 2)),
+            **({"share_inside": rng.random(n)} if masks else {}),
+        }
+    predicted = np.where(np.arange(n) == 3, (classes + 1) % 3, classes)
+    arrays = explaining.recorded(values, dict(zip(methods, maps, strict=True)))
+    arrays |= {"test_predicted": predicted, "test_probability": rng.random(n)}
+    arrays |= {"test_row": np.arange(n), "test_id": np.arange(500, 500 + n, dtype=np.int32)}
+    evaluation = {
+        "checkpoint": {"which": "latest", "step": 30},
+        "task": "distillation",
+        "known": names,
+        "unknown": [],
+        "target": {"workdir": "runs/<target>", "step": 12, "backbone": "resnet18", "width": 8},
+        "explanation": {
+            "student_accuracy": 0.75,
+            "target_accuracy": 0.9,
+            "agreement": 0.8,
+            "examples": n,
+            "methods": {
+                method: {name: float(each.mean()) for name, each in judged.items()}
+                for method, judged in values.items()
+            },
+            "convention": [{"pixels_per_step": 12}] * 2,
+        },
+    }
+    record = {"dataset": {"name": "image_folder", "version": "1", "fingerprint": "0"}}
+    metrics = [
+        {"step": 10, "phase": "student", "loss": 2.0, "agreement": 0.5},
+        {"step": 20, "phase": "explanation", "loss": 1.0, "mean_intensity": 0.4},
+        {"step": 20, "phase": "evaluate", "agreement": 0.7, "insertion": 0.6, "deletion": 0.3},
+    ]
+    images = rng.integers(0, 255, (n, 12, 10, 1), np.uint8)
+    thumbnails = {"id": arrays["test_id"], "class": np.array(names)[classes], "image": images}
+    fields = {"end_to_end": False, "scorer": "target", "l1_weight": 1e-5, "l1": "sum"}
+    fields |= {"rise_samples": 100, "lime_samples": 50}
+    config = {"seed": seed, "distillation": fields}
+    return _write(folder, evaluation, record, config, metrics, arrays, thumbnails)
+
+
 def _write(folder, evaluation, record, config, metrics, arrays, thumbnails):
     folder.mkdir(parents=True)
     contents = {"evaluation": evaluation, "record": record, "config": config}
@@ -222,3 +271,9 @@ def seen():
         return found
 
     return row_of
+
+
+@pytest.fixture(scope="session")
+def make_surrogate():
+    """Writes the folder of a surrogate's run."""
+    return write_surrogate

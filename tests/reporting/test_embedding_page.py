@@ -54,7 +54,7 @@ def folder(written, tmp_path):
 def test_every_section_is_there(folder):
     page = reporting.render_report([folder])
     assert sections(page) == SECTIONS
-    assert "<title>Embedding report" in page and "γ" not in text_of(page, "explorer")
+    assert "<title>Fine-grained retrieval: one" in page and "γ" not in text_of(page, "explorer")
     assert page == reporting.render_report([folder])
 
 

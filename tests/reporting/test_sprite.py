@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from jaxatr.reporting.recorded import Thumbnail, read_run
+from jaxatr.reporting.recorded import Thumbnail
 from jaxatr.reporting.sprite import sprite
 
 
@@ -32,7 +32,7 @@ def test_each_row_is_its_own_chip(run_folder, shape, count):
     smooth = np.linspace(0, 200, shape[1])[None, :, None] * np.ones(shape)
     images = [np.uint8(smooth * rng.uniform(0.2, 1) + 20 * place) for place in range(count)]
     chips = {10 + 3 * place: Thumbnail("a", image) for place, image in enumerate(images)}
-    made = sprite(read_run(run_folder)._replace(thumbnails=chips))
+    made = sprite(chips)
     for row, thumbnail in chips.items():
         found, picture, (left, top) = window(made, row)
         wanted = thumbnail.image[:, :, 0] if shape[2] == 1 else thumbnail.image
@@ -42,4 +42,4 @@ def test_each_row_is_its_own_chip(run_folder, shape, count):
 
 
 def test_no_thumbnails(run_folder):
-    assert sprite(read_run(run_folder)._replace(thumbnails={})).source == ""
+    assert sprite({}).source == ""

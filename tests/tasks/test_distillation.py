@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from jaxatr import losses, metrics, parallel, reporting, runs, training
+from jaxatr import explainers, losses, metrics, parallel, reporting, runs, training
 from jaxatr.recogniser import Recogniser
 from jaxatr.tasks.distillation import Distillation
 
@@ -115,27 +115,31 @@ def test_what_is_measured_is_recorded(config, tmp_path, trained_run):
     runs.train_run(config, tmp_path, progress=False)
     (record,) = [r for r in training.read_metrics(tmp_path) if r["phase"] == "evaluate"]
     assert record["fidelity"] == pytest.approx(record["insertion"] - record["deletion"])
-    measured = runs.evaluate_run(tmp_path)
+    measured = runs.evaluate_run(tmp_path, methods="gradcam,occlusion")
     found = measured["explanation"]
-    assert found["examples"] == 6 and 0 < found["mean_intensity"] < 1
-    assert found["target_accuracy"] > 0.8
+    assert found["examples"] == 6 and found["target_accuracy"] > 0.8
+    assert list(found["methods"]) == ["surrogate", "grad_cam", "occlusion"]
+    own = found["methods"]["surrogate"]
+    assert 0 < own["mean_intensity"] < 1 and "share_inside" not in own
     saved = np.load(tmp_path / "scores.npz")
     task = runs.make_task(config, tmp_path)
     test = task.parts["test"]
-    rows = saved["test_row"]
-    assert (test.labels[rows] >= 0).all()
-    images = np.stack([test.chip(test.split.image(i)) for i in test.indices[rows]])
+    assert (test.labels[saved["test_row"]] >= 0).all()
+    images = test.chips(saved["test_row"]).astype(np.float32)
     predict = jax.tree_util.Partial(task.target.logits, task.target.variables)
-    again = metrics.insertion(
-        predict, np.float32(images), np.float32(saved["test_saliency"]), pixels_per_step=24
-    )
-    # The maps were recorded in half precision, which may change the order of near-equal pixels.
-    np.testing.assert_allclose(again.auc, saved["test_insertion"], atol=0.05)
-    np.testing.assert_allclose(found["insertion"], saved["test_insertion"].mean())
+    maps = explainers.occlusion(predict, images)
+    again = metrics.insertion(predict, images, maps, pixels_per_step=24)
+    np.testing.assert_allclose(again.auc, saved["occlusion_insertion"], atol=1e-4)
+    means = found["methods"]["occlusion"]
+    np.testing.assert_allclose(means["insertion"], saved["occlusion_insertion"].mean())
+    shown = np.concatenate([saved["sheet_worst"], saved["sheet_drawn"]])
+    assert sorted(shown) == list(range(6))  # all of them, as there are few
+    assert saved["sheet_worst"][0] == saved["surrogate_insertion"].argmin()
+    np.testing.assert_allclose(saved["occlusion_map"], 255 * np.asarray(maps)[shown], atol=1)
+    np.testing.assert_array_equal(predict(images).argmax(-1), saved["test_predicted"])
     lines = reporting.evaluation_table(measured).splitlines()
-    assert lines[2].startswith("target") and f"{found['insertion']:.3f}" in lines[3]
-    with pytest.raises(ValueError, match="of the task 'distillation', wanted one of open_set"):
-        reporting.render_report([tmp_path])
+    assert lines[2].startswith("target") and lines[7].startswith("surrogate")
+    assert f"{own['insertion']:.3f}" in lines[7] and lines[8].startswith("Grad-CAM ")
     with pytest.raises(ValueError, match="is the run of a surrogate"):
         Recogniser.load(tmp_path)
     assert measured["target"]["fingerprint"] == training.read_record(trained_run)["fingerprint"]

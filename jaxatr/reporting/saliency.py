@@ -1,0 +1,76 @@
+"""Sections of a report about explanations: what they are worth, and the maps."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from jaxatr.reporting.overview import Section
+from jaxatr.reporting.surrogates import RecordedSurrogate, Shown
+from jaxatr.reporting.tables import MEASURES, method_title, percent
+
+_LOWER_IS_BETTER = ("deletion",)
+_NO_MERIT = ("mean_intensity",)  # a map that marks nothing has the lowest
+
+
+def methods(surrogates: Sequence[RecordedSurrogate]) -> Section | None:
+    """What the maps of each method are worth, the best of each measure marked."""
+    if not surrogates:
+        return None
+    tables = [_table(run) for run in surrogates]
+    shown = {name for table in tables for name in table["columns"]}
+    return Section("methods", "Explanations", {"tables": tables, "shown": shown})
+
+
+def saliency_sheet(surrogates: Sequence[RecordedSurrogate], first: int) -> Section | None:
+    """Chips with the maps of every method side by side.
+
+    Args:
+      surrogates: the runs.
+      first: number of the first one's pictures in the page.
+    """
+    if not surrogates:
+        return None
+    sheets = []
+    for number, run in enumerate(surrogates, first):
+        kinds: dict[str, list[Shown]] = {}
+        for one in run.sheet:
+            kinds.setdefault(one.kind, []).append(one)
+        sheets.append({"number": number, "run": run, "kinds": kinds})
+    return Section("saliency", "Saliency maps", {"sheets": sheets})
+
+
+def _table(run: RecordedSurrogate) -> dict[str, Any]:
+    columns = {
+        name: title
+        for name, title in MEASURES.items()
+        if any(name in judged for judged in run.methods.values())
+    }
+    best = {}
+    for name in columns.keys() - set(_NO_MERIT):
+        values = [judged[name] for judged in run.methods.values()]
+        best[name] = min(values) if name in _LOWER_IS_BETTER else max(values)
+    rows = [
+        {
+            "title": method_title(method),
+            "cells": [
+                {
+                    "text": f"{judged[name]:.3f}",
+                    "best": len(run.methods) > 1 and judged[name] == best.get(name),
+                }
+                for name in columns
+            ],
+        }
+        for method, judged in run.methods.items()
+    ]
+    found = run.evaluation["explanation"]
+    accuracies = {
+        name: percent(found[name]) for name in ("target_accuracy", "student_accuracy", "agreement")
+    }
+    step = found["convention"][0]["pixels_per_step"]
+    return {
+        "run": run,
+        "columns": columns,
+        "rows": rows,
+        **accuracies,
+        "examples": found["examples"],
+        "step": step,
+    }

@@ -1,0 +1,141 @@
+"""What an evaluated surrogate's folder holds, read for a report."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from jaxatr import runs, training
+from jaxatr.reporting import recorded
+from jaxatr.reporting.overlay import blended
+from jaxatr.reporting.recorded import RecordedRun, Thumbnail
+from jaxatr.reporting.tables import method_title
+from jaxatr.typing import UInt8
+
+_SIDE = 96  # of a picture, in pixels: small chips are enlarged, as a map's colours need room
+
+
+class Shown(NamedTuple):
+    """A test chip with the maps of every method.
+
+    Attributes:
+      kind: ``"worst"`` or ``"drawn"``.
+      name: of its true class.
+      predicted: class by the target network, which is the one that is explained.
+      probability: of that class.
+      picture: key of the chip among the thumbnails.
+      maps: of each method its name in records, the key of its picture, and both areas.
+    """
+
+    kind: str
+    name: str
+    predicted: str
+    probability: float
+    picture: int
+    maps: list[dict[str, Any]]
+
+
+class RecordedSurrogate(NamedTuple):
+    """A surrogate that was trained and evaluated.
+
+    Attributes:
+      name: what the report calls it.
+      config: content of ``config.json``.
+      record: content of ``record.json``.
+      evaluation: content of ``evaluation.json``.
+      metrics: the records of ``metrics.jsonl``.
+      sheet: the chips that are shown.
+      thumbnails: key to picture: the chips and the maps over them.
+    """
+
+    name: str
+    config: dict[str, Any]
+    record: dict[str, Any]
+    evaluation: dict[str, Any]
+    metrics: list[dict[str, Any]]
+    sheet: list[Shown]
+    thumbnails: dict[int, Thumbnail]
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the images come from the simulated sensor."""
+        return self.record.get("dataset", {}).get("name") == "simulated"
+
+    @property
+    def methods(self) -> dict[str, dict[str, float]]:
+        """Method to the means of its measures."""
+        return self.evaluation["explanation"]["methods"]
+
+
+AnyRun = RecordedRun | RecordedSurrogate
+"""What a report can be about."""
+
+
+def read_surrogate(workdir: str | os.PathLike, *, name: str | None = None) -> RecordedSurrogate:
+    """Returns what is recorded of a surrogate.
+
+    Args:
+      workdir: the run's folder.
+      name: what the report calls it; by default, the folder's name.
+
+    Raises:
+      ValueError: as :func:`jaxatr.reporting.recorded.read_run` raises.
+    """
+    folder = Path(workdir)
+    evaluation = recorded.read_evaluation(folder)
+    arrays = recorded.read_arrays(folder / runs.SCORES)
+    found = recorded.read_thumbnails(folder / runs.THUMBNAILS, arrays["test_id"])
+    methods = tuple(evaluation["explanation"]["methods"])
+    if len(found) != len(arrays["test_id"]) or any(f"{m}_map" not in arrays for m in methods):
+        raise recorded.different(folder, runs.EVALUATION, runs.SCORES)
+    sheet, pictures = _sheet(evaluation, arrays, found, methods)
+    return RecordedSurrogate(
+        name=name or folder.resolve().name,
+        config=runs.load_config(folder).to_dict(),
+        record=training.read_record(folder),
+        evaluation=evaluation,
+        metrics=training.read_metrics(folder),
+        sheet=sheet,
+        thumbnails=pictures,
+    )
+
+
+def _sheet(
+    evaluation: dict[str, Any],
+    arrays: dict[str, np.ndarray],
+    found: dict[int, Thumbnail],
+    methods: Sequence[str],
+) -> tuple[list[Shown], dict[int, Thumbnail]]:
+    kinds = [(k, int(r)) for k in ("worst", "drawn") for r in arrays[f"sheet_{k}"]]
+    sheet, pictures = [], {}
+    for place, (kind, row) in enumerate(kinds):
+        chip = found[row]
+        key = len(pictures)
+        pictures[key] = Thumbnail(chip.name, _enlarged(chip.image))
+        maps = []
+        for method in methods:
+            saliency = arrays[f"{method}_map"][place].astype(np.float64) / 255
+            maps.append(
+                {
+                    "method": method_title(method),
+                    "picture": len(pictures),
+                    "insertion": f"{arrays[f'{method}_insertion'][row]:.3f}",
+                    "deletion": f"{arrays[f'{method}_deletion'][row]:.3f}",
+                }
+            )
+            over = blended(chip.image, saliency, side=max(pictures[key].image.shape[:2]))
+            pictures[len(pictures)] = Thumbnail(chip.name, np.asarray(over))
+        predicted = evaluation["known"][arrays["test_predicted"][row]]
+        probability = float(arrays["test_probability"][row])
+        sheet.append(Shown(kind, chip.name, predicted, probability, key, maps))
+    return sheet, pictures
+
+
+def _enlarged(image: UInt8[np.ndarray, "h w c"]) -> UInt8[np.ndarray, "y x 3"]:
+    picture = Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image).convert("RGB")
+    factor = max(1, round(_SIDE / max(image.shape[:2])))
+    size = (factor * image.shape[1], factor * image.shape[0])
+    return np.asarray(picture.resize(size, Image.Resampling.NEAREST))

@@ -1,0 +1,177 @@
+"""Every method that explains a network as one call, and what its maps are worth."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxatr import explainers, metrics, models
+from jaxatr.resolve import nearest
+from jaxatr.typing import ArrayLike, Bool, Float
+
+RIVALS = (
+    "grad_cam",
+    "grad_cam_plus_plus",
+    "rise",
+    "lime",
+    "occlusion",
+    "integrated_gradients",
+    "smoothgrad",
+)
+"""The methods that a trained surrogate is compared with: they need nothing but the network."""
+
+_SPELLINGS = {"gradcam": "grad_cam", "gradcam++": "grad_cam_plus_plus"}
+_RANDOM = ("rise", "lime", "smoothgrad")
+
+
+class Truth(NamedTuple):
+    """Where the targets of n chips are, as far as the data says it.
+
+    Attributes:
+      masks: ``[n, h, w]``.
+      boxes: ``[n, 4]``, y0, x0, y1, x1 in pixels of the chip.
+    """
+
+    masks: Bool[np.ndarray, "n h w"] | None = None
+    boxes: Float[np.ndarray, "n 4"] | None = None
+
+
+def rivals(names: str | Collection[str]) -> tuple[str, ...]:
+    """Returns methods by name, or all of them.
+
+    Args:
+      names: ``"all"``, names with commas between them, or a collection of names.
+
+    Raises:
+      ValueError: there is no such method.
+    """
+    wanted = [name for name in names.split(",") if name] if isinstance(names, str) else [*names]
+    if wanted == ["all"]:
+        return RIVALS
+    return tuple(dict.fromkeys(method_name(name, RIVALS) for name in wanted))
+
+
+def method_name(name: str, among: Sequence[str]) -> str:
+    """Returns a method's name as records have it: ``"gradcam"`` is ``"grad_cam"``.
+
+    Raises:
+      ValueError: it is not among those.
+    """
+    found = _SPELLINGS.get(name, name)
+    if found not in among:
+        raise ValueError(
+            f"method: got {name!r}, wanted one of {', '.join(among)}{nearest(name, among)}"
+        )
+    return found
+
+
+def rival(
+    name: str,
+    predict: Callable[[ArrayLike], jax.Array],
+    mean: Float[ArrayLike, " c"],
+    *,
+    seed: int = 0,
+    **options: Any,
+) -> Callable[[ArrayLike], jax.Array]:
+    """Returns a method as a function from chips to saliency maps in [0, 1].
+
+    Args:
+      name: one of :data:`RIVALS`.
+      predict: chips ``[b, h, w, c]`` in their raw units to logits; not jitted.
+      mean: ``[c]``, of the training images. RISE hides behind it, as its authors do.
+      seed: of the methods that draw.
+      options: of the method, as :mod:`jaxatr.explainers` has them.
+    """
+    method = getattr(explainers, name)
+    if name in _RANDOM:
+        options = {"key": jax.random.key(seed), **options}
+    if name == "rise":
+        options = {"baseline": np.asarray(mean, np.float32), **options}
+    if not name.startswith("grad_cam"):
+        return functools.partial(method, predict, **options)
+
+    @functools.cache  # functions of their own, which are compiled once
+    def parts(shape: tuple[int, ...]) -> models.Cut:
+        return models.cut(predict, np.zeros((1, *shape), np.float32))
+
+    def by_parts(images: ArrayLike) -> jax.Array:
+        cut = parts(np.shape(images)[1:])
+        return method(cut.features, cut.head, images, **options)
+
+    return by_parts
+
+
+def judge(
+    predict: Callable[[ArrayLike], jax.Array],
+    images: Float[np.ndarray, "n h w c"],
+    saliency: Float[np.ndarray, "n h w"],
+    *,
+    pixels_per_step: int = 0,
+    batch_size: int = 64,
+    truth: Truth = Truth(),  # noqa: B008 (immutable)
+) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
+    """Returns what saliency maps are worth, and the convention of insertion and deletion.
+
+    Args:
+      predict: as :func:`rival` has it.
+      images: ``[n, h, w, c]``, in their raw units.
+      saliency: ``[n, h, w]`` in [0, 1].
+      pixels_per_step: of insertion and deletion; 0 for one row of the chip.
+      batch_size: images at a time.
+      truth: where the targets are.
+
+    Returns:
+      ``(values, convention)``: name to ``[n]``: ``insertion`` and ``deletion``, the areas;
+      ``fidelity``, the first less the second; ``mean_intensity``; where masks are known
+      ``share_inside``, 0 for a map of zeros; where boxes are known ``pointing_game``.
+    """
+    step = pixels_per_step or max(saliency.shape[1:])
+    options: dict[str, Any] = {"pixels_per_step": step, "batch_size": batch_size}
+    inserted = metrics.insertion(predict, images, saliency, **options)
+    deleted = metrics.deletion(predict, images, saliency, **options)
+    values = {
+        "insertion": inserted.auc,
+        "deletion": deleted.auc,
+        "fidelity": inserted.auc - deleted.auc,
+        "mean_intensity": metrics.mean_intensity(saliency),
+    }
+    if truth.masks is not None:
+        values["share_inside"] = np.nan_to_num(metrics.share_inside(saliency, truth.masks))
+    if truth.boxes is not None:
+        pointed = metrics.pointing_game(saliency, truth.boxes)
+        values["pointing_game"] = pointed.astype(np.float64)
+    return values, [dataclasses.asdict(found.convention) for found in (inserted, deleted)]
+
+
+def recorded(
+    values: Mapping[str, Mapping[str, np.ndarray]],
+    maps: Mapping[str, Float[np.ndarray, "n h w"]],
+    *,
+    each: int = 8,
+) -> dict[str, np.ndarray]:
+    """Returns what is recorded of some methods' explanations of n chips.
+
+    Args:
+      values: method to what :func:`judge` returned of it; one is ``"surrogate"``.
+      maps: method to its maps, in [0, 1].
+      each: so many of each kind are shown at most.
+
+    Returns:
+      ``METHOD_MEASURE`` ``[n]``; ``sheet_worst`` and ``sheet_drawn``, positions in n of what a
+      report shows: those with the surrogate's lowest insertion, the lowest first, and others,
+      evenly spread in their order; ``METHOD_map`` uint8 ``[m, h, w]``, the maps of these, in that
+      order, 255 for 1.
+    """
+    order = np.argsort(values["surrogate"]["insertion"], kind="stable")
+    worst, others = order[:each], np.sort(order[each:])
+    spread = np.linspace(0, len(others) - 1, min(each, len(others))).round().astype(int)
+    drawn = others[spread]
+    arrays = {"sheet_worst": worst, "sheet_drawn": drawn}
+    rows = np.concatenate([worst, drawn])
+    for name, judged in values.items():
+        arrays |= {f"{name}_{measure}": numbers for measure, numbers in judged.items()}
+        arrays[f"{name}_map"] = np.rint(255 * maps[name][rows]).astype(np.uint8)
+    return arrays

@@ -1,0 +1,67 @@
+"""Methods by name, and what is recorded of their maps."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxatr import explainers, metrics
+from jaxatr.tasks.explaining import RIVALS, Truth, judge, method_name, recorded, rival, rivals
+
+WEIGHTS = np.random.default_rng(0).normal(size=(16 * 16, 3)).astype(np.float32)
+
+
+def predict(images):
+    return jnp.reshape(images, (len(images), -1)) @ WEIGHTS
+
+
+@pytest.fixture
+def images():
+    return np.random.default_rng(1).random((3, 16, 16, 1)).astype(np.float32)
+
+
+def test_names():
+    assert rivals("all") == RIVALS and rivals("") == () == rivals(())
+    assert rivals("gradcam,rise,gradcam") == ("grad_cam", "rise")
+    assert rivals(["gradcam++"]) == ("grad_cam_plus_plus",)
+    with pytest.raises(ValueError, match="method: got 'risen', .* did you mean 'rise'"):
+        rivals("lime,risen")
+    with pytest.raises(ValueError, match="method: got 'surrogate', wanted one of grad_cam"):
+        method_name("surrogate", RIVALS)
+
+
+def test_rise_hides_behind_the_mean(images):
+    options = {"samples": 20, "cells": 4}
+    found = rival("rise", predict, np.array([0.3]), seed=4, **options)(images)
+    wanted = explainers.rise(predict, images, key=jax.random.key(4), baseline=0.3, **options)
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def test_what_maps_are_worth(images):
+    maps = np.random.default_rng(2).random((3, 16, 16))
+    maps[2] = 0
+    masks, boxes = np.zeros((3, 16, 16), bool), np.tile(np.float32([0, 0, 8, 16]), (3, 1))
+    masks[:, :8] = True
+    values, convention = judge(predict, images, maps, truth=Truth(masks, boxes))
+    inserted = metrics.insertion(predict, images, maps, pixels_per_step=16)
+    np.testing.assert_allclose(values["insertion"], inserted.auc, atol=1e-6)
+    np.testing.assert_allclose(values["fidelity"], values["insertion"] - values["deletion"])
+    share = maps[:2, :8].sum((1, 2)) / maps[:2].sum((1, 2))
+    np.testing.assert_allclose(values["share_inside"], [*share, 0])
+    best = maps.reshape(3, -1).argmax(1) // 16 < 8
+    np.testing.assert_array_equal(values["pointing_game"], best)
+    assert [each["measure"] for each in convention] == ["insertion", "deletion"]
+    assert "share_inside" not in judge(predict, images, maps)[0]
+
+
+def test_what_a_report_shows():
+    insertion = np.array([0.5, 0.1, 0.9, 0.3, 0.3, 0.8, 0.7, 0.2])
+    maps = np.linspace(0, 1, 8)[:, None, None] * np.ones((8, 2, 2))
+    values = {"surrogate": {"insertion": insertion}, "lime": {"insertion": insertion / 2}}
+    arrays = recorded(values, {"surrogate": maps, "lime": 1 - maps}, each=3)
+    assert arrays["sheet_worst"].tolist() == [1, 7, 3]  # of equal ones, the first
+    assert arrays["sheet_drawn"].tolist() == [0, 4, 6]
+    rows = [1, 7, 3, 0, 4, 6]
+    assert arrays["lime_map"].dtype == np.uint8
+    np.testing.assert_allclose(arrays["lime_map"] / 255, 1 - maps[rows], atol=0.002)
+    np.testing.assert_array_equal(arrays["lime_insertion"], insertion / 2)
