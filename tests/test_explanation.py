@@ -9,7 +9,7 @@ import pytest
 from ml_collections import ConfigDict
 from PIL import Image
 
-from jaxatr import data, explain, metrics, runs
+from jaxatr import data, explain, metrics, predict, runs
 from jaxatr.explanation import METHODS, Explainer
 
 QUICK = {
@@ -123,3 +123,53 @@ def test_the_command_writes_picture_map_and_figures(surrogate_run, images, flags
 def test_the_command_wants_images(surrogate_run, flags, tmp_path):
     with pytest.raises(ValueError, match="no image given"):
         explain.main(flags(f"--workdir={surrogate_run}", f"--out={tmp_path}"))
+
+
+@pytest.fixture
+def predict_flags(flags_of):
+    return functools.partial(flags_of, predict)
+
+
+def test_predict_explains_in_one_go(
+    trained_run, surrogate_run, images, predict_flags, tmp_path, capsys
+):
+    paths, _ = images
+    (tmp_path / "broken.png").write_bytes(b"no image")
+    given = [paths[0], tmp_path / "broken.png", paths[2]]
+    out, run = tmp_path / "out", f"--workdir={trained_run}"
+    options = [f"--explain={out}", f"--surrogate={surrogate_run}", "--jsonl"]
+    assert predict.main(predict_flags(run, *options, *given)) == 1
+    printed = capsys.readouterr()
+    told = [json.loads(line) for line in printed.out.splitlines()]
+    assert [line["image"] for line in told] == [str(paths[0]), str(paths[2])]
+    assert "000-2.png" in printed.err
+    figures = [json.loads((out / f"{name}.json").read_text()) for name in ("000", "000-2")]
+    for prediction, explained in zip(told, figures, strict=True):
+        assert explained["image"] == prediction["image"] and explained["method"] == "surrogate"
+        best = max(prediction["probabilities"], key=prediction["probabilities"].get)
+        assert explained["class"] == best
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--method=rise"], "--method is of --explain=OUT"),
+        (["--explain=out", "--checkpoint=best"], "--explain is of the newest checkpoint"),
+        (["--explain=out", "--neighbours=2"], "--explain is of a recogniser's run"),
+        (["--explain=out", "--method=rose"], "method: got 'rose', .* did you mean 'rise'"),
+    ],
+)
+def test_predict_refuses(trained_run, predict_flags, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        predict.main(predict_flags(f"--workdir={trained_run}", *arguments, "x.png"))
+
+
+def test_the_surrogate_of_another_run_is_refused(embedding_run, surrogate_run, predict_flags):
+    options = [f"--workdir={embedding_run}", "--explain=out", f"--surrogate={surrogate_run}"]
+    with pytest.raises(ValueError, match="--explain is of a recogniser's run"):
+        predict.main(predict_flags(*options, "x.png"))
+
+
+def test_methods_are_of_a_surrogates_run(trained_run):
+    with pytest.raises(ValueError, match="methods: .* is not the run of a surrogate"):
+        runs.evaluate_run(trained_run, methods="rise")

@@ -169,7 +169,7 @@ def recorded(
     worst, others = order[:each], np.sort(order[each:])
     spread = np.linspace(0, len(others) - 1, min(each, len(others))).round().astype(int)
     drawn = others[spread]
-    arrays = {"sheet_worst": worst, "sheet_drawn": drawn}
+    arrays: dict[str, np.ndarray] = {"sheet_worst": worst, "sheet_drawn": drawn}
     rows = np.concatenate([worst, drawn])
     for name, judged in values.items():
         arrays |= {f"{name}_{measure}": numbers for measure, numbers in judged.items()}
