@@ -9,6 +9,8 @@ Variants:
              student, then the explanation network; a small network, without an accelerator
   smoke      the same on very little data, for a target of configs/cbc.py:smoke: does it run?
   mstar      MSTAR radar chips, for a target of configs/cbc.py:mstar; give --config.data.source=…
+  cifar100   the first 20 classes of CIFAR-100 in folders, for a target of configs/cbc.py:folder
+             with --config.open_set.split=first-20; give --config.data.source=…
   cub200     the paper's recipe (section 4.1) for CUB-200: ResNet-50, alpha 0.5, lambda 1e-5, 190
              epochs for the student and 16 for the explanation network
   cars196    the same for Cars-196
@@ -31,6 +33,7 @@ def get_config(variant: str = "default") -> Config:
         "default": _simulated,
         "smoke": _smoke,
         "mstar": _mstar,
+        "cifar100": _cifar100,
         "cub200": _cub200,
         "cars196": _cars196,
         "variant": lambda config: _aircraft(config, "variant"),
@@ -91,6 +94,17 @@ def _mstar(config: Config) -> None:
     config.data.center_crop = 64  # the image's size gives the class away: never resize it
     config.augment.shift = 4
     config.open_set.split = "mstar/reference-0"
+
+
+def _cifar100(config: Config) -> None:
+    _from_scratch(config)
+    config.model.width = 32
+    config.model.stem = "3x3"
+    config.surrogate.width = 16
+    config.data.name = "image_folder"
+    config.augment.flip_horizontal = True
+    config.augment.shift = 4
+    config.open_set.split = "first-20"
 
 
 def _paper(config: Config) -> None:

@@ -31,10 +31,11 @@ class Run(NamedTuple):
     Attributes:
       name: of its result.
       config: file and variant, below ``configs/``: ``"cbc.py:mstar"``.
-      overrides: field to value.
+      overrides: field to value; ``{runs}`` in a text is the folder that holds all runs' folders.
       archive: what it reads from the data folder, if anything.
       baselines: what is trained besides.
       scores: that its evaluation is to have; empty: the command's own choice.
+      methods: explanations that its evaluation is to have, of a surrogate's run.
     """
 
     name: str
@@ -43,10 +44,15 @@ class Run(NamedTuple):
     archive: str | None = None
     baselines: tuple[str, ...] = ()
     scores: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
 
     def commands(self, workdir: Path, data: Path) -> list[list[str]]:
         """Returns the command lines that train and evaluate it."""
-        flags = [f"--config.{field}={value}" for field, value in self.overrides.items()]
+        values = {
+            field: value.replace("{runs}", str(workdir.parent)) if isinstance(value, str) else value
+            for field, value in self.overrides.items()
+        }
+        flags = [f"--config.{field}={value}" for field, value in values.items()]
         if self.archive:
             flags.append(f"--config.data.source={data / self.archive}")
         train = ["jaxatr.train", f"--workdir={workdir}", "--noprogress"]
@@ -55,9 +61,11 @@ class Run(NamedTuple):
             found = []
         if self.baselines:
             found.append([*train, f"--baselines={','.join(self.baselines)}"])
+        evaluate = ["jaxatr.evaluate", f"--workdir={workdir}"]
         if self.scores:
-            scores = f"--scores={','.join(self.all_scores)}"
-            found.append(["jaxatr.evaluate", f"--workdir={workdir}", scores])
+            found.append([*evaluate, f"--scores={','.join(self.all_scores)}"])
+        if self.methods:
+            found.append([*evaluate, f"--methods={','.join(self.methods)}"])
         return [[sys.executable, "-m", *command] for command in found]
 
     @property
@@ -66,12 +74,14 @@ class Run(NamedTuple):
         return (*self.scores, *(TRAINED[name] for name in self.baselines))
 
     def done(self, results: Path) -> bool:
-        """Whether its result is recorded, with every score that it is to have."""
+        """Whether its result is recorded, with every score and method that it is to have."""
         path = results / f"{self.name}.json"
         if not path.exists():
             return False
-        recorded = json.loads(path.read_text())["evaluation"]["groups"]["all"]["scores"]
-        return set(self.all_scores) <= set(recorded)
+        evaluation = json.loads(path.read_text())["evaluation"]
+        scores = evaluation.get("groups", {}).get("all", {}).get("scores", {})
+        methods = evaluation.get("explanation", {}).get("methods", {})
+        return set(self.all_scores) <= set(scores) and set(self.methods) <= set(methods)
 
 
 def carry_out(
@@ -98,6 +108,7 @@ def carry_out(
         "baselines": list(run.baselines),
         "cores": cores or os.cpu_count(),
         "seconds": round(time.monotonic() - started),
+        "validation": _last_validation(own),
         "evaluation": json.loads((own / "evaluation.json").read_text()),
         "record": json.loads((own / "record.json").read_text()),
     }
@@ -105,6 +116,13 @@ def carry_out(
     if path.exists():  # with fewer scores: what its training took is what it took
         result["seconds"] = json.loads(path.read_text())["seconds"]
     path.write_text(json.dumps(result, indent=1, default=str) + "\n")
+
+
+def _last_validation(workdir: Path) -> dict[str, Any] | None:
+    """Returns the figures of a training's last evaluation on its validation part."""
+    lines = (workdir / "metrics.jsonl").read_text().splitlines()
+    found = [record for line in lines if (record := json.loads(line))["phase"] == "evaluate"]
+    return found[-1] if found else None
 
 
 def main(description: str, runs: Sequence[Run], results: Path, workdir: str) -> int:

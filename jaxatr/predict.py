@@ -41,7 +41,7 @@ def main(arguments) -> int:
     if not arguments:
         raise ValueError("no image given: python -m jaxatr.predict --workdir=DIR IMAGE...")
     training.enable_compilation_cache()
-    searches = flags.FLAGS.neighbours or is_embedding(flags.FLAGS.workdir)
+    searches = bool(flags.FLAGS.neighbours) or is_embedding(flags.FLAGS.workdir)
     explainer = _explainer(searches)
     predictor, predict, line = _retriever() if searches else _recogniser()
     used: deque[str] = deque()

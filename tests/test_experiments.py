@@ -1,6 +1,7 @@
 """What the experiments set must exist: nothing else runs them before they are needed."""
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
 
@@ -53,6 +54,36 @@ def test_the_rows_of_the_quadruplet_table_set_fields_that_exist():
     assert set(tables.NAMES) == set(tables.PAPER) == set(experiment.ROWS)
     for run in experiment.final():
         check(run.config, run.overrides)
+
+
+def test_the_runs_of_the_distillation_tables_set_fields_that_exist(tmp_path, monkeypatch):
+    experiment = load(EXPERIMENTS / "attentive_distillation" / "run.py")
+    assert [run.name for run in experiment.targets()] == [
+        "target-simulated",
+        "target-mstar",
+        "target-cifar100",
+    ]
+    monkeypatch.setattr(experiment, "RESULTS", tmp_path)
+    assert experiment.tuning() == [] and experiment.final() == []
+    empty = {"groups": {}}
+    for run in experiment.targets():
+        (tmp_path / f"{run.name}.json").write_text(json.dumps({"evaluation": empty}))
+    tuning = experiment.tuning()
+    assert len({run.name for run in tuning}) == 3 * len(experiment.WAYS)
+    for number, run in enumerate(tuning):
+        result = {"evaluation": empty, "validation": {"fidelity": float(number)}}
+        (tmp_path / f"{run.name}.json").write_text(json.dumps(result))
+    last = list(experiment.WAYS)[-1]
+    assert experiment.chosen_way("mstar") == last
+    final = experiment.final()
+    assert len({run.name for run in final}) == 3 * 3 * 3  # the paper's two λ and the chosen way
+    assert [run.name for run in final if run.methods] == [
+        f"{name}-paper-0" for name in experiment.TARGETS
+    ]
+    for run in (*experiment.targets(), *tuning, *final):
+        check(run.config, run.overrides)
+    (command, *_) = final[0].commands(tmp_path / final[0].name, tmp_path)
+    assert f"--config.distillation.target={tmp_path}/target-simulated" in command
 
 
 def test_the_end_to_end_benchmark_sets_fields_that_exist():

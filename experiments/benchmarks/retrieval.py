@@ -14,7 +14,6 @@ It needs ``pip install faiss-cpu``, which the package does not.
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import time
@@ -26,6 +25,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from alternating import alternately
 
 from jaxatr import metrics, mining
 
@@ -86,19 +86,6 @@ def negatives_of_faiss(points: np.ndarray, coarse: np.ndarray) -> np.ndarray:
         index.add(points[others])
         found[own] = others[index.search(points[own], 1)[1][:, 0]]
     return found
-
-
-def alternately(runs: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
-    """Returns the median seconds of each, one after the other in every round."""
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    for run in runs.values():
-        jax.block_until_ready(run())  # compiles
-    for _ in range(repeats):
-        for name, run in runs.items():
-            start = time.perf_counter()
-            jax.block_until_ready(run())
-            times[name].append(time.perf_counter() - start)
-    return {name: round(statistics.median(values), 3) for name, values in times.items()}
 
 
 def forget_the_peak() -> None:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from experiments.records import NOT_RUN, table
 from jaxatr import metrics
 
 RESULTS = Path(__file__).parent / "results"
@@ -61,7 +62,6 @@ ALL_NAMES = NAMES | {
     "knn": "k-NN",
     "vim": "ViM",
 }
-NOT_RUN = "not run"
 
 
 def recorded(name: str) -> dict | None:
@@ -97,8 +97,7 @@ def difference(found: metrics.Summary | None, published: float, spec: str = "+.3
 
 def markdown(header: list[str], rows: list[list[str]]) -> str:
     """Returns a Markdown table."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join(table(header, rows))
 
 
 def mstar() -> str:

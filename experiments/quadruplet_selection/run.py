@@ -38,8 +38,8 @@ ROWS: Mapping[str, Mapping[str, Any]] = {
 # rates of the rows would not compare.
 _COMMON = {"quadruplet.reduction": "mean", "train.batch_size": 64}
 SETS: Mapping[str, Mapping[str, Any]] = {
-    "cifar100": {"archive": "cifar100_subset.tar.gz", "steps": 2000, "tuned": 700, "hold_out": 10},
-    "mstar": {"archive": "mstar10.tar.gz", "steps": 750, "tuned": 400, "hold_out": 2},
+    "cifar100": {"archive": "cifar100_subset.tar.gz", "steps": 1200, "tuned": 400, "hold_out": 10},
+    "mstar": {"archive": "mstar10.tar.gz", "steps": 500, "tuned": 250, "hold_out": 2},
 }
 """The data sets to archive, steps of a final and of a tuning run, and classes held out to tune."""
 

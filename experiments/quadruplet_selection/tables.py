@@ -6,11 +6,8 @@ Reads ``results/*.json`` only. A cell of which no run is recorded says "not run"
 deviation stands, in parentheses, of how many runs they are.
 """
 
-import json
-from collections.abc import Iterable
-from typing import Any
-
 from experiments.quadruplet_selection.run import RATES, RESULTS, SEEDS, SETS, chosen_rate
+from experiments.records import NOT_RUN, cell, commits, recorded, table
 from jaxatr import metrics
 
 COLUMNS = ("recall_at_1", "recall_at_2", "recall_at_4", "recall_at_8", "nmi", "map_at_r")
@@ -37,27 +34,10 @@ PAPER = {  # Cars-196, ResNet-101 from ImageNet: R@1, R@2, R@4, R@8, NMI in perc
 }
 
 
-def recorded(name: str) -> dict[str, Any] | None:
-    path = RESULTS / f"{name}.json"
-    return json.loads(path.read_text()) if path.exists() else None
-
-
 def figures(data: str, row: str, column: str) -> list[float]:
     """Returns a row's figure of each recorded run, in percent."""
-    runs = (recorded(f"{data}-{row}-{seed}") for seed in SEEDS)
+    runs = (recorded(RESULTS, f"{data}-{row}-{seed}") for seed in SEEDS)
     return [100 * run["evaluation"]["retrieval"]["new"][column] for run in runs if run]
-
-
-def cell(values: list[float]) -> str:
-    if not values:
-        return "not run"
-    return f"{metrics.summarize(values):.1f} ({len(values)})"
-
-
-def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
-    header = list(header)
-    lines = [header, ["---"] * len(header), *rows]
-    return ["| " + " | ".join(line) + " |" for line in lines]
 
 
 def of_set(data: str) -> list[str]:
@@ -88,9 +68,9 @@ def tuning(data: str) -> list[str]:
     """Returns the Recall@1 on held-out classes that the learning rates were chosen by."""
     rows = []
     for row, title in NAMES.items():
-        runs = [recorded(f"tune-{data}-{row}-{rate:g}") for rate in RATES]
+        runs = [recorded(RESULTS, f"tune-{data}-{row}-{rate:g}") for rate in RATES]
         recalls = [
-            "not run"
+            NOT_RUN
             if run is None
             else f"{100 * run['evaluation']['retrieval']['new']['recall_at_1']:.1f}"
             for run in runs
@@ -104,13 +84,6 @@ def paper() -> list[str]:
     return table(["method", *TITLES[:5]], rows)
 
 
-def commits() -> list[str]:
-    """Returns the commits that the recorded runs came from."""
-    runs = (json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json")))
-    found = {run["record"].get("code", {}).get("commit", "unknown")[:12] for run in runs}
-    return [f"Commits of the runs: {', '.join(sorted(found)) or 'none'}."]
-
-
 def page() -> str:
     lines = [
         "# Quadruplet selection: table 1",
@@ -120,7 +93,7 @@ def page() -> str:
         "from random weights, the same number of steps of 64 images, the same augmentation; the",
         "learning rate is tuned on classes held out of the training classes.",
         "",
-        *commits(),
+        commits(RESULTS),
         "",
         "## The claim: method 2 > method 1 > random in R@1",
         "",

@@ -1,0 +1,141 @@
+"""Trains the named runs behind the attentive-distillation paper's tables; what is done is kept.
+
+    python -m experiments.attentive_distillation.run [--only=tune,mstar] [--jobs=2] [--list]
+
+First a target network for each data set; then, on validation images, the ways to train its
+surrogate (``tune-…``); then the runs of the tables. Those that build on others are there once the
+others are recorded, so the command is given three times. How runs are carried out is in
+:mod:`experiments.named_runs`.
+"""
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from experiments.named_runs import Run, main
+
+RESULTS = Path(__file__).parent / "results"
+SEEDS = range(3)
+METHODS = ("grad_cam", "rise", "lime")
+
+_PLAIN = {"loss.open": "none", "loss.entropy_weight": 0.0}
+TARGETS: Mapping[str, Run] = {
+    "simulated": Run("target-simulated", "cbc.py:default", {**_PLAIN, "train.epochs": 20}),
+    "mstar": Run("target-mstar", "cbc.py:mstar", {**_PLAIN, "model.width": 32}, "mstar10.tar.gz"),
+    "cifar100": Run(
+        "target-cifar100",
+        "cbc.py:folder",
+        {
+            **_PLAIN,
+            "open_set.split": "first-20",
+            "model.stem": "3x3",
+            "model.width": 32,
+            "train.epochs": 12,
+        },
+        "cifar100_subset.tar.gz",
+    ),
+}
+"""The data sets to the networks that are explained: plain classifiers of a ResNet-18."""
+
+_CONFIGS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "simulated": ("distill.py:default", {}),
+    "mstar": ("distill.py:mstar", {}),
+    "cifar100": ("distill.py:cifar100", {}),
+}
+# The student begins with the target's weights, as the paper's does with ImageNet's: what it has to
+# learn is the attention. So a run takes minutes without an accelerator.
+_COMMON: Mapping[str, Any] = {
+    "train.epochs": 3,
+    "train.evaluate_every": 100.0,  # at the end alone
+    "explanation.epochs": 6.0,
+    "distillation.rise_samples": 1000,
+    "distillation.lime_samples": 500,
+}
+
+WAYS: Mapping[str, Mapping[str, Any]] = {
+    "paper": {"distillation.l1_weight": 1e-5},
+    "paper-1e-4": {"distillation.l1_weight": 1e-4},
+    "student-scores": {"distillation.l1_weight": 1e-5, "distillation.scorer": "student"},
+    "end-to-end": {"distillation.l1_weight": 1e-5, "distillation.end_to_end": True},
+    "sum-of-deltas": {"distillation.l1_weight": 1e-5, "surrogate.deltas": "sum"},
+}
+"""Ways to train a surrogate; the first two are the paper's."""
+
+
+def targets() -> list[Run]:
+    """Returns the runs whose networks are explained."""
+    return list(TARGETS.values())
+
+
+def tuning() -> list[Run]:
+    """Returns one run of each way for each target that is trained."""
+    return [
+        _run(f"tune-{name}-{way}", name, fields, 0)
+        for name in _trained()
+        for way, fields in WAYS.items()
+    ]
+
+
+def final() -> list[Run]:
+    """Returns the runs of the tables: the paper's two, and the chosen way where it is another.
+
+    The other methods explain the same target on the same images whatever the seed of the surrogate,
+    so one run of each set has them.
+    """
+    found = []
+    for name in _trained():
+        chosen = chosen_way(name)
+        if chosen is None:
+            continue
+        for way in dict.fromkeys(["paper", "paper-1e-4", chosen]):
+            for seed in SEEDS:
+                methods = METHODS if (way, seed) == ("paper", 0) else ()
+                found.append(_run(f"{name}-{way}-{seed}", name, WAYS[way], seed, methods))
+    return found
+
+
+def chosen_way(name: str) -> str | None:
+    """Returns the way with the best fidelity on validation images, ``None`` until all are tried.
+
+    Args:
+      name: of the data set.
+    """
+    found = {}
+    for way in WAYS:
+        path = RESULTS / f"tune-{name}-{way}.json"
+        if not path.exists():
+            return None
+        found[way] = json.loads(path.read_text())["validation"]["fidelity"]
+    return max(found, key=lambda way: found[way])
+
+
+def all_runs() -> list[Run]:
+    """Returns every run, in the order in which they are trained."""
+    return [*targets(), *tuning(), *final()]
+
+
+def _trained() -> list[str]:
+    return [name for name, run in TARGETS.items() if run.done(RESULTS)]
+
+
+def _run(
+    label: str, name: str, fields: Mapping[str, Any], seed: int, methods: tuple[str, ...] = ()
+) -> Run:
+    config, own = _CONFIGS[name]
+    target = f"{{runs}}/{TARGETS[name].name}"
+    overrides = {
+        "distillation.target": target,
+        "model.pretrained": target,
+        **_COMMON,
+        **own,
+        **fields,
+        "seed": seed,
+    }
+    return Run(label, config, overrides, TARGETS[name].archive, methods=methods)
+
+
+if __name__ == "__main__":
+    description = "Trains the named runs behind the attentive-distillation paper's tables."
+    sys.exit(main(description, all_runs(), RESULTS, "runs/attentive_distillation"))

@@ -1,0 +1,208 @@
+"""Makes tables 2 to 4 of the attentive-distillation paper from the recorded runs; writes a README.
+
+    python -m experiments.attentive_distillation.tables
+
+Reads ``results/*.json`` only. A cell of which no run is recorded says "not run"; behind mean and
+deviation stands, in parentheses, of how many runs they are.
+"""
+
+import json
+from typing import Any
+
+from experiments.attentive_distillation.run import (
+    METHODS,
+    RESULTS,
+    SEEDS,
+    TARGETS,
+    WAYS,
+    chosen_way,
+)
+from experiments.records import NOT_RUN, cell, commits, recorded, table
+from jaxatr import metrics
+
+SPEED = RESULTS.parents[1] / "benchmarks" / "results" / "explanations_cpu.json"
+NAMES = {"grad_cam": "Grad-CAM", "rise": "RISE", "lime": "LIME"}
+MEASURES = {
+    "insertion": "insertion",
+    "deletion": "deletion",
+    "mean_intensity": "mean intensity",
+    "share_inside": "share inside",
+    "pointing_game": "pointing game",
+}
+PAPER_TABLE2 = {  # top-1 accuracy of target and student
+    "ImageNet": (0.7615, 0.7371),
+    "CUB-200": (0.8172, 0.84),
+    "Cars": (0.8956, 0.8834),
+    "Aircraft V": (0.8402, 0.8483),
+    "Aircraft F": (0.9200, 0.9600),
+    "Aircraft M": (0.9394, 0.9512),
+}
+PAPER_TABLE3 = {  # frames per second on ImageNet, mean pixel intensity
+    "normal inference": (83.3, 1.0),
+    "surrogate": (24.4, 0.189),
+    "RISE": (0.03, 0.347),
+    "Grad-CAM": (34.8, 0.421),
+}
+PAPER_TABLE4 = {  # (insertion, deletion) on ImageNet, CUB-200, Cars
+    "surrogate, λ 1e-5": ((0.7049, 0.1211), (0.7136, 0.0757), (0.7260, 0.0699)),
+    "surrogate, λ 1e-4": ((0.6517, 0.1211), (0.6895, 0.0659), (0.7152, 0.0780)),
+    "RISE": ((0.7335, 0.1077), (0.7461, 0.0588), (0.7720, 0.0658)),
+    "LIME": ((0.6940, 0.1217), (0.6531, 0.1287), (0.6447, 0.1345)),
+    "Grad-CAM": ((0.6785, 0.1253), (0.6982, 0.0805), (0.7197, 0.0798)),
+}
+
+
+def explanations(data: str, way: str) -> list[dict[str, Any]]:
+    """Returns what was measured of each recorded run of a way."""
+    runs = (recorded(RESULTS, f"{data}-{way}-{seed}") for seed in SEEDS)
+    return [run["evaluation"]["explanation"] for run in runs if run]
+
+
+def surrogate(data: str, way: str, measure: str) -> list[float]:
+    found = [each["methods"]["surrogate"] for each in explanations(data, way)]
+    return [each[measure] for each in found if measure in each]
+
+
+def rival(data: str, method: str, measure: str) -> float | None:
+    """Returns another method's figure, on the target and the images of the surrogates."""
+    for each in explanations(data, "paper"):
+        if measure in each["methods"].get(method, {}):
+            return each["methods"][method][measure]
+    return None
+
+
+def table2() -> list[str]:
+    """Teacher and student on the test images of the known classes."""
+    rows = []
+    for data in TARGETS:
+        found = explanations(data, "paper")
+        target = {each["target_accuracy"] for each in found}
+        rows.append(
+            [
+                data,
+                f"{target.pop():.3f}" if target else NOT_RUN,
+                cell([each["student_accuracy"] for each in found], ".3f"),
+                cell([each["agreement"] for each in found], ".3f"),
+            ]
+        )
+    return table(["data", "target", "student", "they agree"], rows)
+
+
+def table4(data: str) -> list[str]:
+    """Every method on one data set; the surrogate at both λ, and in the chosen way."""
+    chosen = chosen_way(data)
+    ways = {"paper": "surrogate, λ 1e-5", "paper-1e-4": "surrogate, λ 1e-4"}
+    if chosen is not None:
+        ways[chosen] = f"{ways.get(chosen, f'surrogate, {chosen}')} (chosen)"
+    rows = [
+        [title, *(cell(surrogate(data, way, measure), ".3f") for measure in MEASURES)]
+        for way, title in ways.items()
+    ]
+    for method in METHODS:
+        values = [rival(data, method, measure) for measure in MEASURES]
+        shown = [NOT_RUN if value is None else f"{value:.3f}" for value in values]
+        rows.append([NAMES[method], *shown])
+    return table(["method", *MEASURES.values()], rows)
+
+
+def aims(data: str) -> list[str]:
+    """Returns whether the surrogate is no worse than Grad-CAM, and within 0.03 of RISE."""
+    chosen = chosen_way(data)
+    found = {} if chosen is None else {m: surrogate(data, chosen, m) for m in MEASURES}
+    lines = []
+    for measure, sign in (("insertion", 1), ("deletion", -1)):
+        others = {name: rival(data, name, measure) for name in ("grad_cam", "rise")}
+        if not found.get(measure) or None in others.values():
+            lines.append(f"- {data}, {measure}: {NOT_RUN}.")
+            continue
+        mean = metrics.summarize(found[measure]).mean
+        grad, rise = (sign * (mean - (other or 0.0)) for other in others.values())
+        words = [
+            f"{'no worse than' if grad >= 0 else 'worse than'} Grad-CAM ({grad:+.3f})",
+            f"{'within' if rise >= -0.03 else 'not within'} 0.03 of RISE ({rise:+.3f})",
+        ]
+        lines.append(f"- {data}, {measure}: {' and '.join(words)}.")
+    return lines
+
+
+def tuning(data: str) -> list[str]:
+    """Returns what the ways reached on validation images, by which one was chosen."""
+    rows = []
+    for way in WAYS:
+        run = recorded(RESULTS, f"tune-{data}-{way}")
+        names = ("fidelity", "insertion", "deletion", "mean_intensity", "student_accuracy")
+        shown = [f"{run['validation'][name]:.3f}" for name in names] if run else [NOT_RUN] * 5
+        rows.append([way, *shown])
+    header = ["way", "fidelity", "insertion", "deletion", "mean intensity", "student's accuracy"]
+    return table(header, rows)
+
+
+def table3() -> list[str]:
+    """Returns the speed of each method, from the benchmark's record."""
+    if not SPEED.exists():
+        return [f"Speed: {NOT_RUN} (`experiments/benchmarks/explanations.py`)."]
+    found = json.loads(SPEED.read_text())
+    rows = [
+        [size, name, f"{row['milliseconds']:.2f}", f"{row['passes']:.2f}"]
+        for size, methods in found["sizes"].items()
+        for name, row in methods.items()
+    ]
+    note = f"On {found['device']}; medians of alternating rounds, a batch of {found['batch']}."
+    header = ["target", "method", "ms an image", "forward passes of the target"]
+    return [note, "", *table(header, rows)]
+
+
+def published() -> list[str]:
+    pairs = lambda found: [f"{value:.4f}" for pair in found for value in pair]  # noqa: E731
+    table4_header = [
+        "method",
+        *(f"{d} {m}" for d in ("ImageNet", "CUB", "Cars") for m in ("ins", "del")),
+    ]
+    return [
+        *table(
+            ["data", "target", "student"],
+            ([data, f"{t:.4f}", f"{s:.4f}"] for data, (t, s) in PAPER_TABLE2.items()),
+        ),
+        "",
+        *table(
+            ["method", "frames per second", "mean intensity"],
+            ([name, f"{fps:g}", f"{level:g}"] for name, (fps, level) in PAPER_TABLE3.items()),
+        ),
+        "",
+        *table(table4_header, ([name, *pairs(found)] for name, found in PAPER_TABLE4.items())),
+    ]
+
+
+def page() -> str:
+    lines = [
+        "# Attentive distillation: tables 2 to 4",
+        "",
+        "Target and student are a ResNet-18 of half the usual width; the student begins with the",
+        "target's weights. Mean ± standard deviation (number of runs); a method that is not",
+        "trained has one figure, for one target and one set of test images.",
+        "",
+        commits(RESULTS),
+        "",
+        "## The aims: no worse than Grad-CAM, within 0.03 of RISE",
+        "",
+        *(line for data in TARGETS for line in aims(data)),
+        "",
+        "## Table 2: accuracy of target and student",
+        "",
+        *table2(),
+        "",
+        "## Table 3: speed",
+        "",
+        *table3(),
+    ]
+    for data in TARGETS:
+        lines += ["", f"## Table 4: {data}", "", *table4(data)]
+    for data in TARGETS:
+        lines += ["", f"## The ways on validation images of {data}", "", *tuning(data)]
+    lines += ["", "## Published: other data sets and a ResNet-50 from ImageNet", "", *published()]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    (RESULTS / "README.md").write_text(page(), encoding="utf-8")
+    print(RESULTS / "README.md")
