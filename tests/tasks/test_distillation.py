@@ -99,6 +99,43 @@ def test_the_losses_are_equations_4_and_8(task, config):
     np.testing.assert_allclose(result.total[0], expected.sum(), rtol=1e-4)
 
 
+def gradient(task, phase, batch, devices):
+    """The mean loss over a batch and its gradient, as so many devices make them together."""
+    params, state = task.init(jax.random.key(0))
+    own = {name: params[name] for name in ("student", "explainer")}
+
+    def loss(own, part):
+        result = phase.loss({**params, **own}, state, part, jax.random.key(1), jnp.int32(0))
+        sums = jax.lax.psum((result.total, result.count), parallel.AXIS)
+        return sums[0] / sums[1]
+
+    def device(part):
+        value, grads = jax.value_and_grad(loss)(own, part)
+        return value, jax.lax.pmean(grads, parallel.AXIS)
+
+    found = jax.vmap(device, axis_name=parallel.AXIS)(parallel.shard(batch, devices))
+    return jax.tree.map(lambda leaf: leaf[0], found)
+
+
+@pytest.mark.parametrize("kind", ["student", "explanation", "end to end"])
+def test_one_and_eight_devices_agree(config, kind):
+    config.augment.shift = 0  # its draws differ by the place in the device's share
+    config.distillation.end_to_end = kind == "end to end"
+    config.train.batch_size = 16
+    task = Distillation(config, load=runs.load_target)
+    phase = next(p for p in task.phases if p.name == kind or kind == "end to end")
+    batch = next(task.batches(phase))
+    (one, slopes), (eight, others) = (gradient(task, phase, batch, n) for n in (1, 8))
+    np.testing.assert_allclose(eight, one, rtol=1e-4)
+    largest = max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(slopes))
+    assert largest > 1e-4
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-2, atol=1e-3 * largest),
+        slopes,
+        others,
+    )
+
+
 def test_end_to_end_is_one_phase(config, tmp_path):
     config.distillation.end_to_end = True
     config.distillation.scorer = "student"
