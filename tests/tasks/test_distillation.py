@@ -113,10 +113,11 @@ def gradient(task, phase, batch, devices):
         value, grads = jax.value_and_grad(loss)(own, part)
         return value, jax.lax.pmean(grads, parallel.AXIS)
 
-    found = jax.vmap(device, axis_name=parallel.AXIS)(parallel.shard(batch, devices))
+    found = jax.jit(jax.vmap(device, axis_name=parallel.AXIS))(parallel.shard(batch, devices))
     return jax.tree.map(lambda leaf: leaf[0], found)
 
 
+@pytest.mark.slow  # to compile, six times
 @pytest.mark.parametrize("kind", ["student", "explanation", "end to end"])
 def test_one_and_eight_devices_agree(config, kind):
     config.augment.shift = 0  # its draws differ by the place in the device's share
