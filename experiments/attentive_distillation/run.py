@@ -60,6 +60,7 @@ WAYS: Mapping[str, Mapping[str, Any]] = {
     "student-scores": {"distillation.l1_weight": 1e-5, "distillation.scorer": "student"},
     "end-to-end": {"distillation.l1_weight": 1e-5, "distillation.end_to_end": True},
     "sum-of-deltas": {"distillation.l1_weight": 1e-5, "surrogate.deltas": "sum"},
+    "curves": {"distillation.l1_weight": 0.0, "distillation.objective": "curves"},
 }
 """Ways to train a surrogate; the first two are the paper's."""
 

@@ -7,6 +7,7 @@ scalar. The losses of quadruplets are in :mod:`jaxatr.losses.quadruplet`.
 from jaxatr.losses import quadruplet
 from jaxatr.losses.adversarial import discriminator_hinge, generator_hinge
 from jaxatr.losses.clustering import clustering
+from jaxatr.losses.curves import faithfulness, top_share
 from jaxatr.losses.distillation import (
     distillation,
     end_to_end,
@@ -30,6 +31,7 @@ __all__ = [
     "end_to_end",
     "entropy",
     "explanation",
+    "faithfulness",
     "generator_hinge",
     "lifted_structure",
     "masked_mean",
@@ -41,6 +43,7 @@ __all__ = [
     "semi_hard_triplet",
     "soft_distillation",
     "sparse_explanation",
+    "top_share",
     "triplet",
     "triplet_global",
 ]

@@ -6,6 +6,7 @@ network learns to mask the image so that the target still answers the same (equa
 """
 
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any
 
 import jax
@@ -15,8 +16,8 @@ import numpy as np
 from jaxatr import data, losses, models, openset, parallel
 from jaxatr.tasks.base import LossOutput, Phase
 from jaxatr.tasks.examples import Examples, normalize
-from jaxatr.tasks.explaining import judge, recorded, rival, rivals
-from jaxatr.tasks.limits import check_limits
+from jaxatr.tasks.explaining import blurred, judge, recorded, rival, rivals
+from jaxatr.tasks.limits import check_choices, check_limits
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.tasks.pretrained import Pretrained, Reader
 from jaxatr.tasks.target import LoadTarget, Target
@@ -147,7 +148,7 @@ class Distillation:
         images = self._images(batch, key)
         teacher = self.target.logits(params["target"], images)
         out, new = self._run(params, model_state, images, train=True, mutable=[_STATE])
-        values = self._explanation(params, model_state, images, teacher, out.saliency)
+        values = self._explanation(params, model_state, images, teacher, out.saliency, key)
         return _summed(values["explanation"] + values["l1"], values, new)
 
     def whole_loss(
@@ -161,7 +162,7 @@ class Distillation:
             params, model_state, images, train=True, end_to_end=True, mutable=[_STATE]
         )
         values = {"distillation": self._distillation(teacher, out.logits, labels)}
-        values |= self._explanation(params, model_state, images, teacher, out.saliency)
+        values |= self._explanation(params, model_state, images, teacher, out.saliency, key)
         total = values["distillation"] + values["explanation"] + values["l1"]
         return _summed(total, values | _agreement(teacher, out.logits, labels), new)
 
@@ -171,21 +172,32 @@ class Distillation:
             teacher, student, labels, temperature=fields.temperature, alpha=fields.alpha
         )
 
-    def _explanation(self, params, model_state, images, teacher, saliency) -> dict[str, jax.Array]:
+    def _explanation(
+        self, params, model_state, images, teacher, saliency, key
+    ) -> dict[str, jax.Array]:
         """Returns both terms of equation 8, ``[b]`` each, the second one weighted."""
         fields = self.config.distillation
-        masked = images * saliency[..., None]
-        if fields.scorer == "target":
-            scored = self.target.logits(params["target"], masked)
+        score = partial(self._score, params, model_state)
+        if fields.objective == "mask":
+            kept = losses.explanation(teacher, score(images * saliency[..., None]))
         else:
-            # The student scores as it will when it is used: with its running statistics.
-            scored = self._run(params, model_state, masked, method="classify").logits
+            share = jax.random.uniform(jax.random.fold_in(key, 1), (len(images),))
+            taken = losses.top_share(saliency, share)[..., None]
+            inserted = score(taken * images + (1 - taken) * blurred(images))
+            erased = score((1 - taken) * images)
+            kept = losses.faithfulness(inserted, erased, jnp.argmax(teacher, axis=-1))
         norm = losses.saliency_l1(saliency, reduction=fields.l1)
         return {
-            "explanation": losses.explanation(teacher, scored),
+            "explanation": kept,
             "l1": fields.l1_weight * norm,
             "mean_intensity": jnp.mean(saliency, axis=(1, 2)),
         }
+
+    def _score(self, params: PyTree, model_state: PyTree, images: jax.Array) -> jax.Array:
+        if self.config.distillation.scorer == "target":
+            return self.target.logits(params["target"], images)
+        # The student scores as it will when it is used: with its running statistics.
+        return self._run(params, model_state, images, method="classify").logits
 
     def _run(self, params: PyTree, model_state: PyTree, images: jax.Array, **options: Any) -> Any:
         """Returns what the surrogate says of raw images."""
@@ -213,8 +225,7 @@ class Distillation:
             return {}
         found = self._tested({"params": params, **model_state}, "validation")
         values, _ = self._judged(found, found["saliency"])
-        names = ("student_accuracy", "agreement")
-        return _means(values) | _means({name: found[name] for name in names})
+        return _means(values | {name: found[name] for name in ("student_accuracy", "agreement")})
 
     def test(
         self,
@@ -323,12 +334,7 @@ class Distillation:
     def thumbnails(
         self, measured: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
     ) -> dict[str, np.ndarray]:
-        """Returns small pictures of the judged test examples.
-
-        Args:
-          measured: what :meth:`test` returned.
-          arrays: what it returned besides.
-        """
+        """Returns small pictures of the judged test examples, from what :meth:`test` returned."""
         del measured
         return self.examples.thumbnails("test", arrays["test_row"])
 
@@ -374,12 +380,12 @@ def _check_fields(config: Config) -> None:
             "distillation.target: got nothing, wanted the folder of a run to explain: "
             "--config.distillation.target=DIR"
         )
-    choices = {"scorer": ("target", "student"), "l1": ("sum", "mean")}
-    for name, wanted in choices.items():
-        if fields[name] not in wanted:
-            raise ValueError(
-                f"distillation.{name}: got {fields[name]!r}, wanted {' or '.join(wanted)}"
-            )
+    check_choices(
+        config,
+        distillation__objective=("mask", "curves"),
+        distillation__scorer=("target", "student"),
+        distillation__l1=("sum", "mean"),
+    )
     second = config.explanation
     check_limits(
         config,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxatr import explainers, metrics, models
@@ -102,6 +103,25 @@ def rival(
         return method(cut.features, cut.head, images, **options)
 
     return by_parts
+
+
+def blurred(
+    images: Float[ArrayLike, "b h w c"],
+    blur: metrics.Blur = metrics.Blur(),  # noqa: B008 (frozen)
+) -> Float[jax.Array, "b h w c"]:
+    """Returns what ``blur(images)`` does, inside a jitted function."""
+    weights, images = blur.weights(), jnp.asarray(images)
+    mode = {"reflect": "symmetric", "zeros": "constant"}[blur.border]
+    for axis in (1, 2):
+        beyond = [(0, 0)] * 4
+        beyond[axis] = (blur.size // 2, blur.size // 2)
+        padded, size = jnp.pad(images, beyond, mode=mode), images.shape[axis]
+        shifted = (
+            weight * jax.lax.slice_in_dim(padded, first, first + size, axis=axis)
+            for first, weight in enumerate(weights.tolist())
+        )
+        images = functools.reduce(jnp.add, shifted)
+    return images
 
 
 def judge(

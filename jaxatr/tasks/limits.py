@@ -32,3 +32,21 @@ def check_limits(config: Config, **more: tuple[bool, str]) -> None:
         if not fits:
             group, field = name.split(".")
             raise ValueError(f"{name}: got {config[group][field]}, wanted {wanted}")
+
+
+def check_choices(config: Config, **choices: tuple[str, ...]) -> None:
+    """Refuses a word that is none of the choices.
+
+    Args:
+      config: a run's.
+      choices: fields, with ``__`` for the dot, to what they can be.
+
+    Raises:
+      ValueError: a value will not do; the message has its name.
+    """
+    for name, wanted in choices.items():
+        group, field = name.split("__")
+        if config[group][field] not in wanted:
+            raise ValueError(
+                f"{group}.{field}: got {config[group][field]!r}, wanted {' or '.join(wanted)}"
+            )

@@ -149,6 +149,28 @@ def test_end_to_end_is_one_phase(config, tmp_path):
     assert record["loss"] == pytest.approx(parts, rel=1e-4)
 
 
+def test_the_curves_loss_is_its_two_images_probabilities(config):
+    config.augment.shift = 0
+    config.distillation.objective = "curves"
+    task = Distillation(config, load=runs.load_target)
+    batch = next(task.batches(task.phases[1]))
+    result, params, state = shares(task, task.phases[1], batch)
+    images = jnp.asarray(batch["image"], jnp.float32)
+    own = {name: params[name] for name in ("student", "explainer")}
+    normal = (images - task.examples.mean) / task.examples.std
+    saliency = apply(task, {"params": own, **state}, normal).saliency
+    share = jax.random.uniform(jax.random.fold_in(jax.random.key(1), 1), (len(images),))
+    taken = losses.top_share(saliency, share)[..., None]
+    blurred = metrics.Blur()(np.asarray(images))
+    logits = [
+        task.target.logits(params["target"], x)
+        for x in (images, taken * images + (1 - taken) * blurred, (1 - taken) * images)
+    ]
+    expected = losses.faithfulness(logits[1], logits[2], logits[0].argmax(-1))
+    expected += config.distillation.l1_weight * losses.saliency_l1(saliency)
+    np.testing.assert_allclose(result.total[0], expected.sum(), rtol=1e-3)
+
+
 def test_what_is_measured_is_recorded(config, tmp_path, trained_run):
     runs.train_run(config, tmp_path, progress=False)
     (record,) = [r for r in training.read_metrics(tmp_path) if r["phase"] == "evaluate"]
@@ -188,6 +210,7 @@ def test_what_is_measured_is_recorded(config, tmp_path, trained_run):
     [
         ("target", "", "distillation.target: got nothing"),
         ("scorer", "teacher", "distillation.scorer: got 'teacher', wanted target or student"),
+        ("objective", "area", "distillation.objective: got 'area', wanted mask or curves"),
         ("l1", "max", "distillation.l1: got 'max', wanted sum or mean"),
         ("temperature", 0.0, "distillation.temperature: got 0.0, wanted more than 0"),
         ("alpha", 1.5, "distillation.alpha: got 1.5, wanted 0 to 1"),

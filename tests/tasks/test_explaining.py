@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 
 from jaxatr import explainers, metrics
-from jaxatr.tasks.explaining import RIVALS, Truth, judge, method_name, recorded, rival, rivals
+from jaxatr.tasks.explaining import (
+    RIVALS,
+    Truth,
+    blurred,
+    judge,
+    method_name,
+    recorded,
+    rival,
+    rivals,
+)
 
 WEIGHTS = np.random.default_rng(0).normal(size=(16 * 16, 3)).astype(np.float32)
 
@@ -35,6 +44,12 @@ def test_rise_hides_behind_the_mean(images):
     found = rival("rise", predict, np.array([0.3]), seed=4, **options)(images)
     wanted = explainers.rise(predict, images, key=jax.random.key(4), baseline=0.3, **options)
     np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("blur", [metrics.Blur(), metrics.RISE_BLUR, metrics.Blur(3, 1.0)])
+def test_the_blur_of_a_training_is_that_of_the_measure(images, blur):
+    images = images[:, :, :13] * 200
+    np.testing.assert_allclose(blurred(images, blur), blur(images), atol=1e-3)
 
 
 def test_what_maps_are_worth(images):

@@ -1,0 +1,80 @@
+"""A loss that is what insertion and deletion measure, made differentiable: not of any paper.
+
+Equation 8 of Lee and Kim (2021) asks that the image under its saliency map be classified as the
+image is. Insertion and deletion ask something else: that of *every* share of the pixels the most
+salient ones make the class, and unmake it. For a share drawn anew for each image at every step, the
+two functions here give an estimate of 1 less the area under the insertion curve plus the area under
+the deletion curve, with a gradient.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from jaxatr.losses.inputs import at_least_float32, check_same_shape
+from jaxatr.typing import Array, ArrayLike, Float, Int
+
+
+def top_share(
+    saliency: Float[ArrayLike, "b h w"], share: Float[ArrayLike, " b"], *, softness: float = 0.1
+) -> Float[Array, "b h w"]:
+    r"""Returns where the most salient pixels are, as a mask with soft edges.
+
+    .. math:: \sigma\left(\frac{H - t}{\beta \, \mathrm{sd}(H)}\right)
+
+    where the threshold t is the least saliency among the share of pixels. No gradient goes through
+    t and the deviation: what matters is the order of the pixels.
+
+    Args:
+      saliency: ``[b, h, w]``.
+      share: ``[b]``, of the pixels, from 0 to 1.
+      softness: β, in units of the map's standard deviation.
+
+    Raises:
+      ValueError: the softness is not above 0.
+
+    >>> rising = jnp.arange(4.0).reshape(1, 2, 2)
+    >>> jnp.round(top_share(rising, jnp.array([0.5]), softness=0.01), 2)
+    Array([[[0. , 0. ],
+            [0.5, 1. ]]], dtype=float32)
+    """
+    if not softness > 0:
+        raise ValueError(f"softness: got {softness}, wanted more than 0")
+    saliency = at_least_float32(saliency)
+    flat = jax.lax.stop_gradient(saliency.reshape(len(saliency), -1))
+    falling = -jnp.sort(-flat, axis=1)
+    place = jnp.round(jnp.asarray(share) * flat.shape[1]).astype(int) - 1
+    threshold = jnp.take_along_axis(falling, place.clip(0, None)[:, None], axis=1)[..., None]
+    spread = jnp.std(flat, axis=1)[:, None, None]
+    least = jnp.finfo(saliency.dtype).eps  # of a constant map there is no order
+    return jax.nn.sigmoid((saliency - threshold) / (softness * spread + least))
+
+
+def faithfulness(
+    inserted_logits: Float[ArrayLike, "b k"],
+    erased_logits: Float[ArrayLike, "b k"],
+    classes: Int[ArrayLike, " b"],
+) -> Float[Array, " b"]:
+    r"""Returns how far a saliency map is from perfect insertion and deletion, from 0 to 2.
+
+    .. math:: 1 - p_c(\text{inserted}) + p_c(\text{erased})
+
+    Args:
+      inserted_logits: ``[b, k]``, of the target network on the blurred image with a share of its
+        most salient pixels put in.
+      erased_logits: ``[b, k]``, on the image with them taken out.
+      classes: ``[b]``, c: what the target network says of the image.
+
+    Raises:
+      ValueError: the shapes differ.
+
+    >>> yes, no = jnp.array([[50.0, 0.0]]), jnp.array([[0.0, 50.0]])
+    >>> float(faithfulness(yes, no, jnp.array([0]))[0])
+    0.0
+    """
+    check_same_shape(inserted_logits=inserted_logits, erased_logits=erased_logits)
+    rows = jnp.arange(len(jnp.asarray(classes)))
+    inserted, erased = (
+        jax.nn.softmax(at_least_float32(logits))[rows, classes]
+        for logits in (inserted_logits, erased_logits)
+    )
+    return 1 - inserted + erased

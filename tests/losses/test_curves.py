@@ -1,0 +1,90 @@
+"""The differentiable insertion and deletion: against the measures themselves."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+
+from jaxatr import losses, metrics
+
+WEIGHTS = np.random.default_rng(0).normal(size=(36, 3)).astype(np.float32)
+
+
+def predict(images):
+    return jnp.reshape(images, (len(images), -1)) @ WEIGHTS
+
+
+def draw(seed, *shape):
+    return np.random.default_rng(seed).random(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 0.5, 1.0])
+def test_a_hard_mask_holds_the_share(share):
+    maps = draw(1, 2, 6, 6)
+    taken = np.asarray(losses.top_share(maps, jnp.full(2, share), softness=1e-5))
+    wanted = max(1, round(36 * share))  # the threshold's own pixel is half in
+    np.testing.assert_allclose(taken.sum((1, 2)), wanted - 0.5, atol=1e-3)
+    for one, mask in zip(maps, taken, strict=True):
+        inside = mask.ravel() > 0.4
+        assert one.ravel()[inside].min() > np.delete(one.ravel(), np.flatnonzero(inside)).max(
+            initial=-1
+        )
+
+
+def test_its_mean_over_shares_is_what_the_measures_say():
+    images, maps = draw(2, 4, 6, 6, 1), draw(3, 4, 6, 6)
+    classes = np.asarray(predict(images)).argmax(-1)
+    blurred = metrics.Blur()(images)
+    shares = (np.arange(36) + 0.5) / 36
+    found = []
+    for share in shares:
+        taken = losses.top_share(maps, jnp.full(4, share), softness=1e-4)[..., None]
+        inserted = predict(taken * images + (1 - taken) * blurred)
+        erased = predict((1 - taken) * images)
+        found.append(losses.faithfulness(inserted, erased, classes))
+    step = {"pixels_per_step": 1}
+    inserted = metrics.insertion(predict, images, maps, **step).auc
+    erased = metrics.deletion(predict, images, maps, **step).auc
+    np.testing.assert_allclose(np.mean(found, axis=0), 1 - inserted + erased, atol=0.02)
+
+
+def test_gradients_agree_with_finite_differences():
+    images, maps = draw(4, 2, 6, 6, 1), draw(5, 2, 6, 6)
+    classes = np.array([0, 2])
+
+    def loss(saliency, images):
+        # The threshold is a constant of the loss: it is given, as the gradient sees it.
+        taken = jax.nn.sigmoid((saliency - 0.5) / 0.3)[..., None]
+        return losses.faithfulness(
+            predict(taken * images), predict((1 - taken) * images), classes
+        ).sum()
+
+    check_grads(loss, (jnp.asarray(maps), jnp.asarray(images)), 1, modes=["rev"], rtol=2e-2)
+
+
+def test_the_gradient_lifts_what_the_class_needs():
+    images = np.zeros((1, 6, 6, 1), np.float32)
+    images[0, 2, 3] = 1
+    only = np.zeros((36, 2), np.float32)
+    only[2 * 6 + 3, 0] = 9
+
+    def loss(saliency):
+        taken = losses.top_share(saliency, jnp.array([0.5]))[..., None]
+        logits = [jnp.reshape(x, (1, -1)) @ only for x in (taken * images, (1 - taken) * images)]
+        return losses.faithfulness(*logits, np.array([0]))[0]
+
+    slope = jax.grad(loss)(jnp.full((1, 6, 6), 0.5) + 0.01 * draw(6, 1, 6, 6))[0]
+    assert slope.argmin() == 2 * 6 + 3 and slope[2, 3] < 0
+
+
+def test_constant_maps_and_wild_logits():
+    for value in (0.0, 1.0):
+        taken, slope = jax.value_and_grad(lambda m: losses.top_share(m, jnp.array([0.3])).sum())(
+            jnp.full((1, 4, 4), value)
+        )
+        assert np.isfinite(taken) and np.isfinite(slope).all()
+    wild = jnp.array([[1e4, -1e4]])
+    assert float(losses.faithfulness(wild, -wild, jnp.array([0]))[0]) == 0
+    with pytest.raises(ValueError, match="softness: got 0"):
+        losses.top_share(jnp.ones((1, 2, 2)), jnp.array([0.5]), softness=0.0)
