@@ -88,7 +88,12 @@ class _Lowering:
         return made
 
     def graph(
-        self, graph: Any, outer: Mapping[str, str], versions: dict, prefix: str, inputs: bool = False
+        self,
+        graph: Any,
+        outer: Mapping[str, str],
+        versions: dict,
+        prefix: str,
+        inputs: bool = False,
     ) -> Program:
         """Returns a graph as a program; ``outer`` are the names around it, as this model has them."""
         if prefix.count("/") > DEEPEST:
@@ -114,12 +119,20 @@ class _Lowering:
             self.node(node, scope, versions, prefix, calls, define)
         for value in graph.output:
             if value.name not in scope:
-                raise ValueError(f"graph {graph.name!r}: nothing computes its output {value.name!r}")
+                raise ValueError(
+                    f"graph {graph.name!r}: nothing computes its output {value.name!r}"
+                )
         outputs = tuple(scope[value.name] for value in graph.output)
         return Program(graph.name, names, outputs, tuple(calls))
 
     def node(
-        self, node: Any, scope: dict[str, str], versions: dict, prefix: str, calls: list, define: Any
+        self,
+        node: Any,
+        scope: dict[str, str],
+        versions: dict,
+        prefix: str,
+        calls: list,
+        define: Any,
     ) -> None:
         """Adds the calls that a node stands for."""
         title = node.name or next((name for name in node.output if name), node.op_type)
@@ -133,7 +146,9 @@ class _Lowering:
         if (own(node.domain), node.op_type) == ("", "Constant"):
             self.constants[define(node.output[0], "output")] = constant(node, name)
             return
-        function = self.functions.get((own(node.domain), node.op_type, getattr(node, "overload", "")))
+        function = self.functions.get(
+            (own(node.domain), node.op_type, getattr(node, "overload", ""))
+        )
         operator = find(node.op_type, node.domain, self.version(node, versions, function))
         if operator is None or (function is not None and operator.domain == ""):
             body = expansion.body(node, versions, function)
@@ -147,9 +162,7 @@ class _Lowering:
             return
         outputs = [define(output, "output") if output else "" for output in node.output]
         attributes = self.attributes(node, operator, scope, versions, name)
-        calls.append(
-            self.call(node, name, operator, inputs, tuple(outputs), attributes, versions)
-        )
+        calls.append(self.call(node, name, operator, inputs, tuple(outputs), attributes, versions))
 
     def call(self, node, name, operator, inputs, outputs, attributes, versions) -> Call:
         """Returns the call of a node whose operator has an implementation."""
@@ -192,7 +205,11 @@ class _Lowering:
                     raise NodeError(f"node {name!r}: {key}: got {value}, wanted a type's number")
                 value = NAMES[value]
             default = operator.keywords[key]
-            if type(value) is not type(default) or isinstance(value, np.ndarray) or value != default:
+            if (
+                type(value) is not type(default)
+                or isinstance(value, np.ndarray)
+                or value != default
+            ):
                 found[key] = value
         return found
 
@@ -230,7 +247,9 @@ def plain(attribute: Any, name: str) -> Any:
     """Returns an attribute's value in Python: numbers, strings, tuples of them, or an array."""
     kinds = onnx.AttributeProto
     if attribute.ref_attr_name:
-        raise NodeError(f"node {name!r}: {attribute.name!r} refers to an attribute out of a function")
+        raise NodeError(
+            f"node {name!r}: {attribute.name!r} refers to an attribute out of a function"
+        )
     if attribute.type == kinds.FLOAT:
         return shortest(attribute.f)
     if attribute.type == kinds.INT:

@@ -69,7 +69,9 @@ class OnnxModel:
             raise ValueError(f"inputs: got {len(inputs)}, wanted {len(names)}: {names}")
         run = Run(training, next(iter(rngs.values())) if isinstance(rngs, Mapping) else rngs)
         with wide():
-            arrays = {k: v for group in {**self.variables, **variables}.values() for k, v in group.items()}
+            arrays = {
+                k: v for group in {**self.variables, **variables}.values() for k, v in group.items()
+            }
             values = {name: on_device(value) for name, value in arrays.items()} | self.known
             given = [fitted(v, wanted) for v, wanted in zip(inputs, self.inputs, strict=True)]
             results = [on_device(r) for r in execute(self.program, given, values, run)]

@@ -143,18 +143,6 @@ def unique(
     return found, *(part.astype(np.int64) for part in (first, inverse, counts))
 
 
-@register("ReverseSequence")
-def reverse_sequence(
-    x: Value, sequence_lens: Value, *, batch_axis: int = 1, time_axis: int = 0
-) -> Value:
-    """Returns each sequence with its first ``sequence_lens`` elements turned round (-10)."""
-    moved = jnp.moveaxis(x, (batch_axis, time_axis), (0, 1))
-    at, lengths = jnp.arange(moved.shape[1]), jnp.asarray(sequence_lens)[:, None]
-    order = jnp.where(at < lengths, lengths - 1 - at, at)
-    order = order.reshape(order.shape + (1,) * (moved.ndim - 2))
-    return jnp.moveaxis(jnp.take_along_axis(moved, order, 1), (0, 1), (batch_axis, time_axis))
-
-
 @register("TensorScatter")
 def tensor_scatter(
     past_cache: Value,
