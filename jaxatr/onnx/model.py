@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.onnx.lowering import lower
@@ -98,7 +97,7 @@ def load(model: Any) -> OnnxModel:
     infos = {value.name: info(value) for value in proto.graph.input}
     with wide():
         variables = {
-            group: {name: on_device(value) for name, value in getattr(divided, group).items()}
+            group: jax.device_put(getattr(divided, group))
             for group in ("params", "batch_stats", "constants")
         }
     return OnnxModel(
@@ -116,7 +115,7 @@ def on_device(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [on_device(item) for item in value]
     if isinstance(value, np.ndarray) and value.dtype.kind not in "OUST":
-        return jnp.asarray(value)
+        return jax.device_put(value)  # compiles nothing, other than jnp.asarray
     return value
 
 
@@ -130,7 +129,7 @@ def fitted(value: Any, wanted: Info) -> Any:
         return value if isinstance(value, Mapping) else on_device(value)
     if wanted.dtype == "str":
         return np.asarray(value, object)
-    array = value if isinstance(value, jax.Array) else jnp.asarray(value)
+    array = value if isinstance(value, jax.Array) else jax.device_put(np.asarray(value))
     shape, dtype = wanted.shape, dtype_of(wanted.dtype)
     if shape is not None and (
         len(shape) != array.ndim

@@ -80,7 +80,7 @@ def attention(
     if (past_key is None) != (past_value is None):
         raise ValueError("past_key: wanted together with past_value")
     offset: Any = 0
-    if past_key is not None:
+    if past_key is not None and past_value is not None:
         offset = past_key.shape[2]
         k, v = jnp.concatenate([past_key, k], 2), jnp.concatenate([past_value, v], 2)
     elif nonpad_kv_seqlen is not None:

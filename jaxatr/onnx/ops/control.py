@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from jaxatr.onnx.ops.values import Known, Value, axis_of, known
 from jaxatr.onnx.registry import register
@@ -14,7 +15,7 @@ Body = Callable[..., tuple]
 
 
 def _is_traced(value: Any) -> bool:
-    return isinstance(value, jax.core.Tracer)
+    return isinstance(value, Tracer)
 
 
 def _single(results: tuple) -> Any:
@@ -22,7 +23,7 @@ def _single(results: tuple) -> Any:
 
 
 @register("If", static=("cond",))
-def if_(cond: Known, *, then_branch: Body, else_branch: Body) -> Any:
+def if_(cond: Any, *, then_branch: Body, else_branch: Body) -> Any:
     """Returns the results of one of two functions (ONNX If-25).
 
     Where the condition is known, only that branch is computed; where it is traced, the branches

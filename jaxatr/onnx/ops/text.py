@@ -1,7 +1,6 @@
 """Strings: NumPy's arrays of Python's, which are never traced."""
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
