@@ -132,6 +132,8 @@ def mutant(seed):
         return proto.SerializeToString()
     raw = bytearray(proto.SerializeToString())
     for _ in range(rng.integers(1, 6)):
+        if not raw:
+            break
         at = int(rng.integers(len(raw)))
         kind = rng.integers(4)
         if kind == 0:

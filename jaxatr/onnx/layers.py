@@ -66,7 +66,7 @@ def layers(model: Any) -> list[Layer]:
         proto = onnx.shape_inference.infer_shapes(proto)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError):
         pass  # the shapes are a help, not what was asked for
-    reader = _Reader({own(f.domain) + "." + f.name: f for f in proto.functions})
+    reader = _Reader({(own(f.domain), f.name): f for f in proto.functions})
     reader.graph(proto.graph, opsets(proto.opset_import), {})
     return reader.found
 
@@ -74,7 +74,7 @@ def layers(model: Any) -> list[Layer]:
 class _Reader:
     """Collects layers."""
 
-    def __init__(self, functions: dict[str, Any]):
+    def __init__(self, functions: dict[tuple[str, str], Any]):
         self.functions = functions
         self.found: list[Layer] = []
 
@@ -126,7 +126,7 @@ class _Reader:
             return True
         if depth > 16:
             return False
-        body = expansion.body(node, versions, self.functions.get(f"{domain}.{node.op_type}"))
+        body = expansion.body(node, versions, self.functions.get((domain, node.op_type)))
         return body is not None and all(
             self.supported(inner, body.versions, depth + 1) for inner in body.nodes
         )

@@ -22,6 +22,8 @@ DEEPEST = 32
 MOST = 1 << 17
 """Nodes after all functions are expanded."""
 
+GRADIENT = ("ai.onnx.preview.training", "Gradient")
+
 RESERVED = ("opset", "outputs", "rng", "training")
 """Keywords that are the importer's to give, and no attributes."""
 
@@ -180,7 +182,10 @@ class _Lowering:
             self.expand(node, body, inputs, name, calls, define)
             return
         outputs = [define(output, "output") if output else "" for output in node.output]
-        attributes = self.attributes(node, operator, scope, versions, name)
+        if (operator.domain, operator.name) == GRADIENT:
+            attributes = differentiated(node, name, scope, calls)
+        else:
+            attributes = self.attributes(node, operator, scope, versions, name)
         calls.append(self.call(node, name, operator, inputs, tuple(outputs), attributes, versions))
 
     def call(self, node, name, operator, inputs, outputs, attributes, versions) -> Call:
@@ -261,6 +266,21 @@ class _Lowering:
                     raise NodeError(f"node {name!r} ({node.op_type}): no result {output!r}")
                 renamed = (define(wanted, "output"),)
                 calls.append(Call(f"{name}/{output}", identity, (scope[output],), renamed, {}, 1))
+
+
+def differentiated(node: Any, name: str, scope: Mapping[str, str], calls: list[Call]) -> dict:
+    """Returns the keywords of a ``Gradient`` node, which differentiates the graph before it."""
+    named = {attribute.name: plain(attribute, name) for attribute in node.attribute}
+    given, wanted = (*named.get("xs", ()), *named.get("zs", ())), named.get("y", "")
+    if len(given) != len(node.input) or any(v not in scope for v in (*given, wanted)):
+        raise NodeError(f"node {name!r} (Gradient): xs, zs and y name no values of the graph")
+    inputs, needed, used = tuple(scope[v] for v in given), {scope[wanted]}, []
+    for call in reversed(calls):
+        if needed.difference(inputs).intersection(call.outputs):
+            used.append(call)
+            needed.update(call.reads())
+    body = Program(name, inputs, (scope[wanted],), tuple(reversed(used)))
+    return {"body": body, "count": len(named.get("xs", ()))}
 
 
 def plain(attribute: Any, name: str) -> Any:

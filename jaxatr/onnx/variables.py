@@ -108,12 +108,7 @@ def _slots(program: Program) -> tuple[set[str], set[str]]:
 
 
 def _used(program: Program) -> set[str]:
-    names = set(program.outputs)
-    for call in calls_of(program):
-        names.update(call.inputs)
-        for inner in call.subgraphs():
-            names.update(inner.outputs)
-    return names
+    return set(program.outputs).union(*(call.reads() for call in program.calls))
 
 
 def _folded(program: Program, known: dict[str, np.ndarray]) -> Program:

@@ -54,6 +54,7 @@ from jaxatr.onnx.ops.casting import (
     cast_like,
 )
 from jaxatr.onnx.ops.control import (
+    gradient,
     if_,
     loop,
     scan,
@@ -362,6 +363,7 @@ __all__ = [
     "global_average_pool",
     "global_lp_pool",
     "global_max_pool",
+    "gradient",
     "greater",
     "greater_along",
     "greater_or_equal",

@@ -111,6 +111,19 @@ def _while(trips, cond, carried, body, outputs: int, first: int = 0) -> tuple:
     return jax.lax.while_loop(going, step, state)[2]
 
 
+@register("Gradient", domain="ai.onnx.preview.training")
+def gradient(*values: Value, body: Body, count: int) -> Any:
+    """Returns the gradient of a function by its first ``count`` operands (preview Gradient-1).
+
+    Args:
+      *values: where it is taken.
+      body: from the operands to a tuple of one tensor, whose elements are summed.
+      count: operands by which is differentiated.
+    """
+    found = jax.grad(lambda *v: jnp.sum(body(*v)[0]), tuple(range(count)))(*_arrays(values))
+    return _single(found)
+
+
 @register("Scan", since=9)
 def scan(
     *values: Any,

@@ -202,7 +202,7 @@ def pad(
     return jnp.pad(data, widths, mode=mode)
 
 
-@register("Pad", static=("pads",), since=2)
+@register("Pad", since=2)
 def pad_by(
     data: Value, *, pads: tuple[int, ...], value: float = 0.0, mode: str = "constant"
 ) -> Value:
