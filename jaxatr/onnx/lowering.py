@@ -19,7 +19,7 @@ from jaxatr.onnx.tensors import to_array, to_dense
 DEEPEST = 32
 """Levels of functions in functions, or of graphs in graphs."""
 
-MOST = 1 << 17
+MOST = 1 << 16
 """Nodes after all functions are expanded."""
 
 GRADIENT = ("ai.onnx.preview.training", "Gradient")

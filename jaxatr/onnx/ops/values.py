@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-Value: TypeAlias = jax.Array | np.ndarray
-"""A tensor: NumPy's where its value is known, else jax's."""
+Value: TypeAlias = jax.Array | np.ndarray | np.generic
+"""A tensor: NumPy's where its value is known (a scalar where it has no axis), else jax's."""
 
 Known: TypeAlias = jax.Array | np.ndarray | Sequence[int] | Sequence[float] | int | float
 """An operand whose value decides a shape: Python's numbers do as well."""
