@@ -132,6 +132,14 @@ def axes_of(axes: Sequence[int], rank: int, name: str = "axes") -> tuple[int, ..
     return found
 
 
+def first_place(function: Any, x: Value, axis: int) -> jax.Array:
+    """Returns where along an axis ``jax.lax.argmax`` (or ``argmin``) finds its value, in 32 bits.
+
+    With 64 it cannot be lowered by a jit outside of the scope that keeps them.
+    """
+    return function(jnp.asarray(x), axis_of(axis, np.ndim(x)), np.int32)
+
+
 def at_least_rank(name: str, value: Value, rank: int) -> None:
     """Checks the rank of an operand.
 
