@@ -1,0 +1,199 @@
+"""Runs ONNX's own test suite through the importer and writes what passes, by operator.
+
+    python experiments/onnx/conformance.py                      # all kinds, into results/
+    python experiments/onnx/conformance.py --only=resize        # prints, writes nothing
+    python experiments/onnx/conformance.py --resume             # what is not recorded yet
+
+Every test counts: what is not supported, or takes longer than the limit, has failed. The
+comparison and its tolerances are the suite's own.
+"""
+
+import argparse
+import collections
+import json
+import os
+import re
+import signal
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.backend.test.loader as suite
+from onnx.backend.test.runner import Runner
+
+from jaxatr.onnx import backend
+
+KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator", "real")
+RESULTS = Path(__file__).parent / "results"
+LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
+
+
+def cases(kinds=KINDS):
+    """Returns the suite's tests as (kind, test)."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the suite overflows on purpose while it is built
+        return [(kind, test) for kind in kinds for test in suite.load_model_tests(kind=kind)]
+
+
+def plain(item):
+    """Returns a value of the suite as an array, or a list of arrays."""
+    if isinstance(item, onnx.TensorProto):
+        return onnx.numpy_helper.to_array(item)
+    if isinstance(item, onnx.SequenceProto):
+        return onnx.numpy_helper.to_list(item)
+    if isinstance(item, onnx.OptionalProto):
+        return onnx.numpy_helper.to_optional(item)
+    return item
+
+
+def from_file(path, info):
+    """Returns the value of one of the suite's files, of the type that the model declares."""
+    kinds = {"sequence_type": onnx.SequenceProto, "optional_type": onnx.OptionalProto}
+    proto = kinds.get(info.type.WhichOneof("value"), onnx.TensorProto)()
+    proto.ParseFromString(Path(path).read_bytes())
+    return plain(proto)
+
+
+def data_of(test):
+    """Returns a test's model and its pairs of inputs and expected outputs."""
+    if test.model is not None:
+        sets = [([plain(i) for i in ins], [plain(o) for o in outs]) for ins, outs in test.data_sets]
+        return test.model, sets
+    if test.url and "/light/" in test.url:
+        path = LIGHT / Path(test.url).name
+        model = onnx.load(path)
+        listed = {tensor.name for tensor in model.graph.initializer}
+        inputs = [v for v in model.graph.input if v.name not in listed]
+        outputs = [
+            path.with_name(f"{path.stem}_output_{i}.pb") for i in range(len(model.graph.output))
+        ]
+        expected = [from_file(p, v) for p, v in zip(outputs, model.graph.output, strict=True)]
+        return path, [([Runner.generate_dummy_data(v) for v in inputs], expected)]
+    folder = Path(test.model_dir)
+    model = onnx.load(folder / "model.onnx")
+    listed = {tensor.name for tensor in model.graph.initializer}
+    inputs = [v for v in model.graph.input if v.name not in listed]
+    sets = []
+    for data in sorted(folder.glob("test_data_set_*")):
+        ins = [
+            from_file(data / f"input_{i}.pb", v)
+            for i, v in enumerate(inputs)
+            if (data / f"input_{i}.pb").exists()
+        ]
+        outs = [from_file(data / f"output_{i}.pb", v) for i, v in enumerate(model.graph.output)]
+        sets.append((ins, outs))
+    return folder / "model.onnx", sets
+
+
+class Late(Exception):
+    """A test took longer than the limit."""
+
+
+def run(test, *, limit=60, prepare=backend.prepare):
+    """Returns why the test fails, or "" where it passes."""
+
+    def late(*_):
+        raise Late(f"longer than {limit} s")
+
+    signal.signal(signal.SIGALRM, late)
+    signal.alarm(limit)
+    try:
+        model, sets = data_of(test)
+        prepared = prepare(model)
+        for inputs, expected in sets:
+            Runner.assert_similar_outputs(expected, prepared.run(inputs), test.rtol, test.atol)
+    except Exception as error:
+        return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    finally:
+        signal.alarm(0)
+    return ""
+
+
+def operators(found):
+    """Returns the operator that each test is about, by kind and name."""
+    plain_tests = {
+        test.name: test.model.graph.node[-1].op_type
+        for kind, test in found
+        if kind == "node" and "_expanded" not in test.name
+    }
+    names = {}
+    for kind, test in found:
+        base = re.sub(r"_expanded.*", "", test.name)
+        names[kind, test.name] = plain_tests.get(base, kind) if kind == "node" else kind
+    return names
+
+
+def record(results, folder):
+    """Writes the results as JSON, and the tables of them as Markdown."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps(entry) for entry in results]
+    (folder / "conformance.json").write_text("[\n" + ",\n".join(lines) + "\n]\n")
+    (folder / "conformance.md").write_text(table(results))
+
+
+def table(results):
+    """Returns the tables: by kind, by operator, and the failures with their reasons."""
+    kinds, by_operator = collections.Counter(), collections.Counter()
+    kinds_passed, operators_passed = collections.Counter(), collections.Counter()
+    for entry in results:
+        kinds[entry["kind"]] += 1
+        kinds_passed[entry["kind"]] += not entry["reason"]
+        if entry["kind"] == "node":
+            by_operator[entry["operator"]] += 1
+            operators_passed[entry["operator"]] += not entry["reason"]
+    text = [
+        f"# ONNX {onnx.__version__}'s own suite",
+        "",
+        "| kind | passed | tests |",
+        "|---|---|---|",
+    ]
+    text += [f"| {kind} | {kinds_passed[kind]} | {count} |" for kind, count in kinds.items()]
+    text += ["", "## Failures", "", "| kind | test | reason |", "|---|---|---|"]
+    text += [
+        f"| {e['kind']} | {e['name']} | {e['reason'].replace('|', '¦')} |"
+        for e in results
+        if e["reason"]
+    ]
+    text += ["", "## Node tests by operator", "", "| operator | passed | tests |", "|---|---|---|"]
+    text += [f"| {o} | {operators_passed[o]} | {n} |" for o, n in sorted(by_operator.items())]
+    return "\n".join(text) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kind", choices=KINDS, action="append", help="default: all")
+    parser.add_argument("--only", default="", help="tests whose name, or operator, matches this")
+    parser.add_argument("--limit", type=int, default=60, help="seconds that a test may take")
+    parser.add_argument("--resume", action="store_true", help="keep what is recorded")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    found = cases(options.kind or KINDS)
+    names = operators(found)
+    known = options.out / "conformance.json"
+    before = json.loads(known.read_text()) if options.resume and known.exists() else []
+    done = {(entry["kind"], entry["name"]) for entry in before}
+    results = list(before)
+    started = time.monotonic()
+    for kind, test in found:
+        operator = names[kind, test.name]
+        wanted = re.search(options.only, test.name) or options.only == operator
+        if (kind, test.name) in done or not wanted:
+            continue
+        reason = run(test, limit=options.limit)
+        results.append({"kind": kind, "name": test.name, "operator": operator, "reason": reason})
+        if options.only and reason:
+            print(f"{test.name}: {reason}")
+        if not options.only and len(results) % 100 == 0:
+            record(results, options.out)
+    passed = sum(not entry["reason"] for entry in results)
+    print(f"{passed} of {len(results)} in {time.monotonic() - started:.0f} s")
+    if not options.only:
+        record(results, options.out)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    np.seterr(all="ignore")
+    main()

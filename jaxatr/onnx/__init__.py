@@ -1,0 +1,27 @@
+"""ONNX models in: read, run, differentiate, train.
+
+The package ``onnx`` is asked for by what reads or writes files, not by :mod:`jaxatr.onnx.ops`.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from jaxatr.onnx import ops
+from jaxatr.onnx.registry import register
+
+if TYPE_CHECKING:
+    from jaxatr.onnx.layers import Layer, layers
+    from jaxatr.onnx.model import OnnxModel, load
+
+__all__ = ["Layer", "OnnxModel", "layers", "load", "ops", "register"]
+
+_HOMES = {"Layer": "layers", "OnnxModel": "model", "layers": "layers", "load": "model"}
+
+
+def __getattr__(name: str) -> Any:
+    """Imports what needs the package ``onnx`` when it is first asked for."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value  # over the submodule of the same name
+    return value

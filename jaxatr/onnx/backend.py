@@ -1,0 +1,98 @@
+"""The interface by which ONNX's own suite (and other tools) run a model."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxatr.onnx.model import OnnxModel, load
+from jaxatr.onnx.package import onnx
+from jaxatr.onnx.scope import wide
+
+__all__ = ["Prepared", "prepare", "run_model", "run_node", "supports_device"]
+
+
+class Prepared:
+    """A model that is ready to run."""
+
+    def __init__(self, model: OnnxModel):
+        """Keeps the model."""
+        self.model = model
+
+    def run(self, inputs: Any, **_: Any) -> list[Any]:
+        """Returns the outputs as NumPy arrays (lists of them for sequences).
+
+        Args:
+          inputs: one value for each input, in order, or a mapping by name.
+          **_: settings of other backends.
+        """
+        if isinstance(inputs, dict):
+            inputs = [inputs.get(wanted.name) for wanted in self.model.inputs]
+        elif isinstance(inputs, np.ndarray):
+            inputs = [inputs]
+        with wide():  # 64-bit inputs are not to be narrowed on the way
+            outputs = self.model.apply(self.model.variables, *inputs)
+            outputs = outputs if len(self.model.outputs) != 1 else (outputs,)
+            return [_plain(output) for output in outputs]
+
+
+def prepare(model: Any, device: str = "CPU", **_: Any) -> Prepared:
+    """Returns a model that is ready to run, on jax's default device.
+
+    Args:
+      model: path, bytes or ``ModelProto``.
+      device: as :func:`supports_device` takes it.
+      **_: settings of other backends.
+
+    Raises:
+      ValueError: there is no such device, or the model cannot be loaded.
+    """
+    if not supports_device(device):
+        raise ValueError(f"device: got {device!r}, wanted one that jax has here")
+    return Prepared(load(model))
+
+
+def run_model(model: Any, inputs: Any, device: str = "CPU", **settings: Any) -> list[Any]:
+    """Returns the outputs of a model, as :meth:`Prepared.run` does."""
+    return prepare(model, device, **settings).run(inputs)
+
+
+def run_node(
+    node: Any, inputs: Sequence[Any], device: str = "CPU", *, opset: int | None = None, **_: Any
+) -> list[Any]:
+    """Returns the outputs of one ``NodeProto``.
+
+    Args:
+      node: the proto.
+      inputs: an array for each input that is not absent, in order.
+      device: as :func:`supports_device` takes it.
+      opset: of the node's domain; None for the newest that the package ``onnx`` has.
+      **_: settings of other backends.
+    """
+    names = [name for name in node.input if name]
+    unknown = onnx.TypeProto()
+    infos = [onnx.helper.make_value_info(name, unknown) for name in dict.fromkeys(names)]
+    results = [onnx.helper.make_value_info(name, unknown) for name in node.output if name]
+    graph = onnx.helper.make_graph([node], node.op_type, infos, results)
+    versions = {"": onnx.defs.onnx_opset_version()}
+    versions[node.domain] = opset or versions.get(node.domain, 1)
+    imports = [onnx.helper.make_opsetid(*version) for version in versions.items()]
+    return run_model(onnx.helper.make_model(graph, opset_imports=imports), inputs, device)
+
+
+def supports_device(device: str) -> bool:
+    """Returns whether jax has such a device here.
+
+    Args:
+      device: ``CPU`` or ``CUDA``, with a number after a colon if wanted.
+    """
+    import jax
+
+    platform = {"cpu": "cpu", "cuda": "gpu"}.get(device.split(":")[0].lower())
+    return platform is not None and jax.default_backend() == platform
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value if value is None or isinstance(value, dict) else np.asarray(value)

@@ -1,0 +1,143 @@
+"""A model that was read: its variables, and the pure function that it is."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxatr.onnx.lowering import lower
+from jaxatr.onnx.ops.dtypes import dtype_of
+from jaxatr.onnx.program import Info, Program, Run, execute
+from jaxatr.onnx.reading import info, read
+from jaxatr.onnx.scope import wide
+from jaxatr.onnx.variables import divide
+
+
+@dataclass(frozen=True)
+class OnnxModel:
+    """A network that was read from ONNX.
+
+    Attributes:
+      inputs: what the caller gives, in order.
+      outputs: what the caller gets, in order.
+      variables: ``params`` (trainable), ``batch_stats`` (running statistics) and ``constants``
+        (large arrays that are not trained), each a name in the model to an array.
+      program: the calls that :meth:`apply` makes.
+      known: the arrays that are part of the program.
+      proto: the model as it was read.
+    """
+
+    inputs: tuple[Info, ...]
+    outputs: tuple[Info, ...]
+    variables: dict[str, dict[str, Any]] = field(repr=False)
+    program: Program = field(repr=False)
+    known: dict[str, np.ndarray] = field(repr=False)
+    proto: Any = field(repr=False)
+
+    def apply(
+        self,
+        variables: Mapping[str, Mapping[str, Any]],
+        *inputs: Any,
+        training: bool = False,
+        rngs: Any = None,
+    ) -> Any:
+        """Returns the model's outputs, one alone or a tuple: a pure function of its arguments.
+
+        It can be jitted and differentiated. 64-bit types are kept whatever jax's setting is.
+
+        Args:
+          variables: as :attr:`variables`; ``batch_stats`` and ``constants`` may be left out, and
+            are then those of the model.
+          *inputs: one for each of :attr:`inputs`: arrays, or lists for sequences.
+          training: batch normalisation uses the batch's statistics and dropout drops.
+          rngs: a key, or a mapping with one key under any name; None: random operators draw from
+            their ``seed`` (0 where they have none), and dropout does not drop.
+
+        Returns:
+          The outputs; with ``training`` the pair of them and of the new state
+          ``{"batch_stats": …}``.
+
+        Raises:
+          ValueError: an input does not fit, or a node fails; under jit also where an operator
+            needs a value, not a shape, to know the shape of its result.
+        """
+        if len(inputs) != len(self.inputs):
+            names = [wanted.name for wanted in self.inputs]
+            raise ValueError(f"inputs: got {len(inputs)}, wanted {len(names)}: {names}")
+        run = Run(training, next(iter(rngs.values())) if isinstance(rngs, Mapping) else rngs)
+        with wide():
+            arrays = {
+                k: v for group in {**self.variables, **variables}.values() for k, v in group.items()
+            }
+            values = {name: on_device(value) for name, value in arrays.items()} | self.known
+            given = [fitted(v, wanted) for v, wanted in zip(inputs, self.inputs, strict=True)]
+            results = [on_device(r) for r in execute(self.program, given, values, run)]
+        outputs = results[0] if len(results) == 1 else tuple(results)
+        if not training:
+            return outputs
+        before = variables.get("batch_stats", self.variables["batch_stats"])
+        return outputs, {"batch_stats": {**before, **run.statistics}}
+
+
+def load(model: Any) -> OnnxModel:
+    """Returns a model, ready to run.
+
+    Args:
+      model: path of a file, the bytes of one, or a ``ModelProto``.
+
+    Raises:
+      ValueError: it cannot be read, is not well formed, or has operators without an
+        implementation, which are all listed.
+    """
+    proto, folder = read(model)
+    lowered = lower(proto, folder)
+    divided = divide(lowered)
+    infos = {value.name: info(value) for value in proto.graph.input}
+    with wide():
+        variables = {
+            group: jax.device_put(getattr(divided, group))
+            for group in ("params", "batch_stats", "constants")
+        }
+    return OnnxModel(
+        tuple(infos[name] for name in lowered.program.inputs),
+        tuple(info(value) for value in proto.graph.output),
+        variables,
+        divided.program,
+        divided.known,
+        proto,
+    )
+
+
+def on_device(value: Any) -> Any:
+    """Returns a value with its arrays as jax has them; strings stay NumPy's."""
+    if isinstance(value, (list, tuple)):
+        return [on_device(item) for item in value]
+    if isinstance(value, np.ndarray) and value.dtype.kind not in "OUST":
+        return jax.device_put(value)  # compiles nothing, other than jnp.asarray
+    return value
+
+
+def fitted(value: Any, wanted: Info) -> Any:
+    """Returns an input in the type that the model declares.
+
+    Raises:
+      ValueError: the rank, a fixed dimension or the kind of the type is another.
+    """
+    if wanted.dtype is None or value is None or isinstance(value, (list, tuple, Mapping)):
+        return value if isinstance(value, Mapping) else on_device(value)
+    if wanted.dtype == "str":
+        return np.asarray(value, object)
+    array = value if isinstance(value, jax.Array) else jax.device_put(np.asarray(value))
+    shape, dtype = wanted.shape, dtype_of(wanted.dtype)
+    if shape is not None and (
+        len(shape) != array.ndim
+        or any(isinstance(w, int) and w != g for w, g in zip(shape, array.shape, strict=True))
+    ):
+        raise ValueError(f"input {wanted.name!r}: got shape {array.shape}, wanted {shape}")
+    if array.dtype == dtype:
+        return array
+    if array.dtype.kind != dtype.kind:
+        raise ValueError(f"input {wanted.name!r}: got {array.dtype}, wanted {wanted.dtype}")
+    return array.astype(dtype)

@@ -1,0 +1,285 @@
+"""Sums, products, powers, comparisons of size: element by element, with NumPy's broadcasting."""
+
+from typing import Any, Literal
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxatr.onnx.ops.values import Value, library, sized
+from jaxatr.onnx.registry import register
+
+
+def broadcasting(*values: Value) -> Any:
+    """Returns the library to compute with, once the size of the result is seen to be sane."""
+    chosen = library(*values)
+    if chosen is np:
+        sized(np.broadcast_shapes(*(np.shape(value) for value in values)))
+    return chosen
+
+
+@register("Add", since=7, folds=True)
+def add(a: Value, b: Value) -> Value:
+    """Returns the sum (ONNX Add-14)."""
+    return broadcasting(a, b).add(a, b)
+
+
+@register("Sub", since=7, folds=True)
+def sub(a: Value, b: Value) -> Value:
+    """Returns the difference (ONNX Sub-14)."""
+    return broadcasting(a, b).subtract(a, b)
+
+
+@register("Mul", since=7, folds=True)
+def mul(a: Value, b: Value) -> Value:
+    """Returns the product (ONNX Mul-14)."""
+    return broadcasting(a, b).multiply(a, b)
+
+
+@register("Div", since=7, folds=True)
+def div(a: Value, b: Value) -> Value:
+    """Returns the quotient, of integers rounded towards zero (ONNX Div-14)."""
+    lib = broadcasting(a, b)
+    if a.dtype.kind not in "iu":
+        return lib.divide(a, b)
+    floor = lib.floor_divide(a, b)
+    if a.dtype.kind == "u":
+        return floor
+    inexact = (floor * b != a) & ((a < 0) != (b < 0))
+    return floor + inexact.astype(floor.dtype)
+
+
+def aligned(a: Value, b: Value, broadcast: int, axis: int | None) -> Value:
+    """Returns ``b`` with the dimensions of size 1 that opsets before 7 leave out."""
+    if not broadcast or axis is None or b.ndim == 0:
+        return b
+    axis = axis + a.ndim if axis < 0 else axis
+    return b.reshape(b.shape + (1,) * (a.ndim - axis - b.ndim))
+
+
+@register("Add", since=1, folds=True, ignored=("consumed_inputs",))
+def add_along(a: Value, b: Value, *, broadcast: int = 0, axis: int | None = None) -> Value:
+    """Returns the sum, ``b`` starting at ``axis`` of ``a`` (ONNX Add-6)."""
+    return add(a, aligned(a, b, broadcast, axis))
+
+
+@register("Sub", since=1, folds=True, ignored=("consumed_inputs",))
+def sub_along(a: Value, b: Value, *, broadcast: int = 0, axis: int | None = None) -> Value:
+    """Returns the difference, ``b`` starting at ``axis`` of ``a`` (ONNX Sub-6)."""
+    return sub(a, aligned(a, b, broadcast, axis))
+
+
+@register("Mul", since=1, folds=True, ignored=("consumed_inputs",))
+def mul_along(a: Value, b: Value, *, broadcast: int = 0, axis: int | None = None) -> Value:
+    """Returns the product, ``b`` starting at ``axis`` of ``a`` (ONNX Mul-6)."""
+    return mul(a, aligned(a, b, broadcast, axis))
+
+
+@register("Div", since=1, folds=True, ignored=("consumed_inputs",))
+def div_along(a: Value, b: Value, *, broadcast: int = 0, axis: int | None = None) -> Value:
+    """Returns the quotient, ``b`` starting at ``axis`` of ``a`` (ONNX Div-6)."""
+    return div(a, aligned(a, b, broadcast, axis))
+
+
+@register("Pow", since=7, folds=True)
+def power(x: Value, y: Value) -> Value:
+    """Returns ``x`` to the power ``y``, in the type of ``x`` (ONNX Pow-15)."""
+    return broadcasting(x, y).power(x, y).astype(x.dtype)
+
+
+@register("Pow", since=1, folds=True)
+def power_along(a: Value, b: Value, *, broadcast: int = 0, axis: int | None = None) -> Value:
+    """Returns ``a`` to the power ``b``, ``b`` starting at ``axis`` of ``a`` (ONNX Pow-1)."""
+    return power(a, aligned(a, b, broadcast, axis))
+
+
+@register("Mod", folds=True)
+def mod(a: Value, b: Value, *, fmod: int = 0) -> Value:
+    """Returns the remainder, with the sign of ``b``, or with ``fmod`` that of ``a`` (Mod-13)."""
+    lib = broadcasting(a, b)
+    return lib.fmod(a, b) if fmod else lib.mod(a, b)
+
+
+@register("Neg", folds=True, ignored=("consumed_inputs",))
+def neg(x: Value) -> Value:
+    """Returns −x (ONNX Neg-13)."""
+    return library(x).negative(x)
+
+
+@register("Abs", folds=True, ignored=("consumed_inputs",))
+def absolute(x: Value) -> Value:
+    """Returns \\|x\\| (ONNX Abs-13)."""
+    return library(x).abs(x)
+
+
+@register("Sign", folds=True)
+def sign(x: Value) -> Value:
+    """Returns −1, 0 or 1 (ONNX Sign-13)."""
+    return library(x).sign(x)
+
+
+@register("Reciprocal", folds=True, ignored=("consumed_inputs",))
+def reciprocal(x: Value) -> Value:
+    """Returns 1 / x (ONNX Reciprocal-13)."""
+    return (1 / x).astype(x.dtype)
+
+
+@register("Sqrt", folds=True, ignored=("consumed_inputs",))
+def sqrt(x: Value) -> Value:
+    """Returns the square root (ONNX Sqrt-13)."""
+    return library(x).sqrt(x)
+
+
+@register("Floor", folds=True, ignored=("consumed_inputs",))
+def floor(x: Value) -> Value:
+    """Returns the largest integer not above x (ONNX Floor-13)."""
+    return library(x).floor(x)
+
+
+@register("Ceil", folds=True, ignored=("consumed_inputs",))
+def ceil(x: Value) -> Value:
+    """Returns the smallest integer not below x (ONNX Ceil-13)."""
+    return library(x).ceil(x)
+
+
+@register("Round", folds=True)
+def round_even(x: Value) -> Value:
+    """Returns the nearest integer, halves to the even one (ONNX Round-22)."""
+    return library(x).round(x)
+
+
+@register("Sum", ignored=("consumed_inputs",))
+def total(*values: Value) -> Value:
+    """Returns the sum of all operands (ONNX Sum-13)."""
+    result = values[0]
+    for value in values[1:]:
+        result = add(result, value)
+    return result
+
+
+@register("Mean", ignored=("consumed_inputs",))
+def mean(*values: Value) -> Value:
+    """Returns the mean of all operands (ONNX Mean-13)."""
+    return total(*values) / len(values)
+
+
+@register("Max", folds=True, ignored=("consumed_inputs",))
+def maximum(*values: Value) -> Value:
+    """Returns the largest operand (ONNX Max-13); NaN where one is."""
+    result = values[0]
+    for value in values[1:]:
+        result = broadcasting(result, value).maximum(result, value)
+    return result
+
+
+@register("Min", folds=True, ignored=("consumed_inputs",))
+def minimum(*values: Value) -> Value:
+    """Returns the smallest operand (ONNX Min-13); NaN where one is."""
+    result = values[0]
+    for value in values[1:]:
+        result = broadcasting(result, value).minimum(result, value)
+    return result
+
+
+@register("Clip", folds=True, ignored=("consumed_inputs",))
+def clip(x: Value, min: Value | float | None = None, max: Value | float | None = None) -> Value:
+    """Returns x, not below ``min`` and not above ``max`` (ONNX Clip-13; Clip-6 by attributes)."""
+    lib = library(x, min, max)
+    x = x if min is None else lib.maximum(x, lib.asarray(min, x.dtype))
+    return x if max is None else lib.minimum(x, lib.asarray(max, x.dtype))
+
+
+@register("BitShift")
+def bit_shift(x: Value, y: Value, *, direction: Literal["LEFT", "RIGHT"]) -> Value:
+    """Returns the bits of ``x``, moved by ``y`` (ONNX BitShift-28).
+
+    Raises:
+      ValueError: ``direction`` is neither.
+    """
+    if direction not in ("LEFT", "RIGHT"):
+        raise ValueError(f"direction: got {direction!r}, wanted 'LEFT' or 'RIGHT'")
+    return jnp.left_shift(x, y) if direction == "LEFT" else jnp.right_shift(x, y)
+
+
+@register("BitwiseAnd")
+def bitwise_and(a: Value, b: Value) -> Value:
+    """Returns the bits that both have (ONNX BitwiseAnd-18)."""
+    return jnp.bitwise_and(a, b)
+
+
+@register("BitwiseOr")
+def bitwise_or(a: Value, b: Value) -> Value:
+    """Returns the bits that one or both have (ONNX BitwiseOr-18)."""
+    return jnp.bitwise_or(a, b)
+
+
+@register("BitwiseXor")
+def bitwise_xor(a: Value, b: Value) -> Value:
+    """Returns the bits that exactly one has (ONNX BitwiseXor-18)."""
+    return jnp.bitwise_xor(a, b)
+
+
+@register("BitwiseNot")
+def bitwise_not(x: Value) -> Value:
+    """Returns the bits turned over (ONNX BitwiseNot-18)."""
+    return jnp.bitwise_not(x)
+
+
+@register("CumSum", static=("axis",))
+def cumsum(x: Value, axis: Any, *, exclusive: int = 0, reverse: int = 0) -> Value:
+    """Returns the sums up to each element (ONNX CumSum-14)."""
+    return _cumulative(jnp.cumsum, 0, x, axis, exclusive, reverse)
+
+
+@register("CumProd", static=("axis",))
+def cumprod(x: Value, axis: Any, *, exclusive: int = 0, reverse: int = 0) -> Value:
+    """Returns the products up to each element (ONNX CumProd-26)."""
+    return _cumulative(jnp.cumprod, 1, x, axis, exclusive, reverse)
+
+
+def _cumulative(function, empty: int, x: Value, axis, exclusive: int, reverse: int) -> Value:
+    from jaxatr.onnx.ops.values import axis_of, known_int
+
+    axis = axis_of(known_int("axis", axis), x.ndim)
+    x = jnp.flip(x, axis) if reverse else jnp.asarray(x)
+    found = function(x, axis=axis, dtype=x.dtype)
+    if exclusive:
+        first = jnp.full_like(jnp.take(found, jnp.arange(1), axis), empty)
+        found = jnp.concatenate([first, jnp.take(found, jnp.arange(x.shape[axis] - 1), axis)], axis)
+    return jnp.flip(found, axis) if reverse else found
+
+
+@register("MatMul", weights=("b",))
+def matmul(a: Value, b: Value) -> Value:
+    """Returns the matrix product, of stacks of matrices too (ONNX MatMul-13)."""
+    return jnp.matmul(a, b)
+
+
+@register("Gemm", weights=("b", "c"), ignored=("broadcast",))
+def gemm(
+    a: Value,
+    b: Value,
+    c: Value | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+) -> Value:
+    """Returns ``alpha · a b + beta · c``, ``a`` and ``b`` transposed first if asked (Gemm-13)."""
+    product = jnp.matmul(a.T if transA else a, b.T if transB else b)
+    product = product if alpha == 1 else (alpha * product).astype(product.dtype)
+    if c is None or beta == 0:
+        return product
+    return product + (c if beta == 1 else (beta * c).astype(c.dtype))
+
+
+@register("Einsum")
+def einsum(*values: Value, equation: str) -> Value:
+    """Returns the sum of products that the equation states (ONNX Einsum-12)."""
+    return jnp.einsum(equation, *values)
+
+
+@register("Det")
+def det(x: Value) -> Value:
+    """Returns the determinant of each matrix (ONNX Det-22)."""
+    return jnp.linalg.det(x)

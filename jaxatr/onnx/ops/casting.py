@@ -1,0 +1,136 @@
+"""Types changed."""
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+
+from jaxatr.onnx.ops.dtypes import BITS, dtype_of, is_float, is_text, name_of
+from jaxatr.onnx.ops.values import Value, is_known, library
+from jaxatr.onnx.registry import register
+
+FLOAT8 = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
+
+
+@register("Cast", dtypes=("to",), folds=True)
+def cast(x: Value, *, to: str, saturate: int = 1, round_mode: str = "up") -> Value:
+    """Returns the values in another type (ONNX Cast-25).
+
+    Floats become integers towards zero; too large ones become float8's largest with ``saturate``,
+    else infinity or NaN. Strings are read and written as numbers.
+
+    Args:
+      x: of any shape.
+      to: name of the type.
+      saturate: for the float8 types.
+      round_mode: for float8_e8m0: up, down or nearest.
+    """
+    dtype = dtype_of(to)
+    if is_text(x.dtype) or is_text(dtype):
+        return _cast_text(np.asarray(x), dtype)
+    if to == "float8_e8m0fnu":
+        return _to_exponent(x, round_mode)
+    if to in FLOAT8 and is_float(x.dtype):
+        return _to_float8(x, dtype, bool(saturate))
+    if to == "bool":
+        return x != library(x).zeros((), x.dtype)
+    if to in BITS and to != "float4_e2m1fn":
+        return _wrapped(x, to)
+    if is_known(x):
+        with np.errstate(all="ignore"):
+            return x.astype(dtype)
+    return x.astype(dtype)
+
+
+def _wrapped(x: Value, to: str) -> Value:
+    """Returns the low bits of integers, as C's casts do."""
+    lib, bits = library(x), BITS[to]
+    wide = (lib.trunc(x.astype("float32")) if is_float(x.dtype) else x).astype("int32")
+    low = wide & (2**bits - 1)
+    if not to.startswith("u"):
+        low = lib.where(low >= 2 ** (bits - 1), low - 2**bits, low)
+    return low.astype("int8").astype(dtype_of(to))
+
+
+def _to_float8(x: Value, dtype: np.dtype, saturate: bool) -> Value:
+    lib = library(x)
+    # Halves that lie between are rounded once only from a wider type than float16 and bfloat16.
+    wide = x if x.dtype == np.float64 else x.astype("float32")
+    highest = float(ml_dtypes.finfo(dtype).max)
+    with np.errstate(all="ignore"):
+        if saturate:
+            wide = lib.clip(wide, -highest, highest)
+            return wide.astype(dtype)
+        cut = lib.clip(wide, -highest, highest).astype(dtype)
+        beyond = wide.astype(dtype)
+        has_infinity = dtype.name == "float8_e5m2"
+        over = lib.abs(wide) > _rounds_to(dtype)
+        outside = lib.where(over, lib.copysign(np.float32(np.inf), wide.astype("float32")), 0)
+        outside = outside if has_infinity else lib.where(over, np.float32(np.nan), 0)
+        del cut
+        return lib.where(over, outside.astype("float32").astype(dtype), beyond)
+
+
+def _rounds_to(dtype: np.dtype) -> float:
+    """Returns the largest number that still rounds to the type's largest."""
+    info = ml_dtypes.finfo(dtype)
+    highest = float(info.max)
+    step = 2.0 ** (np.floor(np.log2(highest)) - info.nmant)
+    return highest + step / 2
+
+
+def _to_exponent(x: Value, round_mode: str) -> Value:
+    """Returns float8_e8m0, a power of two: the bits of float32's exponent."""
+    lib = library(x)
+    wide = x.astype("float32")
+    bits = wide.view("uint32") if lib is np else jax.lax.bitcast_convert_type(wide, jnp.uint32)
+    exponent = (bits >> 23) & 255
+    rest = bits & 0x7FFFFF
+    if round_mode == "up":
+        exponent = exponent + (rest > 0)
+    elif round_mode == "nearest":
+        exponent = exponent + (rest >= 0x400000)
+    elif round_mode != "down":
+        raise ValueError(f"round_mode: got {round_mode!r}, wanted up, down or nearest")
+    exponent = lib.where(lib.isnan(wide), 255, lib.minimum(exponent, 254)).astype("uint8")
+    if lib is np:
+        return exponent.view(ml_dtypes.float8_e8m0fnu)
+    return jax.lax.bitcast_convert_type(exponent, jnp.float8_e8m0fnu)
+
+
+def _cast_text(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    if is_text(dtype):
+        if is_text(x.dtype):
+            return x
+        if is_float(x.dtype):
+            # As printf's %.9g, or the fewest digits that read back as the same number.
+            wide = x if x.dtype.itemsize > 4 else x.astype(np.float32)
+            text = [
+                np.format_float_positional(v, trim="-") if abs(v) < 1e7 else repr(v.item())
+                for v in wide.reshape(-1)
+            ]
+        else:
+            text = [str(v) for v in x.reshape(-1)]
+        made = np.empty(x.size, object)
+        made[:] = text
+        return made.reshape(x.shape)
+    kind = float if is_float(dtype) else int
+    flat = [kind(v) for v in x.reshape(-1)]
+    return np.array(flat, np.float64 if kind is float else None).astype(dtype).reshape(x.shape)
+
+
+@register("CastLike", folds=True)
+def cast_like(x: Value, target_type: Value, *, saturate: int = 1, round_mode: str = "up") -> Value:
+    """Returns the values in the type of the second operand (ONNX CastLike-25)."""
+    return cast(x, to=name_of(target_type.dtype), saturate=saturate, round_mode=round_mode)
+
+
+@register("BitCast", dtypes=("to",))
+def bit_cast(x: Value, *, to: str) -> Value:
+    """Returns the same bits, read as another type of the same width (ONNX BitCast-26)."""
+    dtype = dtype_of(to)
+    if x.dtype == bool:
+        x = jnp.asarray(x).astype("uint8")
+    if to == "bool":
+        return jax.lax.bitcast_convert_type(jnp.asarray(x), jnp.uint8).astype(bool)
+    return jax.lax.bitcast_convert_type(jnp.asarray(x), dtype)

@@ -1,0 +1,206 @@
+"""Branches and loops. A subgraph is a function of its inputs that returns a tuple."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from jaxatr.onnx.ops.values import Known, Value, axis_of, known
+from jaxatr.onnx.registry import register
+
+Body = Callable[..., tuple]
+
+
+def _is_traced(value: Any) -> bool:
+    return isinstance(value, Tracer)
+
+
+def _single(results: tuple) -> Any:
+    return results[0] if len(results) == 1 else results
+
+
+@register("If", static=("cond",))
+def if_(cond: Any, *, then_branch: Body, else_branch: Body) -> Any:
+    """Returns the results of one of two functions (ONNX If-25).
+
+    Where the condition is known, only that branch is computed; where it is traced, the branches
+    must give the same shapes, as ``jax.lax.cond`` asks for.
+
+    Args:
+      cond: one truth value.
+      then_branch: of no operand.
+      else_branch: of no operand.
+    """
+    if not _is_traced(cond):
+        return _single((then_branch if bool(known("cond", cond).all()) else else_branch)())
+    return _single(
+        jax.lax.cond(
+            jnp.reshape(cond, ()), lambda: _arrays(then_branch()), lambda: _arrays(else_branch())
+        )
+    )
+
+
+def _arrays(values: Any) -> tuple:
+    return tuple(jax.tree.map(jnp.asarray, list(values)))
+
+
+@register("Loop", static=("trips", "cond"))
+def loop(
+    trips: Known | None = None, cond: Known | None = None, *carried: Any, body: Body, outputs: int
+) -> Any:
+    """Returns what is carried through a loop, and its scan outputs stacked (ONNX Loop-25).
+
+    Where the number of rounds is known and no condition is computed from traced values, the loop is
+    unrolled by tracing it; else it becomes ``jax.lax.while_loop``, which has no scan outputs and
+    carries fixed shapes.
+
+    Args:
+      trips: most rounds; None for no limit.
+      cond: whether the first round is made; None for yes.
+      *carried: what the first round gets.
+      body: from round, condition and carried values to condition, carried values and scan outputs.
+      outputs: how many come out.
+    """
+    if _is_traced(trips) or _is_traced(cond):
+        return _single(_while(trips, cond, carried, body, outputs))
+    limit = None if trips is None else int(known("trips", trips).reshape(()))
+    going: Any = np.array(True) if cond is None else known("cond", cond)
+    count, rows, values = 0, [], list(carried)
+    while (limit is None or count < limit) and bool(known("cond", going).all()):
+        results = body(np.array(count, np.int64), going, *values)
+        going, values = results[0], list(results[1 : 1 + len(carried)])
+        if _is_traced(going):
+            if rows or len(results) > 1 + len(carried):
+                raise ValueError(
+                    "cond: under jit the rounds of a loop with scan outputs must be known"
+                )
+            rest = None if limit is None else np.array(limit)
+            return _single(_while(rest, going, tuple(values), body, outputs, count + 1))
+        rows.append(results[1 + len(carried) :])
+        count += 1
+    return _single((*values, *_stacked(rows, outputs - len(carried))))
+
+
+def _stacked(rows: list, count: int) -> list:
+    """Returns the scan outputs along a new first axis."""
+    if not rows:
+        return [jnp.zeros((0,))] * count
+    stack = [jnp.stack, np.stack]
+    columns = zip(*rows, strict=True)
+    return [stack[all(isinstance(v, np.ndarray) for v in column)](column) for column in columns]
+
+
+def _while(trips, cond, carried, body, outputs: int, first: int = 0) -> tuple:
+    if outputs > len(carried):
+        raise ValueError("under jit the rounds of a loop with scan outputs must be known")
+    started = jnp.asarray(True if cond is None else cond).reshape(())
+
+    def going(state):
+        count, more, _ = state
+        return more if trips is None else more & (count < jnp.reshape(trips, ()))
+
+    def step(state):
+        count, more, values = state
+        more, *values = body(count, more, *values)
+        return count + 1, jnp.asarray(more).reshape(()), _arrays(values)
+
+    state = (jnp.asarray(first, "int64"), started, _arrays(carried))
+    return jax.lax.while_loop(going, step, state)[2]
+
+
+@register("Gradient", domain="ai.onnx.preview.training")
+def gradient(*values: Value, body: Body, count: int) -> Any:
+    """Returns the gradient of a function by its first ``count`` operands (preview Gradient-1).
+
+    Args:
+      *values: where it is taken.
+      body: from the operands to a tuple of one tensor, whose elements are summed.
+      count: operands by which is differentiated.
+    """
+    found = jax.grad(lambda *v: jnp.sum(body(*v)[0]), tuple(range(count)))(*_arrays(values))
+    return _single(found)
+
+
+@register("Scan", since=9)
+def scan(
+    *values: Any,
+    body: Body,
+    num_scan_inputs: int,
+    scan_input_axes: tuple[int, ...] | None = None,
+    scan_input_directions: tuple[int, ...] | None = None,
+    scan_output_axes: tuple[int, ...] | None = None,
+    scan_output_directions: tuple[int, ...] | None = None,
+    outputs: int,
+) -> Any:
+    """Returns the last state and the stacked outputs of a function of slices (ONNX Scan-25).
+
+    Args:
+      *values: the states, then ``num_scan_inputs`` tensors that are cut into slices.
+      body: from states and slices to states and outputs.
+      num_scan_inputs: how many tensors are cut.
+      scan_input_axes: along which axis each is; the first by default.
+      scan_input_directions: 1 where it is read from its end.
+      scan_output_axes: along which axis each output is stacked; the first by default.
+      scan_output_directions: 1 where it is stacked from its end.
+      outputs: how many come out.
+    """
+    if not 0 < num_scan_inputs <= len(values):
+        raise ValueError(f"num_scan_inputs: got {num_scan_inputs}, wanted 1 to {len(values)}")
+    states = _arrays(values[: len(values) - num_scan_inputs])
+    axes = scan_input_axes or (0,) * num_scan_inputs
+    turned = scan_input_directions or (0,) * num_scan_inputs
+    slices = []
+    for value, axis, turn in zip(values[len(states) :], axes, turned, strict=True):
+        moved = jnp.moveaxis(value, axis_of(axis, np.ndim(value)), 0)
+        slices.append(jnp.flip(moved, 0) if turn else moved)
+
+    def step(carry, xs):
+        results = _arrays(body(*carry, *xs))
+        return results[: len(states)], results[len(states) :]
+
+    states, stacked = jax.lax.scan(step, states, tuple(slices))
+    axes = scan_output_axes or (0,) * len(stacked)
+    turned = scan_output_directions or (0,) * len(stacked)
+    results = []
+    for value, axis, turn in zip(stacked, axes, turned, strict=True):
+        value = jnp.flip(value, 0) if turn else value
+        results.append(jnp.moveaxis(value, 0, axis_of(axis, value.ndim)))
+    return _single((*states, *results))
+
+
+@register("Scan", since=8)
+def scan_batch(
+    sequence_lens: Value | None,
+    *values: Any,
+    body: Body,
+    num_scan_inputs: int,
+    directions: tuple[int, ...] | None = None,
+    outputs: int,
+) -> Any:
+    """Returns :func:`scan` of each example of a batch (ONNX Scan-8).
+
+    Args:
+      sequence_lens: None: all are of full length.
+      *values: as in :func:`scan`, with the batch first and the slices' axis second.
+      body: as in :func:`scan`.
+      num_scan_inputs: as in :func:`scan`.
+      directions: 1 where a tensor is read from its end.
+      outputs: how many come out.
+    """
+    if sequence_lens is not None:
+        raise ValueError("sequence_lens: got lengths, wanted none: all examples of full length")
+
+    def one(*example):
+        found = scan(
+            *example,
+            body=body,
+            num_scan_inputs=num_scan_inputs,
+            scan_input_directions=directions,
+            outputs=outputs,
+        )
+        return found if isinstance(found, tuple) else (found,)
+
+    return _single(jax.vmap(one)(*(jnp.asarray(value) for value in values)))

@@ -1,0 +1,284 @@
+"""Convolutions, channels before space as in ONNX."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxatr.onnx.ops.values import Value, at_least_rank
+from jaxatr.onnx.ops.windows import Ints, windows
+from jaxatr.onnx.registry import register
+
+
+def convolved(x: Value, w: Value, found: Any, group: int, **options: Any) -> Value:
+    """Returns the convolution of ``[b, c, …]`` with ``[f, c/group, …]``, over given windows."""
+    return jax.lax.conv_general_dilated(
+        jnp.asarray(x),
+        jnp.asarray(w),
+        found.strides,
+        found.pads,
+        rhs_dilation=found.dilations,
+        feature_group_count=group,
+        **options,
+    )
+
+
+def _windows(x: Value, w: Value, kernel_shape, strides, dilations, pads, auto_pad):
+    at_least_rank("x", x, 3)
+    if w.ndim != x.ndim:
+        raise ValueError(f"w: got shape {w.shape}, wanted {x.ndim} dimensions as x has")
+    if kernel_shape is not None and tuple(kernel_shape) != tuple(w.shape[2:]):
+        raise ValueError(f"kernel_shape: got {kernel_shape}, wanted {w.shape[2:]}, that of w")
+    return windows(x.shape[2:], w.shape[2:], strides, dilations, pads, auto_pad)
+
+
+def _beside_channels(b: Value, rank: int) -> Value:
+    return jnp.reshape(b, (-1, *(1,) * (rank - 2)))
+
+
+@register("Conv", weights=("w", "b"))
+def conv(
+    x: Value,
+    w: Value,
+    b: Value | None = None,
+    *,
+    kernel_shape: Ints | None = None,
+    strides: Ints | None = None,
+    dilations: Ints | None = None,
+    pads: Ints | None = None,
+    auto_pad: str = "NOTSET",
+    group: int = 1,
+) -> Value:
+    """Returns the convolution (cross-correlation) over any number of axes (ONNX Conv-22).
+
+    Args:
+      x: ``[b, c, …]``.
+      w: ``[f, c / group, …]``.
+      b: ``[f]``.
+      kernel_shape: that of ``w``.
+      strides: from result to result, along each axis.
+      dilations: from tap to tap.
+      pads: zeros, all beginnings and then all ends.
+      auto_pad: NOTSET, VALID, SAME_UPPER or SAME_LOWER.
+      group: divides channels and features into independent convolutions.
+
+    Returns:
+      ``[b, f, …]``.
+    """
+    found = _windows(x, w, kernel_shape, strides, dilations, pads, auto_pad)
+    result = convolved(x, w, found, group)
+    return result if b is None else result + _beside_channels(b, x.ndim)
+
+
+@register("ConvTranspose", weights=("w", "b"))
+def conv_transpose(
+    x: Value,
+    w: Value,
+    b: Value | None = None,
+    *,
+    kernel_shape: Ints | None = None,
+    strides: Ints | None = None,
+    dilations: Ints | None = None,
+    pads: Ints | None = None,
+    output_padding: Ints | None = None,
+    output_shape: Ints | None = None,
+    auto_pad: str = "NOTSET",
+    group: int = 1,
+) -> Value:
+    """Returns the transposed convolution (ONNX ConvTranspose-22).
+
+    Args:
+      x: ``[b, c, …]``.
+      w: ``[c, f / group, …]``.
+      b: ``[f]``.
+      kernel_shape: that of ``w``.
+      strides: zeros that part the elements of ``x``, plus one.
+      dilations: from tap to tap.
+      pads: elements cut from the result, all beginnings and then all ends.
+      output_padding: elements added at the end of each axis.
+      output_shape: of the result's axes; decides the padding.
+      auto_pad: NOTSET, VALID, SAME_UPPER or SAME_LOWER: axes are ``strides`` times as long.
+      group: divides channels and features into independent convolutions.
+
+    Returns:
+      ``[b, f, …]``.
+    """
+    at_least_rank("x", x, 3)
+    rank, spatial = x.ndim - 2, x.shape[2:]
+    strides, dilations = strides or (1,) * rank, dilations or (1,) * rank
+    more = output_padding or (0,) * rank
+    reach = [(k - 1) * d + 1 for k, d in zip(w.shape[2:], dilations, strict=True)]
+    full = [s * (n - 1) + o + r for s, n, o, r in zip(strides, spatial, more, reach, strict=True)]
+    if output_shape is not None:
+        output_shape = output_shape[-rank:]
+    elif auto_pad.startswith("SAME"):
+        output_shape = tuple(n * s for n, s in zip(spatial, strides, strict=True))
+    if output_shape is None:
+        cut = pads or (0,) * (2 * rank)
+        pairs = list(zip(cut[:rank], cut[rank:], strict=True))
+    else:
+        spare = [f - o for f, o in zip(full, output_shape, strict=True)]
+        pairs = [(s - s // 2, s // 2) for s in spare]
+        if auto_pad == "SAME_UPPER":
+            pairs = [(after, before) for before, after in pairs]
+    # The same as a convolution of the spread input with the kernel turned round.
+    around = [
+        (r - 1 - before, r - 1 - after + o)
+        for r, (before, after), o in zip(reach, pairs, more, strict=True)
+    ]
+    kernel = jnp.reshape(w, (group, -1, *w.shape[1:]))
+    kernel = jnp.swapaxes(kernel, 1, 2).reshape(-1, w.shape[0] // group, *w.shape[2:])
+    result = jax.lax.conv_general_dilated(
+        jnp.asarray(x),
+        jnp.flip(kernel, tuple(range(2, kernel.ndim))),
+        (1,) * rank,
+        around,
+        lhs_dilation=strides,
+        rhs_dilation=dilations,
+        feature_group_count=group,
+    )
+    return result if b is None else result + _beside_channels(b, x.ndim)
+
+
+def _centred(x: Value, zero: Value | None, axis: int | None = None) -> Value:
+    """Returns quantised numbers as int32, their zero point taken away."""
+    wide = jnp.asarray(x).astype("int32")
+    if zero is None:
+        return wide
+    zero = jnp.asarray(zero).astype("int32")
+    if axis is not None and zero.ndim == 1:
+        zero = zero.reshape([-1 if i == axis else 1 for i in range(wide.ndim)])
+    return wide - zero
+
+
+@register("ConvInteger")
+def conv_integer(
+    x: Value,
+    w: Value,
+    x_zero_point: Value | None = None,
+    w_zero_point: Value | None = None,
+    *,
+    kernel_shape: Ints | None = None,
+    strides: Ints | None = None,
+    dilations: Ints | None = None,
+    pads: Ints | None = None,
+    auto_pad: str = "NOTSET",
+    group: int = 1,
+) -> Value:
+    """Returns the convolution of integers, as int32; padding is the zero point (ConvInteger-10)."""
+    found = _windows(x, w, kernel_shape, strides, dilations, pads, auto_pad)
+    left, right = _centred(x, x_zero_point), _centred(w, w_zero_point, 0)
+    return convolved(left, right, found, group)
+
+
+@register("MatMulInteger")
+def matmul_integer(
+    a: Value, b: Value, a_zero_point: Value | None = None, b_zero_point: Value | None = None
+) -> Value:
+    """Returns the matrix product of integers, as int32 (ONNX MatMulInteger-10)."""
+    left = _centred(a, a_zero_point, a.ndim - 2)
+    return jnp.matmul(left, _centred(b, b_zero_point, b.ndim - 1))
+
+
+@register("CausalConvWithState")
+def causal_conv_with_state(
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    past_state: Value | None = None,
+    *,
+    activation: str = "none",
+) -> tuple[Value, Value]:
+    """Returns each channel's convolution over the past, and the past to go on from (-27).
+
+    Args:
+      x: ``[b, c, t]``.
+      weight: ``[c, 1, k]``.
+      bias: ``[c]``.
+      past_state: ``[b, c, k - 1]``, what came before; zeros by default.
+      activation: none, silu or swish.
+
+    Returns:
+      ``[b, c, t]`` and ``[b, c, k - 1]``.
+    """
+    taps = weight.shape[-1]
+    past = jnp.zeros((*x.shape[:2], taps - 1), x.dtype) if past_state is None else past_state
+    whole = jnp.concatenate([past, x], -1)
+    found = windows(whole.shape[2:], (taps,), None, None, None, "VALID")
+    result = convolved(whole, weight, found, x.shape[1])
+    result = result if bias is None else result + _beside_channels(bias, 3)
+    if activation not in ("none", "silu", "swish"):
+        raise ValueError(f"activation: got {activation!r}, wanted none, silu or swish")
+    result = result if activation == "none" else jax.nn.silu(result)
+    return result, whole[..., whole.shape[-1] - (taps - 1) :]
+
+
+@register("DeformConv", weights=("w", "b"))
+def deform_conv(
+    x: Value,
+    w: Value,
+    offset: Value,
+    b: Value | None = None,
+    mask: Value | None = None,
+    *,
+    kernel_shape: Ints | None = None,
+    strides: Ints | None = None,
+    dilations: Ints | None = None,
+    pads: Ints | None = None,
+    group: int = 1,
+    offset_group: int = 1,
+) -> Value:
+    """Returns the convolution whose taps are moved by data (ONNX DeformConv-22).
+
+    Args:
+      x: ``[b, c, h, w]``.
+      w: ``[f, c / group, kh, kw]``.
+      offset: ``[b, offset_group · kh · kw · 2, oh, ow]``, rows and columns that each tap is moved.
+      b: ``[f]``.
+      mask: ``[b, offset_group · kh · kw, oh, ow]``, a factor for each tap.
+      kernel_shape: that of ``w``.
+      strides: from result to result.
+      dilations: from tap to tap.
+      pads: zeros around.
+      group: divides channels and features into independent convolutions.
+      offset_group: divides the channels into those that move alike.
+
+    Returns:
+      ``[b, f, oh, ow]``.
+    """
+    if x.ndim != 4:
+        raise ValueError(f"x: got shape {x.shape}, wanted [b, c, h, w]")
+    found = _windows(x, w, kernel_shape, strides, dilations, pads, "NOTSET")
+    n, channels = x.shape[:2]
+    taps, out = int(np.prod(found.kernel)), found.counts
+    moves = jnp.reshape(offset, (n, offset_group, taps, 2, *out))
+    places = []
+    for axis in range(2):
+        start = np.arange(out[axis]) * found.strides[axis] - found.pads[axis][0]
+        tap = np.indices(found.kernel)[axis].reshape(-1) * found.dilations[axis]
+        start = start.reshape((-1, 1) if axis == 0 else (1, -1))
+        places.append(moves[:, :, :, axis] + (tap[:, None, None] + start).astype(x.dtype))
+    image = jnp.reshape(x, (n, offset_group, channels // offset_group, *x.shape[2:]))
+    taken = jax.vmap(jax.vmap(_bilinear))(image, places[0], places[1])
+    if mask is not None:
+        taken = taken * jnp.reshape(mask, (n, offset_group, 1, taps, *out))
+    taken = taken.reshape(n, group, channels // group, taps, *out)
+    kernel = jnp.reshape(w, (group, -1, w.shape[1], taps))
+    result = jnp.einsum("ngctyx,gfct->ngfyx", taken, kernel).reshape(n, -1, *out)
+    return result if b is None else result + _beside_channels(b, 4)
+
+
+def _bilinear(image: Value, y: Value, x: Value) -> Value:
+    """Returns ``[c, …]``, the image ``[c, h, w]`` between its pixels; zero outside of it."""
+    height, width = image.shape[1:]
+    top, left = jnp.floor(y), jnp.floor(x)
+    total = 0.0
+    for row, row_share in ((top, 1 - (y - top)), (top + 1, y - top)):
+        for column, column_share in ((left, 1 - (x - left)), (left + 1, x - left)):
+            inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
+            i = jnp.clip(row, 0, height - 1).astype("int32")
+            j = jnp.clip(column, 0, width - 1).astype("int32")
+            share = jnp.where(inside, row_share * column_share, 0)
+            total = total + image[:, i, j] * share
+    return jnp.asarray(total)

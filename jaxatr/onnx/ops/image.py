@@ -1,0 +1,360 @@
+"""Images resized, sampled, cut out, decoded."""
+
+import io
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxatr.onnx.ops.values import Known, Value, axes_of, known, known_ints, sized
+from jaxatr.onnx.ops.windows import Ints, windows
+from jaxatr.onnx.registry import register
+
+
+def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
+    """Returns the weights of Keys' cubic convolution."""
+    d = np.abs(distance)
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+    return np.where(d <= 1, near, np.where(d < 2, far, 0))
+
+
+def _sources(
+    mode: str, count: int, length: int, scale: float, roi: tuple[float, float]
+) -> np.ndarray:
+    """Returns where in an axis of ``length`` each of ``count`` results lies."""
+    at, wanted = np.arange(count, dtype=np.float64), scale * length
+    if mode == "half_pixel":
+        return (at + 0.5) / scale - 0.5
+    if mode == "half_pixel_symmetric":
+        return length / 2 * (1 - count / wanted) + (at + 0.5) / scale - 0.5
+    if mode == "pytorch_half_pixel":
+        return (at + 0.5) / scale - 0.5 if wanted > 1 else np.full(count, -0.5)
+    if mode == "align_corners":
+        return at * (length - 1) / (wanted - 1) if wanted != 1 else np.zeros(count)
+    if mode == "asymmetric":
+        return at / scale
+    if mode == "tf_half_pixel_for_nn":
+        return (at + 0.5) / scale
+    if mode != "tf_crop_and_resize":
+        raise ValueError(f"coordinate_transformation_mode: got {mode!r}")
+    start, end = roi
+    if wanted == 1:
+        return np.full(count, 0.5 * (start + end) * (length - 1))
+    return start * (length - 1) + at * (end - start) * (length - 1) / (wanted - 1)
+
+
+def _nearest(at: np.ndarray, mode: str) -> np.ndarray:
+    rounding = {
+        "round_prefer_floor": lambda x: np.ceil(x - 0.5),
+        "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+        "floor": np.floor,
+        "ceil": np.ceil,
+    }
+    if mode not in rounding:
+        raise ValueError(f"nearest_mode: got {mode!r}, wanted one of {list(rounding)}")
+    return rounding[mode](at)
+
+
+def _weights(
+    at: np.ndarray, length: int, mode: str, scale: float, a: float, exclude: int, antialias: int
+) -> np.ndarray:
+    """Returns ``[count, length]``: what each element of an axis gives to each result."""
+    squeeze = min(scale, 1.0) if antialias else 1.0
+    reach = (1 if mode == "linear" else 2) / squeeze
+    offsets = np.arange(math.floor(-reach) + 1, math.ceil(reach) + 1)
+    places = np.floor(at)[:, None] + offsets
+    distance = (places - at[:, None]) * squeeze
+    shares = np.maximum(0, 1 - np.abs(distance)) if mode == "linear" else _cubic(distance, a)
+    if exclude:
+        shares = np.where((places >= 0) & (places < length), shares, 0)
+    if exclude or antialias:
+        shares = shares / shares.sum(1, keepdims=True)
+    matrix = np.zeros((len(at), length))
+    rows = np.broadcast_to(np.arange(len(at))[:, None], places.shape)
+    np.add.at(matrix, (rows, np.clip(places, 0, length - 1).astype(int)), shares)
+    return matrix
+
+
+@register("Resize", static=("roi", "scales", "sizes"), since=11)
+def resize(
+    x: Value,
+    roi: Known | None = None,
+    scales: Known | None = None,
+    sizes: Known | None = None,
+    *,
+    antialias: int = 0,
+    axes: Ints | None = None,
+    coordinate_transformation_mode: str = "half_pixel",
+    cubic_coeff_a: float = -0.75,
+    exclude_outside: int = 0,
+    extrapolation_value: float = 0.0,
+    keep_aspect_ratio_policy: str = "stretch",
+    mode: str = "nearest",
+    nearest_mode: str = "round_prefer_floor",
+) -> Value:
+    """Returns the tensor with axes of other lengths (ONNX Resize-19).
+
+    Args:
+      x: of any shape.
+      roi: all beginnings and then all ends, as shares of the axes; for tf_crop_and_resize.
+      scales: factor for each axis.
+      sizes: or the length of each axis.
+      antialias: whether a smaller image is smoothed first.
+      axes: those that ``roi``, ``scales`` and ``sizes`` are about; all by default.
+      coordinate_transformation_mode: how a result's place turns into a source's.
+      cubic_coeff_a: of the cubic weights.
+      exclude_outside: whether weights outside of the tensor count as zero.
+      extrapolation_value: of results whose place is outside, for tf_crop_and_resize.
+      keep_aspect_ratio_policy: stretch, not_larger or not_smaller than ``sizes``.
+      mode: nearest, linear or cubic.
+      nearest_mode: round_prefer_floor, round_prefer_ceil, floor or ceil.
+    """
+    if mode not in ("nearest", "linear", "cubic"):
+        raise ValueError(f"mode: got {mode!r}, wanted nearest, linear or cubic")
+    along = axes_of(range(x.ndim) if axes is None else axes, x.ndim)
+    lengths = [x.shape[axis] for axis in along]
+    factors, counts = _lengths(lengths, scales, sizes, keep_aspect_ratio_policy)
+    region = np.asarray([0.0] * len(along) + [1.0] * len(along))
+    if roi is not None and np.size(roi):
+        region = known("roi", roi).astype(np.float64)
+    result, outside = jnp.asarray(x), None
+    for i, axis in enumerate(along):
+        part = (float(region[i]), float(region[i + len(along)]))
+        transformation = coordinate_transformation_mode
+        if counts[i] == lengths[i] and factors[i] == 1 and transformation != "tf_crop_and_resize":
+            continue
+        at = _sources(transformation, counts[i], lengths[i], factors[i], part)
+        if mode == "nearest":
+            places = np.clip(_nearest(at, nearest_mode), 0, lengths[i] - 1).astype(np.int64)
+            result = jnp.take(result, places, axis)
+        else:
+            matrix = _weights(
+                at, lengths[i], mode, factors[i], cubic_coeff_a, exclude_outside, antialias
+            )
+            wide = jnp.promote_types(result.dtype, "float32")
+            result = jnp.moveaxis(
+                jnp.tensordot(jnp.asarray(matrix, wide), result.astype(wide), (1, axis)), 0, axis
+            )
+        if transformation == "tf_crop_and_resize":
+            beyond = ((at < 0) | (at > lengths[i] - 1)).reshape(
+                [-1 if j == axis else 1 for j in range(x.ndim)]
+            )
+            outside = beyond if outside is None else outside | beyond
+    if outside is not None:
+        result = jnp.where(outside, jnp.asarray(extrapolation_value, result.dtype), result)
+    return _as(result, x.dtype)
+
+
+def _as(x: Value, dtype: Any) -> Value:
+    return jnp.round(x).astype(dtype) if np.dtype(dtype).kind in "iu" else x.astype(dtype)
+
+
+def _lengths(
+    lengths: Sequence[int], scales: Known | None, sizes: Known | None, policy: str
+) -> tuple[list[float], list[int]]:
+    """Returns the factor and the new length of each axis."""
+    if scales is not None and np.size(scales):
+        factors = [float(s) for s in known("scales", scales).reshape(-1)]
+        if len(factors) != len(lengths) or not all(0 < f < 1e6 for f in factors):
+            raise ValueError(f"scales: got {factors}, wanted {len(lengths)} positive numbers")
+        return factors, list(
+            sized(math.floor(f * n) for f, n in zip(factors, lengths, strict=True))
+        )
+    if sizes is None:
+        raise ValueError("scales: got neither scales nor sizes")
+    wanted = sized(known_ints("sizes", sizes))
+    if len(wanted) != len(lengths):
+        raise ValueError(f"sizes: got {wanted}, wanted {len(lengths)} numbers")
+    ratios = [w / n for w, n in zip(wanted, lengths, strict=True)]
+    if policy == "stretch":
+        return ratios, list(wanted)
+    if policy not in ("not_larger", "not_smaller"):
+        raise ValueError(f"keep_aspect_ratio_policy: got {policy!r}")
+    ratio = min(ratios) if policy == "not_larger" else max(ratios)
+    return [ratio] * len(lengths), [math.floor(ratio * n + 0.5) for n in lengths]
+
+
+@register("Resize", static=("scales",), since=10)
+@register("Upsample", static=("scales",), since=7)
+def upsample(x: Value, scales: Known, *, mode: str = "nearest") -> Value:
+    """Returns the tensor with axes ``scales`` times as long (ONNX Upsample-9, Resize-10)."""
+    return resize(
+        x,
+        None,
+        scales,
+        mode="linear" if mode == "bilinear" else mode,
+        coordinate_transformation_mode="asymmetric",
+        nearest_mode="floor",
+    )
+
+
+@register("Upsample", since=1)
+def upsample_image(
+    x: Value, *, height_scale: float, width_scale: float, mode: str = "nearest"
+) -> Value:
+    """Returns ``[b, c, h, w]`` with rows and columns resized (ONNX Upsample-1)."""
+    return upsample(x, (1.0, 1.0, height_scale, width_scale), mode=mode)
+
+
+@register("AffineGrid", static=("size",))
+def affine_grid(theta: Value, size: Known, *, align_corners: int = 0) -> Value:
+    """Returns where an affine map takes each pixel of an image (ONNX AffineGrid-20).
+
+    Args:
+      theta: ``[b, 2, 3]``, or ``[b, 3, 4]`` in three dimensions.
+      size: ``(b, c, [d,] h, w)``.
+      align_corners: whether −1 and 1 are the centres of the corner pixels, not their edges.
+
+    Returns:
+      ``[b, [d,] h, w, 2 or 3]``, the last axis of the image first.
+    """
+    spatial = sized(known_ints("size", size))[2:]
+    axes = []
+    for length in spatial:
+        step = np.linspace(-1, 1, length) if length > 1 else np.zeros(1)
+        axes.append(step if align_corners else (2 * np.arange(length) + 1) / length - 1)
+    grid = np.stack([*np.meshgrid(*axes, indexing="ij")[::-1], np.ones(spatial)], -1)
+    return jnp.einsum("bij,...j->b...i", theta, jnp.asarray(grid, theta.dtype))
+
+
+@register("GridSample")
+def grid_sample(
+    x: Value,
+    grid: Value,
+    *,
+    align_corners: int = 0,
+    mode: str = "linear",
+    padding_mode: str = "zeros",
+) -> Value:
+    """Returns the tensor at the places of a grid (ONNX GridSample-22).
+
+    Args:
+      x: ``[b, c, …]`` with r axes of space.
+      grid: ``[b, …, r]``, from −1 to 1, the last axis of ``x`` first.
+      align_corners: whether −1 and 1 are the centres of the corner pixels, not their edges.
+      mode: linear (bilinear), nearest or cubic (bicubic).
+      padding_mode: zeros, border or reflection.
+
+    Returns:
+      ``[b, c, …]``.
+    """
+    spatial = x.shape[2:]
+    ats = []
+    for axis, length in enumerate(spatial):
+        unit = jnp.asarray(grid)[..., len(spatial) - 1 - axis]
+        ats.append(
+            (unit + 1) / 2 * (length - 1) if align_corners else ((unit + 1) * length - 1) / 2
+        )
+    if padding_mode not in ("zeros", "border", "reflection"):
+        raise ValueError(f"padding_mode: got {padding_mode!r}, wanted zeros, border or reflection")
+    per_axis = [_neighbours(at, mode) for at in ats]
+    total: Any = 0
+    for choice in np.ndindex(*(len(part) for part in per_axis)):
+        share, inside, places = jnp.ones((), x.dtype), jnp.ones((), bool), []
+        for axis, which in enumerate(choice):
+            place, weight = per_axis[axis][which]
+            place, valid = _padded(place, spatial[axis], padding_mode, align_corners)
+            places.append(place)
+            share, inside = share * weight, inside & valid
+        taken = jax.vmap(lambda image, at: image[(slice(None), *at)])(jnp.asarray(x), tuple(places))
+        total = total + taken * jnp.where(inside, share, 0)[:, None].astype(x.dtype)
+    return total
+
+
+def _neighbours(at: Value, mode: str) -> list[tuple[Value, Value]]:
+    """Returns the places along one axis that a sample is mixed of, with their shares."""
+    if mode == "nearest":
+        return [(jnp.round(at), jnp.ones((), at.dtype))]
+    low = jnp.floor(at)
+    rest = at - low
+    if mode in ("linear", "bilinear"):
+        return [(low, 1 - rest), (low + 1, rest)]
+    if mode not in ("cubic", "bicubic"):
+        raise ValueError(f"mode: got {mode!r}, wanted linear, nearest or cubic")
+    a = -0.75
+    found = []
+    for offset in (-1, 0, 1, 2):
+        d = jnp.abs(rest - offset)
+        near = ((a + 2) * d - (a + 3)) * d * d + 1
+        far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+        found.append((low + offset, near if offset in (0, 1) else far))
+    return found
+
+
+def _padded(place: Value, length: int, mode: str, align_corners: int) -> tuple[Value, Value]:
+    """Returns places brought into the tensor, and which count."""
+    inside = (place >= 0) & (place <= length - 1)
+    if mode == "reflection" and length > 1:
+        low, high = (0.0, length - 1.0) if align_corners else (-0.5, length - 0.5)
+        span = high - low
+        far = jnp.mod(jnp.abs(place - low), 2 * span)
+        place = low + jnp.where(far > span, 2 * span - far, far)
+    clipped = jnp.clip(jnp.nan_to_num(place), 0, length - 1).astype("int32")
+    return clipped, inside if mode == "zeros" else jnp.ones_like(inside)
+
+
+@register("Col2Im", static=("image_shape", "block_shape"))
+def col2im(
+    x: Value,
+    image_shape: Known,
+    block_shape: Known,
+    *,
+    dilations: Ints | None = None,
+    pads: Ints | None = None,
+    strides: Ints | None = None,
+) -> Value:
+    """Returns images as sums of their overlapping blocks (ONNX Col2Im-18).
+
+    Args:
+      x: ``[b, c · taps, blocks]``.
+      image_shape: of the result's axes of space.
+      block_shape: taps along each axis.
+      dilations: from tap to tap.
+      pads: cut from the result, all beginnings and then all ends.
+      strides: from block to block.
+
+    Returns:
+      ``[b, c, …]``.
+    """
+    shape, block = known_ints("image_shape", image_shape), known_ints("block_shape", block_shape)
+    found = windows(sized(shape), block, strides, dilations, pads, "NOTSET")
+    rank, taps = len(shape), int(np.prod(block))
+    columns = x.reshape(x.shape[0], x.shape[1] // taps, *block, *found.counts)
+    places = []
+    for axis in range(rank):
+        tap = np.arange(block[axis]) * found.dilations[axis]
+        start = np.arange(found.counts[axis]) * found.strides[axis]
+        index = [1] * (2 * rank)
+        index[axis], index[rank + axis] = block[axis], found.counts[axis]
+        places.append((tap[:, None] + start).reshape(index))
+    padded = [n + b + a for n, (b, a) in zip(shape, found.pads, strict=True)]
+    image = jnp.zeros((*columns.shape[:2], *padded), x.dtype)
+    image = image.at[(slice(None), slice(None), *places)].add(columns)
+    cut = tuple(slice(b, b + n) for n, (b, _) in zip(shape, found.pads, strict=True))
+    return image[(slice(None), slice(None), *cut)]
+
+
+@register("ImageDecoder")
+def image_decoder(encoded_stream: Value, *, pixel_format: str = "RGB") -> Value:
+    """Returns the pixels ``[h, w, c]`` of a file's bytes (ONNX ImageDecoder-20).
+
+    Raises:
+      ValueError: the bytes are no image, or the format is not RGB, BGR or Grayscale.
+    """
+    from PIL import Image, UnidentifiedImageError
+
+    if pixel_format not in ("RGB", "BGR", "Grayscale"):
+        raise ValueError(f"pixel_format: got {pixel_format!r}, wanted RGB, BGR or Grayscale")
+    stream = io.BytesIO(known("encoded_stream", encoded_stream).astype(np.uint8).tobytes())
+    try:
+        with Image.open(stream) as image:
+            pixels = np.asarray(image.convert("L" if pixel_format == "Grayscale" else "RGB"))
+    except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
+        raise ValueError(f"encoded_stream: {error}") from error
+    if pixel_format == "Grayscale":
+        return pixels[..., None]
+    return pixels[..., ::-1] if pixel_format == "BGR" else pixels

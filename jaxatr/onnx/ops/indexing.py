@@ -1,0 +1,181 @@
+"""Elements taken from, and put into, places that are data."""
+
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxatr.onnx.ops.values import (
+    Known,
+    Value,
+    axis_of,
+    known,
+    known_int,
+    known_ints,
+    library,
+    sized,
+)
+from jaxatr.onnx.registry import register
+
+Reduction = Literal["none", "add", "mul", "max", "min"]
+
+
+def wrapped(indices: Value, length: int) -> Value:
+    """Returns indices counted from the front."""
+    return library(indices).where(indices < 0, indices + length, indices)
+
+
+@register("Gather", folds=True)
+def gather(data: Value, indices: Value, *, axis: int = 0) -> Value:
+    """Returns the slices of ``data`` at ``indices`` along an axis (ONNX Gather-13)."""
+    axis = axis_of(axis, data.ndim)
+    lib = library(data, indices)
+    if lib is np:
+        sized((*data.shape[:axis], *np.shape(indices), *data.shape[axis + 1 :]))
+        return np.take(data, indices, axis)
+    return jnp.take(data, wrapped(indices, data.shape[axis]), axis)
+
+
+@register("GatherElements")
+def gather_elements(data: Value, indices: Value, *, axis: int = 0) -> Value:
+    """Returns the element at each index along an axis, its other places kept (-13)."""
+    axis = axis_of(axis, data.ndim)
+    return jnp.asarray(data)[_places(data, indices, axis)]
+
+
+def _places(data: Value, indices: Value, axis: int) -> tuple[Value, ...]:
+    """Returns an index for each axis: the grid's own, but along ``axis`` that of ``indices``."""
+    grid: list[Value] = list(jnp.indices(indices.shape, sparse=True))
+    grid[axis] = wrapped(jnp.asarray(indices), data.shape[axis])
+    return tuple(grid)
+
+
+@register("GatherND")
+def gather_nd(data: Value, indices: Value, *, batch_dims: int = 0) -> Value:
+    """Returns the slices that the last axis of ``indices`` points at (ONNX GatherND-13)."""
+
+    def take(x, i):
+        return x[tuple(wrapped(i[..., k], x.shape[k]) for k in range(i.shape[-1]))]
+
+    for _ in range(batch_dims):
+        take = jax.vmap(take)
+    return take(jnp.asarray(data), jnp.asarray(indices))
+
+
+def _updated(data: Value, places: Any, updates: Value, reduction: str) -> Value:
+    methods = {"none": "set", "add": "add", "mul": "multiply", "max": "max", "min": "min"}
+    if reduction not in methods:
+        raise ValueError(f"reduction: got {reduction!r}, wanted one of {list(methods)}")
+    return getattr(jnp.asarray(data).at[places], methods[reduction])(jnp.asarray(updates))
+
+
+@register("Scatter")
+@register("ScatterElements")
+def scatter_elements(
+    data: Value, indices: Value, updates: Value, *, axis: int = 0, reduction: Reduction = "none"
+) -> Value:
+    """Returns ``data`` with ``updates`` at each index along an axis (ONNX ScatterElements-18)."""
+    axis = axis_of(axis, data.ndim)
+    return _updated(data, _places(data, indices, axis), updates, reduction)
+
+
+@register("ScatterND")
+def scatter_nd(
+    data: Value, indices: Value, updates: Value, *, reduction: Reduction = "none"
+) -> Value:
+    """Returns ``data`` with ``updates`` where the last axis of ``indices`` points (-18)."""
+    indices = jnp.asarray(indices)
+    places = tuple(wrapped(indices[..., k], data.shape[k]) for k in range(indices.shape[-1]))
+    return _updated(data, places, updates, reduction)
+
+
+@register("OneHot", static=("depth",))
+def one_hot(indices: Value, depth: Known, values: Value, *, axis: int = -1) -> Value:
+    """Returns the second of ``values`` at each index along a new axis, else the first (-11)."""
+    count = int(known("depth", depth).reshape(()))
+    axis = axis_of(axis, indices.ndim + 1)
+    at = jnp.expand_dims(wrapped(jnp.asarray(indices).astype("int64"), count), axis)
+    ruler = jnp.arange(count).reshape([-1 if i == axis else 1 for i in range(at.ndim)])
+    return jnp.where(at == ruler, values[1], values[0])
+
+
+@register("TopK", static=("k",))
+def top_k(
+    x: Value, k: Known, *, axis: int = -1, largest: int = 1, sorted: int = 1
+) -> tuple[Value, Value]:
+    """Returns the ``k`` largest (or smallest) values along an axis, and their places (TopK-11)."""
+    count, axis = known_int("k", k), axis_of(axis, x.ndim)
+    if not 0 <= count <= x.shape[axis]:
+        raise ValueError(f"k: got {count}, wanted 0 to {x.shape[axis]}")
+    order = jnp.argsort(jnp.asarray(x), axis=axis, stable=True, descending=bool(largest))
+    order = jax.lax.slice_in_dim(order, 0, count, axis=axis).astype("int64")
+    return jnp.take_along_axis(jnp.asarray(x), order, axis), order
+
+
+@register("NonZero")
+def nonzero(x: Value) -> Value:
+    """Returns the indices of what is not zero, one column each (ONNX NonZero-13)."""
+    return np.array(np.nonzero(known("x", x)), np.int64).reshape(x.ndim, -1)
+
+
+@register("Compress", static=("condition",))
+def compress(x: Value, condition: Known, *, axis: int | None = None) -> Value:
+    """Returns the slices along an axis (or the elements) that the condition picks (Compress-11)."""
+    if axis is None:
+        x, axis = x.reshape(-1), 0
+    picked = np.flatnonzero(known("condition", condition))
+    return library(x).take(x, picked, axis=axis_of(axis, x.ndim))
+
+
+@register("Unique")
+def unique(
+    x: Value, *, axis: int | None = None, sorted: int = 1, outputs: int = 1
+) -> Value | tuple[Value, ...]:
+    """Returns each value (or slice) once, where it is first, which each is, how often (Unique-11).
+
+    Unless ``sorted``, in the order in which they come.
+    """
+    array = known("x", x)
+    if axis is None:
+        array, axis = array.reshape(-1), 0
+    axis = axis_of(axis, array.ndim)
+    found, first, inverse, counts = np.unique(
+        array, return_index=True, return_inverse=True, return_counts=True, axis=axis
+    )
+    inverse = inverse.reshape(-1)
+    if not sorted:
+        order = np.argsort(first, kind="stable")
+        found, first, counts = np.take(found, order, axis), first[order], counts[order]
+        inverse = np.argsort(order, kind="stable")[inverse]
+    if outputs == 1:
+        return found
+    return found, *(part.astype(np.int64) for part in (first, inverse, counts))
+
+
+@register("TensorScatter")
+def tensor_scatter(
+    past_cache: Value,
+    update: Value,
+    write_indices: Value | None = None,
+    *,
+    axis: int = -2,
+    mode: Literal["linear", "circular"] = "linear",
+) -> Value:
+    """Returns a cache with ``update`` written from each batch's index on (TensorScatter-24)."""
+    axis = axis_of(axis, past_cache.ndim)
+    length, count = past_cache.shape[axis], update.shape[axis]
+    start = jnp.zeros(len(past_cache), "int64") if write_indices is None else write_indices
+    at = jnp.asarray(start)[:, None] + jnp.arange(count)
+    if mode == "circular":
+        at = at % length
+    cache, new = (jnp.moveaxis(jnp.asarray(v), axis, 1) for v in (past_cache, update))
+    written = jax.vmap(lambda c, i, u: c.at[i].set(u))(cache, at, new)
+    return jnp.moveaxis(written, 1, axis)
+
+
+@register("ArrayFeatureExtractor", domain="ai.onnx.ml", static=("y",))
+def array_feature_extractor(x: Value, y: Known) -> Value:
+    """Returns the elements of the last axis at ``y`` (ONNX ML ArrayFeatureExtractor-1)."""
+    rows = x.reshape(1, -1) if x.ndim == 1 else x
+    return library(rows).take(rows, np.array(known_ints("y", np.reshape(y, -1))), axis=-1)

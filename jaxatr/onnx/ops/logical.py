@@ -1,0 +1,103 @@
+"""Comparisons and truth values."""
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxatr.onnx.ops.arithmetic import aligned, broadcasting
+from jaxatr.onnx.ops.values import Value, library
+from jaxatr.onnx.registry import register
+
+
+@register("Equal", since=7, folds=True)
+def equal(a: Value, b: Value) -> Value:
+    """Returns a = b, of strings too (ONNX Equal-19)."""
+    return (
+        np.asarray(broadcasting(a, b).equal(a, b), bool)
+        if a.dtype == object
+        else (broadcasting(a, b).equal(a, b))
+    )
+
+
+@register("Equal", since=1, folds=True)
+def equal_along(a: Value, b: Value, *, broadcast: int = 0, axis: int | None = None) -> Value:
+    """Returns a = b, ``b`` starting at ``axis`` of ``a`` (ONNX Equal-1)."""
+    return equal(a, aligned(a, b, broadcast, axis))
+
+
+@register("Greater", folds=True, since=7)
+def greater(a: Value, b: Value) -> Value:
+    """Returns a > b (ONNX Greater-13)."""
+    return broadcasting(a, b).greater(a, b)
+
+
+@register("Greater", since=1, folds=True)
+def greater_along(a: Value, b: Value, *, broadcast: int = 0, axis: int | None = None) -> Value:
+    """Returns a > b, ``b`` starting at ``axis`` of ``a`` (ONNX Greater-1)."""
+    return greater(a, aligned(a, b, broadcast, axis))
+
+
+@register("Less", folds=True, since=7)
+def less(a: Value, b: Value) -> Value:
+    """Returns a < b (ONNX Less-13)."""
+    return broadcasting(a, b).less(a, b)
+
+
+@register("Less", since=1, folds=True)
+def less_along(a: Value, b: Value, *, broadcast: int = 0, axis: int | None = None) -> Value:
+    """Returns a < b, ``b`` starting at ``axis`` of ``a`` (ONNX Less-1)."""
+    return less(a, aligned(a, b, broadcast, axis))
+
+
+@register("GreaterOrEqual", folds=True)
+def greater_or_equal(a: Value, b: Value) -> Value:
+    """Returns a ≥ b (ONNX GreaterOrEqual-16)."""
+    return broadcasting(a, b).greater_equal(a, b)
+
+
+@register("LessOrEqual", folds=True)
+def less_or_equal(a: Value, b: Value) -> Value:
+    """Returns a ≤ b (ONNX LessOrEqual-16)."""
+    return broadcasting(a, b).less_equal(a, b)
+
+
+@register("And", folds=True)
+def logical_and(a: Value, b: Value, *, broadcast: int = 0, axis: int | None = None) -> Value:
+    """Returns whether both are true (ONNX And-7; the attributes are And-1's)."""
+    return broadcasting(a, b).logical_and(a, aligned(a, b, broadcast, axis))
+
+
+@register("Or", folds=True)
+def logical_or(a: Value, b: Value, *, broadcast: int = 0, axis: int | None = None) -> Value:
+    """Returns whether one or both are true (ONNX Or-7; the attributes are Or-1's)."""
+    return broadcasting(a, b).logical_or(a, aligned(a, b, broadcast, axis))
+
+
+@register("Xor", folds=True)
+def logical_xor(a: Value, b: Value, *, broadcast: int = 0, axis: int | None = None) -> Value:
+    """Returns whether exactly one is true (ONNX Xor-7; the attributes are Xor-1's)."""
+    return broadcasting(a, b).logical_xor(a, aligned(a, b, broadcast, axis))
+
+
+@register("Not", folds=True)
+def logical_not(x: Value) -> Value:
+    """Returns whether x is false (ONNX Not-1)."""
+    return library(x).logical_not(x)
+
+
+@register("IsNaN")
+def is_nan(x: Value) -> Value:
+    """Returns whether x is no number (ONNX IsNaN-20)."""
+    return jnp.isnan(x)
+
+
+@register("IsInf")
+def is_inf(x: Value, *, detect_negative: int = 1, detect_positive: int = 1) -> Value:
+    """Returns whether x is infinite, with one of the signs asked for (ONNX IsInf-20)."""
+    signs = jnp.where(x > 0, bool(detect_positive), bool(detect_negative))
+    return jnp.isinf(x) & signs
+
+
+@register("Where", folds=True)
+def where(condition: Value, x: Value, y: Value) -> Value:
+    """Returns x where the condition holds, else y (ONNX Where-16)."""
+    return broadcasting(condition, x, y).where(condition, x, y)

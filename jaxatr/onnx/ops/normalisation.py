@@ -1,0 +1,198 @@
+"""Values brought to mean zero and variance one, over one set of axes or another."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxatr.onnx.ops.dtypes import dtype_of, is_float
+from jaxatr.onnx.ops.values import Value, at_least_rank, axis_of
+from jaxatr.onnx.registry import register
+
+STATISTICS = (("input_mean", 1), ("input_var", 2))
+
+
+def _channels(v: Value, rank: int) -> Value:
+    return jnp.reshape(v, (-1, *(1,) * (rank - 2)))
+
+
+@register(
+    "BatchNormalization",
+    weights=("scale", "b"),
+    statistics=STATISTICS,
+    ignored=("consumed_inputs", "is_test", "spatial"),
+)
+def batch_normalization(
+    x: Value,
+    scale: Value,
+    b: Value,
+    input_mean: Value,
+    input_var: Value,
+    *,
+    epsilon: float = 1e-5,
+    momentum: float = 0.9,
+    training_mode: int = 0,
+    training: bool = False,
+) -> Value | tuple[Value, Value, Value]:
+    """Returns each channel normalised (ONNX BatchNormalization-15).
+
+    Args:
+      x: ``[b, c, …]``.
+      scale: ``[c]``.
+      b: ``[c]``, what is added.
+      input_mean: ``[c]``, running mean.
+      input_var: ``[c]``, running variance.
+      epsilon: added to the variance.
+      momentum: what the running values keep of themselves in a step.
+      training_mode: whether the batch's own statistics are used.
+      training: as ``training_mode``, by the caller's wish.
+
+    Returns:
+      ``[b, c, …]``; in training also the new running mean and variance.
+    """
+    at_least_rank("x", x, 2)
+    mean, var = input_mean, input_var
+    if training or training_mode:
+        axes = (0, *range(2, x.ndim))
+        wide = jnp.asarray(x).astype(jnp.promote_types(input_mean.dtype, "float32"))
+        mean, var = jnp.mean(wide, axes), jnp.var(wide, axes)
+    rank = x.ndim
+    spread = jax.lax.rsqrt(_channels(var, rank) + epsilon) * _channels(scale, rank)
+    y = ((x - _channels(mean, rank)) * spread + _channels(b, rank)).astype(x.dtype)
+    if not (training or training_mode):
+        return y
+    new_mean = input_mean * momentum + mean * (1 - momentum)
+    new_var = input_var * momentum + var * (1 - momentum)
+    return y, new_mean.astype(input_mean.dtype), new_var.astype(input_var.dtype)
+
+
+@register("InstanceNormalization", weights=("scale", "b"), ignored=("consumed_inputs",))
+def instance_normalization(x: Value, scale: Value, b: Value, *, epsilon: float = 1e-5) -> Value:
+    """Returns each channel of each example normalised over space (InstanceNormalization-22)."""
+    axes = tuple(range(2, x.ndim))
+    mean, var = jnp.mean(x, axes, keepdims=True), jnp.var(x, axes, keepdims=True)
+    normal = (x - mean) * jax.lax.rsqrt(var + epsilon)
+    return normal * _channels(scale, x.ndim) + _channels(b, x.ndim)
+
+
+def _stash(x: Value, stash_type: int) -> Any:
+    """Returns the type in which the statistics are computed."""
+    dtype = dtype_of(stash_type)
+    if not is_float(dtype):
+        raise ValueError(f"stash_type: got {stash_type}, wanted a floating-point type's number")
+    return dtype
+
+
+@register("LayerNormalization", weights=("scale", "b"))
+def layer_normalization(
+    x: Value,
+    scale: Value,
+    b: Value | None = None,
+    *,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+    stash_type: int = 1,
+    outputs: int = 1,
+) -> Value | tuple[Value, ...]:
+    """Returns x normalised over the axes from ``axis`` on (ONNX LayerNormalization-17).
+
+    On demand also the mean and the inverse standard deviation, in the type of ``stash_type``.
+    """
+    axes = tuple(range(axis_of(axis, x.ndim), x.ndim))
+    wide = jnp.asarray(x).astype(_stash(x, stash_type))
+    mean = jnp.mean(wide, axes, keepdims=True)
+    inverse = jax.lax.rsqrt(jnp.var(wide, axes, keepdims=True) + epsilon)
+    y = ((wide - mean) * inverse).astype(x.dtype) * scale
+    y = y if b is None else y + b
+    return y if outputs == 1 else (y, mean, inverse)
+
+
+@register("RMSNormalization", weights=("scale",))
+def rms_normalization(
+    x: Value, scale: Value, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
+) -> Value:
+    """Returns x over its root mean square, over the axes from ``axis`` on (RMSNormalization-23)."""
+    axes = tuple(range(axis_of(axis, x.ndim), x.ndim))
+    wide = jnp.asarray(x).astype(_stash(x, stash_type))
+    inverse = jax.lax.rsqrt(jnp.mean(jnp.square(wide), axes, keepdims=True) + epsilon)
+    return ((wide * inverse).astype(x.dtype) * scale).astype(scale.dtype)
+
+
+@register("GroupNormalization", since=21, weights=("scale", "bias"))
+def group_normalization(
+    x: Value,
+    scale: Value,
+    bias: Value,
+    *,
+    num_groups: int,
+    epsilon: float = 1e-5,
+    stash_type: int = 1,
+) -> Value:
+    """Returns each group of channels normalised; scale and bias by channel (-21)."""
+    n, c = x.shape[:2]
+    if num_groups < 1 or c % num_groups:
+        raise ValueError(f"num_groups: got {num_groups}, wanted a divisor of {c} channels")
+    wide = jnp.reshape(x, (n, num_groups, -1)).astype(_stash(x, stash_type))
+    mean, var = jnp.mean(wide, -1, keepdims=True), jnp.var(wide, -1, keepdims=True)
+    normal = ((wide - mean) * jax.lax.rsqrt(var + epsilon)).astype(x.dtype).reshape(x.shape)
+    return normal * _channels(scale, x.ndim) + _channels(bias, x.ndim)
+
+
+@register("GroupNormalization", since=18, weights=("scale", "bias"))
+def group_normalization_by_group(
+    x: Value,
+    scale: Value,
+    bias: Value,
+    *,
+    num_groups: int,
+    epsilon: float = 1e-5,
+    stash_type: int = 1,
+) -> Value:
+    """Returns each group of channels normalised; scale and bias by group (-18)."""
+    each = x.shape[1] // num_groups
+    return group_normalization(
+        x,
+        jnp.repeat(scale, each),
+        jnp.repeat(bias, each),
+        num_groups=num_groups,
+        epsilon=epsilon,
+        stash_type=stash_type,
+    )
+
+
+@register("MeanVarianceNormalization")
+def mean_variance_normalization(x: Value, *, axes: tuple[int, ...] = (0, 2, 3)) -> Value:
+    """Returns x normalised over ``axes`` (ONNX MeanVarianceNormalization-13)."""
+    deviation = x - jnp.mean(x, axes, keepdims=True)
+    return deviation / (jnp.sqrt(jnp.mean(jnp.square(deviation), axes, keepdims=True)) + 1e-9)
+
+
+@register("LpNormalization")
+def lp_normalization(x: Value, *, axis: int = -1, p: int = 2) -> Value:
+    """Returns x over its 1- or 2-norm along an axis; zeros stay zeros (LpNormalization-22)."""
+    if p not in (1, 2):
+        raise ValueError(f"p: got {p}, wanted 1 or 2")
+    norm = jnp.linalg.norm(x, ord=p, axis=axis, keepdims=True)
+    return jnp.where(norm == 0, 0, x / jnp.where(norm == 0, 1, norm)).astype(x.dtype)
+
+
+@register("LRN")
+def lrn(
+    x: Value, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
+) -> Value:
+    """Returns x over a power of the squares of ``size`` neighbouring channels (ONNX LRN-13)."""
+    at_least_rank("x", x, 3)
+    if size < 1:
+        raise ValueError(f"size: got {size}, wanted at least 1")
+    before, after = (size - 1) // 2, size - 1 - (size - 1) // 2
+    rest = (1,) * (x.ndim - 2)
+    squares = jax.lax.reduce_window(
+        jnp.square(x),
+        np.array(0, x.dtype),
+        jax.lax.add,
+        (1, size, *rest),
+        (1,) * x.ndim,
+        [(0, 0), (before, after), *((0, 0) for _ in rest)],
+    )
+    return x / jnp.power(bias + alpha / size * squares, beta)

@@ -1,0 +1,235 @@
+"""Windows reduced to one number each."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxatr.onnx.ops.values import Value, at_least_rank, first_place, known_ints, sized
+from jaxatr.onnx.ops.windows import Ints, Windows, windows
+from jaxatr.onnx.registry import register
+
+
+def _pooled(x: Value, found: Windows, empty: Any, combine: Any) -> Value:
+    """Returns each window reduced, ``empty`` around the tensor."""
+    pads = [(b, a + e) for (b, a), e in zip(found.pads, found.extra, strict=True)]
+    return jax.lax.reduce_window(
+        jnp.asarray(x),
+        np.array(empty, x.dtype),
+        combine,
+        (1, 1, *found.kernel),
+        (1, 1, *found.strides),
+        [(0, 0), (0, 0), *pads],
+        window_dilation=(1, 1, *found.dilations),
+    )
+
+
+@register("MaxPool", ignored=("consumed_inputs",))
+def max_pool(
+    x: Value,
+    *,
+    kernel_shape: Ints,
+    strides: Ints | None = None,
+    dilations: Ints | None = None,
+    pads: Ints | None = None,
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    storage_order: int = 0,
+    outputs: int = 1,
+) -> Value | tuple[Value, Value]:
+    """Returns each window's maximum, and on demand its place in the tensor (ONNX MaxPool-22).
+
+    Args:
+      x: ``[b, c, …]``.
+      kernel_shape: taps of a window along each axis.
+      strides: from window to window.
+      dilations: from tap to tap.
+      pads: around the tensor, all beginnings and then all ends.
+      auto_pad: NOTSET, VALID, SAME_UPPER or SAME_LOWER.
+      ceil_mode: whether a last window may reach over the end.
+      storage_order: places count rows first (0) or columns first (1).
+      outputs: 2 for the places too, int64.
+    """
+    at_least_rank("x", x, 3)
+    found = windows(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+    lowest = -np.inf if x.dtype.kind not in "iu" else jnp.iinfo(x.dtype).min
+    largest = _pooled(x, found, lowest, jax.lax.max)
+    if outputs == 1:
+        return largest
+    return largest, _places(x, found, storage_order)
+
+
+def _taps(found: Windows, spatial: Ints) -> tuple[list[np.ndarray], np.ndarray]:
+    """Returns each tap's index along each axis, ``[windows…, taps…]``, and which lie inside."""
+    rank = len(spatial)
+    grids, inside = [], np.ones((), bool)
+    for axis in range(rank):
+        start = np.arange(found.counts[axis]) * found.strides[axis] - found.pads[axis][0]
+        at = start[:, None] + np.arange(found.kernel[axis]) * found.dilations[axis]
+        shape = [1] * (2 * rank)
+        shape[axis], shape[rank + axis] = at.shape
+        grids.append(at.reshape(shape))
+        inside = inside & (grids[-1] >= 0) & (grids[-1] < spatial[axis])
+    return grids, inside
+
+
+def _places(x: Value, found: Windows, storage_order: int) -> Value:
+    spatial = tuple(x.shape[2:])
+    grids, inside = _taps(found, spatial)
+    clipped = [np.clip(g, 0, n - 1) for g, n in zip(grids, spatial, strict=True)]
+    order = spatial if not storage_order else spatial[::-1]
+    steps = clipped if not storage_order else clipped[::-1]
+    flat = np.zeros((), np.int64)
+    for at, length in zip(steps, order, strict=True):
+        flat = flat * length + at
+    values = jnp.asarray(x)[(slice(None), slice(None), *clipped)]
+    lowest = -np.inf if x.dtype.kind not in "iu" else jnp.iinfo(x.dtype).min
+    values = jnp.where(inside, values, lowest)
+    shape = (*x.shape[:2], *found.counts)
+    best = first_place(jax.lax.argmax, values.reshape(*shape, -1), -1)
+    flat = np.broadcast_to(flat, (*found.counts, *found.kernel)).reshape(*found.counts, -1)
+    chosen = jnp.take_along_axis(
+        jnp.broadcast_to(flat, (*shape, flat.shape[-1])), best[..., None], -1
+    )
+    planes = np.arange(shape[0] * shape[1]).reshape(*shape[:2], *(1,) * len(spatial))
+    return chosen[..., 0] + planes * int(np.prod(spatial))
+
+
+@register("AveragePool")
+def average_pool(
+    x: Value,
+    *,
+    kernel_shape: Ints,
+    strides: Ints | None = None,
+    dilations: Ints | None = None,
+    pads: Ints | None = None,
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    count_include_pad: int = 0,
+) -> Value:
+    """Returns each window's mean, of what lies inside or, on demand, of the padding too (-22)."""
+    at_least_rank("x", x, 3)
+    found = windows(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+    counts = np.ones((), np.float64)
+    for axis, length in enumerate(x.shape[2:]):
+        start = np.arange(found.counts[axis]) * found.strides[axis] - found.pads[axis][0]
+        at = start[:, None] + np.arange(found.kernel[axis]) * found.dilations[axis]
+        before, after = found.pads[axis] if count_include_pad else (0, 0)
+        counts = counts[..., None] * ((at >= -before) & (at < length + after)).sum(1)
+    return _pooled(x, found, 0, jax.lax.add) / jnp.asarray(counts, x.dtype)
+
+
+@register("LpPool")
+def lp_pool(
+    x: Value,
+    *,
+    kernel_shape: Ints,
+    p: int | float = 2,
+    strides: Ints | None = None,
+    dilations: Ints | None = None,
+    pads: Ints | None = None,
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+) -> Value:
+    """Returns each window's p-norm (ONNX LpPool-22)."""
+    at_least_rank("x", x, 3)
+    found = windows(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+    powers = jnp.power(jnp.abs(x), p).astype(x.dtype)
+    return jnp.power(_pooled(powers, found, 0, jax.lax.add), 1 / p).astype(x.dtype)
+
+
+def _space(x: Value) -> Ints:
+    at_least_rank("x", x, 2)
+    return tuple(range(2, x.ndim))
+
+
+@register("GlobalAveragePool")
+def global_average_pool(x: Value) -> Value:
+    """Returns the mean over space, its axes kept (ONNX GlobalAveragePool-22)."""
+    return jnp.mean(x, _space(x), keepdims=True)
+
+
+@register("GlobalMaxPool")
+def global_max_pool(x: Value) -> Value:
+    """Returns the maximum over space, its axes kept (ONNX GlobalMaxPool-22)."""
+    return jnp.max(x, _space(x), keepdims=True)
+
+
+@register("GlobalLpPool")
+def global_lp_pool(x: Value, *, p: int | float = 2) -> Value:
+    """Returns the p-norm over space, its axes kept (ONNX GlobalLpPool-22)."""
+    return jnp.power(jnp.sum(jnp.power(jnp.abs(x), p), _space(x), keepdims=True), 1 / p)
+
+
+@register("MaxUnpool", static=("output_shape",))
+def max_unpool(
+    x: Value,
+    indices: Value,
+    output_shape: Any = None,
+    *,
+    kernel_shape: Ints,
+    strides: Ints | None = None,
+    pads: Ints | None = None,
+) -> Value:
+    """Returns zeros with each maximum back at its place (ONNX MaxUnpool-22).
+
+    The places count in the tensor that was pooled, ``[b, c, …]``; a larger ``output_shape`` is
+    filled with zeros at its ends.
+    """
+    rank = x.ndim - 2
+    strides, pads = strides or (1,) * rank, pads or (0,) * (2 * rank)
+    pooled = [
+        (n - 1) * s + k - b - a
+        for n, s, k, b, a in zip(
+            x.shape[2:], strides, kernel_shape, pads[:rank], pads[rank:], strict=True
+        )
+    ]
+    shape = sized((*x.shape[:2], *pooled))
+    flat = jnp.zeros(int(np.prod(shape)), x.dtype).at[jnp.reshape(indices, -1)].set(x.reshape(-1))
+    result = flat.reshape(shape)
+    if output_shape is None:
+        return result
+    wanted = sized(known_ints("output_shape", output_shape))
+    return jnp.pad(result, [(0, w - s) for w, s in zip(wanted, shape, strict=True)])
+
+
+@register("MaxRoiPool")
+def max_roi_pool(x: Value, rois: Value, *, pooled_shape: Ints, spatial_scale: float = 1.0) -> Value:
+    """Returns the maxima of a grid of cells in each region (ONNX MaxRoiPool-22).
+
+    Args:
+      x: ``[b, c, h, w]``.
+      rois: ``[r, 5]``: image, left, top, right, bottom, the ends included.
+      pooled_shape: rows and columns of cells.
+      spatial_scale: from the regions' unit to pixels.
+
+    Returns:
+      ``[r, c, rows, columns]``; 0 in a cell without pixels.
+    """
+    height, width = x.shape[2:]
+
+    def one(roi):
+        image = jnp.asarray(x)[roi[0].astype("int32")]
+        left, top, right, bottom = (jnp.round(roi[i] * spatial_scale) for i in range(1, 5))
+        inside = [
+            _cells(start, end, count, length)
+            for start, end, count, length in (
+                (top, bottom, pooled_shape[0], height),
+                (left, right, pooled_shape[1], width),
+            )
+        ]
+        members = inside[0][:, None, :, None] & inside[1][None, :, None, :]
+        found = jnp.max(jnp.where(members, image[:, None, None], -jnp.inf), (-2, -1))
+        return jnp.where(members.any((-2, -1)), found, 0)
+
+    return jax.vmap(one)(jnp.asarray(rois))
+
+
+def _cells(start: Value, end: Value, count: int, length: int) -> Value:
+    """Returns ``[count, length]``: which pixels of an axis each cell of a region holds."""
+    each = jnp.maximum(end - start + 1, 1) / count
+    number, at = jnp.arange(count)[:, None], jnp.arange(length)
+    first = jnp.clip(jnp.floor(number * each) + start, 0, length)
+    last = jnp.clip(jnp.ceil((number + 1) * each) + start, 0, length)
+    return (at >= first) & (at < last)

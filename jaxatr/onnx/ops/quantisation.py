@@ -1,0 +1,178 @@
+"""Numbers in few bits and back."""
+
+import jax.numpy as jnp
+
+from jaxatr.onnx.ops.casting import FLOAT8, cast
+from jaxatr.onnx.ops.convolution import conv_integer, matmul_integer
+from jaxatr.onnx.ops.dtypes import NAMES, dtype_of, is_float, name_of
+from jaxatr.onnx.ops.values import Value, axis_of
+from jaxatr.onnx.ops.windows import Ints
+from jaxatr.onnx.registry import register
+
+RANGES = {
+    "uint8": (0, 255),
+    "int8": (-128, 127),
+    "uint16": (0, 65535),
+    "int16": (-32768, 32767),
+    "uint4": (0, 15),
+    "int4": (-8, 7),
+    "uint2": (0, 3),
+    "int2": (-2, 1),
+    "int32": (-(2**31), 2**31 - 1),
+}
+
+
+def _beside(parameter: Value, x: Value, axis: int, block_size: int) -> Value:
+    """Returns scales or zero points in a shape that broadcasts against ``x``."""
+    parameter = jnp.asarray(parameter)
+    if parameter.size == 1:
+        return parameter.reshape(())
+    axis = axis_of(axis, x.ndim)
+    if block_size:
+        repeated = jnp.repeat(parameter, block_size, axis)
+        return repeated[(slice(None),) * axis + (slice(0, x.shape[axis]),)]
+    if parameter.ndim != 1 or parameter.size != x.shape[axis]:
+        raise ValueError(
+            f"scale: got shape {parameter.shape}, wanted one number for each of {x.shape[axis]}"
+        )
+    return parameter.reshape([-1 if i == axis else 1 for i in range(x.ndim)])
+
+
+@register("QuantizeLinear")
+def quantize_linear(
+    x: Value,
+    y_scale: Value,
+    y_zero_point: Value | None = None,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    output_dtype: int = 0,
+    precision: int = 0,
+    saturate: int = 1,
+) -> Value:
+    """Returns ``x / y_scale + y_zero_point`` in few bits, halves to even (QuantizeLinear-25).
+
+    Args:
+      x: of any shape.
+      y_scale: one number, one for each slice along ``axis``, or one for each block of them.
+      y_zero_point: of the shape of ``y_scale``; decides the type.
+      axis: the slices'.
+      block_size: slices of a block; 0 for no blocks.
+      output_dtype: the type's number, where there is no zero point; uint8 by default.
+      precision: number of the type in which is divided.
+      saturate: for the float8 types, see :func:`~jaxatr.onnx.ops.cast`.
+    """
+    to = NAMES[output_dtype] if output_dtype else "uint8"
+    to = to if y_zero_point is None else name_of(y_zero_point.dtype)
+    scale = _beside(y_scale, x, axis, block_size)
+    wide = dtype_of(precision) if precision else x.dtype
+    wide = wide if is_float(wide) else scale.dtype
+    quotient = jnp.asarray(x).astype(wide) / scale.astype(wide)
+    zero = None if y_zero_point is None else _beside(y_zero_point, x, axis, block_size)
+    if to not in RANGES:
+        if to not in FLOAT8 and zero is not None:
+            quotient = quotient + zero.astype(wide)
+        return cast(quotient, to=to, saturate=saturate)
+    lowest, highest = RANGES[to]
+    rounded = jnp.clip(jnp.round(quotient.astype("float32")), -(2.0**24), 2.0**24).astype("int32")
+    rounded = rounded if zero is None else rounded + zero.astype("int32")
+    return _narrowed(jnp.clip(rounded, lowest, highest), to)
+
+
+def _narrowed(x: Value, to: str) -> Value:
+    """Returns int32 in a narrow type, by way of one byte for the types that share one."""
+    dtype = dtype_of(to)
+    return x.astype("int8").astype(dtype) if to.endswith(("t2", "t4")) else x.astype(dtype)
+
+
+@register("DequantizeLinear")
+def dequantize_linear(
+    x: Value,
+    x_scale: Value,
+    x_zero_point: Value | None = None,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    output_dtype: int = 0,
+) -> Value:
+    """Returns ``(x − x_zero_point) · x_scale`` (ONNX DequantizeLinear-25).
+
+    The operands are as in :func:`quantize_linear`; the type is the scale's unless given.
+    """
+    to = dtype_of(output_dtype) if output_dtype else x_scale.dtype
+    scale = _beside(x_scale, x, axis, block_size)
+    wide = jnp.promote_types(scale.dtype, "float32")
+    value = jnp.asarray(x)
+    value = value.astype(wide) if is_float(value.dtype) else value.astype("int32")
+    if x_zero_point is not None:
+        value = value - _beside(x_zero_point, x, axis, block_size).astype(value.dtype)
+    return (value.astype(wide) * scale.astype(wide)).astype(to)
+
+
+@register("DynamicQuantizeLinear")
+def dynamic_quantize_linear(x: Value) -> tuple[Value, Value, Value]:
+    """Returns x as uint8 over its own range, zero included; the scale and zero point (-11)."""
+    lowest, highest = jnp.minimum(jnp.min(x), 0), jnp.maximum(jnp.max(x), 0)
+    scale = ((highest - lowest) / 255).astype(x.dtype)
+    zero = jnp.clip(jnp.round(-lowest / scale), 0, 255).astype("uint8")
+    return quantize_linear(x, scale, zero), scale, zero
+
+
+@register("QLinearMatMul")
+def qlinear_matmul(
+    a: Value,
+    a_scale: Value,
+    a_zero_point: Value,
+    b: Value,
+    b_scale: Value,
+    b_zero_point: Value,
+    y_scale: Value,
+    y_zero_point: Value,
+) -> Value:
+    """Returns the matrix product of quantised matrices, quantised (ONNX QLinearMatMul-21)."""
+    product = matmul_integer(a, b, a_zero_point, b_zero_point)
+    left = jnp.asarray(a_scale).astype("float32")
+    left = left[:, None] if left.ndim == 1 and left.size > 1 else left.reshape(-1)
+    right = jnp.asarray(b_scale).astype("float32").reshape(-1)
+    whole = product.astype("float32") * (left * right)
+    scale = jnp.asarray(y_scale)
+    zero = jnp.asarray(y_zero_point)
+    return quantize_linear(whole, scale.astype("float32"), zero, axis=whole.ndim - 2)
+
+
+@register("QLinearConv")
+def qlinear_conv(
+    x: Value,
+    x_scale: Value,
+    x_zero_point: Value,
+    w: Value,
+    w_scale: Value,
+    w_zero_point: Value,
+    y_scale: Value,
+    y_zero_point: Value,
+    b: Value | None = None,
+    *,
+    kernel_shape: Ints | None = None,
+    strides: Ints | None = None,
+    dilations: Ints | None = None,
+    pads: Ints | None = None,
+    auto_pad: str = "NOTSET",
+    group: int = 1,
+) -> Value:
+    """Returns the convolution of quantised tensors, quantised; the bias is int32 (-10)."""
+    total = conv_integer(
+        x,
+        w,
+        x_zero_point,
+        w_zero_point,
+        kernel_shape=kernel_shape,
+        strides=strides,
+        dilations=dilations,
+        pads=pads,
+        auto_pad=auto_pad,
+        group=group,
+    )
+    shape = (-1, *(1,) * (x.ndim - 2))
+    total = total if b is None else total + jnp.reshape(b, shape)
+    scale = jnp.reshape(x_scale, ()) * jnp.reshape(w_scale, shape)
+    return quantize_linear(total.astype("float32") * scale, y_scale, y_zero_point)

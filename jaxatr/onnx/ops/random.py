@@ -1,0 +1,140 @@
+"""Numbers drawn at random, and what drops at random.
+
+A draw takes ``rng``, a key. Without one it is a function of ``seed``, 0 where there is none.
+"""
+
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxatr.onnx.ops.dtypes import dtype_of
+from jaxatr.onnx.ops.values import Known, Value, known
+from jaxatr.onnx.registry import register
+
+Seed: TypeAlias = int | float | None
+
+
+def _key(rng: Any, seed: Seed) -> Any:
+    if rng is not None:
+        return rng
+    # The seed is a float: its bits are the number.
+    return jax.random.key(int(np.float32(seed or 0).view(np.uint32)))
+
+
+@register("Dropout", static=("training_mode",), ignored=("consumed_inputs", "is_test"))
+def dropout(
+    x: Value,
+    ratio: Value | float | None = None,
+    training_mode: Known | None = None,
+    *,
+    seed: Seed = None,
+    rng: Any = None,
+    training: bool = False,
+    opset: int = 22,
+    outputs: int = 1,
+) -> Value | tuple[Value, Value]:
+    """Returns x with elements dropped and the others scaled up, in training (ONNX Dropout-22).
+
+    Args:
+      x: of any shape.
+      ratio: share that is dropped, 0.5 by default.
+      training_mode: whether to drop, by the model's wish; then ``seed`` serves without a key.
+      seed: of a draw without a key.
+      rng: a key.
+      training: whether to drop, by the caller's wish, if there is a key.
+      opset: before 10 the mask has the type of x.
+      outputs: 2 for the mask of what is kept too.
+    """
+    asked = training_mode is not None and bool(known("training_mode", training_mode).all())
+    mask = jnp.ones(x.shape, bool)
+    share = jnp.asarray(0.5 if ratio is None else ratio, jnp.promote_types(x.dtype, "float32"))
+    if asked or (training and rng is not None):
+        mask = jax.random.uniform(_key(rng, seed), x.shape) >= share
+        x = jnp.where(mask, x / (1 - share), 0).astype(x.dtype)
+    return x if outputs == 1 else (x, mask if opset >= 10 else mask.astype(x.dtype))
+
+
+@register("RandomNormal", dtypes=("dtype",))
+def random_normal(
+    *,
+    shape: tuple[int, ...],
+    dtype: str = "float32",
+    mean: float = 0.0,
+    scale: float = 1.0,
+    seed: Seed = None,
+    rng: Any = None,
+) -> Value:
+    """Returns numbers of a normal distribution (ONNX RandomNormal-22)."""
+    drawn = jax.random.normal(_key(rng, seed), shape, jnp.promote_types(dtype_of(dtype), "float32"))
+    return (mean + scale * drawn).astype(dtype_of(dtype))
+
+
+@register("RandomUniform", dtypes=("dtype",))
+def random_uniform(
+    *,
+    shape: tuple[int, ...],
+    dtype: str = "float32",
+    low: float = 0.0,
+    high: float = 1.0,
+    seed: Seed = None,
+    rng: Any = None,
+) -> Value:
+    """Returns numbers spread evenly from ``low`` to ``high`` (ONNX RandomUniform-22)."""
+    wide = jnp.promote_types(dtype_of(dtype), "float32")
+    return jax.random.uniform(_key(rng, seed), shape, wide, low, high).astype(dtype_of(dtype))
+
+
+@register("RandomNormalLike", dtypes=("dtype",))
+def random_normal_like(
+    x: Value,
+    *,
+    dtype: str | None = None,
+    mean: float = 0.0,
+    scale: float = 1.0,
+    seed: Seed = None,
+    rng: Any = None,
+) -> Value:
+    """Returns numbers of a normal distribution, in the shape of ``x`` (RandomNormalLike-22)."""
+    return random_normal(
+        shape=x.shape, dtype=dtype or x.dtype.name, mean=mean, scale=scale, seed=seed, rng=rng
+    )
+
+
+@register("RandomUniformLike", dtypes=("dtype",))
+def random_uniform_like(
+    x: Value,
+    *,
+    dtype: str | None = None,
+    low: float = 0.0,
+    high: float = 1.0,
+    seed: Seed = None,
+    rng: Any = None,
+) -> Value:
+    """Returns numbers from ``low`` to ``high``, in the shape of ``x`` (RandomUniformLike-22)."""
+    return random_uniform(
+        shape=x.shape, dtype=dtype or x.dtype.name, low=low, high=high, seed=seed, rng=rng
+    )
+
+
+@register("Bernoulli", dtypes=("dtype",))
+def bernoulli(x: Value, *, dtype: str | None = None, seed: Seed = None, rng: Any = None) -> Value:
+    """Returns ones with the probabilities ``x``, else zeros (ONNX Bernoulli-22)."""
+    drawn = jax.random.bernoulli(_key(rng, seed), jnp.asarray(x).astype("float32"))
+    return drawn.astype(x.dtype if dtype is None else dtype_of(dtype))
+
+
+@register("Multinomial", dtypes=("dtype",))
+def multinomial(
+    x: Value,
+    *,
+    dtype: str = "int32",
+    sample_size: int = 1,
+    seed: Seed = None,
+    rng: Any = None,
+) -> Value:
+    """Returns classes ``[b, sample_size]`` drawn by log-probabilities ``[b, k]`` (-22)."""
+    wide = jnp.asarray(x).astype("float32")
+    shape = (sample_size, x.shape[0])
+    return jax.random.categorical(_key(rng, seed), wide, shape=shape).T.astype(dtype_of(dtype))

@@ -1,0 +1,301 @@
+"""Shapes: what they are, and tensors moved into others."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxatr.onnx.ops.dtypes import dtype_of
+from jaxatr.onnx.ops.values import (
+    Known,
+    Value,
+    axes_of,
+    axis_of,
+    known,
+    known_int,
+    known_ints,
+    library,
+    sized,
+)
+from jaxatr.onnx.registry import register
+
+
+@register("Shape", folds=True, shape_only=True)
+def shape(data: Value, *, start: int = 0, end: int | None = None) -> Value:
+    """Returns the dimensions from ``start`` to ``end`` (ONNX Shape-15): always known."""
+    return np.array(np.shape(data)[start:end], np.int64)
+
+
+@register("Size", folds=True, shape_only=True)
+def size(data: Value) -> Value:
+    """Returns the number of elements (ONNX Size-13): always known."""
+    return np.array(np.size(data), np.int64)
+
+
+@register("Identity", folds=True)
+def identity(x: Any) -> Any:
+    """Returns its operand: a tensor, a sequence or an optional (ONNX Identity-16)."""
+    return x
+
+
+@register("Reshape", static=("shape",), folds=True, ignored=("consumed_inputs",))
+def reshape(data: Value, shape: Known, *, allowzero: int = 0) -> Value:
+    """Returns the elements in another shape (ONNX Reshape-14).
+
+    A 0 keeps the dimension (unless ``allowzero``), a −1 is what is left.
+    """
+    wanted = list(known_ints("shape", shape))
+    if not allowzero:
+        wanted = [data.shape[i] if s == 0 and i < data.ndim else s for i, s in enumerate(wanted)]
+    return data.reshape(wanted)
+
+
+@register("Flatten", folds=True)
+def flatten(x: Value, *, axis: int = 1) -> Value:
+    """Returns a matrix: the axes before ``axis`` its rows, the others its columns (Flatten-13)."""
+    axis = axis + x.ndim if axis < 0 else axis
+    if not 0 <= axis <= x.ndim:
+        raise ValueError(f"axis: got {axis}, wanted 0 to {x.ndim}")
+    rows = int(np.prod(x.shape[:axis]))
+    return x.reshape(rows, int(np.prod(x.shape[axis:])))
+
+
+@register("Squeeze", static=("axes",), folds=True)
+def squeeze(data: Value, axes: Known | None = None) -> Value:
+    """Returns the tensor without the named dimensions of size 1, or without all (Squeeze-13)."""
+    if axes is None:
+        return data.squeeze()
+    return data.squeeze(axes_of(known_ints("axes", axes), data.ndim))
+
+
+@register("Unsqueeze", static=("axes",), folds=True)
+def unsqueeze(data: Value, axes: Known) -> Value:
+    """Returns the tensor with dimensions of size 1 at these places of the result (Unsqueeze-13)."""
+    places = known_ints("axes", axes)
+    if data.ndim + len(places) > 32:
+        raise ValueError(f"axes: got {len(places)} of them for rank {data.ndim}, wanted at most 32")
+    return library(data).expand_dims(data, axes_of(places, data.ndim + len(places)))
+
+
+@register("Transpose", folds=True)
+def transpose(data: Value, *, perm: tuple[int, ...] | None = None) -> Value:
+    """Returns the tensor with its axes in another order, by default turned round (Transpose-13)."""
+    return library(data).transpose(data, perm)
+
+
+@register("Expand", static=("shape",), folds=True)
+def expand(x: Value, shape: Known) -> Value:
+    """Returns the tensor broadcast together with ``shape`` (ONNX Expand-13)."""
+    wanted = np.broadcast_shapes(x.shape, sized(known_ints("shape", shape), filled=False))
+    sized(wanted, filled=False)
+    return library(x).broadcast_to(x, wanted)
+
+
+@register("Tile", static=("repeats",), folds=True)
+def tile(x: Value, repeats: Known) -> Value:
+    """Returns the tensor repeated along each axis (ONNX Tile-13)."""
+    times = known_ints("repeats", repeats)
+    if len(times) != x.ndim:
+        raise ValueError(f"repeats: got {times}, wanted {x.ndim} numbers")
+    sized(t * s for t, s in zip(times, x.shape, strict=True))
+    return library(x).tile(x, times)
+
+
+@register("Concat", folds=True)
+def concat(*values: Value, axis: int = 1) -> Value:
+    """Returns the tensors joined along an axis (ONNX Concat-13)."""
+    lib = library(*values)
+    if lib is np:
+        sized((sum(np.size(value) for value in values),))
+    return lib.concatenate(values, axis=axis)
+
+
+@register("Split", static=("split",), folds=True)
+def split(
+    x: Value,
+    split: Known | None = None,
+    *,
+    axis: int = 0,
+    num_outputs: int | None = None,
+    outputs: int = 1,
+) -> Value | tuple[Value, ...]:
+    """Returns the tensor in pieces of the sizes ``split``, or in equal ones (ONNX Split-18).
+
+    Of ``num_outputs`` equal pieces, the last may be smaller.
+    """
+    axis = axis_of(axis, x.ndim)
+    length = x.shape[axis]
+    if split is None:
+        each = -(-length // (num_outputs or outputs))
+        sizes = [min(each, max(0, length - i * each)) for i in range(num_outputs or outputs)]
+    else:
+        sizes = known_ints("split", split)
+    if sum(sizes) != length or min(sizes, default=0) < 0:
+        raise ValueError(f"split: got {tuple(sizes)}, wanted sizes that sum to {length}")
+    if len(sizes) != outputs:
+        raise ValueError(f"split: got {len(sizes)} sizes, wanted one for each of {outputs} outputs")
+    pieces = library(x).split(x, [int(p) for p in np.cumsum(sizes)[:-1]], axis=axis)
+    return tuple(pieces) if outputs > 1 else pieces[0]
+
+
+def sliced(x: Value, starts: Any, ends: Any, axes: Any, steps: Any) -> Value:
+    """Returns the slice, with ONNX's way to clamp."""
+    cut = [slice(None)] * x.ndim
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        length = x.shape[axis]
+        if step == 0:
+            raise ValueError("steps: got 0, wanted another number")
+        lowest, highest = (0, length) if step > 0 else (-1, length - 1)
+        start, end = (p + length if p < 0 else p for p in (start, end))
+        start, end = (min(max(p, lowest), highest) for p in (start, end))
+        start = max(start, 0)
+        cut[axis] = slice(start, None if end < 0 else end, step)
+    return x[tuple(cut)]
+
+
+@register("Slice", static=("starts", "ends", "axes", "steps"), folds=True)
+def slice_(
+    x: Value,
+    starts: Known,
+    ends: Known,
+    axes: Known | None = None,
+    steps: Known | None = None,
+) -> Value:
+    """Returns the elements from ``starts`` to before ``ends`` along ``axes`` (ONNX Slice-13)."""
+    first, last = known_ints("starts", starts), known_ints("ends", ends)
+    along = range(len(first)) if axes is None else known_ints("axes", axes)
+    by = (1,) * len(first) if steps is None else known_ints("steps", steps)
+    if not len(first) == len(last) == len(along) == len(by):
+        raise ValueError("starts, ends, axes, steps: wanted equally many numbers of each")
+    return sliced(x, first, last, axes_of(along, x.ndim), by)
+
+
+@register("Pad", static=("pads", "axes"), since=11)
+def pad(
+    data: Value,
+    pads: Known,
+    value: Value | float | None = None,
+    axes: Known | None = None,
+    *,
+    mode: str = "constant",
+) -> Value:
+    """Returns the tensor with more (or, negative, fewer) elements at its ends (ONNX Pad-21).
+
+    ``mode`` is constant, reflect, edge or wrap; ``pads`` are all beginnings, then all ends.
+    """
+    along = range(data.ndim) if axes is None else known_ints("axes", axes)
+    along = axes_of(along, data.ndim)
+    amounts = known_ints("pads", pads)
+    if len(amounts) != 2 * len(along):
+        raise ValueError(f"pads: got {len(amounts)} numbers, wanted {2 * len(along)}")
+    cut, widths = [slice(None)] * data.ndim, [(0, 0)] * data.ndim
+    for axis, before, after in zip(along, amounts, amounts[len(along) :], strict=False):
+        cut[axis] = slice(max(-before, 0), data.shape[axis] - max(-after, 0))
+        widths[axis] = (max(before, 0), max(after, 0))
+    data = data[tuple(cut)]
+    sized(s + b + a for s, (b, a) in zip(data.shape, widths, strict=True))
+    if mode == "constant":
+        fill = jnp.asarray(0 if value is None else value, data.dtype).reshape(())
+        return jnp.pad(data, widths, constant_values=fill)
+    if mode not in ("reflect", "edge", "wrap"):
+        raise ValueError(f"mode: got {mode!r}, wanted constant, reflect, edge or wrap")
+    return jnp.pad(data, widths, mode=mode)
+
+
+@register("Pad", since=2)
+def pad_by(
+    data: Value, *, pads: tuple[int, ...], value: float = 0.0, mode: str = "constant"
+) -> Value:
+    """Returns :func:`pad` with attributes for operands (ONNX Pad-2)."""
+    return pad(data, pads, value, mode=mode)
+
+
+@register("Pad", since=1)
+def pad_paddings(
+    data: Value, *, paddings: tuple[int, ...], value: float = 0.0, mode: str = "constant"
+) -> Value:
+    """Returns :func:`pad` with attributes for operands (ONNX Pad-1)."""
+    return pad(data, paddings, value, mode=mode)
+
+
+@register("ConstantOfShape", static=("shape",), folds=True)
+def constant_of_shape(shape: Known, *, value: Value | None = None) -> Value:
+    """Returns a tensor of one value, float32 zero by default (ONNX ConstantOfShape-20).
+
+    The memory of one element is enough, until something is computed with it.
+    """
+    filling = np.zeros(1, np.float32) if value is None else np.asarray(value)
+    return np.broadcast_to(filling.reshape(()), sized(known_ints("shape", shape), filled=False))
+
+
+@register("Range", static=("start", "limit", "delta"), folds=True, ignored=("stash_type",))
+def range_(start: Known, limit: Known, delta: Known) -> Value:
+    """Returns the numbers from ``start`` to before ``limit`` (ONNX Range-11): always known."""
+    first, last, step = (
+        known(name, value).reshape(())
+        for name, value in (("start", start), ("limit", limit), ("delta", delta))
+    )
+    if step == 0:
+        raise ValueError("delta: got 0, wanted another number")
+    wide = np.float64 if first.dtype.kind not in "iu" else object
+    count = max(0, int(np.ceil((last.astype(wide) - first.astype(wide)) / step.astype(wide))))
+    sized((count,))
+    return (first + np.arange(count).astype(first.dtype) * step).astype(first.dtype)
+
+
+@register("EyeLike", dtypes=("dtype",))
+def eye_like(x: Value, *, dtype: str | None = None, k: int = 0) -> Value:
+    """Returns ones on the ``k``-th diagonal, in the shape of ``x`` (ONNX EyeLike-22)."""
+    rows, columns = x.shape
+    return jnp.eye(rows, columns, k=k, dtype=x.dtype if dtype is None else dtype_of(dtype))
+
+
+@register("Trilu", static=("k",))
+def trilu(x: Value, k: Known | None = None, *, upper: int = 1) -> Value:
+    """Returns the upper or lower triangle of each matrix, zeros elsewhere (ONNX Trilu-14)."""
+    diagonal = 0 if k is None else known_int("k", k)
+    limit = x.shape[-1] + x.shape[-2]
+    return (jnp.triu if upper else jnp.tril)(x, min(max(diagonal, -limit), limit))
+
+
+@register("DepthToSpace")
+def depth_to_space(x: Value, *, blocksize: int, mode: str = "DCR") -> Value:
+    """Returns channels as blocks of pixels, ``[n, c b², h, w]`` to ``[n, c, h b, w b]``.
+
+    ``mode`` DCR has the block before the channel, CRD after it (ONNX DepthToSpace-13).
+    """
+    n, depth, h, w = x.shape
+    c = depth // blocksize**2
+    if mode == "DCR":
+        blocks = x.reshape(n, blocksize, blocksize, c, h, w).transpose(0, 3, 4, 1, 5, 2)
+    else:
+        blocks = x.reshape(n, c, blocksize, blocksize, h, w).transpose(0, 1, 4, 2, 5, 3)
+    return blocks.reshape(n, c, h * blocksize, w * blocksize)
+
+
+@register("SpaceToDepth")
+def space_to_depth(x: Value, *, blocksize: int, mode: str = "DCR") -> Value:
+    """Returns blocks of pixels as channels, ``[n, c, h, w]`` to ``[n, c b², h/b, w/b]``.
+
+    The inverse of :func:`depth_to_space` (ONNX SpaceToDepth-13).
+    """
+    n, c, h, w = x.shape
+    blocks = x.reshape(n, c, h // blocksize, blocksize, w // blocksize, blocksize)
+    order = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
+    return blocks.transpose(order).reshape(n, -1, h // blocksize, w // blocksize)
+
+
+@register("CenterCropPad", static=("shape",))
+def center_crop_pad(x: Value, shape: Known, *, axes: tuple[int, ...] | None = None) -> Value:
+    """Returns the middle of the tensor, or the tensor in the middle of zeros (CenterCropPad-18)."""
+    wanted = known_ints("shape", shape)
+    along = axes_of(range(x.ndim) if axes is None else axes, x.ndim)
+    if len(wanted) != len(along):
+        raise ValueError(f"shape: got {wanted}, wanted {len(along)} numbers")
+    for axis, length in zip(along, wanted, strict=True):
+        spare = x.shape[axis] - length
+        if spare > 0:
+            x = sliced(x, [spare // 2], [spare // 2 + length], [axis], [1])
+        elif spare < 0:
+            x = pad(x, (-spare // 2, -spare - (-spare // 2)), axes=(axis,))
+    return x

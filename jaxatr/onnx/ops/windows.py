@@ -1,0 +1,90 @@
+"""Where windows lie: the arithmetic that convolution and pooling share."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+Ints = tuple[int, ...]
+
+
+class Windows(NamedTuple):
+    """Windows over the spatial axes of a tensor.
+
+    Attributes:
+      kernel: length of a window along each axis, in taps.
+      strides: from window to window.
+      dilations: from tap to tap.
+      pads: elements before and after, along each axis.
+      extra: elements further behind, which only ``ceil_mode`` asks for.
+      counts: number of windows along each axis.
+    """
+
+    kernel: Ints
+    strides: Ints
+    dilations: Ints
+    pads: tuple[tuple[int, int], ...]
+    extra: Ints
+    counts: Ints
+
+
+def windows(
+    spatial: Sequence[int],
+    kernel: Sequence[int],
+    strides: Sequence[int] | None,
+    dilations: Sequence[int] | None,
+    pads: Sequence[int] | None,
+    auto_pad: str,
+    ceil_mode: int = 0,
+) -> Windows:
+    """Returns the windows that ONNX's attributes describe.
+
+    Raises:
+      ValueError: an attribute has the wrong length or an impossible value, or nothing is left.
+    """
+    rank = len(spatial)
+    strides, dilations = strides or (1,) * rank, dilations or (1,) * rank
+    pads = pads or (0,) * (2 * rank)
+    for name, numbers, count, least in (
+        ("kernel_shape", kernel, rank, 1),
+        ("strides", strides, rank, 1),
+        ("dilations", dilations, rank, 1),
+        ("pads", pads, 2 * rank, None),
+    ):
+        if len(numbers) != count or (least is not None and min(numbers, default=1) < least):
+            raise ValueError(f"{name}: got {tuple(numbers)}, wanted {count} positive numbers")
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    pairs, extra, counts = [], [], []
+    for i, length in enumerate(spatial):
+        before, after = padding(auto_pad, length, reach[i], strides[i], pads[i], pads[rank + i])
+        room = length + before + after - reach[i]
+        count = (-(-room // strides[i]) if ceil_mode else room // strides[i]) + 1
+        if ceil_mode and (count - 1) * strides[i] >= length + before:
+            count -= 1  # the last window would lie behind everything
+        if count < 0:
+            raise ValueError(f"window of {reach[i]} is longer than axis {i}, {length} with padding")
+        pairs.append((before, after))
+        counts.append(count)
+        extra.append(max(0, (count - 1) * strides[i] - room))
+    return Windows(
+        tuple(kernel), tuple(strides), tuple(dilations), tuple(pairs), tuple(extra), tuple(counts)
+    )
+
+
+def padding(
+    auto_pad: str, length: int, reach: int, stride: int, before: int, after: int
+) -> tuple[int, int]:
+    """Returns the elements before and after one axis.
+
+    Raises:
+      ValueError: there is no such ``auto_pad``.
+    """
+    if auto_pad == "NOTSET":
+        return before, after
+    if auto_pad == "VALID":
+        return 0, 0
+    if auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
+        raise ValueError(
+            f"auto_pad: got {auto_pad!r}, wanted NOTSET, VALID, SAME_UPPER or SAME_LOWER"
+        )
+    needed = max(0, (-(-length // stride) - 1) * stride + reach - length)
+    smaller, larger = needed // 2, needed - needed // 2
+    return (smaller, larger) if auto_pad == "SAME_UPPER" else (larger, smaller)

@@ -1,0 +1,74 @@
+"""Files, bytes and protos in; checked protos out."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from jaxatr.onnx.ops.dtypes import NAMES
+from jaxatr.onnx.package import onnx
+from jaxatr.onnx.program import Info
+
+
+def read(model: Any) -> tuple[Any, Path | None]:
+    """Returns a model's proto, and the folder that it was read from.
+
+    Args:
+      model: path of a file, the bytes of one, or a ``ModelProto``.
+
+    Raises:
+      ValueError: there is no such file, or it is no model.
+    """
+    folder = None
+    if isinstance(model, (str, os.PathLike)):
+        path = Path(model)
+        if not path.is_file():
+            raise ValueError(f"model: there is no file {str(model)!r}")
+        folder, model = path.parent, path.read_bytes()
+    if isinstance(model, (bytes, bytearray, memoryview)):
+        proto = onnx.ModelProto()
+        try:
+            proto.ParseFromString(bytes(model))
+        except (DecodeError, RecursionError) as error:
+            raise ValueError(f"model: the bytes are no ONNX model ({error})") from error
+        model = proto
+    if not isinstance(model, onnx.ModelProto):
+        raise ValueError(f"model: got {type(model).__name__}, wanted a path, bytes or ModelProto")
+    if not model.HasField("graph"):
+        raise ValueError("model: it has no graph")
+    return model, folder
+
+
+def opsets(imports: Any) -> dict[str, int]:
+    """Returns the version of each domain that a model, or a function, is written in.
+
+    Raises:
+      ValueError: a domain has two versions, or one that cannot be.
+    """
+    found: dict[str, int] = {}
+    for entry in imports:
+        domain = "" if entry.domain == "ai.onnx" else entry.domain
+        if found.get(domain, entry.version) != entry.version:
+            raise ValueError(f"opset_import: got two versions of domain {domain!r}")
+        if not 0 < entry.version < 1 << 31:
+            raise ValueError(f"opset_import: got version {entry.version}, wanted a positive one")
+        found[domain] = entry.version
+    return found
+
+
+def info(value: Any) -> Info:
+    """Returns what a ``ValueInfoProto`` says."""
+    if not value.type.HasField("tensor_type"):
+        return Info(value.name, None, None)
+    tensor = value.type.tensor_type
+    dtype = NAMES.get(tensor.elem_type)
+    if not tensor.HasField("shape"):
+        return Info(value.name, None, dtype)
+    return Info(value.name, tuple(_size(size) for size in tensor.shape.dim), dtype)
+
+
+def _size(dimension: Any) -> int | str | None:
+    if dimension.HasField("dim_value"):
+        return dimension.dim_value if dimension.dim_value >= 0 else None
+    return dimension.dim_param or None
