@@ -15,6 +15,9 @@ SHORTEST = 3
 SAVED = 8
 """Fewest steps that a block must spare the reader."""
 
+OPEN = 0.6
+"""What a block is worth whose operands are used behind it too: a whole residual block is better."""
+
 WIDEST = 3
 """Values that a block may be applied to, unless it takes any number."""
 
@@ -133,10 +136,12 @@ def _best(bodies: list[Body]) -> Found | None:
             continue
         apart = _apart([place for place, _ in found])
         saved = (len(apart) - 1) * length - len(apart) * max(0, operands - 1)
-        if (len(apart) - 1) * length < SAVED or saved < best[0]:
-            continue
         outputs = {_output(place, last[id(place.body)]) for place in apart}
-        if len(outputs) > 1 or None in outputs:
+        if saved < SAVED or len(outputs) > 1 or None in outputs:
+            continue
+        closed = sum(_is_closed(place, last[id(place.body)]) for place in apart)
+        saved *= 1.0 if 2 * closed >= len(apart) else OPEN
+        if saved < SAVED:
             continue
         begins = apart[0].body.rows[apart[0].start].steps[0].kind != "operator"
         score = (saved, begins, -apart[0].start)
@@ -155,6 +160,9 @@ def _windows(body: Body, start: int) -> Iterator[tuple[Any, int, int]]:
         step = body.rows[stop].steps[0]
         if step.kind in ("weight", "key") or step.subgraphs or len(step.targets) != 1:
             return
+        if step.kind == "block" and stop > start:
+            if body.rows[stop - 1].steps[0].function == step.function:
+                return  # blocks in a row are a loop, which is to stay whole
         if stop == start and _takes_any(step) and len(step.operands) > 0:
             star, operands = True, ("*",)
         else:
@@ -166,8 +174,20 @@ def _windows(body: Body, start: int) -> Iterator[tuple[Any, int, int]]:
             return
         produced |= {name: (stop - start, i) for i, name in enumerate(step.targets) if name}
         key = hash((key, step.function, step.kind, step.results, operands, _settings(step)))
-        if stop + 1 - start >= SHORTEST:
+        if stop + 1 - start >= SHORTEST and not _cuts(body, start, stop):
             yield (stop - start, key), stop + 1, len(outside)
+
+
+def _cuts(body: Body, start: int, stop: int) -> bool:
+    """Returns whether a window begins or ends amid blocks in a row."""
+
+    def alike(index: int) -> bool:
+        if not 0 <= index < len(body.rows) - 1:
+            return False
+        one, two = body.rows[index].steps[0], body.rows[index + 1].steps[0]
+        return one.kind == "block" and one.function == two.function
+
+    return alike(start - 1) or alike(stop)
 
 
 def _takes_any(step: Step) -> bool:
@@ -242,6 +262,12 @@ def _output(place: Place, last: dict[str, int]) -> tuple[int, int] | None:
         if last.get(name, -1) >= place.stop
     ]
     return found[0] if len(found) == 1 else None
+
+
+def _is_closed(place: Place, last: Mapping[str, int]) -> bool:
+    """Returns whether nothing that a window reads is used behind it."""
+    rows = place.body.rows[place.start : place.stop]
+    return all(last[name] < place.stop for row in rows for name in used(row.steps[0]) if name)
 
 
 def _replace(found: Found, title: str) -> Body:

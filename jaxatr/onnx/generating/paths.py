@@ -47,7 +47,7 @@ def hint(step: Step) -> Words:
     if not weights and step.kind != "weight":
         weights = [operand.name for operand in step.operands if isinstance(operand, Weight)]
         if not weights:
-            return words(step.hint)
+            return words(step.hint) if step.kind == "layer" else ()
     stems = [words(LEAF.sub("", name)) for name in weights]
     return common(stems) or (stems[0] if stems else ())
 

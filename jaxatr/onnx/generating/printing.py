@@ -25,6 +25,9 @@ from jaxatr.onnx.generating.steps import Constant, Graph, Operand, Step, Value, 
 INLINE = 16
 """Elements up to which an array stands where it is used."""
 
+ORDER = ("features", "kernel_shape", "strides", "dilations", "pads", "auto_pad", "group")
+"""Settings that come first, in this order."""
+
 LETTERS = ("x", "y", "z", "u", "v", "w")
 
 Shapes = Mapping[str, tuple[int | str | None, ...] | None]
@@ -104,8 +107,8 @@ class Printer:
 
     def target(self, step: Step, value: str, index: int, taken: set[str]) -> str:
         """Returns the variable for a value, one that nobody needs any more where there is one."""
-        if not value:
-            return "_"
+        if value not in self.last:
+            return "_"  # nobody reads it
         reads = [o for o in step.operands if isinstance(o, Value)]
         candidates = [self.variables.get(operand.name, "") for operand in reads[:1]]
         candidates = [c for c in candidates if c in self.owners] + ["x"]
@@ -176,7 +179,8 @@ class Printer:
                 found[key] = self.constant(value)
             elif not (step.kind == "block" and value is None):
                 found[key] = literal(value)
-        return found
+        places = {key: ORDER.index(key) for key in found if key in ORDER}
+        return dict(sorted(found.items(), key=lambda item: places.get(item[0], len(ORDER))))
 
     def expression(self, row: Row, name: Expression | None = None) -> Expression:
         """Returns the expression of a step; ``name``: of its module, if not the row's own."""
@@ -275,7 +279,7 @@ class Printer:
         if step.results == "more":
             targets.append("*_")
         prefix = ", ".join(targets) + " = "
-        if len(prefix) > WIDTH // 2 and "_" not in targets and step.results != "first":
+        if len(prefix) > WIDTH // 2 and step.results != "first":
             name = self.names.take("results")
             for position, value in enumerate(step.targets):
                 self.variables[value] = f"{name}[{position}]"
@@ -283,7 +287,7 @@ class Printer:
         if step.results == "more" and len(targets) == 1:
             prefix = f"{targets[0]}, = "
         for value, name in zip(step.targets, targets, strict=False):
-            if value:
+            if name != "_":
                 self.own(value, name)
         return [*found, *commented(lines(prefix, made, indent), self.comment(step))]
 
@@ -367,7 +371,9 @@ def kinds(values: Sequence[Any]) -> str:
     for value in values:
         if value is None:
             name = "None"
-        elif isinstance(value, tuple) and not isinstance(value, Constant):
+        elif isinstance(value, Constant):
+            name = "tuple[int, ...]" if value.static and value.value.ndim else "object"
+        elif isinstance(value, tuple):
             name = "tuple[int, ...]"
         else:
             name = type(value).__name__ if isinstance(value, (int, str, float)) else "object"
@@ -433,7 +439,7 @@ def imports(text: str) -> list[str]:
     """Returns the import statements that the text of a file needs."""
     outside = [name for name in ("jnp", "np") if re.search(rf"\b{name}\.", text)]
     found = [f"import {'jax.numpy' if name == 'jnp' else 'numpy'} as {name}" for name in outside]
-    found += ["from flax import linen as nn", ""]
+    found += ["from flax import linen as nn"]
     if re.search(r"\bops\.", text):
         found.append("from jaxatr.onnx import ops")
     names = [name for name in layers.__all__ if re.search(rf"(?<![\w.]){name}\(", text)]

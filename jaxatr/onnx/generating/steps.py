@@ -3,7 +3,7 @@
 import typing
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -108,6 +108,7 @@ class _Reader:
         self.uses.update(program.outputs)
         inner = [(g, c) for c in everything for g in c.subgraphs()]
         self.uses.update(name for g, _ in inner for name in g.outputs)
+        program = self.program = _trimmed(program, self.uses)
         self.consumers = {name: call for call in program.calls for name in call.inputs}
         self.weights = {
             name: Weight(collection, name, tuple(value.shape), value.dtype.name)
@@ -183,8 +184,7 @@ class _Reader:
             function_of(operator),
             call.outputs,
             operands,
-            call.keywords(),
-            hint=call.name if call.name not in call.outputs else "",
+            {k: v for k, v in call.keywords().items() if not _is_default(operator, k, v)},
             trains="training" in operator.keywords,
             draws="rng" in operator.keywords,
             results=results_of(operator, call),
@@ -221,6 +221,23 @@ class _Reader:
             self.declared.add(name)
             top.append(Step("weight", (name,), (weight,), kind="weight"))
         return Value(name)
+
+
+def _trimmed(program: Program, uses: Counter) -> Program:
+    """Returns a program whose calls give no last results that nobody uses."""
+    calls = []
+    for call in program.calls:
+        outputs = call.outputs
+        counts = "outputs" in call.operator.keywords and not call.subgraphs()
+        while counts and len(outputs) > 1 and not uses[outputs[-1]]:
+            outputs = outputs[:-1]
+        calls.append(replace(call, outputs=outputs))
+    return replace(program, calls=tuple(calls))
+
+
+def _is_default(operator: Operator, key: str, value: Any) -> bool:
+    default = operator.keywords[key]
+    return type(value) is type(default) and not isinstance(value, np.ndarray) and value == default
 
 
 def function_of(operator: Operator) -> str:
