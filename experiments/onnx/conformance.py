@@ -66,7 +66,9 @@ def data_of(test):
         model = onnx.load(path)
         listed = {tensor.name for tensor in model.graph.initializer}
         inputs = [v for v in model.graph.input if v.name not in listed]
-        outputs = [path.with_name(f"{path.stem}_output_{i}.pb") for i in range(len(model.graph.output))]
+        outputs = [
+            path.with_name(f"{path.stem}_output_{i}.pb") for i in range(len(model.graph.output))
+        ]
         expected = [from_file(p, v) for p, v in zip(outputs, model.graph.output, strict=True)]
         return path, [([Runner.generate_dummy_data(v) for v in inputs], expected)]
     folder = Path(test.model_dir)
@@ -75,8 +77,11 @@ def data_of(test):
     inputs = [v for v in model.graph.input if v.name not in listed]
     sets = []
     for data in sorted(folder.glob("test_data_set_*")):
-        ins = [from_file(data / f"input_{i}.pb", v) for i, v in enumerate(inputs)
-               if (data / f"input_{i}.pb").exists()]
+        ins = [
+            from_file(data / f"input_{i}.pb", v)
+            for i, v in enumerate(inputs)
+            if (data / f"input_{i}.pb").exists()
+        ]
         outs = [from_file(data / f"output_{i}.pb", v) for i, v in enumerate(model.graph.output)]
         sets.append((ins, outs))
     return folder / "model.onnx", sets
@@ -138,7 +143,12 @@ def table(results):
         if entry["kind"] == "node":
             by_operator[entry["operator"]] += 1
             operators_passed[entry["operator"]] += not entry["reason"]
-    text = [f"# ONNX {onnx.__version__}'s own suite", "", "| kind | passed | tests |", "|---|---|---|"]
+    text = [
+        f"# ONNX {onnx.__version__}'s own suite",
+        "",
+        "| kind | passed | tests |",
+        "|---|---|---|",
+    ]
     text += [f"| {kind} | {kinds_passed[kind]} | {count} |" for kind, count in kinds.items()]
     text += ["", "## Failures", "", "| kind | test | reason |", "|---|---|---|"]
     text += [

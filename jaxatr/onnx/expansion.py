@@ -53,7 +53,9 @@ def schema_body(node: Any, versions: dict[str, int]) -> Any | None:
     domain = own(node.domain)
     version = versions.get(domain, 1)
     try:
-        schema = onnx.defs.get_schema(node.op_type, max_inclusive_version=version, domain=domain)
+        schema: Any = onnx.defs.get_schema(
+            node.op_type, max_inclusive_version=version, domain=domain
+        )
     except onnx.defs.SchemaError:
         return None
     if not schema.has_function:

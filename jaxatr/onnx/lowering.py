@@ -1,6 +1,7 @@
 """A model's graph as a program: names made unique, functions expanded, operators looked up."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,14 @@ from jaxatr.onnx.tensors import to_array, to_dense
 
 DEEPEST = 32
 """Levels of functions in functions, or of graphs in graphs."""
+
+MOST = 1 << 16
+"""Nodes after all functions are expanded."""
+
+GRADIENT = ("ai.onnx.preview.training", "Gradient")
+
+RESERVED = ("opset", "outputs", "rng", "training")
+"""Keywords that are the importer's to give, and no attributes."""
 
 
 @dataclass
@@ -69,14 +78,26 @@ class _Lowering:
     missing: dict[str, list[str]] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
     nodes: set[str] = field(default_factory=set)
+    depth: int = 0
 
     def __post_init__(self):
         self.functions = {
             (own(f.domain), f.name, getattr(f, "overload", "")): f for f in self.proto.functions
         }
+        if len(self.functions) < len(self.proto.functions):
+            raise ValueError("model: two of its functions have the same name")
         graph = self.proto.graph  # its names are kept; what is nested gives way
         self.taken |= {value.name for value in graph.initializer} | {v.name for v in graph.input}
         self.taken |= {name for node in graph.node for name in node.output}
+
+    @contextmanager
+    def deeper(self, name: str) -> Iterator[None]:
+        """Counts graphs in graphs and functions in functions."""
+        if self.depth == DEEPEST:
+            raise NodeError(f"node {name!r}: graphs or functions more than {DEEPEST} deep")
+        self.depth += 1
+        yield
+        self.depth -= 1
 
     def fresh(self, name: str, prefix: str, taken: set[str]) -> str:
         """Returns a name that nothing else has, the given one where it is free."""
@@ -95,9 +116,7 @@ class _Lowering:
         prefix: str,
         inputs: bool = False,
     ) -> Program:
-        """Returns a graph as a program; ``outer`` are the names around it, as this model has them."""
-        if prefix.count("/") > DEEPEST:
-            raise NodeError(f"node {prefix!r}: graphs in graphs, more than {DEEPEST} deep")
+        """Returns a graph as a program; ``outer`` are the names around it, by their own."""
         scope, own_names = dict(outer), set()
 
         def define(name: str, what: str) -> str:
@@ -135,6 +154,8 @@ class _Lowering:
         define: Any,
     ) -> None:
         """Adds the calls that a node stands for."""
+        if len(self.nodes) == MOST:
+            raise NodeError(f"node {node.name!r}: the model has more than {MOST} nodes, expanded")
         title = node.name or next((name for name in node.output if name), node.op_type)
         name = self.fresh(title, prefix, self.nodes)
         for used in node.input:
@@ -161,7 +182,10 @@ class _Lowering:
             self.expand(node, body, inputs, name, calls, define)
             return
         outputs = [define(output, "output") if output else "" for output in node.output]
-        attributes = self.attributes(node, operator, scope, versions, name)
+        if (operator.domain, operator.name) == GRADIENT:
+            attributes = differentiated(node, name, scope, calls)
+        else:
+            attributes = self.attributes(node, operator, scope, versions, name)
         calls.append(self.call(node, name, operator, inputs, tuple(outputs), attributes, versions))
 
     def call(self, node, name, operator, inputs, outputs, attributes, versions) -> Call:
@@ -189,15 +213,17 @@ class _Lowering:
 
     def attributes(self, node, operator: Operator, scope, versions, name: str) -> dict[str, Any]:
         """Returns a node's attributes as keyword arguments, defaults left out."""
-        found = {}
+        found: dict[str, Any] = {}
+        value: Any
         for attribute in node.attribute:
             key = attribute.name
             if key in operator.ignored:
                 continue
-            if key not in operator.keywords:
+            if key not in operator.keywords or key in RESERVED:
                 raise NodeError(f"node {name!r} ({node.op_type}): it has no attribute {key!r}")
             if attribute.type == onnx.AttributeProto.GRAPH:
-                value = self.graph(attribute.g, scope, versions, f"{name}/{key}")
+                with self.deeper(name):
+                    value = self.graph(attribute.g, scope, versions, f"{name}/{key}")
             else:
                 value = plain(attribute, name)
             if key in operator.dtypes:
@@ -215,8 +241,6 @@ class _Lowering:
 
     def expand(self, node, body: "expansion.Body", inputs, name: str, calls, define) -> None:
         """Adds the calls of a function's body, in a scope of its own."""
-        if name.count("/") > DEEPEST:
-            raise NodeError(f"node {name!r}: functions in functions, more than {DEEPEST} deep")
         scope = dict(zip(body.inputs, inputs, strict=False))
         scope |= {absent: "" for absent in body.inputs[len(inputs) :]}
         results = dict(zip(body.outputs, node.output, strict=False))
@@ -232,15 +256,31 @@ class _Lowering:
                 scope[output] = self.fresh(f"{name}/{output}", name, self.taken)
             return scope[output]
 
-        for inner in body.nodes:
-            self.node(inner, scope, body.versions, name, calls, define_inside)
+        with self.deeper(name):
+            for inner in body.nodes:
+                self.node(inner, scope, body.versions, name, calls, define_inside)
         for output, wanted in results.items():
             if wanted and output not in local:
-                if not scope.get(output):
-                    raise NodeError(f"node {name!r} ({node.op_type}): no result {output!r}")
                 identity = find("Identity", "", 1)
-                assert_ = (scope[output],), (define(wanted, "output"),)
-                calls.append(Call(f"{name}/{output}", identity, *assert_, {}, 1))
+                if not scope.get(output) or identity is None:
+                    raise NodeError(f"node {name!r} ({node.op_type}): no result {output!r}")
+                renamed = (define(wanted, "output"),)
+                calls.append(Call(f"{name}/{output}", identity, (scope[output],), renamed, {}, 1))
+
+
+def differentiated(node: Any, name: str, scope: Mapping[str, str], calls: list[Call]) -> dict:
+    """Returns the keywords of a ``Gradient`` node, which differentiates the graph before it."""
+    named = {attribute.name: plain(attribute, name) for attribute in node.attribute}
+    given, wanted = (*named.get("xs", ()), *named.get("zs", ())), named.get("y", "")
+    if len(given) != len(node.input) or any(v not in scope for v in (*given, wanted)):
+        raise NodeError(f"node {name!r} (Gradient): xs, zs and y name no values of the graph")
+    inputs, needed, used = tuple(scope[v] for v in given), {scope[wanted]}, []
+    for call in reversed(calls):
+        if needed.difference(inputs).intersection(call.outputs):
+            used.append(call)
+            needed.update(call.reads())
+    body = Program(name, inputs, (scope[wanted],), tuple(reversed(used)))
+    return {"body": body, "count": len(named.get("xs", ()))}
 
 
 def plain(attribute: Any, name: str) -> Any:

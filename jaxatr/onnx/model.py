@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax
 import numpy as np
 
 from jaxatr.onnx.fitting import fitted, on_device
@@ -96,7 +97,7 @@ def load(model: Any) -> OnnxModel:
     infos = {value.name: info(value) for value in proto.graph.input}
     with wide():
         variables = {
-            group: {name: on_device(value) for name, value in getattr(divided, group).items()}
+            group: jax.device_put(getattr(divided, group))
             for group in ("params", "batch_stats", "constants")
         }
     return OnnxModel(

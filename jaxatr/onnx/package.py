@@ -2,8 +2,10 @@
 
 try:
     import onnx
+    import onnx.checker
     import onnx.defs
     import onnx.helper
+    import onnx.shape_inference
 except ModuleNotFoundError as error:
     if error.name != "onnx":
         raise

@@ -51,6 +51,13 @@ class Call:
         """Returns the programs among the attributes."""
         return [value for value in self.attributes.values() if isinstance(value, Program)]
 
+    def reads(self) -> set[str]:
+        """Returns the names of all values that it needs, those that its subgraphs read too."""
+        names = set(self.inputs)
+        for inner in self.subgraphs():
+            names.update(inner.outputs, *(call.reads() for call in inner.calls))
+        return names - {""}
+
     def keywords(self) -> dict[str, Any]:
         """Returns all keyword arguments that the model decides, subgraphs left out."""
         found = {k: v for k, v in self.attributes.items() if not isinstance(v, Program)}

@@ -44,13 +44,15 @@ def opsets(imports: Any) -> dict[str, int]:
     """Returns the version of each domain that a model, or a function, is written in.
 
     Raises:
-      ValueError: a domain has two versions.
+      ValueError: a domain has two versions, or one that cannot be.
     """
     found: dict[str, int] = {}
     for entry in imports:
         domain = "" if entry.domain == "ai.onnx" else entry.domain
         if found.get(domain, entry.version) != entry.version:
             raise ValueError(f"opset_import: got two versions of domain {domain!r}")
+        if not 0 < entry.version < 1 << 31:
+            raise ValueError(f"opset_import: got version {entry.version}, wanted a positive one")
         found[domain] = entry.version
     return found
 

@@ -57,14 +57,15 @@ def to_dense(sparse: Any) -> np.ndarray:
 
     values, indices = to_array(sparse.values), to_array(sparse.indices)
     shape = sized(sparse.dims)
+    flat = indices
     if indices.ndim == 2:
         if indices.shape[1] != len(shape) or (indices < 0).any() or (indices >= shape).any():
             raise ValueError(f"sparse tensor {sparse.values.name!r}: an index is out of range")
-        indices = np.ravel_multi_index(tuple(indices.T), shape)
+        flat = np.asarray(np.ravel_multi_index(tuple(indices.T), shape))
     dense = np.zeros(math.prod(shape), values.dtype)
-    if len(indices) != len(values) or ((indices < 0) | (indices >= dense.size)).any():
+    if flat.shape != values.shape or ((flat < 0) | (flat >= dense.size)).any():
         raise ValueError(f"sparse tensor {sparse.values.name!r}: an index is out of range")
-    dense[indices] = values
+    dense[flat] = values
     return dense.reshape(shape)
 
 

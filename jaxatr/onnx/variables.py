@@ -7,7 +7,11 @@ import numpy as np
 
 from jaxatr.onnx.lowering import Lowered
 from jaxatr.onnx.ops.dtypes import TRAINABLE
-from jaxatr.onnx.program import Call, Program, Run, evaluate
+from jaxatr.onnx.ops.values import TooLargeToFold, folding
+from jaxatr.onnx.program import Call, NodeError, Program, Run, evaluate
+
+MADE = 1 << 31
+"""Bytes of arrays that a model may make out of shapes alone."""
 
 SMALL = 1024
 """Elements up to which an array that is not trained is part of the program."""
@@ -61,6 +65,10 @@ def divide(lowered: Lowered) -> Divided:
             small[name] = value
         else:
             constants[name] = value
+    made = sum(v.nbytes for group in (params, batch_stats, constants) for v in group.values())
+    made -= sum(value.nbytes for value in lowered.initializers.values())
+    if made > MADE:
+        raise ValueError(f"model: it makes {made} bytes out of shapes, wanted at most {MADE}")
     return Divided(program, small, params, batch_stats, constants)
 
 
@@ -100,12 +108,7 @@ def _slots(program: Program) -> tuple[set[str], set[str]]:
 
 
 def _used(program: Program) -> set[str]:
-    names = set(program.outputs)
-    for call in calls_of(program):
-        names.update(call.inputs)
-        for inner in call.subgraphs():
-            names.update(inner.outputs)
-    return names
+    return set(program.outputs).union(*(call.reads() for call in program.calls))
 
 
 def _folded(program: Program, known: dict[str, np.ndarray]) -> Program:
@@ -121,6 +124,13 @@ def _folded(program: Program, known: dict[str, np.ndarray]) -> Program:
         if not (call.operator.folds and ready and not call.subgraphs()):
             calls.append(call)
             continue
-        results = evaluate(call, known, Run())
+        try:
+            with folding():
+                results = evaluate(call, known, Run())
+        except NodeError as error:
+            if not isinstance(error.__cause__, TooLargeToFold):
+                raise
+            calls.append(call)  # computed when the model runs
+            continue
         known.update((n, np.asarray(r)) for n, r in zip(call.outputs, results) if n)  # noqa: B905
     return replace(program, calls=tuple(calls))

@@ -80,7 +80,7 @@ def attention(
     if (past_key is None) != (past_value is None):
         raise ValueError("past_key: wanted together with past_value")
     offset: Any = 0
-    if past_key is not None:
+    if past_key is not None and past_value is not None:
         offset = past_key.shape[2]
         k, v = jnp.concatenate([past_key, k], 2), jnp.concatenate([past_value, v], 2)
     elif nonpad_kv_seqlen is not None:
@@ -272,8 +272,12 @@ def linear_attention(
 
     q = steps(query, q_num_heads, "query")
     k, v = steps(key, kv_num_heads, "key"), steps(value, kv_num_heads, "value")
-    g = steps(decay, kv_num_heads, "decay") if decay is not None else jnp.zeros((len(q), 1, 1, 1))
-    b = jnp.ones((len(q), 1, 1, 1))
+    g = (
+        steps(decay, kv_num_heads, "decay")
+        if decay is not None
+        else jnp.zeros((len(q), 1, 1, 1), "float32")
+    )
+    b = jnp.ones((len(q), 1, 1, 1), "float32")
     if beta is not None:
         b = jnp.moveaxis(jnp.asarray(beta), 1, 0)[..., None].astype("float32")
     factor = scale or 1 / math.sqrt(q.shape[-1])
@@ -289,6 +293,6 @@ def linear_attention(
 
     dtype = query.dtype if past_state is None else past_state.dtype
     shape = (*k.shape[1:], v.shape[-1])
-    start = jnp.zeros(shape) if past_state is None else past_state
+    start = jnp.zeros(shape, "float32") if past_state is None else past_state
     last, read = jax.lax.scan(step, jnp.asarray(start).astype("float32"), (q, k, v, g, b))
     return _joined(jnp.moveaxis(read, 0, 2)).astype(query.dtype), last.astype(dtype)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 
-from jaxatr.onnx.ops.dtypes import BITS, dtype_of, is_float, name_of
+from jaxatr.onnx.ops.dtypes import BITS, dtype_of, is_float, is_text, name_of
 from jaxatr.onnx.ops.values import Value, is_known, library
 from jaxatr.onnx.registry import register
 
@@ -26,7 +26,7 @@ def cast(x: Value, *, to: str, saturate: int = 1, round_mode: str = "up") -> Val
       round_mode: for float8_e8m0: up, down or nearest.
     """
     dtype = dtype_of(to)
-    if x.dtype == object or dtype == object:
+    if is_text(x.dtype) or is_text(dtype):
         return _cast_text(np.asarray(x), dtype)
     if to == "float8_e8m0fnu":
         return _to_exponent(x, round_mode)
@@ -99,8 +99,8 @@ def _to_exponent(x: Value, round_mode: str) -> Value:
 
 
 def _cast_text(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    if dtype == object:
-        if x.dtype == object:
+    if is_text(dtype):
+        if is_text(x.dtype):
             return x
         if is_float(x.dtype):
             # As printf's %.9g, or the fewest digits that read back as the same number.
@@ -131,6 +131,6 @@ def bit_cast(x: Value, *, to: str) -> Value:
     dtype = dtype_of(to)
     if x.dtype == bool:
         x = jnp.asarray(x).astype("uint8")
-    if dtype == bool:
+    if to == "bool":
         return jax.lax.bitcast_convert_type(jnp.asarray(x), jnp.uint8).astype(bool)
     return jax.lax.bitcast_convert_type(jnp.asarray(x), dtype)

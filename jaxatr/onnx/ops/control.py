@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from jaxatr.onnx.ops.values import Known, Value, axis_of, known
 from jaxatr.onnx.registry import register
@@ -14,7 +15,7 @@ Body = Callable[..., tuple]
 
 
 def _is_traced(value: Any) -> bool:
-    return isinstance(value, jax.core.Tracer)
+    return isinstance(value, Tracer)
 
 
 def _single(results: tuple) -> Any:
@@ -22,7 +23,7 @@ def _single(results: tuple) -> Any:
 
 
 @register("If", static=("cond",))
-def if_(cond: Known, *, then_branch: Body, else_branch: Body) -> Any:
+def if_(cond: Any, *, then_branch: Body, else_branch: Body) -> Any:
     """Returns the results of one of two functions (ONNX If-25).
 
     Where the condition is known, only that branch is computed; where it is traced, the branches
@@ -108,6 +109,19 @@ def _while(trips, cond, carried, body, outputs: int, first: int = 0) -> tuple:
 
     state = (jnp.asarray(first, "int64"), started, _arrays(carried))
     return jax.lax.while_loop(going, step, state)[2]
+
+
+@register("Gradient", domain="ai.onnx.preview.training")
+def gradient(*values: Value, body: Body, count: int) -> Any:
+    """Returns the gradient of a function by its first ``count`` operands (preview Gradient-1).
+
+    Args:
+      *values: where it is taken.
+      body: from the operands to a tuple of one tensor, whose elements are summed.
+      count: operands by which is differentiated.
+    """
+    found = jax.grad(lambda *v: jnp.sum(body(*v)[0]), tuple(range(count)))(*_arrays(values))
+    return _single(found)
 
 
 @register("Scan", since=9)

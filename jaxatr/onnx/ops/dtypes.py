@@ -50,7 +50,7 @@ def dtype_of(name: str | int) -> np.dtype:
     2
     """
     known = NAMES.get(name) if isinstance(name, int) else name
-    if known not in NAMES.values():
+    if known is None or known not in NAMES.values():
         raise ValueError(f"type: got {name!r}, wanted one of {', '.join(NAMES.values())}")
     if known == "str":
         return np.dtype(object)
@@ -63,7 +63,7 @@ def name_of(dtype: np.dtype) -> str:
     >>> name_of(np.dtype("float32"))
     'float32'
     """
-    return "str" if dtype.kind in "OUST" else dtype.name
+    return "str" if is_text(dtype) else dtype.name
 
 
 def is_float(dtype: np.dtype) -> bool:
@@ -71,6 +71,6 @@ def is_float(dtype: np.dtype) -> bool:
     return dtype.kind == "f" or (dtype.kind == "V" and dtype.name.startswith(("float", "bfloat")))
 
 
-def is_sub_byte(dtype: np.dtype) -> bool:
-    """Returns whether several elements share a byte."""
-    return dtype.name in BITS
+def is_text(dtype: np.dtype) -> bool:
+    """Returns whether the type is that of strings."""
+    return dtype.kind in "OUST"

@@ -6,7 +6,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr.onnx.ops.values import Known, Value, axis_of, known, known_int, known_ints, library
+from jaxatr.onnx.ops.values import (
+    Known,
+    Value,
+    axis_of,
+    known,
+    known_int,
+    known_ints,
+    library,
+    sized,
+)
 from jaxatr.onnx.registry import register
 
 Reduction = Literal["none", "add", "mul", "max", "min"]
@@ -23,20 +32,21 @@ def gather(data: Value, indices: Value, *, axis: int = 0) -> Value:
     axis = axis_of(axis, data.ndim)
     lib = library(data, indices)
     if lib is np:
+        sized((*data.shape[:axis], *np.shape(indices), *data.shape[axis + 1 :]))
         return np.take(data, indices, axis)
     return jnp.take(data, wrapped(indices, data.shape[axis]), axis)
 
 
 @register("GatherElements")
 def gather_elements(data: Value, indices: Value, *, axis: int = 0) -> Value:
-    """Returns the element at each index along an axis, the other places kept (GatherElements-13)."""
+    """Returns the element at each index along an axis, its other places kept (-13)."""
     axis = axis_of(axis, data.ndim)
     return jnp.asarray(data)[_places(data, indices, axis)]
 
 
 def _places(data: Value, indices: Value, axis: int) -> tuple[Value, ...]:
     """Returns an index for each axis: the grid's own, but along ``axis`` that of ``indices``."""
-    grid = list(jnp.indices(indices.shape, sparse=True))
+    grid: list[Value] = list(jnp.indices(indices.shape, sparse=True))
     grid[axis] = wrapped(jnp.asarray(indices), data.shape[axis])
     return tuple(grid)
 
@@ -74,7 +84,7 @@ def scatter_elements(
 def scatter_nd(
     data: Value, indices: Value, updates: Value, *, reduction: Reduction = "none"
 ) -> Value:
-    """Returns ``data`` with ``updates`` where the last axis of ``indices`` points (ScatterND-18)."""
+    """Returns ``data`` with ``updates`` where the last axis of ``indices`` points (-18)."""
     indices = jnp.asarray(indices)
     places = tuple(wrapped(indices[..., k], data.shape[k]) for k in range(indices.shape[-1]))
     return _updated(data, places, updates, reduction)
@@ -82,7 +92,7 @@ def scatter_nd(
 
 @register("OneHot", static=("depth",))
 def one_hot(indices: Value, depth: Known, values: Value, *, axis: int = -1) -> Value:
-    """Returns the second of ``values`` at each index along a new axis, else the first (OneHot-11)."""
+    """Returns the second of ``values`` at each index along a new axis, else the first (-11)."""
     count = int(known("depth", depth).reshape(()))
     axis = axis_of(axis, indices.ndim + 1)
     at = jnp.expand_dims(wrapped(jnp.asarray(indices).astype("int64"), count), axis)

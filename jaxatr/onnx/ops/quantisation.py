@@ -1,7 +1,6 @@
 """Numbers in few bits and back."""
 
 import jax.numpy as jnp
-import numpy as np
 
 from jaxatr.onnx.ops.casting import FLOAT8, cast
 from jaxatr.onnx.ops.convolution import conv_integer, matmul_integer

@@ -5,7 +5,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from jaxatr.onnx.ops import functions
 from jaxatr.onnx.ops.values import Value

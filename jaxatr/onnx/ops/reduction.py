@@ -55,13 +55,13 @@ def reduce_prod(
 
 
 def _lowest(dtype: np.dtype) -> Any:
-    if dtype == bool:
+    if dtype.kind == "b":
         return False
     return jnp.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
 
 
 def _highest(dtype: np.dtype) -> Any:
-    if dtype == bool:
+    if dtype.kind == "b":
         return True
     return jnp.iinfo(dtype).max if dtype.kind in "iu" else np.inf
 

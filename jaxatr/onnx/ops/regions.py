@@ -54,7 +54,7 @@ def roi_align(
             count = cells[axis] * samples[axis]
             inner = (jnp.arange(count) + 0.5) / count
             ats.append((start[axis] + inner * length[axis]).astype(x.dtype))
-        taken = _samples(jnp.asarray(x)[image_index], *ats, mode == "max")
+        taken = _samples(jnp.asarray(x)[image_index], ats[0], ats[1], mode == "max")
         taken = taken.reshape(-1, output_height, samples[0], output_width, samples[1])
         return (jnp.mean if mode == "avg" else jnp.max)(taken, (2, 4))
 
@@ -67,7 +67,7 @@ def roi_align(
     for index, box in enumerate(boxes):
         sides = (box[:1:-1] - box[1::-1]) * spatial_scale
         sides = sides if half else np.maximum(sides, 1)
-        counts = tuple(max(1, int(np.ceil(side / n))) for side, n in zip(sides, cells, strict=True))
+        counts = tuple(max(1, int(np.ceil(s / n))) for s, n in zip(sides, cells, strict=True))
         results.append(one(jnp.asarray(batch_indices)[index], jnp.asarray(rois)[index], counts))
     return jnp.stack(results) if results else jnp.zeros((0, x.shape[1], *cells), x.dtype)
 

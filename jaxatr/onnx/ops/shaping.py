@@ -86,7 +86,8 @@ def transpose(data: Value, *, perm: tuple[int, ...] | None = None) -> Value:
 @register("Expand", static=("shape",), folds=True)
 def expand(x: Value, shape: Known) -> Value:
     """Returns the tensor broadcast together with ``shape`` (ONNX Expand-13)."""
-    wanted = np.broadcast_shapes(x.shape, sized(known_ints("shape", shape)))
+    wanted = np.broadcast_shapes(x.shape, sized(known_ints("shape", shape), filled=False))
+    sized(wanted, filled=False)
     return library(x).broadcast_to(x, wanted)
 
 
@@ -103,7 +104,10 @@ def tile(x: Value, repeats: Known) -> Value:
 @register("Concat", folds=True)
 def concat(*values: Value, axis: int = 1) -> Value:
     """Returns the tensors joined along an axis (ONNX Concat-13)."""
-    return library(*values).concatenate(values, axis=axis)
+    lib = library(*values)
+    if lib is np:
+        sized((sum(np.size(value) for value in values),))
+    return lib.concatenate(values, axis=axis)
 
 
 @register("Split", static=("split",), folds=True)
@@ -198,7 +202,7 @@ def pad(
     return jnp.pad(data, widths, mode=mode)
 
 
-@register("Pad", static=("pads",), since=2)
+@register("Pad", since=2)
 def pad_by(
     data: Value, *, pads: tuple[int, ...], value: float = 0.0, mode: str = "constant"
 ) -> Value:
@@ -221,7 +225,7 @@ def constant_of_shape(shape: Known, *, value: Value | None = None) -> Value:
     The memory of one element is enough, until something is computed with it.
     """
     filling = np.zeros(1, np.float32) if value is None else np.asarray(value)
-    return np.broadcast_to(filling.reshape(()), sized(known_ints("shape", shape)))
+    return np.broadcast_to(filling.reshape(()), sized(known_ints("shape", shape), filled=False))
 
 
 @register("Range", static=("start", "limit", "delta"), folds=True, ignored=("stash_type",))

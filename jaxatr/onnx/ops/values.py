@@ -1,22 +1,44 @@
 """What operators share: known values, the choice between NumPy and jax.numpy, sizes."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import ModuleType
 from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
-Value: TypeAlias = jax.Array | np.ndarray
-"""A tensor: NumPy's where its value is known, else jax's."""
+Value: TypeAlias = jax.Array | np.ndarray | np.generic
+"""A tensor: NumPy's where its value is known (a scalar where it has no axis), else jax's."""
 
 Known: TypeAlias = jax.Array | np.ndarray | Sequence[int] | Sequence[float] | int | float
 """An operand whose value decides a shape: Python's numbers do as well."""
 
 LARGEST = 1 << 28
-"""Elements that NumPy may be asked to fill at once, by a size that a file or an operand states."""
+"""Elements that NumPy may be asked for at once, by a size that a file or an operand states."""
+
+FOLDED = 1 << 22
+"""Elements that may be computed while a model is loaded; what is larger is left to its run."""
+
+_folding: ContextVar[bool] = ContextVar("folding", default=False)
+
+
+class TooLargeToFold(ValueError):
+    """What is computed while a model is loaded would be large."""
+
+
+@contextmanager
+def folding() -> Iterator[None]:
+    """Makes :func:`sized` stop what is too large to be computed while a model is loaded."""
+    token = _folding.set(True)
+    try:
+        yield
+    finally:
+        _folding.reset(token)
 
 
 def is_known(*values: Any) -> bool:
@@ -35,7 +57,7 @@ def known(name: str, value: Any) -> np.ndarray:
     Raises:
       ValueError: the value is traced.
     """
-    if isinstance(value, jax.core.Tracer):
+    if isinstance(value, Tracer):
         raise ValueError(
             f"{name}: its value must be known here, and under jit (or another transformation) it "
             f"is not; got {value.aval}. Make it a constant of the model, or call apply without jit"
@@ -67,8 +89,12 @@ def known_int(name: str, value: Any) -> int:
     return numbers[0]
 
 
-def sized(shape: Sequence[int]) -> tuple[int, ...]:
-    """Returns a shape that is to be filled, once it is seen to be a sane one.
+def sized(shape: Iterable[int], *, filled: bool = True) -> tuple[int, ...]:
+    """Returns a shape, once it is seen to be a sane one.
+
+    Args:
+      shape: of a result that a file or an operand decides.
+      filled: whether memory is needed for every element.
 
     Raises:
       ValueError: a dimension is negative, or there are more than ``LARGEST`` elements.
@@ -78,6 +104,8 @@ def sized(shape: Sequence[int]) -> tuple[int, ...]:
         raise ValueError(f"shape: got {shape}, wanted no negative dimension")
     if math.prod(shape) > LARGEST:
         raise ValueError(f"shape: got {shape}, wanted at most {LARGEST} elements")
+    if filled and _folding.get() and math.prod(shape) > FOLDED:
+        raise TooLargeToFold(f"shape: got {shape}")
     return shape
 
 

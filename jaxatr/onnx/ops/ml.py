@@ -1,0 +1,330 @@
+"""The operators of ``ai.onnx.ml``: features, linear models, trees."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import ndtri
+
+from jaxatr.onnx.ops.values import Value, known
+from jaxatr.onnx.registry import register
+
+ML = "ai.onnx.ml"
+Floats = tuple[float, ...]
+Ints = tuple[int, ...]
+Texts = tuple[str, ...]
+
+
+@register("Binarizer", domain=ML)
+def binarizer(x: Value, *, threshold: float = 0.0) -> Value:
+    """Returns 1 where above the threshold, else 0 (ONNX ML Binarizer-1)."""
+    return (jnp.asarray(x) > threshold).astype(x.dtype)
+
+
+@register("Scaler", domain=ML)
+def scaler(x: Value, *, offset: Floats = (0.0,), scale: Floats = (1.0,)) -> Value:
+    """Returns ``(x − offset) · scale``, by feature (ONNX ML Scaler-1)."""
+    wide = jnp.asarray(x).astype("float32")
+    return (wide - jnp.asarray(offset, "float32")) * jnp.asarray(scale, "float32")
+
+
+@register("Normalizer", domain=ML)
+def normalizer(x: Value, *, norm: str = "MAX") -> Value:
+    """Returns each row over its norm: MAX, L1 or L2 (ONNX ML Normalizer-1)."""
+    norms = {
+        "MAX": lambda v: jnp.max(v, -1, keepdims=True),
+        "L1": lambda v: jnp.sum(jnp.abs(v), -1, keepdims=True),
+        "L2": lambda v: jnp.sqrt(jnp.sum(jnp.square(v), -1, keepdims=True)),
+    }
+    if norm not in norms:
+        raise ValueError(f"norm: got {norm!r}, wanted one of {list(norms)}")
+    wide = jnp.asarray(x).astype("float32")
+    size = norms[norm](wide)
+    return jnp.where(size == 0, wide, wide / jnp.where(size == 0, 1, size))
+
+
+@register("Imputer", domain=ML)
+def imputer(
+    x: Value,
+    *,
+    imputed_value_floats: Floats | None = None,
+    imputed_value_int64s: Ints | None = None,
+    replaced_value_float: float = 0.0,
+    replaced_value_int64: int = 0,
+) -> Value:
+    """Returns x with one value, or NaN, replaced by each feature's own (ONNX ML Imputer-1)."""
+    x = jnp.asarray(x)
+    if x.dtype.kind in "iu":
+        made = jnp.asarray(imputed_value_int64s or (0,), x.dtype)
+        return jnp.where(x == replaced_value_int64, made, x)
+    gone = jnp.isnan(x) if np.isnan(replaced_value_float) else x == replaced_value_float
+    return jnp.where(gone, jnp.asarray(imputed_value_floats or (0.0,), x.dtype), x)
+
+
+@register("FeatureVectorizer", domain=ML, ignored=("inputdimensions",))
+def feature_vectorizer(*values: Value) -> Value:
+    """Returns the features of all operands beside each other (ONNX ML FeatureVectorizer-1)."""
+    rows = [jnp.asarray(v).astype("float32").reshape(v.shape[0], -1) for v in values]
+    return jnp.concatenate(rows, 1)
+
+
+@register("OneHotEncoder", domain=ML)
+def one_hot_encoder(
+    x: Value,
+    *,
+    cats_int64s: Ints | None = None,
+    cats_strings: Texts | None = None,
+    zeros: int = 1,
+) -> Value:
+    """Returns 1 at the category of each element, along a new axis (ONNX ML OneHotEncoder-1)."""
+    if cats_strings is not None:
+        found: Any = np.asarray(x)[..., None] == np.array(cats_strings, object)
+    else:
+        found = jnp.asarray(x)[..., None] == jnp.asarray(cats_int64s or ())
+    if not zeros and not known("x", found).any(-1).all():
+        raise ValueError("x: it holds what is no category")
+    return found.astype("float32")
+
+
+@register("LabelEncoder", domain=ML)
+def label_encoder(
+    x: Value,
+    *,
+    default_float: float = -0.0,
+    default_int64: int = -1,
+    default_string: str = "_Unused",
+    default_tensor: np.ndarray | None = None,
+    keys_floats: Floats | None = None,
+    keys_int64s: Ints | None = None,
+    keys_strings: Texts | None = None,
+    keys_tensor: np.ndarray | None = None,
+    values_floats: Floats | None = None,
+    values_int64s: Ints | None = None,
+    values_strings: Texts | None = None,
+    values_tensor: np.ndarray | None = None,
+) -> Value:
+    """Returns each key's value, the default where there is none (ONNX ML LabelEncoder-4).
+
+    Strings, as keys or values, need ``x`` to be known.
+    """
+    default: Any
+    if values_strings is not None:
+        values, default = np.array(values_strings, object), default_string
+    elif values_int64s is not None:
+        values, default = np.array(values_int64s, np.int64), default_int64
+    elif values_floats is not None:
+        values, default = np.array(values_floats, np.float32), default_float
+    else:
+        values, default = np.asarray(values_tensor), default_int64
+    if default_tensor is not None:
+        default = default_tensor.reshape(-1)[0]
+    for given, dtype in ((keys_strings, object), (keys_int64s, np.int64), (keys_floats, None)):
+        if given is not None:
+            keys = np.array(given, np.float32 if dtype is None else dtype)
+            break
+    else:
+        keys = np.asarray(keys_tensor)
+    if keys.shape != values.shape or keys.ndim != 1:
+        raise ValueError(f"keys: got {keys.shape} for {values.shape} values, wanted equally many")
+    if keys.dtype == object or values.dtype == object:
+        return _looked_up(known("x", x), keys, values, default)
+    same = jnp.asarray(x)[..., None] == keys
+    same = same | (jnp.isnan(x)[..., None] & np.isnan(keys)) if keys.dtype.kind == "f" else same
+    picked = jnp.asarray(values)[jnp.argmax(same, -1)]
+    return jnp.where(same.any(-1), picked, jnp.asarray(default, values.dtype))
+
+
+def _looked_up(x: np.ndarray, keys: np.ndarray, values: np.ndarray, default: Any) -> np.ndarray:
+    # All NaNs are one key.
+    def plain(key):
+        return "nan key" if isinstance(key, float) and key != key else key
+
+    table = {}
+    for key, value in zip(keys.tolist(), values.tolist(), strict=True):
+        table.setdefault(plain(key), value)
+    made = [table.get(plain(key), default) for key in x.reshape(-1).tolist()]
+    return np.array(made, values.dtype).reshape(x.shape)
+
+
+def _transformed(scores: Value, post_transform: str) -> Value:
+    """Returns scores ``[b, k]`` after the models' last function."""
+    if post_transform == "NONE":
+        return scores
+    if post_transform == "LOGISTIC":
+        return jax.nn.sigmoid(scores)
+    if post_transform == "SOFTMAX":
+        return jax.nn.softmax(scores, -1)
+    if post_transform == "SOFTMAX_ZERO":
+        shares = jnp.where(scores == 0, 0, jnp.exp(scores - scores.max(-1, keepdims=True)))
+        return shares / jnp.maximum(shares.sum(-1, keepdims=True), jnp.finfo(scores.dtype).tiny)
+    if post_transform == "PROBIT":
+        return ndtri(scores)
+    raise ValueError(f"post_transform: got {post_transform!r}")
+
+
+@register("LinearRegressor", domain=ML)
+def linear_regressor(
+    x: Value,
+    *,
+    coefficients: Floats = (),
+    intercepts: Floats | None = None,
+    post_transform: str = "NONE",
+    targets: int = 1,
+) -> Value:
+    """Returns ``[b, targets]``, a linear function of the features (ONNX ML LinearRegressor-1)."""
+    weights = np.array(coefficients, np.float32).reshape(targets, -1)
+    scores = jnp.asarray(x).astype("float32") @ weights.T
+    scores = scores if intercepts is None else scores + np.array(intercepts, np.float32)
+    return _transformed(scores, post_transform)
+
+
+@register("LinearClassifier", domain=ML, ignored=("multi_class",))
+def linear_classifier(
+    x: Value,
+    *,
+    classlabels_ints: Ints | None = None,
+    classlabels_strings: Texts | None = None,
+    coefficients: Floats,
+    intercepts: Floats | None = None,
+    post_transform: str = "NONE",
+) -> tuple[Value, Value]:
+    """Returns the class of each row, and the scores (ONNX ML LinearClassifier-1).
+
+    With two classes and one row of coefficients, the first class's score is the second's negated.
+    """
+    labels: Any = classlabels_strings or classlabels_ints or (0, 1)
+    weights = np.array(coefficients, np.float32).reshape(-1, x.shape[1])
+    scores = jnp.asarray(x).astype("float32") @ weights.T
+    scores = scores if intercepts is None else scores + np.array(intercepts, np.float32)
+    if scores.shape[1] == 1 and len(labels) == 2:
+        scores = jnp.concatenate([-scores, scores], 1)
+    if scores.shape[1] != len(labels):
+        raise ValueError(f"coefficients: got {scores.shape[1]} rows, wanted {len(labels)}")
+    best = jnp.argmax(scores, 1)
+    if classlabels_strings:
+        return np.array(labels, object)[known("x", best)], _transformed(scores, post_transform)
+    return jnp.asarray(labels, "int64")[best], _transformed(scores, post_transform)
+
+
+MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER")
+TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+
+
+@register("TreeEnsemble", domain=ML, ignored=("nodes_hitrates",))
+def tree_ensemble(
+    x: Value,
+    *,
+    aggregate_function: int = 1,
+    leaf_targetids: Ints,
+    leaf_weights: np.ndarray,
+    membership_values: np.ndarray | None = None,
+    n_targets: int = 1,
+    nodes_falseleafs: Ints,
+    nodes_falsenodeids: Ints,
+    nodes_featureids: Ints,
+    nodes_missing_value_tracks_true: Ints | None = None,
+    nodes_modes: np.ndarray,
+    nodes_splits: np.ndarray,
+    nodes_trueleafs: Ints,
+    nodes_truenodeids: Ints,
+    post_transform: int = 0,
+    tree_roots: Ints,
+) -> Value:
+    """Returns ``[b, n_targets]``: what the leaves that each row comes to say (TreeEnsemble-5).
+
+    Args:
+      x: ``[b, features]``.
+      aggregate_function: mean (0), sum (1), minimum (2) or maximum (3) over the trees.
+      leaf_targetids: column of each leaf.
+      leaf_weights: value of each leaf.
+      membership_values: the sets of the nodes that ask for membership, NaN after each.
+      n_targets: number of columns.
+      nodes_falseleafs: whether a node's other branch is a leaf.
+      nodes_falsenodeids: that leaf or node.
+      nodes_featureids: the feature that a node looks at.
+      nodes_missing_value_tracks_true: whether NaN goes to the first branch.
+      nodes_modes: how a node compares: ≤, <, ≥, >, =, ≠, is in.
+      nodes_splits: what it compares with.
+      nodes_trueleafs: whether a node's first branch is a leaf.
+      nodes_truenodeids: that leaf or node.
+      post_transform: none (0), softmax, logistic, softmax of what is not zero, probit (4).
+      tree_roots: first node of each tree.
+    """
+    roots, count = np.array(tree_roots), len(nodes_modes)
+    for name, ids, leaves in (
+        ("nodes_truenodeids", nodes_truenodeids, nodes_trueleafs),
+        ("nodes_falsenodeids", nodes_falsenodeids, nodes_falseleafs),
+    ):
+        limit = np.where(np.array(leaves) != 0, len(leaf_weights), count)
+        if not (np.array(ids) >= 0).all() or not (np.array(ids) < limit).all():
+            raise ValueError(f"{name}: an index is out of range")
+    members = _members(nodes_modes, membership_values, x.dtype)
+    children = np.array([nodes_falsenodeids, nodes_truenodeids])
+    leaves = np.array([nodes_falseleafs, nodes_trueleafs]) != 0
+    at = jnp.broadcast_to(jnp.asarray(roots), (x.shape[0], len(roots)))
+    # A tree that is one leaf has a root both branches of which are that leaf.
+    ended = jnp.zeros(at.shape, bool)
+    missing = np.array(nodes_missing_value_tracks_true or (0,) * count) != 0
+    for _ in range(_depth(roots, children, leaves)):
+        node = jnp.where(ended, 0, at)
+        feature = jnp.asarray(nodes_featureids)[node]
+        value = jnp.take_along_axis(jnp.asarray(x), feature, 1)
+        split = jnp.asarray(nodes_splits).astype(x.dtype)[node]
+        mode = jnp.asarray(nodes_modes).astype("int32")[node]
+        answers = [value <= split, value < split, value >= split, value > split]
+        answers += [value == split, value != split]
+        answers.append((value[..., None] == members[node]).any(-1))
+        true = jnp.take_along_axis(jnp.stack(answers), mode[None], 0)[0]
+        true = true | (jnp.asarray(missing)[node] & jnp.isnan(value))
+        which = true.astype("int32")
+        at = jnp.where(ended, at, jnp.asarray(children)[which, node])
+        ended = ended | jnp.asarray(leaves)[which, node]
+    weights, targets = jnp.asarray(leaf_weights)[at], jnp.asarray(leaf_targetids)[at]
+    hot = targets[..., None] == np.arange(n_targets)
+    return _transformed(
+        _aggregated(weights[..., None], hot, aggregate_function, len(roots)).astype(x.dtype),
+        TRANSFORMS[post_transform],
+    )
+
+
+def _aggregated(weights: Value, hot: Value, function: int, trees: int) -> Value:
+    if function in (0, 1):
+        total = jnp.sum(jnp.where(hot, weights, 0), 1)
+        return total / trees if function == 0 else total
+    extreme, empty = (jnp.min, jnp.inf) if function == 2 else (jnp.max, -jnp.inf)
+    return jnp.where(hot.any(1), extreme(jnp.where(hot, weights, empty), 1), 0)
+
+
+def _members(modes: np.ndarray, values: np.ndarray | None, dtype: Any) -> Value:
+    """Returns ``[nodes, most members]``, NaN where a set has no more."""
+    sets: list[list[float]] = [[]]
+    for value in () if values is None else np.asarray(values).tolist():
+        if value != value:
+            sets.append([])
+        else:
+            sets[-1].append(value)
+    asking = np.flatnonzero(np.asarray(modes) == MODES.index("MEMBER"))
+    if len(asking) > len(sets) - 1:
+        raise ValueError(f"membership_values: got {len(sets) - 1} sets, wanted {len(asking)}")
+    table = np.full((len(modes), max(1, *(len(s) for s in sets))), np.nan)
+    for node, members in zip(asking, sets, strict=False):
+        table[node, : len(members)] = members
+    return jnp.asarray(table, dtype)
+
+
+def _depth(roots: np.ndarray, children: np.ndarray, leaves: np.ndarray) -> int:
+    """Returns the most steps from a root to a leaf.
+
+    Raises:
+      ValueError: there is a way that does not end.
+    """
+    level, depth = {int(root) for root in roots}, 0
+    while level:
+        if min(level) < 0 or max(level) >= children.shape[1]:
+            raise ValueError("tree_roots: an index is out of range")
+        depth += 1
+        if depth > children.shape[1]:
+            raise ValueError("nodes: a node is its own descendant")
+        level = {int(children[b, n]) for n in level for b in (0, 1) if not leaves[b, n]}
+    return depth

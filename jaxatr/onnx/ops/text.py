@@ -1,0 +1,154 @@
+"""Strings: NumPy's arrays of Python's, which are never traced."""
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jaxatr.onnx.ops.values import Value, known
+from jaxatr.onnx.registry import register
+
+
+def _each(function: Callable[..., Any], dtype: Any, *arrays: np.ndarray) -> np.ndarray:
+    """Returns a function's results on the elements, broadcast together."""
+    together = np.broadcast_arrays(*arrays)
+    made = np.empty(together[0].shape, dtype)
+    for place in np.ndindex(made.shape):
+        made[place] = function(*(array[place] for array in together))
+    return made
+
+
+@register("StringConcat")
+def string_concat(x: Value, y: Value) -> Value:
+    """Returns the strings one after the other (ONNX StringConcat-20)."""
+    return _each(lambda a, b: a + b, object, np.asarray(x), np.asarray(y))
+
+
+@register("StringSplit")
+def string_split(
+    x: Value, *, delimiter: str | None = None, maxsplit: int | None = None
+) -> tuple[Value, Value]:
+    """Returns each string's parts along a new axis, filled with "", and their number (-20).
+
+    Without a delimiter, or with an empty one, at white space.
+    """
+    parts = _each(
+        lambda text: text.split(delimiter or None, -1 if maxsplit is None else maxsplit),
+        object,
+        np.asarray(x),
+    )
+    counts = _each(len, np.int64, parts)
+    filled = np.full((*parts.shape, counts.max(initial=0)), "", object)
+    for place in np.ndindex(parts.shape):
+        filled[(*place, slice(0, len(parts[place])))] = parts[place]
+    return filled, counts
+
+
+@register("RegexFullMatch")
+def regex_full_match(x: Value, *, pattern: str) -> Value:
+    """Returns whether each whole string matches (ONNX RegexFullMatch-20).
+
+    ONNX means RE2's syntax; this is Python's, which holds it but for a few classes.
+    """
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"pattern: {pattern!r}: {error}") from error
+    return _each(lambda text: compiled.fullmatch(text) is not None, bool, np.asarray(x))
+
+
+@register("StringNormalizer", ignored=("locale",))
+def string_normalizer(
+    x: Value,
+    *,
+    case_change_action: str = "NONE",
+    is_case_sensitive: int = 0,
+    stopwords: tuple[str, ...] = (),
+) -> Value:
+    """Returns the strings without stop words, in lower or upper case (StringNormalizer-10).
+
+    Args:
+      x: ``[c]`` or ``[1, c]``.
+      case_change_action: NONE, LOWER or UPPER.
+      is_case_sensitive: whether stop words match in their case only.
+      stopwords: strings that are left out; where nothing is left, one "" is.
+    """
+    change = {"NONE": str, "LOWER": str.lower, "UPPER": str.upper}
+    if case_change_action not in change:
+        raise ValueError(f"case_change_action: got {case_change_action!r}, wanted {list(change)}")
+    fold = str if is_case_sensitive else str.lower
+    stops = {fold(word) for word in stopwords}
+    kept = [
+        change[case_change_action](t) for t in np.asarray(x).reshape(-1) if fold(t) not in stops
+    ]
+    made = np.array(kept or [""], object)
+    return made[None] if np.ndim(x) == 2 else made
+
+
+@register("TfIdfVectorizer")
+def tf_idf_vectorizer(
+    x: Value,
+    *,
+    max_gram_length: int,
+    max_skip_count: int,
+    min_gram_length: int,
+    mode: str,
+    ngram_counts: tuple[int, ...],
+    ngram_indexes: tuple[int, ...],
+    pool_int64s: tuple[int, ...] | None = None,
+    pool_strings: tuple[str, ...] | None = None,
+    weights: tuple[float, ...] | None = None,
+) -> Value:
+    """Returns how often each n-gram of a list occurs in each row (ONNX TfIdfVectorizer-9).
+
+    Args:
+      x: ``[c]`` or ``[b, c]``, known.
+      max_gram_length: longest n-gram that counts.
+      max_skip_count: elements that may lie between two neighbours of an n-gram, 0 to this many.
+      min_gram_length: shortest n-gram that counts.
+      mode: TF (counts), IDF (weights of those there), TFIDF (weights times counts).
+      ngram_counts: where in the list the n-grams of length 1, 2, … begin.
+      ngram_indexes: the column of each n-gram.
+      pool_int64s: the list, of integers.
+      pool_strings: or of strings.
+      weights: of each n-gram; ones by default.
+    """
+    if mode not in ("TF", "IDF", "TFIDF"):
+        raise ValueError(f"mode: got {mode!r}, wanted TF, IDF or TFIDF")
+    pool = pool_strings if pool_int64s is None else pool_int64s
+    grams = _grams(tuple(pool or ()), ngram_counts)
+    if len(grams) != len(ngram_indexes) or min(ngram_indexes, default=0) < 0:
+        raise ValueError(f"ngram_indexes: got {len(ngram_indexes)}, wanted one of each n-gram")
+    columns = {gram: place for place, gram in enumerate(grams)}
+    array = known("x", x)
+    rows = array.reshape(1, -1) if array.ndim < 2 else array
+    found = np.zeros((len(rows), max(ngram_indexes, default=-1) + 1), np.float32)
+    for row, values in zip(found, rows, strict=True):
+        seen = _seen(values.tolist(), min_gram_length, max_gram_length, max_skip_count)
+        for gram, count in seen.items():
+            if gram in columns:
+                place = columns[gram]
+                weight = 1.0 if weights is None or mode == "TF" else weights[place]
+                row[ngram_indexes[place]] = weight * (1 if mode == "IDF" else count)
+    return found[0] if array.ndim < 2 else found
+
+
+def _grams(pool: tuple, starts: tuple[int, ...]) -> list[tuple]:
+    """Returns the n-grams that stand one after the other in a list."""
+    grams = []
+    for i, start in enumerate(starts):
+        end = starts[i + 1] if i + 1 < len(starts) else len(pool)
+        grams += [pool[at : at + i + 1] for at in range(start, end, i + 1)]
+    return grams
+
+
+def _seen(values: list, shortest: int, longest: int, skip: int) -> Counter:
+    """Returns how often each n-gram occurs, its elements 1 to ``skip + 1`` apart."""
+    seen: Counter = Counter()
+    for length in range(shortest, longest + 1):
+        for step in range(1, skip + 2 if length > 1 else 2):
+            for start in range(len(values) - (length - 1) * step):
+                seen[tuple(values[start : start + length * step : step][:length])] += 1
+    return seen

@@ -1,0 +1,112 @@
+"""What is trained, what is known, what folds, and how much a file may ask for."""
+
+import jax
+import numpy as np
+import pytest
+
+from jaxatr import onnx as importer
+
+onnx = pytest.importorskip("onnx")
+node = onnx.helper.make_node
+
+
+def ints(*values):
+    return np.array(values, np.int64)
+
+
+def test_a_float_that_decides_a_shape_is_no_parameter(built):
+    nodes = [
+        node("Mul", ["two", "half"], ["scales"]),
+        node("Resize", ["x", "", "scales"], ["a"]),
+        node("Mul", ["a", "w"], ["y"]),
+    ]
+    weights = {"two": np.float32([2, 4]), "half": np.float32([0.5]), "w": np.float32([3])}
+    model = importer.load(built(nodes, {"x": [2, 2]}, "y", weights))
+    assert set(model.variables["params"]) == {"w"}
+    assert [call.operator.name for call in model.program.calls] == ["Resize", "Mul"]
+    x = np.float32([[1, 2], [3, 4]])
+    result = jax.jit(model.apply)(model.variables, x)
+    np.testing.assert_allclose(result, 3 * np.repeat(x, 2, 1))
+
+
+def test_shape_arithmetic_is_folded_and_a_branch_of_it_is_chosen(built):
+    nodes = [
+        node("Constant", [], ["two"], value_int=2),
+        node("Mul", ["two", "three"], ["six"]),
+        node("Unsqueeze", ["six", "zero"], ["shape"]),
+        node("Reshape", ["x", "shape"], ["y"]),
+    ]
+    model = importer.load(built(nodes, {"x": [2, 3]}, "y", {"three": np.int64(3), "zero": ints(0)}))
+    assert [call.operator.name for call in model.program.calls] == ["Reshape"]
+    assert model.known["shape"].tolist() == [6] and set(model.known) == {"shape"}
+
+
+def test_weights_that_are_constants_are_parameters(built):
+    nodes = [
+        node(
+            "Constant", [], ["w"], value=onnx.numpy_helper.from_array(np.ones((3, 2), np.float32))
+        ),
+        node("ConstantOfShape", ["size"], ["b"]),
+        node("Gemm", ["x", "w", "b"], ["a"]),
+        node("Constant", [], ["mask"], value=onnx.numpy_helper.from_array(np.ones(2, np.float32))),
+        node("Mul", ["a", "mask"], ["y"]),
+    ]
+    model = importer.load(built(nodes, {"x": [1, 3]}, "y", {"size": ints(2)}))
+    assert set(model.variables["params"]) == {"w", "b"}
+    assert set(model.known) == {"mask"}
+
+
+def test_large_tables_of_integers_are_constants_among_the_variables(built):
+    table = np.arange(2**35, 2**35 + 2000)
+    nodes = [node("Gather", ["table", "i"], ["y"])]
+    model = importer.load(built(nodes, {"i": ("int64", [2])}, "y", {"table": table}))
+    assert set(model.variables["constants"]) == {"table"}
+    result = jax.jit(model.apply)(model.variables, ints(1, -1))
+    np.testing.assert_array_equal(result, table[[1, -1]])
+
+
+@pytest.mark.parametrize(
+    ("nodes", "weights"),
+    [
+        ([node("ConstantOfShape", ["s"], ["y"], "n")], {"s": ints(2**40)}),
+        ([node("ConstantOfShape", ["s"], ["y"], "n")], {"s": ints(-1)}),
+        ([node("Expand", ["v", "s"], ["y"], "n")], {"v": ints(1), "s": ints(2**20, 2**20)}),
+        ([node("Tile", ["v", "s"], ["y"], "n")], {"v": ints(1), "s": ints(2**62)}),
+        ([node("Range", ["a", "b", "a"], ["y"], "n")], {"a": np.int64(1), "b": np.int64(2**62)}),
+        (
+            [node("Gather", ["a", "i"], ["y"], "n")],
+            {"a": np.zeros((1, 60000), np.int64), "i": np.zeros(60000, np.int64)},
+        ),
+        (
+            [node("Add", ["a", "b"], ["y"], "n")],
+            {"a": np.zeros((1, 60000), np.int64), "b": np.zeros((60000, 1), np.int64)},
+        ),
+    ],
+)
+def test_absurd_sizes_name_the_node(built, nodes, weights):
+    with pytest.raises(ValueError, match=r"node 'n' .*: (shape|wanted)"):
+        importer.load(built(nodes, {"x": [1]}, "y", weights))
+
+
+def test_what_is_large_to_fold_is_computed_when_the_model_runs(built):
+    nodes = [node("Add", ["a", "b"], ["c"]), node("ReduceSum", ["c"], ["y"])]
+    weights = {"a": np.ones((1, 3000), np.int64), "b": np.ones((3000, 1), np.int64)}
+    model = importer.load(built(nodes, {"x": [1]}, "y", weights))
+    assert [call.operator.name for call in model.program.calls] == ["Add", "ReduceSum"]
+    assert int(model.apply(model.variables, np.zeros(1, np.float32)).item()) == 18_000_000
+
+
+def test_constants_that_double_without_end(built):
+    nodes = [node("Concat", [f"v{i}", f"v{i}"], [f"v{i + 1}"], axis=0) for i in range(40)]
+    model = importer.load(built(nodes, {"x": [1]}, ["v40"], {"v0": ints(1, 2)}))
+    (last,) = model.variables["constants"].values()
+    assert last.size == 1 << 22
+
+
+def test_weights_made_of_shapes_have_a_limit(built):
+    nodes = []
+    for i in range(3):
+        nodes.append(node("ConstantOfShape", ["s"], [f"w{i}"]))
+        nodes.append(node("MatMul", ["x" if i == 0 else f"a{i - 1}", f"w{i}"], [f"a{i}"]))
+    with pytest.raises(ValueError, match="out of shapes"):
+        importer.load(built(nodes, {"x": [1, 16000]}, ["a2"], {"s": ints(16000, 16000)}))
