@@ -10,12 +10,24 @@ from jaxatr.onnx import ops
 from jaxatr.onnx.registry import register
 
 if TYPE_CHECKING:
+    from jaxatr.onnx.generate import generate
     from jaxatr.onnx.layers import Layer, layers
     from jaxatr.onnx.model import OnnxModel, load
+    from jaxatr.onnx.weights import load_weights
 
-__all__ = ["Layer", "OnnxModel", "layers", "load", "ops", "register"]
+__all__ = [
+    "Layer",
+    "OnnxModel",
+    "generate",
+    "layers",
+    "load",
+    "load_weights",
+    "ops",
+    "register",
+]
 
 _HOMES = {"Layer": "layers", "OnnxModel": "model", "layers": "layers", "load": "model"}
+_HOMES |= {"generate": "generate", "load_weights": "weights"}
 
 
 def __getattr__(name: str) -> Any:

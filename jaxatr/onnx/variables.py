@@ -44,7 +44,7 @@ def divide(lowered: Lowered) -> Divided:
     large, a constant among the variables.
     """
     program = lowered.program
-    needed = _needed(program)
+    needed = deciding(program)
     known = dict(lowered.constants)
     for name, value in lowered.initializers.items():
         if name in needed or not _trainable(value):
@@ -84,7 +84,7 @@ def _trainable(value: np.ndarray) -> bool:
     return value.dtype.name in TRAINABLE
 
 
-def _needed(program: Program) -> set[str]:
+def deciding(program: Program) -> set[str]:
     """Returns the names whose values decide a shape, by way of operators that fold."""
     needed: set[str] = set()
     for call in reversed(list(calls_of(program))):

@@ -1,0 +1,146 @@
+"""A model as source code: a flax module to read and change, its weights, and how to use them."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxatr.onnx.generating import blocks, paths
+from jaxatr.onnx.generating.names import identifier, quoted
+from jaxatr.onnx.generating.printing import Module, block_class, imports, model_class, shape_text
+from jaxatr.onnx.generating.source import call, flat, literal
+from jaxatr.onnx.generating.steps import graph_of
+from jaxatr.onnx.model import OnnxModel, load
+from jaxatr.onnx.package import onnx
+from jaxatr.onnx.reading import info
+from jaxatr.onnx.weights import save_weights
+
+STYLES = ("linen",)
+
+
+def generate(path: Any, out_dir: str | os.PathLike[str], *, style: str = "linen") -> Path:
+    """Writes a model as a flax module with its weights.
+
+    The module makes the calls that :func:`jaxatr.onnx.load` makes, so that their outputs are equal;
+    layers hold their weights, and what repeats in the graph is one class, made in a loop where it
+    is applied one after another.
+
+    Args:
+      path: of the ``.onnx`` file; bytes and a ``ModelProto`` serve too.
+      out_dir: folder for ``model.py``, ``weights.safetensors`` and ``README.md``; made if missing.
+      style: ``"linen"``.
+
+    Returns:
+      The path of ``model.py``.
+
+    Raises:
+      ValueError: there is no such style, or the model cannot be loaded.
+    """
+    if style not in STYLES:
+        raise ValueError(f"style: got {style!r}, wanted one of {STYLES}")
+    model = load(path)
+    name = Path(path).stem if isinstance(path, (str, os.PathLike)) else model.proto.graph.name
+    text, weights = source(model, identifier(name, "model"))
+    folder = Path(out_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "model.py").write_text(text, encoding="utf-8")
+    save_weights(folder / "weights.safetensors", weights)
+    (folder / "README.md").write_text(readme(model, identifier(name, "model")), encoding="utf-8")
+    return folder / "model.py"
+
+
+def source(model: OnnxModel, title: str) -> tuple[str, dict[tuple[str, ...], Any]]:
+    """Returns the text of a model's module, and its arrays by collection, modules and name."""
+    shapes = shapes_of(model.proto)
+    graph = graph_of(model.program, model.known, model.variables)
+    body = blocks.fold(graph)
+    blocks.fields(body, shapes)
+    paths.assign(body)
+    found = list(blocks.blocks_of(body))
+    module = Module(shapes, [block.title for block in found])
+    for block in [*found, body]:
+        for row in block.rows:
+            module.learn(row.steps[0])
+    classes = [block_class(block, module, _where(block)) for block in found]
+    classes.append(model_class(body, module, f"The model {title}.", model.inputs))
+    text = "\n\n\n".join("\n".join(tidied(lines)) for lines in classes)
+    looked_up = [
+        f"{variable} = {flat(call('operator', quoted(name), quoted(domain), literal(int(since))))}"
+        for key, variable in module.operators.items()
+        for domain, name, since in [key.rsplit(":", 2)]
+    ]
+    constants = [line for statement in module.constants.values() for line in statement]
+    head = "\n".join([*looked_up, *constants])
+    whole = "\n".join([head, text])
+    doc = f'"""{title}: a flax module with the calls of an ONNX model, channels first as there."""'
+    parts = [doc, "", *imports(whole), *(["", head] if head else []), "", "", text]
+    return "\n".join(parts) + "\n", arrays(model, paths.locations(body))
+
+
+def arrays(model: OnnxModel, places: Mapping[tuple[str, ...], Any]) -> dict[tuple[str, ...], Any]:
+    """Returns each array of a module, by collection, modules and name."""
+    values: dict[str, Any] = {**model.known}
+    for group in model.variables.values():
+        values |= group
+    return {place: np.asarray(values[weight.name]) for place, weight in places.items()}
+
+
+def shapes_of(proto: Any) -> dict[str, tuple[int | str | None, ...] | None]:
+    """Returns the shapes that a model, or ONNX's inference, states; for comments alone."""
+    try:
+        graph = onnx.shape_inference.infer_shapes(proto).graph
+    except (onnx.shape_inference.InferenceError, ValueError):
+        graph = proto.graph  # what is stated must do
+    values = [*graph.value_info, *graph.output, *graph.input]
+    return {value.name: info(value).shape for value in values}
+
+
+def tidied(lines: list[str]) -> list[str]:
+    """Returns lines with at most one blank one between others, and none at a block's beginning."""
+    found: list[str] = []
+    for line in lines:
+        if not line and (not found or not found[-1] or found[-1].endswith(":")):
+            continue
+        found.append(line)
+    return found
+
+
+def _where(block: blocks.Body) -> str:
+    count = len(block.outputs)
+    return f"What is found {count} times in the graph." if count > 2 else "What is found twice."
+
+
+def readme(model: OnnxModel, title: str) -> str:
+    """Returns the text that says how to use the files."""
+    names = [identifier(wanted.name, "x") for wanted in model.inputs]
+    rows = [
+        f"| {kind} | `{identifier(value.name, 'value')}` | {value.dtype or 'no tensor'} | "
+        f"{_shape(value.shape)} |"
+        for kind, values in (("input", model.inputs), ("output", model.outputs))
+        for value in values
+    ]
+    count = sum(int(np.size(value)) for value in model.variables["params"].values())
+    return f"""# {title}
+
+`model.py` is the model as a flax module, `weights.safetensors` its {count:,} parameters, running
+statistics and constants. Written by `jaxatr.onnx.generate`.
+
+```python
+from jaxatr.onnx import load_weights
+from model import Model
+
+outputs = Model().apply(load_weights("weights.safetensors"), {", ".join(names)})
+```
+
+To train, give `train=True`, `mutable=["batch_stats"]` and `rngs={{"dropout": key}}`.
+
+| | name | type | shape |
+|---|---|---|---|
+{chr(10).join(rows)}
+"""
+
+
+def _shape(shape: Any) -> str:
+    return "any" if shape is None else shape_text(shape)

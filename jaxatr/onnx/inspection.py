@@ -1,0 +1,70 @@
+"""A model's nodes as text: the table, and what the importer lacks."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from jaxatr.onnx.layers import Layer
+
+HEADER = ("name", "operator", "attributes", "inputs", "outputs", "parameters", "supported")
+WIDEST = 48
+"""Characters of a cell; what is longer is cut."""
+
+
+def table(layers: Sequence[Layer]) -> str:
+    """Returns one line for each node, in columns."""
+    rows = [HEADER, *(_cells(layer) for layer in layers)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADER))]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+
+
+def summary(layers: Sequence[Layer]) -> str:
+    """Returns the counts, and every operator without an implementation with its nodes."""
+    count = sum(layer.parameters for layer in layers)
+    found = [f"{len(layers)} nodes, {count:,} parameters"]
+    missing: dict[str, list[str]] = {}
+    for layer in layers:
+        if not layer.supported:
+            missing.setdefault(_title(layer), []).append(layer.name)
+    if not missing:
+        return "\n".join([*found, "every operator has an implementation"])
+    found.append("operators without an implementation (jaxatr.onnx.register adds one):")
+    return "\n".join(
+        [*found, *(f"  {name}: {_plain(', '.join(at))}" for name, at in sorted(missing.items()))]
+    )
+
+
+def _cells(layer: Layer) -> tuple[str, ...]:
+    attributes = ", ".join(f"{name}={value}" for name, value in layer.attributes.items())
+    return (
+        _cut(layer.name),
+        _cut(_title(layer)),
+        _cut(attributes),
+        _cut(" ".join(_shape(value.shape) for value in layer.inputs)),
+        _cut(" ".join(_shape(value.shape) for value in layer.outputs)),
+        f"{layer.parameters:,}" if layer.parameters else "",
+        "yes" if layer.supported else "NO",
+    )
+
+
+def _title(layer: Layer) -> str:
+    return _plain(f"{layer.domain}.{layer.operator}".lstrip("."))
+
+
+def _shape(shape: Any) -> str:
+    if shape is None:
+        return "?"
+    return f"[{','.join('?' if size is None else str(size) for size in shape)}]"
+
+
+def _cut(text: str) -> str:
+    text = _plain(text)
+    return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
+
+
+def _plain(text: str) -> str:
+    """Returns text of a file without what a terminal would obey."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
