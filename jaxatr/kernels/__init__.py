@@ -2,6 +2,7 @@
 
 from jaxatr.kernels.choosing import Choices, choices, collected
 from jaxatr.kernels.find import Performance, find
+from jaxatr.kernels.freezing import freeze
 from jaxatr.kernels.ops.convolution import convolution
 from jaxatr.kernels.ops.pooling import max_pool
 from jaxatr.kernels.outline import outlined
@@ -13,6 +14,7 @@ __all__ = [
     "collected",
     "convolution",
     "find",
+    "freeze",
     "max_pool",
     "outlined",
 ]

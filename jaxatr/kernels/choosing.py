@@ -60,6 +60,7 @@ class Choices:
         """Takes the key of each problem and its choice."""
         self._mapping = dict(mapping)
         self._frozen = frozenset(self._mapping.items())
+        self._hash = hash(self._frozen)
 
     def choose(self, operation: Operation, problem: Any, device: Device) -> Choice:
         """Returns the recorded choice, else that of the rules.
@@ -84,7 +85,7 @@ class Choices:
 
     def __hash__(self) -> int:
         """Agrees with equality."""
-        return hash(self._frozen)
+        return self._hash
 
 
 class Collector:
