@@ -120,6 +120,9 @@ def base() -> Config:
     train.log_every = 10  # steps that a record of the metrics sums up
     train.keep = 2  # newest checkpoints kept, beside the best
 
+    config.kernels = kernels = ConfigDict()
+    kernels.find = False  # measure, before the first step, what computes it fastest
+
     config.open_set = open_set = ConfigDict()
     open_set.split = "closed"  # a name of jaxatr.data.known_unknown
     open_set.split_seed = 0

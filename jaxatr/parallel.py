@@ -4,6 +4,7 @@ Every per-device function of the package runs under ``pmap`` with the axis name 
 and losses that reduce over the global batch (batch normalisation, batch statistics) use that name.
 """
 
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
@@ -11,6 +12,7 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxatr.typing import Batch, PyTree
@@ -55,6 +57,18 @@ def psum(tree: PyTree) -> PyTree:
     XLA:CPU copies what it reduces over a single device.
     """
     return tree if jax.lax.axis_size(AXIS) == 1 else jax.lax.psum(tree, AXIS)
+
+
+def gather_json(value: Any) -> list[Any]:
+    """Returns every process's JSON ``value``, in the order of the processes; all must call it."""
+    if jax.process_count() == 1:
+        return [value]
+    text = np.frombuffer(json.dumps(value).encode(), np.uint8)
+    sizes = multihost_utils.process_allgather(np.asarray(len(text)))
+    padded = np.zeros(int(np.max(sizes)), np.uint8)
+    padded[: len(text)] = text
+    rows = multihost_utils.process_allgather(padded)
+    return [json.loads(bytes(row[:size])) for row, size in zip(rows, sizes, strict=True)]
 
 
 def replicate(tree: PyTree, devices: Sequence[Device] | None = None) -> PyTree:

@@ -13,8 +13,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxatr.kernels.ops.convolution.matmul import shifted
 from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.solvers.matmul import shifted
 from jaxatr.models.resnet import Conv
 from jaxatr.typing import Array, Float, PyTree
 

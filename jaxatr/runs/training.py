@@ -47,6 +47,7 @@ def train_run(config: Config, workdir: str | os.PathLike, *, progress: bool = Tr
         seed=config.seed,
         progress=progress,
         free_fields=free,
+        find_kernels=config.kernels.find,
     )
 
 

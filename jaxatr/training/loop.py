@@ -1,17 +1,17 @@
 """The one training loop."""
 
-import json
 import os
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.experimental import multihost_utils
 
-from jaxatr import parallel
+from jaxatr import kernels, parallel
 from jaxatr.tasks.base import Phase, Task
 from jaxatr.training.checkpoints import CheckpointError, Checkpoints
+from jaxatr.training.kernels import KernelChoices
 from jaxatr.training.meter import Meter, NonFiniteLoss
 from jaxatr.training.progress import Progress
 from jaxatr.training.record import record_config, start_record
@@ -58,6 +58,7 @@ def train(
     progress: bool = True,
     devices: Sequence[parallel.Device] | None = None,
     free_fields: Collection[str] = (),
+    find_kernels: bool = False,
 ) -> TrainResult:
     """Trains ``task`` to its end, from the newest checkpoint in ``workdir`` if there is one.
 
@@ -77,6 +78,8 @@ def train(
       progress: show it on standard error.
       devices: the local devices to use; default, all. Several processes always use all.
       free_fields: fields of ``config`` that may differ on resuming (see ``record_config``).
+      find_kernels: measure what computes the steps of a new run, as far as the database does not
+        know (see :func:`jaxatr.kernels.find`). A run keeps to what it began with.
 
     Raises:
       ConfigMismatch: ``workdir`` holds a run of another configuration.
@@ -87,7 +90,8 @@ def train(
     schedule = Schedule(task.phases, task.cycles)
     fingerprint = record_config(workdir, config, free=free_fields)
     with Checkpoints(workdir, fingerprint=fingerprint, keep=keep) as checkpoints:
-        run = _Run(task, checkpoints, seed, devices, progress=progress)
+        chosen = KernelChoices(workdir, find=find_kernels, progress=progress)
+        run = _Run(task, checkpoints, seed, devices, chosen, progress=progress)
         if run.step < schedule.steps:  # a run at its end keeps the record of what made it
             start_record(workdir, fingerprint)
         with (
@@ -121,7 +125,16 @@ def train(
 class _Run:
     """The state of a run in memory: train state, data iterators, hook."""
 
-    def __init__(self, task: Task, checkpoints: Checkpoints, seed: int, devices, *, progress: bool):
+    def __init__(
+        self,
+        task: Task,
+        checkpoints: Checkpoints,
+        seed: int,
+        devices: Sequence[parallel.Device] | None,
+        chosen: KernelChoices,
+        *,
+        progress: bool,
+    ):
         self._task, self._checkpoints, self._progress = task, checkpoints, progress
         self._devices = jax.local_devices() if devices is None else list(devices)
         on = None if devices is None else self._devices
@@ -131,10 +144,13 @@ class _Run:
         self._hook_state: dict[str, Any] = {}
         self._windows: dict[str, Any] | None = None
         self._metrics: dict[str, float] = {}
-        state = create_state(task, jax.random.key(seed))
+        self._chosen, self._choices = chosen, kernels.Choices({})
+        with kernels.choices(self._choices):
+            state = create_state(task, jax.random.key(seed))
         if (saved := checkpoints.restore()) is not None:
             state = self._continue(state, saved)
         self.step = int(state.step)
+        chosen.resumed = self.step > 0
         self._state: TrainState = parallel.replicate(state, self._devices)
 
     def _continue(self, state: TrainState, saved: Snapshot) -> TrainState:
@@ -165,16 +181,19 @@ class _Run:
         epoch = int(np.min(batch["epoch"])) if "epoch" in batch else None
         size = len(next(iter(batch.values())))
         count = len(self._devices)
-        self._state, sums = self._steps[phase.name](
-            self._state, parallel.shard(batch, count), np.full(count, stop, np.int32)
-        )
+        step = self._steps[phase.name]
+        arguments = self._state, parallel.shard(batch, count), np.full(count, stop, np.int32)
+        self._choices = self._chosen.of(phase.name, partial(step.lower, *arguments))
+        with kernels.choices(self._choices):
+            self._state, sums = step(*arguments)
         self.step += 1
         meter.push(self.step, phase.name, sums, size * jax.process_count(), epoch)
 
     def _run_hook(self) -> None:
         hook = self._task.hook
         if hook is not None and self.step % hook.every == 0:
-            self._hook_state = hook.run(self.step, *self._variables(), self._progress)
+            with kernels.choices({}):  # also between two phases, where no step's choices hold
+                self._hook_state = hook.run(self.step, *self._variables(), self._progress)
             self._data, self._positions = {}, {}  # the hook decides what is read from here on
 
     def _iterator(self, phase: Phase) -> Any:
@@ -192,7 +211,8 @@ class _Run:
         return parallel.unreplicate((self._state.params, self._state.model_state))
 
     def evaluate(self) -> dict[str, float]:
-        metrics = self._task.evaluate(*self._variables())
+        with kernels.choices(self._choices):
+            metrics = self._task.evaluate(*self._variables())
         if metrics and self._task.best not in metrics:
             raise ValueError(f"task.best: got {self._task.best!r}, wanted one of {list(metrics)}")
         self._metrics = {name: float(value) for name, value in metrics.items()}
@@ -206,7 +226,7 @@ class _Run:
         positions = self._positions | {
             name: iterator.get_state() for name, iterator in self._data.items()
         }
-        progress = {"data": _gather_json(positions), "meter": meter.get_state()}
+        progress = {"data": parallel.gather_json(positions), "meter": meter.get_state()}
         score = self._metrics.get(self._task.best) if evaluated else None
         self._checkpoints.save(
             Snapshot(self.step, arrays, self._hook_state, progress, self._metrics, score)
@@ -223,15 +243,3 @@ def _due(step: int, every: int | None) -> bool:
 
 def _listing(metrics: dict[str, float]) -> str:
     return ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())
-
-
-def _gather_json(value: Any) -> list[Any]:
-    """Returns every process's ``value``, in the order of the processes."""
-    if jax.process_count() == 1:
-        return [value]
-    text = np.frombuffer(json.dumps(value).encode(), np.uint8)
-    sizes = multihost_utils.process_allgather(np.asarray(len(text)))
-    padded = np.zeros(int(np.max(sizes)), np.uint8)
-    padded[: len(text)] = text
-    rows = multihost_utils.process_allgather(padded)
-    return [json.loads(bytes(row[:size])) for row, size in zip(rows, sizes, strict=True)]

@@ -1,7 +1,7 @@
 """One optimiser step of a phase, per device, and the schedule that says whose step is next."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,18 @@ from jaxatr.tasks.base import LossOutput, Phase
 from jaxatr.training.state import TrainState, merge, split
 from jaxatr.typing import Batch
 
-Step = Callable[[TrainState, Batch, Any], tuple[TrainState, dict[str, tuple[Any, Any]]]]
+
+@runtime_checkable  # the tests check annotations as they run
+class Step(Protocol):
+    """A compiled step; ``lower`` takes the same arguments and returns the program before that."""
+
+    lower: Callable[..., Any]
+
+    def __call__(
+        self, state: TrainState, batch: Batch, stop: Any
+    ) -> tuple[TrainState, dict[str, tuple[Any, Any]]]:
+        """Takes one step."""
+        ...
 
 
 def make_step(phase: Phase, devices: Sequence[parallel.Device] | None) -> Step:

@@ -2,9 +2,12 @@
 
 import signal
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+
+from jaxatr import training
 
 
 def wait_for(condition, process):
@@ -78,3 +81,25 @@ def test_told_to_stop(start, finish, unbroken_program, records, tmp_path):
     assert "stopped on request" in finish(process, code=75)
     finish(start(tmp_path))
     check(tmp_path, unbroken_program, records)
+
+
+@pytest.mark.slow
+def test_killed_with_kernels_that_were_found(start, finish, records, tmp_path):
+    def environment(name):
+        return {"JAXATR_CACHE": str(tmp_path / name)}
+
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    finish(start(whole, environment("cache"), find=1))
+    chosen = training.read_record(whole)["kernels"]
+    assert len(chosen["train"]) == 2  # the images have no gradient
+    for attempt in range(4):  # found once; then the database is another, which must not matter
+        cache = environment("cache" if attempt == 0 else f"cache{attempt}")
+        process = start(broken, cache, find=1, pause=0.05)
+        path = broken / "metrics.jsonl"
+        lines = 2 + 4 * attempt
+        wait_for(lambda: path.exists() and path.read_text().count("\n") >= lines, process)  # noqa: B023
+        kill(process)
+    finish(start(broken, environment("none"), find=1))
+    assert training.read_record(broken)["kernels"] == chosen
+    unbroken = SimpleNamespace(final=dict(np.load(whole / "final.npz")), records=records(whole))
+    check(broken, unbroken, records)

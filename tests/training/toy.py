@@ -17,10 +17,14 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
-from jaxatr import parallel, training
+from jaxatr import kernels, parallel, training
 from jaxatr.tasks.base import LossOutput, Phase
 
 EXAMPLES = 64
+
+
+def convolve(x, kernel, strides, padding, **_):
+    return kernels.convolution(x, kernel, stride=strides, padding=padding)
 
 
 class Net(nn.Module):
@@ -29,7 +33,7 @@ class Net(nn.Module):
     @nn.compact
     def __call__(self, images, train=False):
         synchronised = parallel.AXIS if train and not self.is_initializing() else None
-        x = nn.Conv(8, (3, 3), name="conv")(images)
+        x = nn.Conv(8, (3, 3), conv_general_dilated=convolve, name="conv")(images)
         x = nn.BatchNorm(use_running_average=not train, axis_name=synchronised, name="norm")(x)
         return nn.Dense(4, name="head")(nn.relu(x).mean(axis=(1, 2)))
 
@@ -130,6 +134,7 @@ def main(workdir, *, devices=0, **options):
         name: options.pop(name) for name in ("steps", "pause", "batch_size") if name in options
     }
     options.setdefault("log_every", 1)
+    options["find_kernels"] = bool(options.pop("find", False))
     if devices:
         options["devices"] = jax.devices()[:devices]
     try:

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 from jaxatr.kernels import convolution
-from jaxatr.kernels.ops.convolution import winograd
-from jaxatr.kernels.ops.convolution.algorithms import ALGORITHMS
+from jaxatr.kernels.device import of_platform
 from jaxatr.kernels.ops.convolution.heuristic import choose
 from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.solvers import SOLVERS, winograd
 from jaxatr.kernels.ops.convolution.trim import trimmed
+
+CPU = of_platform("cpu")
 
 # x, w, and the keyword arguments, padding written as ((top, bottom), (left, right)).
 PROBLEMS = [
@@ -74,7 +76,7 @@ def problem_of(x_shape, w_shape, stride, padding, dilation, groups, direction="f
 
 
 def fits(algorithm, arguments):
-    return algorithm == "auto" or ALGORITHMS[algorithm].applies(problem_of(*arguments))
+    return algorithm == "auto" or SOLVERS[algorithm].applies(problem_of(*arguments), CPU)
 
 
 # The rule and XLA's form add little of their own: a few problems are enough for a quick run.
@@ -86,7 +88,7 @@ CASES = [
         id=f"{algorithm}-{index}",
         marks=() if index in QUICK.get(algorithm, range(99)) else pytest.mark.slow,
     )
-    for algorithm in ("auto", *ALGORITHMS)
+    for algorithm in ("auto", *SOLVERS)
     for index, arguments in enumerate(PROBLEMS)
     if fits(algorithm, arguments)
 ]
@@ -216,7 +218,7 @@ def test_problems_can_be_keys():
 @pytest.mark.parametrize("arguments", PROBLEMS)
 def test_the_rule_names_an_algorithm_that_applies(arguments, direction):
     problem = trimmed(problem_of(*arguments, direction=direction))
-    assert ALGORITHMS[choose(problem)].applies(problem)
+    assert SOLVERS[choose(problem)].applies(problem, CPU)
 
 
 def test_taps_that_meet_only_padding_are_left_out():
@@ -237,10 +239,13 @@ X, W = jnp.zeros((2, 4, 4, 6)), jnp.zeros((3, 3, 6, 8))
         ({"groups": 2}, "w: got 6 input channels, wanted 3"),
         ({"groups": 4}, "groups: got 4, wanted a divisor of x's 6 channels"),
         ({"groups": 0}, "groups: got 0"),
-        ({"algorithm": "fft"}, r"algorithm: got 'fft', wanted 'auto' or one of \['matmul'"),
+        (
+            {"algorithm": "gemm"},
+            r"algorithm: got 'gemm', wanted 'auto' or one of \['blocked', 'direct'",
+        ),
         (
             {"algorithm": "winograd", "stride": 2},
-            r"'winograd' cannot .* \['xla', 'matmul', 'taps'\] can",
+            r"'winograd' cannot .* \['blocked', 'matmul', 'taps', 'xla'\] can",
         ),
         ({"padding": "FULL"}, "padding: got 'FULL', wanted an int"),
         ({"padding": -1}, "padding: got -1"),

@@ -3,11 +3,13 @@
 from numbers import Integral
 from typing import Any, TypeAlias
 
+import jax
 import jax.numpy as jnp
 
-from jaxatr.kernels.ops.convolution.algorithms import ALGORITHMS
+from jaxatr.kernels.device import of_platform
 from jaxatr.kernels.ops.convolution.primitive import bind
 from jaxatr.kernels.ops.convolution.problem import Pair, Problem
+from jaxatr.kernels.ops.convolution.solvers import SOLVERS
 from jaxatr.typing import Array, Shaped
 
 Padding: TypeAlias = int | tuple[int, int] | tuple[Pair, Pair] | str
@@ -26,8 +28,9 @@ def convolution(
     """Returns the two-dimensional convolution (cross-correlation) of ``x`` with ``w``.
 
     All of jax's transformations work through it, to any order. With ``algorithm="auto"`` the
-    forward product and each gradient are computed by the algorithm that a rule expects to be the
-    fastest on the platform the computation is lowered for; on GPU and TPU that is XLA's own.
+    forward product and each gradient are computed by the algorithm that was found the fastest on
+    the device (:func:`jaxatr.kernels.find`), and where nothing was measured by the one that a rule
+    expects to be; on GPU and TPU that is XLA's own. :func:`jaxatr.kernels.choices` pins them.
 
     Args:
       x: images ``[b, h, w, c]``.
@@ -38,10 +41,12 @@ def convolution(
         ``ceil(size / stride)`` results, an odd one at the bottom and right).
       dilation: pixels between neighbouring taps of the kernel, one number or ``(rows, columns)``.
       groups: divides channels and features into as many independent convolutions.
-      algorithm: ``"auto"``, or one of :data:`ALGORITHMS` for every direction on every platform.
+      algorithm: ``"auto"``, or the name of a solver, in its default configuration, for every
+        direction on every platform. A direction that it cannot compute is XLA's.
 
     Returns:
-      ``[b, h2, w2, f]`` with ``h2 = (h + top + bottom - (kh - 1) * dilation - 1) // stride + 1``.
+      ``[b, h2, w2, f]`` of the type of ``x`` (of ``int8``: ``int32``) with
+      ``h2 = (h + top + bottom - (kh - 1) * dilation - 1) // stride + 1``.
 
     Raises:
       ValueError: an argument is not one of the above, shapes do not fit together, or the result
@@ -95,12 +100,11 @@ def _check(problem: Problem, algorithm: str) -> None:
         )
     if algorithm == "auto":
         return
-    if algorithm not in ALGORITHMS:
-        raise ValueError(
-            f"algorithm: got {algorithm!r}, wanted 'auto' or one of {sorted(ALGORITHMS)}"
-        )
-    if not ALGORITHMS[algorithm].applies(problem):
-        fit = [name for name, other in ALGORITHMS.items() if other.applies(problem)]
+    if algorithm not in SOLVERS:
+        raise ValueError(f"algorithm: got {algorithm!r}, wanted 'auto' or one of {sorted(SOLVERS)}")
+    device = of_platform(jax.default_backend())
+    if not SOLVERS[algorithm].applies(problem, device):
+        fit = [name for name, other in SOLVERS.items() if other.applies(problem, device)]
         raise ValueError(f"algorithm: {algorithm!r} cannot compute {problem}, but {fit} can")
 
 

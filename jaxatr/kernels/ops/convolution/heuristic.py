@@ -6,8 +6,8 @@ results stand beside it), for the layers of a residual network on a machine of t
 
 import math
 
-from jaxatr.kernels.ops.convolution import split, taps, winograd
 from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.solvers import split, taps, winograd
 
 _SINGLE = ("float32", "float64")
 
@@ -18,6 +18,8 @@ def choose(problem: Problem) -> str:
     pixels = math.prod(problem.y_shape[1:3])
     if problem.groups > 1:
         return _grouped(problem)
+    if not problem.floating:
+        return "xla"
     if problem.w_shape[:2] == (1, 1):
         return "matmul"
     if _few(problem, pixels):

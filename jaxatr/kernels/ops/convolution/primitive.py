@@ -2,13 +2,14 @@
 
 A ``custom_vjp`` would lose forward mode and second derivatives. The primitive instead says that it
 is bilinear, and that the transpose of each direction is another direction of the same convolution
-(see :class:`Problem`); everything else follows from that, to any order. The algorithm is looked up
-when the primitive is lowered, because only then is the platform known.
+(see :class:`Problem`); everything else follows from that, to any order. Who chooses the algorithm
+is settled when a program is traced, and asked when it is lowered, because only then is the platform
+known.
 """
 
 import dataclasses
 import math
-from functools import cache, partial
+from functools import partial
 
 import jax
 import jax.core
@@ -16,19 +17,32 @@ import jax.numpy as jnp
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from jaxatr.kernels.ops.convolution import trim, xla
-from jaxatr.kernels.ops.convolution.algorithms import ALGORITHMS
-from jaxatr.kernels.ops.convolution.heuristic import choose
+from jaxatr.kernels import choosing
+from jaxatr.kernels.device import of_platform
+from jaxatr.kernels.ops.convolution import trim
+from jaxatr.kernels.ops.convolution.operation import OPERATION, function
 from jaxatr.kernels.ops.convolution.problem import Direction, Problem
-from jaxatr.kernels.outline import as_call
+from jaxatr.kernels.ops.convolution.solvers import SOLVERS
+from jaxatr.kernels.solver import Choice
 
 convolution_p = Primitive("jaxatr_convolution")
 
 _ROLES: dict[Direction, str] = {"forward": "xwy", "data": "ywx", "weight": "xyw"}
 
 
-def bind(a: jax.Array, b: jax.Array, problem: Problem, algorithm: str) -> jax.Array:
-    """Returns the convolution of one direction's two arguments by an algorithm or ``"auto"``."""
+def bind(
+    a: jax.Array, b: jax.Array, problem: Problem, algorithm: str | choosing.Chooser
+) -> jax.Array:
+    """Returns the convolution of one direction's two arguments.
+
+    Args:
+      a: the first.
+      b: the second.
+      problem: what to compute.
+      algorithm: a name, or who chooses; ``"auto"`` is who chooses at the moment.
+    """
+    if algorithm == "auto":
+        algorithm = choosing.current()
     return convolution_p.bind(a, b, problem=problem, algorithm=algorithm)
 
 
@@ -42,7 +56,7 @@ _jitted = jax.jit(bind, static_argnums=(2, 3))
 
 @convolution_p.def_abstract_eval
 def _abstract(a, b, *, problem, algorithm):
-    return jax.core.ShapedArray(problem.result_shape, a.dtype)
+    return jax.core.ShapedArray(problem.result_shape, jnp.dtype(problem.result_dtype))
 
 
 # Differentiation: for (x, w) -> y the transpose in x is (y, w) -> x, and so on round the circle.
@@ -139,36 +153,27 @@ def _unfold(result, role, grows, problem, n):
 
 def _lower(a, b, *, problem, algorithm, platform):
     if math.prod(problem.y_shape) == 0 or math.prod(problem.result_shape) == 0:
-        return jnp.zeros(problem.result_shape, a.dtype)
-    if platform != "cpu":
-        return ALGORITHMS["xla" if algorithm == "auto" else algorithm].run(problem, a, b)
-    if algorithm != "auto":
-        return _call(algorithm, problem, a, b)
-    small = trim.trimmed(problem)
+        return jnp.zeros(problem.result_shape, problem.result_dtype)
+    device = of_platform(platform)
+    if isinstance(algorithm, str):
+        return function(problem, _named(algorithm, problem, device), device)(a, b)
+    small = OPERATION.canonical(problem, device)
+    run = function(small, algorithm.choose(OPERATION, small, device), device)
     if problem.direction == "weight":
-        return trim.filled(problem, _call(choose(small), small, a, b))
-    return _call(choose(small), small, a, trim.cut(problem, b))
+        return trim.filled(problem, run(a, b))
+    return run(a, trim.cut(problem, b))
 
 
-def _call(name, problem, a, b):
-    """Runs an algorithm, outlined unless it is XLA's own operation.
-
-    The operation needs no protection from fusion, and its weight gradient is a hundred times slower
-    inside of a call.
-    """
-    if name == "xla" or (name == "split" and problem.direction == "weight"):
-        return xla.run(problem, a, b)
-    return _outlined(name, problem)(a, b)
+def _named(name, problem, device):
+    """Returns the algorithm in its default form; XLA's for a direction that it cannot compute."""
+    if not SOLVERS[name].applies(problem, device):
+        return Choice("xla")
+    return Choice(name, SOLVERS[name].configs(problem)[0])
 
 
-@cache
-def _outlined(name, problem):
-    return as_call(partial(ALGORITHMS[name].run, problem))
-
-
-for _platform in (None, "cpu"):
+for _name, _platform in {"cpu": "cpu", "cuda": "gpu", "rocm": "gpu", "tpu": "tpu"}.items():
     mlir.register_lowering(
         convolution_p,
         mlir.lower_fun(partial(_lower, platform=_platform), multiple_results=False),
-        platform=_platform,
+        platform=_name,
     )

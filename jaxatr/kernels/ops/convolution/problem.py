@@ -1,7 +1,11 @@
 """What a convolution is asked to do, described so that it can be a dictionary key."""
 
 import dataclasses
+import math
+from collections.abc import Iterable
 from typing import Literal, TypeAlias
+
+import jax.numpy as jnp
 
 Direction: TypeAlias = Literal["forward", "data", "weight"]
 Pair: TypeAlias = tuple[int, int]
@@ -30,7 +34,7 @@ class Problem:
       padding: ``((top, bottom), (left, right))`` zeros around the image.
       dilation: rows and columns between neighbouring taps of the kernel.
       groups: how many independent convolutions the channels and features are divided into.
-      dtype: name of the element type of both arguments and of the result.
+      dtype: name of the element type of both arguments.
     """
 
     direction: Direction
@@ -59,6 +63,29 @@ class Problem:
         return (self.x_shape[0], height, width, self.w_shape[3])
 
     @property
+    def key(self) -> str:
+        """The problem in one line, by which its choice is recorded."""
+        edges = ".".join(str(edge) for pad in self.padding for edge in pad)
+        return (
+            f"convolution {self.direction} {_times(self.x_shape)} {_times(self.w_shape)} "
+            f"s{_times(self.stride)} p{edges} d{_times(self.dilation)} g{self.groups} {self.dtype}"
+        )
+
+    @property
+    def result_dtype(self) -> str:
+        """Name of the element type of the result: products of ``int8`` are summed in ``int32``."""
+        return "int32" if self.dtype == "int8" else self.dtype
+
+    @property
+    def floating(self) -> bool:
+        """Says whether the elements are floating-point numbers."""
+        return jnp.issubdtype(self.dtype, jnp.floating)
+
+    def bytes(self, shape: Iterable[int]) -> int:
+        """Returns the size of an array of the problem's element type."""
+        return math.prod(shape) * jnp.dtype(self.dtype).itemsize
+
+    @property
     def argument_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Shapes of the two arguments of this direction."""
         return {
@@ -77,3 +104,7 @@ class Problem:
     def turned(self, direction: Direction) -> "Problem":
         """Returns another direction of the same convolution."""
         return dataclasses.replace(self, direction=direction)
+
+
+def _times(numbers: tuple[int, ...]) -> str:
+    return "x".join(map(str, numbers))

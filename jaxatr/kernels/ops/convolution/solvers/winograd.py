@@ -9,6 +9,7 @@ independent, so that each of these products is a matrix product over all tiles a
 ``m = 4`` rounds to about 1e-5 of the largest result in single precision.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -17,8 +18,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxatr.kernels.device import Device
 from jaxatr.kernels.ops.convolution.padding import pad
 from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.solver import Config, Solver
 from jaxatr.typing import Array
 
 # Bytes of planes, from experiments/benchmarks/convolution.py on a processor with 32 MiB of cache.
@@ -67,20 +70,29 @@ FOUR = Filtering(
 
 
 def applies(problem: Problem) -> bool:
-    """Says whether the kernel is 3x3 with stride 1 and dilation 1."""
-    return problem.w_shape[:2] == (3, 3) and problem.stride == problem.dilation == (1, 1)
+    """Says whether the kernel is 3x3 of floating-point numbers, with stride 1 and dilation 1."""
+    plain = problem.stride == problem.dilation == (1, 1)
+    return problem.w_shape[:2] == (3, 3) and plain and problem.floating
 
 
-def run(filtering: Filtering, problem: Problem, a: Array, b: Array) -> Array:
-    """Returns the result of any direction; half precision is computed in single."""
+def run(filtering: Filtering, pieces: int, problem: Problem, a: Array, b: Array) -> Array:
+    """Returns the result of any direction; half precision is computed in single.
+
+    Args:
+      filtering: the size of the tiles.
+      pieces: into how many equal pieces of the batch a weight gradient is cut.
+      problem: what to compute.
+      a: the direction's first argument.
+      b: the second.
+    """
     dtype = jnp.promote_types(a.dtype, jnp.float32)
-    return _run(filtering, problem, a.astype(dtype), b.astype(dtype)).astype(a.dtype)
+    return _run(filtering, pieces, problem, a.astype(dtype), b.astype(dtype)).astype(a.dtype)
 
 
-def _run(filtering: Filtering, problem: Problem, a: Array, b: Array) -> Array:
+def _run(filtering: Filtering, pieces: int, problem: Problem, a: Array, b: Array) -> Array:
     groups = problem.groups
     if problem.direction == "weight":
-        return _weight(filtering, problem, a, b)
+        return _weight(filtering, pieces, problem, a, b)
     if problem.direction == "forward":
         product = partial(_product, groups, "tgc,cgf->tgf")
         return _correlate(filtering, a, b, problem.padding, problem.y_shape, product)
@@ -107,7 +119,7 @@ def _correlate(
     return whole.reshape(batch, size * rows, size * columns, features)[:, :height, :width]
 
 
-def _weight(filtering: Filtering, problem: Problem, x: Array, y: Array) -> Array:
+def _weight(filtering: Filtering, pieces: int, problem: Problem, x: Array, y: Array) -> Array:
     size = filtering.size
     height, width = problem.y_shape[1:3]
     product = partial(_product, problem.groups, "tgc,tgf->cgf")
@@ -120,7 +132,6 @@ def _weight(filtering: Filtering, problem: Problem, x: Array, y: Array) -> Array
         )
         return [list(map(product, *pairs)) for pairs in zip(tiles, results, strict=True)]
 
-    pieces = _pieces(filtering, problem.y_shape, x.shape[-1])
     if pieces == 1:
         products = piece(x, y)
     else:
@@ -201,3 +212,37 @@ def _combined(weights: np.ndarray, parts: Sequence[Array]) -> Array:
 
 def _times(part: Array, weight: float) -> Array:
     return jax.lax.mul(part, jax.lax.full_like(part, weight))
+
+
+class Winograd(Solver):
+    """3x3 kernels of stride 1; a weight gradient is tuned by the pieces that it is cut into."""
+
+    def __init__(self, name: str, filtering: Filtering):
+        """Takes the name of one tile size, and its matrices."""
+        self.name, self._filtering = name, filtering
+
+    def applies(self, problem: Problem, device: Device) -> bool:
+        """As the function of the same name."""
+        return applies(problem)
+
+    def workspace_bytes(self, problem: Problem) -> int:
+        """The planes of all tiles, before and after the product."""
+        each, size = max(4, problem.bytes(())), self._filtering.size
+        tiles = problem.y_shape[0] * math.prod(-(-n // size) for n in problem.y_shape[1:3])
+        return each * tiles * (size + 2) ** 2 * (problem.x_shape[3] + problem.w_shape[3])
+
+    def configs(self, problem: Problem) -> Sequence[Config]:
+        """What is expected to fit a processor's cache first, then powers of two."""
+        if problem.direction != "weight":
+            return [()]
+        first = _pieces(self._filtering, problem.y_shape, problem.x_shape[3])
+        batch = problem.x_shape[0]
+        others = [n for n in (1, 2, 4, 8, 16, 32) if batch % n == 0 and n != first]
+        return [(("pieces", count),) for count in (first, *others)]
+
+    def build(self, problem: Problem, config: Config):
+        """Returns :func:`run` of the problem."""
+        return partial(run, self._filtering, int(dict(config).get("pieces", 1)), problem)
+
+
+SOLVERS = (Winograd("winograd", TWO), Winograd("winograd4", FOUR))

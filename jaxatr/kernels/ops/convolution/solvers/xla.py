@@ -1,19 +1,19 @@
 """XLA's own convolution operation, and its gradients as jax derives them."""
 
+from functools import partial
+
 import jax
 
+from jaxatr.kernels.device import Device
 from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.solver import Config, Solver
 from jaxatr.typing import Array
-
-
-def applies(problem: Problem) -> bool:
-    """Always."""
-    del problem
-    return True
 
 
 def run(problem: Problem, a: Array, b: Array) -> Array:
     """Returns the result of any direction."""
+
+    wider = None if problem.result_dtype == problem.dtype else problem.result_dtype
 
     def forward(x: Array, w: Array) -> Array:
         return jax.lax.conv_general_dilated(
@@ -24,6 +24,7 @@ def run(problem: Problem, a: Array, b: Array) -> Array:
             rhs_dilation=problem.dilation,
             dimension_numbers=("NHWC", "HWIO", "NHWC"),
             feature_group_count=problem.groups,
+            preferred_element_type=wider,
         )
 
     if problem.direction == "forward":
@@ -34,3 +35,24 @@ def run(problem: Problem, a: Array, b: Array) -> Array:
     else:
         (result,) = jax.linear_transpose(lambda w: forward(a, w), unknown)(b)
     return result
+
+
+class XLA(Solver):
+    """Everything, on every device; what XLA takes to work in is not known."""
+
+    name = "xla"
+
+    def applies(self, problem: Problem, device: Device) -> bool:
+        """Always."""
+        return True
+
+    def workspace_bytes(self, problem: Problem) -> int:
+        """Unknown, so 0."""
+        return 0
+
+    def build(self, problem: Problem, config: Config):
+        """Returns :func:`run` of the problem."""
+        return partial(run, problem)
+
+
+SOLVERS = (XLA(),)

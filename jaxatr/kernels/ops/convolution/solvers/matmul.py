@@ -1,18 +1,16 @@
 """One matrix product over the shifted images, side by side on the channel axis (im2col)."""
 
+import math
 from collections.abc import Sequence
+from functools import partial
 
 import jax.numpy as jnp
 
+from jaxatr.kernels.device import Device
 from jaxatr.kernels.ops.convolution.padding import pad
 from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.solver import Config, Solver
 from jaxatr.typing import Array
-
-
-def applies(problem: Problem) -> bool:
-    """Always."""
-    del problem
-    return True
 
 
 def run(problem: Problem, a: Array, b: Array) -> Array:
@@ -21,7 +19,7 @@ def run(problem: Problem, a: Array, b: Array) -> Array:
 
 
 def _forward(problem: Problem, x: Array, w: Array) -> Array:
-    return _product(problem.groups, shifted(problem, x), w.reshape(-1, *w.shape[2:]))
+    return _product(problem, shifted(problem, x), w.reshape(-1, *w.shape[2:]))
 
 
 def _weight(problem: Problem, x: Array, y: Array) -> Array:
@@ -52,20 +50,22 @@ def _patches(groups: int, parts: Sequence[Array]) -> Array:
     return whole.reshape(-1, len(parts), groups, parts[0].shape[-1] // groups)
 
 
-def _product(groups: int, parts: Sequence[Array], w: Array) -> Array:
+def _product(problem: Problem, parts: Sequence[Array], w: Array) -> Array:
     """Returns the sum over taps of ``parts[tap] @ w[tap]`` within each group.
 
     Args:
-      groups: how many blocks the channels of the parts and the features of ``w`` have.
+      problem: whose groups are the blocks of the parts' channels and of the features of ``w``.
       parts: per tap ``[b, h, w, groups * m]``.
       w: ``[taps, m, groups * n]``.
     """
+    groups, dtype = problem.groups, problem.result_dtype
     patches, (taps, depth, features) = _patches(groups, parts), w.shape
     if groups == 1:
-        result = patches.reshape(-1, taps * depth) @ w.reshape(-1, features)
+        patches, w = patches.reshape(-1, taps * depth), w.reshape(-1, features)
+        result = jnp.matmul(patches, w, preferred_element_type=dtype)
     else:
         w = w.reshape(taps, depth, groups, features // groups)
-        result = jnp.einsum("ptgc,tcgf->pgf", patches, w)
+        result = jnp.einsum("ptgc,tcgf->pgf", patches, w, preferred_element_type=dtype)
     return result.reshape(*parts[0].shape[:3], features)
 
 
@@ -92,7 +92,7 @@ def _data(problem: Problem, y: Array, w: Array) -> Array:
         for _, top, _, left in taps:
             top, left = top + edges[0][0], left + edges[1][0]
             parts.append(y[:, top : top + counts[0], left : left + counts[1]])
-        return _product(problem.groups, parts, jnp.stack([w[i, j] for i, _, j, _ in taps]))
+        return _product(problem, parts, jnp.stack([w[i, j] for i, _, j, _ in taps]))
 
     whole = jnp.stack([jnp.stack([one(r, c) for c in phases[1]], 3) for r in phases[0]], 2)
     whole = whole.reshape(y.shape[0], whole.shape[1] * whole.shape[2], -1, problem.x_shape[3])
@@ -125,3 +125,35 @@ def _turned(groups: int, w: Array) -> Array:
     kh, kw, depth, features = w.shape
     w = w.reshape(kh, kw, depth, groups, features // groups)
     return w.transpose(0, 1, 4, 3, 2).reshape(kh, kw, features // groups, groups * depth)
+
+
+def patch_bytes(problem: Problem) -> int:
+    """Returns the size of the shifted images side by side; 0 where nothing is shifted."""
+    taps = math.prod(problem.w_shape[:2])
+    if taps == 1 and problem.stride == (1, 1):
+        return 0
+    if problem.direction == "data":
+        taps = math.ceil(taps / math.prod(problem.stride))  # of each phase
+        return problem.bytes(problem.x_shape[:3]) * taps * problem.w_shape[3]
+    return problem.bytes(problem.y_shape[:3]) * taps * problem.x_shape[3]
+
+
+class Matmul(Solver):
+    """Everything; the memory is the image's as often as the kernel has taps."""
+
+    name = "matmul"
+
+    def applies(self, problem: Problem, device: Device) -> bool:
+        """Always."""
+        return True
+
+    def workspace_bytes(self, problem: Problem) -> int:
+        """The patches."""
+        return patch_bytes(problem)
+
+    def build(self, problem: Problem, config: Config):
+        """Returns :func:`run` of the problem."""
+        return partial(run, problem)
+
+
+SOLVERS = (Matmul(),)

@@ -6,16 +6,19 @@ padding. A product per tap leaves those out, and reads each tap's weights where 
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from jaxatr.kernels.device import Device
 from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.solver import Config, Solver
 from jaxatr.typing import Array
 
 
-class _Run(NamedTuple):
+class Run(NamedTuple):
     """Along one axis, the results that one tap has a part in, and the pixels it meets for them."""
 
     tap: int
@@ -35,27 +38,29 @@ def run(problem: Problem, a: Array, b: Array) -> Array:
 
 
 def _forward(problem: Problem, x: Array, w: Array) -> Array:
-    result = jnp.zeros(problem.y_shape, x.dtype)
-    for row, column in _pairs(problem):
-        part = _pixels(problem, x, row, column) @ w[row.tap, column.tap]
-        result += _placed(part, problem.y_shape, (row.result, column.result), (1, 1))
+    dtype = problem.result_dtype
+    result = jnp.zeros(problem.y_shape, dtype)
+    for row, column in pairs(problem):
+        met = pixels(problem, x, row, column)
+        part = jnp.matmul(met, w[row.tap, column.tap], preferred_element_type=dtype)
+        result += placed(part, problem.y_shape, (row.result, column.result), (1, 1))
     return result
 
 
 def _data(problem: Problem, y: Array, w: Array) -> Array:
     result = jnp.zeros(problem.x_shape, y.dtype)
-    for row, column in _pairs(problem):
-        part = _results(y, row, column) @ w[row.tap, column.tap].T
-        result += _placed(part, problem.x_shape, (row.pixel, column.pixel), problem.stride)
+    for row, column in pairs(problem):
+        part = results(y, row, column) @ w[row.tap, column.tap].T
+        result += placed(part, problem.x_shape, (row.pixel, column.pixel), problem.stride)
     return result
 
 
 def _weight(problem: Problem, x: Array, y: Array) -> Array:
     blocks = {
         (row.tap, column.tap): jnp.einsum(
-            "bhwc,bhwf->cf", _pixels(problem, x, row, column), _results(y, row, column)
+            "bhwc,bhwf->cf", pixels(problem, x, row, column), results(y, row, column)
         )
-        for row, column in _pairs(problem)
+        for row, column in pairs(problem)
     }
     height, width, channels, features = problem.w_shape
     none = jnp.zeros((channels, features), x.dtype)
@@ -63,13 +68,13 @@ def _weight(problem: Problem, x: Array, y: Array) -> Array:
     return jnp.stack(whole).reshape(problem.w_shape)
 
 
-def _pairs(problem: Problem) -> Iterator[tuple[_Run, _Run]]:
+def pairs(problem: Problem) -> Iterator[tuple[Run, Run]]:
     """Yields rows and columns of every tap that meets the image."""
     columns = _runs(problem, 1)
     return ((row, column) for row in _runs(problem, 0) for column in columns)
 
 
-def _runs(problem: Problem, axis: int) -> list[_Run]:
+def _runs(problem: Problem, axis: int) -> list[Run]:
     size, results = problem.x_shape[1 + axis], problem.y_shape[1 + axis]
     stride, dilation = problem.stride[axis], problem.dilation[axis]
     runs = []
@@ -78,11 +83,12 @@ def _runs(problem: Problem, axis: int) -> list[_Run]:
         first = max(0, -(offset // stride))
         last = min(results - 1, (size - 1 - offset) // stride)
         if first <= last:
-            runs.append(_Run(tap, first, first * stride + offset, last - first + 1))
+            runs.append(Run(tap, first, first * stride + offset, last - first + 1))
     return runs
 
 
-def _pixels(problem: Problem, x: Array, row: _Run, column: _Run) -> Array:
+def pixels(problem: Problem, x: Array, row: Run, column: Run) -> Array:
+    """Returns the pixels of ``x`` that a tap meets, for each of its results."""
     rows, columns = (
         slice(run.pixel, run.pixel + (run.count - 1) * stride + 1, stride)
         for run, stride in zip((row, column), problem.stride, strict=True)
@@ -90,11 +96,12 @@ def _pixels(problem: Problem, x: Array, row: _Run, column: _Run) -> Array:
     return x[:, rows, columns]
 
 
-def _results(y: Array, row: _Run, column: _Run) -> Array:
+def results(y: Array, row: Run, column: Run) -> Array:
+    """Returns the part of ``y`` that a tap is in."""
     return y[:, row.result : row.result + row.count, column.result : column.result + column.count]
 
 
-def _placed(
+def placed(
     part: Array, shape: tuple[int, ...], first: tuple[int, int], step: tuple[int, int]
 ) -> Array:
     """Returns zeros of ``shape`` with ``part`` in them, from ``first`` on, ``step`` apart."""
@@ -103,3 +110,24 @@ def _placed(
         reach = (part.shape[1 + axis] - 1) * step[axis] + 1
         edges.append((first[axis], shape[1 + axis] - first[axis] - reach, step[axis] - 1))
     return jax.lax.pad(part, jnp.zeros((), part.dtype), [(0, 0, 0), *edges, (0, 0, 0)])
+
+
+class Taps(Solver):
+    """Kernels of few taps and one group; each tap's product is added to the result in turn."""
+
+    name = "taps"
+
+    def applies(self, problem: Problem, device: Device) -> bool:
+        """As the function of the same name."""
+        return applies(problem)
+
+    def workspace_bytes(self, problem: Problem) -> int:
+        """One tap's part of the result."""
+        return problem.bytes(problem.result_shape)
+
+    def build(self, problem: Problem, config: Config):
+        """Returns :func:`run` of the problem."""
+        return partial(run, problem)
+
+
+SOLVERS = (Taps(),)

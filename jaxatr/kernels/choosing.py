@@ -1,0 +1,149 @@
+"""Who decides which algorithm ``"auto"`` is: the database and the rules, a record, or a collector.
+
+The decision in force is a context that jax knows about: a function traced under one is traced
+anew under another.
+"""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+
+from jaxatr.kernels import database
+from jaxatr.kernels.device import Device
+from jaxatr.kernels.find import find
+from jaxatr.kernels.solver import Choice, Operation, choice_from_json
+
+
+@runtime_checkable
+class Chooser(Protocol):
+    """Decides; hashable, because it is a parameter of jax's primitives."""
+
+    def choose(self, operation: Operation, problem: Any, device: Device) -> Choice:
+        """Returns what computes a canonical problem on a device."""
+        ...
+
+
+class _Immediate:
+    """The default: the database, then the rules; with ``JAXATR_FIND=search`` it measures."""
+
+    def __init__(self):
+        self._measured: dict[tuple[Any, Device], Choice] = {}  # in this process
+
+    def choose(self, operation: Operation, problem: Any, device: Device) -> Choice:
+        mode = database.mode()
+        if mode in ("search", "enforce") and device.kind:
+            if (problem, device) not in self._measured:
+                self._measured[problem, device] = _searched(operation, problem, device, mode)
+            return self._measured[problem, device]
+        found = None if mode == "none" else database.lookup(operation, problem, device)
+        return operation.heuristic(problem, device) if found is None else found
+
+
+def _searched(operation: Operation, problem: Any, device: Device, mode: str) -> Choice:
+    found = database.lookup(operation, problem, device) if mode == "search" else None
+    if found is not None:
+        return found
+    with jax.ensure_compile_time_eval():  # a program is being traced: this is none of it
+        best = find(problem)[0]
+    return Choice(best.algorithm, best.config)
+
+
+class Choices:
+    """Choices that were made before, by the key of their problem; the rules for other problems.
+
+    The database is not asked: what is computed depends on the record alone.
+    """
+
+    def __init__(self, mapping: Mapping[str, Choice]):
+        """Takes the key of each problem and its choice."""
+        self._mapping = dict(mapping)
+        self._frozen = frozenset(self._mapping.items())
+        self._hash = hash(self._frozen)
+
+    def choose(self, operation: Operation, problem: Any, device: Device) -> Choice:
+        """Returns the recorded choice, else that of the rules.
+
+        Raises:
+          ValueError: the recorded algorithm cannot be used (any more).
+        """
+        choice = self._mapping.get(problem.key)
+        if choice is None:
+            return operation.heuristic(problem, device)
+        if why := operation.refusal(problem, choice, device):
+            raise ValueError(f"the choice recorded for {problem.key} cannot be used: {why}")
+        return choice
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns what :func:`choices` takes, as JSON values."""
+        return {key: choice.to_json() for key, choice in sorted(self._mapping.items())}
+
+    def __eq__(self, other: object) -> bool:
+        """Says whether the same is chosen."""
+        return isinstance(other, Choices) and self._frozen == other._frozen
+
+    def __hash__(self) -> int:
+        """Agrees with equality."""
+        return self._hash
+
+
+class Collector:
+    """Answers by the rules, and notes what it was asked.
+
+    Attributes:
+      problems: key to the operation, the canonical problem and the device, in order of asking.
+    """
+
+    def __init__(self):
+        """Begins with no problems."""
+        self.problems: dict[str, tuple[Operation, Any, Device]] = {}
+
+    def choose(self, operation: Operation, problem: Any, device: Device) -> Choice:
+        """Notes the problem and answers by the rules."""
+        self.problems.setdefault(problem.key, (operation, problem, device))
+        return operation.heuristic(problem, device)
+
+
+_IMMEDIATE = _Immediate()
+_context = jax.make_user_context(_IMMEDIATE)
+
+
+def current() -> Chooser:
+    """Returns the decision in force in this thread."""
+    return _context.value
+
+
+@contextlib.contextmanager
+def choices(mapping: Mapping[str, Any] | Choices) -> Iterator[Choices]:
+    """Pins what ``"auto"`` is in everything that is traced inside.
+
+    Args:
+      mapping: the key of a problem to ``{"algorithm": name, "config": {}}`` or a
+        :class:`~jaxatr.kernels.solver.Choice`. For problems that are not in it the rules decide;
+        the database is not asked.
+
+    Raises:
+      ValueError: a value is no choice; later, a choice cannot be used for its problem.
+    """
+    if not isinstance(mapping, Choices):
+        mapping = Choices({key: _choice(key, value) for key, value in mapping.items()})
+    with _context(mapping):
+        yield mapping
+
+
+def _choice(key: str, value: Any) -> Choice:
+    if isinstance(value, Choice):
+        return value
+    try:
+        return choice_from_json(value)
+    except ValueError as error:
+        raise ValueError(f"choices: {key}: {error}") from None
+
+
+@contextlib.contextmanager
+def collected() -> Iterator[Collector]:
+    """Collects the problems of everything that is lowered inside, each once."""
+    collector = Collector()
+    with _context(collector):
+        yield collector

@@ -1,0 +1,215 @@
+"""What the find step measured, kept on disk for each kind of device.
+
+A shipped file, ``jaxatr/kernels/tuned/<device>.json``, and the user's own, ``tuned/<device>.json``
+in the cache folder, which wins. An entry holds for one version of its solver and of jax. What
+cannot be read or no longer holds is named in a warning and not used.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, cast
+
+import jax
+
+from jaxatr.kernels.device import Device
+from jaxatr.kernels.solver import Choice, Operation, choice_from_json
+
+SHIPPED = Path(__file__).parent / "tuned"
+MODE = "JAXATR_FIND"
+_MODES = ("none", "db", "search", "enforce")
+_FORMAT = 1
+
+
+class Entry(NamedTuple):
+    """The best of what was measured for a problem.
+
+    Attributes:
+      choice: the algorithm and its configuration.
+      milliseconds: its median time.
+      workspace_bytes: its solver's estimate.
+      solver_version: of the solver that was measured.
+      jax_version: with which it was measured.
+    """
+
+    choice: Choice
+    milliseconds: float
+    workspace_bytes: int
+    solver_version: int
+    jax_version: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns what is written."""
+        return self.choice.to_json() | {
+            "milliseconds": round(self.milliseconds, 6),
+            "workspace_bytes": self.workspace_bytes,
+            "solver_version": self.solver_version,
+            "jax_version": self.jax_version,
+        }
+
+
+def mode() -> Literal["none", "db", "search", "enforce"]:
+    """Returns what the environment variable ``JAXATR_FIND`` says, by default ``"db"``.
+
+    Raises:
+      ValueError: it says something else than the four modes.
+    """
+    chosen = os.environ.get(MODE) or "db"
+    if chosen not in _MODES:
+        raise ValueError(f"{MODE}: got {chosen!r}, wanted one of {', '.join(_MODES)}")
+    return cast(Literal["none", "db", "search", "enforce"], chosen)
+
+
+def user_file(device: Device) -> Path:
+    """Returns the user's file for a device, whether it is there or not.
+
+    It is in the folder that ``JAXATR_CACHE`` names, else in ``jaxatr`` in the user's cache folder
+    (``XDG_CACHE_HOME``, by default ``~/.cache``).
+    """
+    chosen = os.environ.get("JAXATR_CACHE")
+    folder = chosen or f"{os.environ.get('XDG_CACHE_HOME') or '~/.cache'}/jaxatr"
+    return Path(folder).expanduser() / "tuned" / _file_name(device)
+
+
+def shipped_file(device: Device) -> Path:
+    """Returns the file for a device that comes with the package, whether it is there or not."""
+    return SHIPPED / _file_name(device)
+
+
+def _file_name(device: Device) -> str:
+    words = re.findall(r"[a-z0-9]+", f"{device.platform} {device.kind}".lower())
+    return "-".join(words) + ".json"
+
+
+def lookup(operation: Operation, problem: Any, device: Device) -> Choice | None:
+    """Returns the recorded choice for a canonical problem, ``None`` where none can be used."""
+    for path in (user_file(device), shipped_file(device)):
+        entry = entries(path).get(problem.key)
+        if entry is None:
+            continue
+        if why := _stale(operation, problem, entry, device):
+            _warn(f"{path}: the entry {problem.key!r} is not used: {why}")
+            continue
+        return entry.choice
+    return None
+
+
+def known(device: Device) -> bool:
+    """Says whether anything at all is recorded for a device."""
+    return any(entries(path) for path in (user_file(device), shipped_file(device)))
+
+
+def _stale(operation: Operation, problem: Any, entry: Entry, device: Device) -> str:
+    if why := operation.refusal(problem, entry.choice, device):
+        return why
+    version = operation.solvers[entry.choice.algorithm].version
+    if entry.solver_version != version:
+        return (
+            f"it is of version {entry.solver_version} of {entry.choice.algorithm!r}, "
+            f"this is version {version}"
+        )
+    if entry.jax_version != jax.__version__:
+        return f"it was measured with jax {entry.jax_version}, this is {jax.__version__}"
+    return ""
+
+
+def entries(path: Path) -> dict[str, Entry]:
+    """Returns what a file holds by the key of each problem; nothing if there is no such file.
+
+    What is broken in it is left out, with a warning that names it.
+    """
+    try:
+        status = path.stat()
+    except OSError:
+        return {}
+    return _read(path, status.st_mtime_ns, status.st_size, status.st_ino)
+
+
+@cache
+def _read(path: Path, *state: int) -> dict[str, Entry]:
+    """Reads a file once for each state that it is in."""
+    del state
+    try:
+        content = json.loads(path.read_bytes())
+        if content["format"] != _FORMAT:
+            raise ValueError(f"format: got {content['format']!r}, wanted {_FORMAT}")
+        items = dict(content["entries"]).items()
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        _warn(f"{path} is no record of kernels that can be read ({error!r}): it is not used")
+        return {}
+    found = {}
+    for key, value in items:
+        try:
+            found[key] = _entry(value)
+        except ValueError as error:
+            _warn(f"{path}: the entry {key!r} is broken and not used: {error}")
+    return found
+
+
+def _entry(value: Any) -> Entry:
+    choice = choice_from_json(value)
+    kinds = {
+        "milliseconds": int | float,
+        "workspace_bytes": int,
+        "solver_version": int,
+        "jax_version": str,
+    }
+    for name, kind in kinds.items():
+        if not isinstance(value.get(name), kind):
+            raise ValueError(f"{name}: got {value.get(name)!r}")
+    return Entry(choice, *(value[name] for name in kinds))
+
+
+def store(device: Device, found: Mapping[str, Entry]) -> None:
+    """Adds entries to the user's file, in place of older ones of the same problems.
+
+    Writers at the same time wait for each other, and none loses what another wrote. A file that
+    cannot be read is kept beside, as ``.broken``. Where nothing can be written, a warning says so.
+    """
+    path = user_file(device)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _alone(path):
+            merged = entries(path) | dict(found)
+            if path.exists() and not entries(path):
+                path.replace(path.with_suffix(".broken"))
+            _replace(path, device, merged)
+    except OSError as error:
+        _warn(f"what was measured is not kept: {error}")
+
+
+def _replace(path: Path, device: Device, merged: Mapping[str, Entry]) -> None:
+    content = {
+        "format": _FORMAT,
+        "device": device._asdict(),
+        "entries": {key: entry.to_json() for key, entry in sorted(merged.items())},
+    }
+    handle, partial = tempfile.mkstemp(prefix=f".{path.stem}.", dir=path.parent)
+    try:
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write(json.dumps(content, indent=1) + "\n")
+            file.flush()
+            os.fsync(handle)
+        os.replace(partial, path)
+    except BaseException:
+        os.unlink(partial)
+        raise
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Waits until no other process writes; the system lets go of a lock whose holder has died."""
+    with open(path.with_suffix(".lock"), "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, stacklevel=3)

@@ -1,0 +1,51 @@
+"""Which device a choice holds for."""
+
+import os
+import platform as system
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+
+class Device(NamedTuple):
+    """What a choice depends on of a device.
+
+    Attributes:
+      platform: ``"cpu"``, ``"gpu"`` or ``"tpu"``.
+      kind: the model, for a CPU with the number of cores that this process may use; ``""`` where
+        something is lowered for a platform that is not here.
+    """
+
+    platform: str
+    kind: str
+
+
+def describe(device: Any) -> Device:
+    """Returns what choices depend on of a jax device."""
+    kind = _processor() if device.platform == "cpu" else device.device_kind
+    return Device(device.platform, kind)
+
+
+@cache
+def of_platform(platform: str) -> Device:
+    """Returns the device of a platform that jax uses here, without a kind if it uses another."""
+    device = jax.local_devices()[0]
+    return describe(device) if device.platform == platform else Device(platform, "")
+
+
+@cache
+def _processor() -> str:
+    """Returns the processor's name and the cores of this process: jax says no more than "cpu"."""
+    name = system.processor() or system.machine()
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
+            label, _, value = line.partition(":")
+            if label.strip() == "model name":
+                name = value.strip()
+                break
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = len(affinity(0)) if affinity else os.cpu_count()
+    return f"{name}, {cores} cores"

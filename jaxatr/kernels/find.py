@@ -1,0 +1,185 @@
+"""The find step: measures what can compute a problem, and keeps the best (the paper's IV.A)."""
+
+import math
+import os
+import statistics
+import time
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+
+from jaxatr.kernels import database
+from jaxatr.kernels.device import Device, describe
+from jaxatr.kernels.programs import Bench
+from jaxatr.kernels.solver import Choice, Config, Operation, operation_of
+
+_HOPELESS = 3.0  # times the best: a solver whose default is slower has no other form tried
+_FINALISTS = 3
+_ROUNDS = 9  # of the finalists, one run of each in turn
+
+
+class Performance(NamedTuple):
+    """How a solver did.
+
+    Attributes:
+      algorithm: its name.
+      config: the configuration that it ran with.
+      milliseconds: the median time of a run.
+      workspace_bytes: its estimate of the memory taken besides arguments and result.
+    """
+
+    algorithm: str
+    config: Config
+    milliseconds: float
+    workspace_bytes: int
+
+
+def find(
+    problem: Any,
+    *,
+    device: Any = None,
+    workspace_limit: int | None = None,
+    budget_seconds: float = 20.0,
+) -> list[Performance]:
+    """Returns what can compute a problem on a device with how fast it is, the best first.
+
+    Every solver that applies runs in its default configuration; the further ones of those that are
+    not hopeless follow. Successive halving then drops the slower half after each round of runs
+    taken in turn, with twice as many runs in the next, and the last three are timed longer: the
+    configurations of all solvers compete in one list, which has no axes to descend along, and a
+    slow one costs a compilation and two runs only.
+
+    A candidate runs only after its result on random data agrees with the operation's reference
+    (:func:`~jaxatr.kernels.programs.relative_error`, in float64). One that fails is left out, and
+    a warning names it.
+
+    The best is kept in the user's database, unless there is a ``workspace_limit`` or the
+    environment has ``JAXATR_FIND=none``.
+
+    Args:
+      problem: of any operation, such as
+        :class:`~jaxatr.kernels.ops.convolution.problem.Problem`.
+      device: a ``jax.Device``; by default jax's first.
+      workspace_limit: bytes that a solver may take besides arguments and result, by its own
+        estimate; by default half of the device's memory.
+      budget_seconds: of measuring, compilation included, the reference not. When it is spent,
+        configurations that have not run are left out; the solvers' defaults are always tried.
+
+    Returns:
+      Of each candidate its median time, the finalists before those dropped earlier.
+
+    Raises:
+      ValueError: ``problem`` is of no operation, or ``budget_seconds`` is not positive.
+      RuntimeError: no candidate gave the right result; the failures are listed.
+    """
+    if not budget_seconds > 0:
+        raise ValueError(f"budget_seconds: got {budget_seconds}, wanted more than 0")
+    operation = operation_of(problem)
+    device = jax.local_devices()[0] if device is None else device
+    here = describe(device)
+    problem = operation.canonical(problem, here)
+    limit = _half_of_memory(device) if workspace_limit is None else workspace_limit
+    race = _Race(operation, problem, device, limit, budget_seconds)
+    performances = race.run()
+    if workspace_limit is None and database.mode() != "none":
+        database.store(here, {problem.key: _entry(operation, performances[0])})
+    return performances
+
+
+def _entry(operation: Operation, best: Performance) -> database.Entry:
+    version = operation.solvers[best.algorithm].version
+    choice = Choice(best.algorithm, best.config)
+    return database.Entry(choice, best.milliseconds, best.workspace_bytes, version, jax.__version__)
+
+
+def _half_of_memory(device: Any) -> int:
+    stats = device.memory_stats() or {}
+    total = stats.get("bytes_limit")
+    if total is None:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return total // 2
+
+
+class _Race:
+    """The candidates of one problem, and the runs that they have had."""
+
+    def __init__(self, operation: Operation, problem: Any, device: Any, limit: int, budget: float):
+        here = describe(device)
+        self._operation, self._problem = operation, problem
+        self._names = _within(operation, problem, here, limit)
+        self._failures: list[str] = []
+        self._times: dict[Choice, list[float]] = {}
+        self._out: list[Choice] = []  # the last to be dropped first
+        self._bench = Bench(operation, problem, device)
+        self._deadline = time.monotonic() + budget
+
+    def run(self) -> list[Performance]:
+        configs = {name: self._configs(name) for name in self._names}
+        for name, own in configs.items():
+            self._enter(Choice(name, own[0]))
+        best = min((min(times) for times in self._times.values()), default=math.inf)
+        for name, own in configs.items():
+            first = self._times.get(Choice(name, own[0]))
+            if first is not None and min(first) <= _HOPELESS * best:
+                for config in own[1:]:
+                    if time.monotonic() < self._deadline:
+                        self._enter(Choice(name, config))
+        told = f"{self._problem.key}: left out: {'; '.join(self._failures) or 'nothing'}"
+        if not self._times:
+            raise RuntimeError(f"no solver can be used, among {self._names}: {told}")
+        if self._failures:
+            warnings.warn(told, stacklevel=3)
+        self._halve()
+        return [self._performance(choice) for choice in [*self._ranked(), *self._out]]
+
+    def _configs(self, name: str) -> Sequence[Config]:
+        return self._operation.solvers[name].configs(self._problem)
+
+    def _enter(self, choice: Choice) -> None:
+        """Compiles, checks and times a candidate once."""
+        label = f"{choice.algorithm} {dict(choice.config) or ''}".strip()
+        try:
+            error = self._bench.error(choice)
+            if error > (allowed := self._operation.tolerance(self._problem)):
+                self._failures.append(f"{label} is wrong by {error:.2e}, allowed {allowed:.2e}")
+                return
+            self._times[choice] = [self._bench.milliseconds(choice)]
+        except Exception as error:  # a compiler or a kernel may raise anything
+            self._failures.append(f"{label} failed with {type(error).__name__}: {error}")
+
+    def _halve(self) -> None:
+        rounds = 1
+        while len(self._times) - len(self._out) > _FINALISTS:
+            self._take_turns(rounds)
+            ranked = self._ranked()
+            self._out[:0] = ranked[max(_FINALISTS, math.ceil(len(ranked) / 2)) :]
+            rounds *= 2
+        self._take_turns(_ROUNDS)
+
+    def _take_turns(self, rounds: int) -> None:
+        for _ in range(rounds):
+            if time.monotonic() >= self._deadline:
+                return
+            for choice in self._ranked():
+                self._times[choice].append(self._bench.milliseconds(choice))
+
+    def _ranked(self) -> list[Choice]:
+        """Returns those still in the race, by their median time."""
+        left = [choice for choice in self._times if choice not in self._out]
+        return sorted(left, key=lambda choice: statistics.median(self._times[choice]))
+
+    def _performance(self, choice: Choice) -> Performance:
+        workspace = self._operation.solvers[choice.algorithm].workspace_bytes(self._problem)
+        milliseconds = statistics.median(self._times[choice])
+        return Performance(choice.algorithm, choice.config, milliseconds, workspace)
+
+
+def _within(operation: Operation, problem: Any, device: Device, limit: int) -> list[str]:
+    """Returns the solvers that apply and, by their estimate, stay within a number of bytes."""
+    return [
+        name
+        for name, solver in operation.solvers.items()
+        if solver.applies(problem, device) and solver.workspace_bytes(problem) <= limit
+    ]

@@ -1,0 +1,66 @@
+"""The one matrix product of im2col, a few images at a time, so that the memory stays bounded."""
+
+import dataclasses
+from collections.abc import Sequence
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+from jaxatr.kernels.device import Device
+from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.solvers import matmul
+from jaxatr.kernels.solver import Config, Solver
+from jaxatr.typing import Array
+
+_CACHE = 8e6  # bytes of patches that should stay in a processor's cache
+
+
+def run(images: int, problem: Problem, a: Array, b: Array) -> Array:
+    """Returns the result of any direction, ``images`` at a time."""
+    batch, *rest = problem.x_shape
+    part = dataclasses.replace(problem, x_shape=(images, *rest))
+
+    def cut(array: Array) -> Array:
+        return array.reshape(batch // images, images, *array.shape[1:])
+
+    if problem.direction != "weight":
+        whole = jax.lax.map(lambda a: matmul.run(part, a, b), cut(a))
+        return whole.reshape(problem.result_shape)
+    wide = jnp.promote_types(a.dtype, jnp.float32)  # a sum over many blocks
+
+    def add(total: Array, block: tuple[Array, Array]) -> tuple[Array, None]:
+        return total + matmul.run(part, *block).astype(wide), None
+
+    total, _ = jax.lax.scan(add, jnp.zeros(problem.w_shape, wide), (cut(a), cut(b)))
+    return total.astype(a.dtype)
+
+
+class Blocked(Solver):
+    """Batches of more than one image; tuned by how many images a block has."""
+
+    name = "blocked"
+
+    def applies(self, problem: Problem, device: Device) -> bool:
+        """Says whether there are images to share out, and patches to be gathered."""
+        return bool(self.configs(problem)) and matmul.patch_bytes(problem) > 0
+
+    def workspace_bytes(self, problem: Problem) -> int:
+        """The patches of the largest block."""
+        return matmul.patch_bytes(problem) // 2
+
+    def configs(self, problem: Problem) -> Sequence[Config]:
+        """The largest block whose patches fit a cache first, then larger and smaller ones."""
+        batch = problem.x_shape[0]
+        counts = [count for count in range(1, batch // 2 + 1) if batch % count == 0]
+        fit = max(1.0, _CACHE / max(1, matmul.patch_bytes(problem) // max(1, batch)))
+        first = max((count for count in counts if count <= fit), default=1)
+        others = [count for count in counts if count != first]
+        return [(("images", count),) for count in ([first, *others] if counts else [])]
+
+    def build(self, problem: Problem, config: Config):
+        """Returns :func:`run` of the problem."""
+        return partial(run, int(dict(config)["images"]), problem)
+
+
+SOLVERS = (Blocked(),)

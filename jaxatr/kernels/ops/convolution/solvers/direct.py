@@ -1,0 +1,108 @@
+"""Sums of products, element by element: for groups of so few channels that no product pays.
+
+A depthwise convolution has a multiplication per tap and pixel and nothing to share; XLA fuses all
+of them into one pass over the image.
+"""
+
+import math
+from collections.abc import Iterable
+from functools import partial, reduce
+
+import jax.numpy as jnp
+
+from jaxatr.kernels.device import Device
+from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.solvers import taps
+from jaxatr.kernels.solver import Config, Solver
+from jaxatr.typing import Array
+
+_PRODUCTS = 16  # of a pixel's channels with a tap, within a group: more are slow to compile
+_TERMS = 200  # of one result, likewise
+
+
+def run(problem: Problem, a: Array, b: Array) -> Array:
+    """Returns the result of any direction, summed in ``float32`` or wider, integers in theirs."""
+    wide = jnp.promote_types(problem.result_dtype, jnp.float32) if problem.floating else "int32"
+    compute = {"forward": _forward, "data": _data, "weight": _weight}[problem.direction]
+    return compute(problem, a.astype(wide), b.astype(wide)).astype(problem.result_dtype)
+
+
+def _forward(problem: Problem, x: Array, w: Array) -> Array:
+    result = jnp.zeros(problem.y_shape, x.dtype)
+    for row, column in taps.pairs(problem):
+        met, weights = (
+            _members(problem, taps.pixels(problem, x, row, column)),
+            _tap(problem, w, row, column),
+        )
+        part = _sum(met[..., c, None] * weights[:, c] for c in range(met.shape[-1]))
+        result += taps.placed(part, problem.y_shape, (row.result, column.result), (1, 1))
+    return result
+
+
+def _data(problem: Problem, y: Array, w: Array) -> Array:
+    result = jnp.zeros(problem.x_shape, y.dtype)
+    for row, column in taps.pairs(problem):
+        met, weights = (
+            _members(problem, taps.results(y, row, column)),
+            _tap(problem, w, row, column),
+        )
+        part = _sum(met[..., f, None] * weights[:, :, f] for f in range(met.shape[-1]))
+        first = row.pixel, column.pixel
+        result += taps.placed(part, problem.x_shape, first, problem.stride)
+    return result
+
+
+def _weight(problem: Problem, x: Array, y: Array) -> Array:
+    height, width, depth, features = problem.w_shape
+    whole = {}
+    for row, column in taps.pairs(problem):
+        pixels = _members(problem, taps.pixels(problem, x, row, column))
+        results = _members(problem, taps.results(y, row, column))
+        channels = [
+            jnp.sum(pixels[..., c, None] * results, axis=(0, 1, 2)).reshape(features)
+            for c in range(depth)
+        ]
+        whole[row.tap, column.tap] = jnp.stack(channels)
+    none = jnp.zeros((depth, features), x.dtype)
+    blocks = [whole.get((i, j), none) for i in range(height) for j in range(width)]
+    return jnp.stack(blocks).reshape(problem.w_shape)
+
+
+def _sum(parts: Iterable[Array]) -> Array:
+    """Returns the sum of ``[b, h, w, groups, members]`` arrays, groups and members on one axis."""
+    total = reduce(jnp.add, parts)
+    return total.reshape(*total.shape[:3], -1)
+
+
+def _members(problem: Problem, array: Array) -> Array:
+    """Returns ``[b, h, w, groups, members]``."""
+    return array.reshape(*array.shape[:3], problem.groups, -1)
+
+
+def _tap(problem: Problem, w: Array, row: taps.Run, column: taps.Run) -> Array:
+    """Returns the weights of a tap, ``[groups, channels, features]`` of one group."""
+    weights = w[row.tap, column.tap]
+    return weights.reshape(len(weights), problem.groups, -1).transpose(1, 0, 2)
+
+
+class Direct(Solver):
+    """Depthwise convolutions, and others of many small groups."""
+
+    name = "direct"
+
+    def applies(self, problem: Problem, device: Device) -> bool:
+        """Says whether the groups are small, and the kernel is not too large to be unrolled."""
+        depth, features = problem.w_shape[2], problem.w_shape[3] // problem.groups
+        few = depth * features <= _PRODUCTS
+        return problem.groups > 1 and few and math.prod(problem.w_shape[:2]) * depth <= _TERMS
+
+    def workspace_bytes(self, problem: Problem) -> int:
+        """One tap's part of the result, should it not be fused."""
+        return problem.bytes(problem.result_shape)
+
+    def build(self, problem: Problem, config: Config):
+        """Returns :func:`run` of the problem."""
+        return partial(run, problem)
+
+
+SOLVERS = (Direct(),)

@@ -1,0 +1,153 @@
+"""Products of Fourier transforms: for large kernels.
+
+With the kernel as large as the image after zeros are added, a convolution is one product per
+frequency; how large the kernel was no longer matters. Each direction is a circular correlation or
+convolution that is long enough not to wrap round; strides and dilations are zeros in between.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+import jax.numpy as jnp
+
+from jaxatr.kernels.device import Device
+from jaxatr.kernels.ops.convolution.padding import pad
+from jaxatr.kernels.ops.convolution.problem import Pair, Problem
+from jaxatr.kernels.solver import Config, Solver
+from jaxatr.typing import Array
+
+_TAPS = 25  # a smaller kernel never pays
+
+
+def run(lengths: str, problem: Problem, a: Array, b: Array) -> Array:
+    """Returns the result of any direction, computed in single precision or wider.
+
+    Args:
+      lengths: of the transforms: ``"smooth"`` or ``"power"`` of two.
+      problem: what to compute.
+      a: the direction's first argument.
+      b: the second.
+    """
+    wide = jnp.promote_types(problem.dtype, jnp.float32)
+    compute = {"forward": _forward, "data": _data, "weight": _weight}[problem.direction]
+    sizes = _sizes(problem, lengths)
+    return compute(problem, sizes, a.astype(wide), b.astype(wide)).astype(problem.dtype)
+
+
+def _forward(problem: Problem, sizes: Pair, x: Array, w: Array) -> Array:
+    x, w = _frequencies(pad(x, *problem.padding), sizes), _kernel(problem, w, sizes)
+    y = jnp.einsum("bhwgc,hwcgf->bhwgf", _grouped(problem, x), w.conj())
+    y = jnp.fft.irfft2(_joined(y), sizes, axes=(1, 2))
+    (height, width), (sy, sx) = problem.y_shape[1:3], problem.stride
+    return y[:, : (height - 1) * sy + 1 : sy, : (width - 1) * sx + 1 : sx]
+
+
+def _data(problem: Problem, sizes: Pair, y: Array, w: Array) -> Array:
+    y, w = _frequencies(_spread(y, problem.stride), sizes), _kernel(problem, w, sizes)
+    x = jnp.einsum("bhwgf,hwcgf->bhwgc", _grouped(problem, y), w)
+    x = jnp.fft.irfft2(_joined(x), sizes, axes=(1, 2))
+    edges = [
+        (-low, low + side - size)
+        for (low, _), side, size in zip(problem.padding, problem.x_shape[1:3], sizes, strict=True)
+    ]
+    return pad(x, *edges)
+
+
+def _weight(problem: Problem, sizes: Pair, x: Array, y: Array) -> Array:
+    x = _grouped(problem, _frequencies(pad(x, *problem.padding), sizes))
+    y = _grouped(problem, _frequencies(_spread(y, problem.stride), sizes))
+    w = _joined(jnp.einsum("bhwgc,bhwgf->hwcgf", x, y.conj()))
+    w = jnp.fft.irfft2(w, sizes, axes=(0, 1))
+    (height, width), (dy, dx) = problem.w_shape[:2], problem.dilation
+    return w[: (height - 1) * dy + 1 : dy, : (width - 1) * dx + 1 : dx]
+
+
+def _frequencies(images: Array, sizes: Pair) -> Array:
+    return jnp.fft.rfft2(images, sizes, axes=(1, 2))
+
+
+def _kernel(problem: Problem, w: Array, sizes: Pair) -> Array:
+    """Returns the kernel's frequencies ``[h, w, channels, groups, features]`` of one group."""
+    w = jnp.fft.rfft2(_spread(w[None], problem.dilation)[0], sizes, axes=(0, 1))
+    return w.reshape(*w.shape[:3], problem.groups, -1)
+
+
+def _spread(images: Array, step: Pair) -> Array:
+    """Returns ``[b, h, w, c]`` images with zeros between their pixels."""
+    shape = list(images.shape)
+    shape[1:3] = [(size - 1) * s + 1 for size, s in zip(shape[1:3], step, strict=True)]
+    return jnp.zeros(shape, images.dtype).at[:, :: step[0], :: step[1]].set(images)
+
+
+def _grouped(problem: Problem, frequencies: Array) -> Array:
+    return frequencies.reshape(*frequencies.shape[:3], problem.groups, -1)
+
+
+def _joined(frequencies: Array) -> Array:
+    return frequencies.reshape(*frequencies.shape[:3], -1)
+
+
+def _sizes(problem: Problem, lengths: str) -> Pair:
+    """Returns rows and columns of the transforms: the padded image, and nothing wraps round."""
+    longer = _smooth if lengths == "smooth" else _power
+    height, width = (
+        longer(max(size + sum(edges), (results - 1) * stride + (taps - 1) * dilation + 1))
+        for size, edges, results, stride, taps, dilation in zip(
+            problem.x_shape[1:3],
+            problem.padding,
+            problem.y_shape[1:3],
+            problem.stride,
+            problem.w_shape[:2],
+            problem.dilation,
+            strict=True,
+        )
+    )
+    return height, width
+
+
+def _power(size: int) -> int:
+    return 1 << (size - 1).bit_length()
+
+
+def _smooth(size: int) -> int:
+    """Returns the next even number without prime factors above 5."""
+    while size % 2 or not _is_smooth(size):
+        size += 1
+    return size
+
+
+def _is_smooth(size: int) -> bool:
+    for factor in (2, 3, 5):
+        while size % factor == 0:
+            size //= factor
+    return size == 1
+
+
+class FFT(Solver):
+    """Large kernels of floating-point numbers; tuned by the length of the transforms."""
+
+    name = "fft"
+
+    def applies(self, problem: Problem, device: Device) -> bool:
+        """Says whether the kernel is large."""
+        return problem.floating and math.prod(problem.w_shape[:2]) >= _TAPS
+
+    def workspace_bytes(self, problem: Problem) -> int:
+        """The frequencies of all three arrays, at the longer length."""
+        height, width = _sizes(problem, "power")
+        depth, features = problem.w_shape[2:]
+        planes = problem.x_shape[0] * (problem.x_shape[3] + features) + depth * features
+        return 2 * max(4, problem.bytes(())) * height * (width // 2 + 1) * planes
+
+    def configs(self, problem: Problem) -> Sequence[Config]:
+        """The shortest length that is easy to transform, then a power of two."""
+        same = _sizes(problem, "smooth") == _sizes(problem, "power")
+        return [(("lengths", name),) for name in (["smooth"] if same else ["smooth", "power"])]
+
+    def build(self, problem: Problem, config: Config):
+        """Returns :func:`run` of the problem."""
+        return partial(run, str(dict(config)["lengths"]), problem)
+
+
+SOLVERS = (FFT(),)

@@ -1,0 +1,74 @@
+"""Programs of single problems: compiled, checked against the reference, and timed."""
+
+import contextlib
+import time
+from functools import lru_cache
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxatr.kernels.device import describe
+from jaxatr.kernels.solver import Choice, Operation
+from jaxatr.typing import ArrayLike
+
+
+@lru_cache(maxsize=256)
+def program(operation: Operation, problem: Any, choice: Choice, device: Any) -> Any:
+    """Returns the jitted function of a problem's arguments, the same one for the same choice.
+
+    What it compiles stays in memory with it, and in jax's compilation cache on disk.
+
+    Args:
+      operation: the problem's.
+      problem: what to compute, canonical.
+      choice: how.
+      device: the ``jax.Device`` that it will run on.
+    """
+    return jax.jit(operation.function(problem, choice, describe(device)))
+
+
+def relative_error(result: ArrayLike, reference: np.ndarray) -> float:
+    """Returns MIOpen's measure: the RMS of the difference over the largest reference value.
+
+    Infinite where the shapes differ or a result is no number; 0 for results without elements.
+    """
+    if result.shape != reference.shape:
+        return float("inf")
+    if reference.size == 0:
+        return 0.0
+    difference = np.asarray(result).astype(np.float64) - reference
+    rms = float(np.sqrt(np.mean(difference**2)))
+    largest = float(np.max(np.abs(reference)))
+    error = rms / largest if largest else rms
+    return error if np.isfinite(error) else float("inf")
+
+
+class Bench:
+    """Random arguments of a problem on a device, and what must come out."""
+
+    def __init__(self, operation: Operation, problem: Any, device: Any, seed: int = 0):
+        """Draws the arguments and computes the reference."""
+        drawn = operation.arguments(problem, np.random.default_rng(seed))
+        self.operation, self.problem, self.device = operation, problem, device
+        self._reference = operation.reference(problem, drawn)
+        doubles = any(array.dtype == np.float64 for array in drawn)  # jax makes them singles
+        self._wide = jax.enable_x64(True) if doubles else contextlib.nullcontext()
+        with self._wide:
+            self._arguments = jax.device_put(drawn, device)
+
+    def error(self, choice: Choice) -> float:
+        """Returns the :func:`relative_error` of a choice; the first call compiles it."""
+        return relative_error(self.run(choice), self._reference)
+
+    def run(self, choice: Choice) -> jax.Array:
+        """Returns the result of a choice, waited for."""
+        run = program(self.operation, self.problem, choice, self.device)
+        with self._wide:
+            return jax.block_until_ready(run(*self._arguments))
+
+    def milliseconds(self, choice: Choice) -> float:
+        """Returns the time of one run."""
+        start = time.perf_counter()
+        self.run(choice)
+        return 1e3 * (time.perf_counter() - start)

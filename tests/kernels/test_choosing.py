@@ -1,0 +1,189 @@
+"""What ``"auto"`` is: by the rules, the database, a measurement, or what was pinned."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxatr import kernels
+from jaxatr.kernels import database
+from jaxatr.kernels.device import of_platform
+from jaxatr.kernels.ops.convolution import Problem, primitive
+from jaxatr.kernels.solver import Choice
+
+CPU = of_platform("cpu")
+X, W = jnp.ones((3, 5, 5, 2)), jnp.ones((3, 3, 2, 2))
+PROBLEM = Problem("forward", X.shape, W.shape, (1, 1), ((1, 1), (1, 1)), (1, 1), 1, "float32")
+
+
+@pytest.fixture(autouse=True)
+def own_database(monkeypatch, tmp_path):
+    monkeypatch.setenv("JAXATR_CACHE", str(tmp_path))
+    monkeypatch.delenv("JAXATR_FIND", raising=False)
+
+
+@pytest.fixture
+def used(monkeypatch):
+    """The choices that convolutions are lowered to, by direction, each time anew."""
+    found, function = {}, primitive.function
+
+    def noted(problem, choice, device):
+        found[problem.direction] = choice
+        return function(problem, choice, device)
+
+    monkeypatch.setattr(primitive, "function", noted)
+
+    def lower(fn=lambda x, w: kernels.convolution(x, w, padding=1)):
+        found.clear()
+        jax.jit(lambda x, w: fn(x, w)).lower(X, W)
+        return dict(found)
+
+    return lower
+
+
+def remember(algorithm, config=(), problem=PROBLEM):
+    entry = database.Entry(Choice(algorithm, config), 1.0, 0, 1, jax.__version__)
+    database.store(CPU, {problem.key: entry})
+
+
+def gradients(x, w):
+    return jax.grad(lambda x, w: kernels.convolution(x, w, padding=1).sum() ** 2, (0, 1))(x, w)
+
+
+def test_the_database_then_the_rules_each_direction_on_its_own(used, monkeypatch):
+    plain = used(gradients)
+    assert set(plain) == {"forward", "data", "weight"}
+    remember("blocked", (("images", 1),))
+    remember("winograd4", (("pieces", 3),), PROBLEM.turned("weight"))
+    with pytest.warns(UserWarning, match="no configuration"):  # pieces are powers of two
+        used(gradients)
+    remember("winograd4", (("pieces", 1),), PROBLEM.turned("weight"))
+    assert used(gradients) == plain | {
+        "forward": Choice("blocked", (("images", 1),)),
+        "weight": Choice("winograd4", (("pieces", 1),)),
+    }
+    monkeypatch.setenv("JAXATR_FIND", "none")
+    assert used(gradients) == plain
+
+
+def test_pinned_choices_hold_and_the_database_is_not_asked(used):
+    remember("taps")
+    with kernels.choices({PROBLEM.key: {"algorithm": "winograd", "config": {}}}) as pinned:
+        assert used()["forward"] == Choice("winograd")
+        assert kernels.choices(pinned).__enter__() == pinned
+    with kernels.choices({}):
+        assert used()["forward"] not in (Choice("taps"), Choice("winograd"))
+    assert used()["forward"] == Choice("taps")
+
+
+def test_a_jitted_function_is_traced_anew_under_other_choices():
+    lowered = []
+
+    @jax.jit
+    def run(x, w):
+        lowered.append(1)
+        return kernels.convolution(x, w, padding=1)
+
+    expected = run(X, W)
+    with kernels.choices({PROBLEM.key: Choice("matmul")}):
+        np.testing.assert_allclose(run(X, W), expected, rtol=1e-6)
+        run(X, W)
+    with kernels.choices({PROBLEM.key: {"algorithm": "matmul", "config": {}}}):  # the same
+        run(X, W)
+    run(X, W)
+    assert len(lowered) == 2
+
+
+def test_what_was_pinned_while_tracing_holds_for_a_gradient_and_for_lowering(used, monkeypatch):
+    found, function = [], primitive.function
+    noted = lambda *given: found.append(given[1].algorithm) or function(*given)  # noqa: E731
+    monkeypatch.setattr(primitive, "function", noted)
+    key = PROBLEM.turned("weight").key
+    with kernels.choices({PROBLEM.key: Choice("taps"), key: Choice("matmul")}):
+        traced = jax.jit(jax.grad(lambda w: kernels.convolution(X, w, padding=1).sum())).trace(W)
+    traced.lower()
+    assert found == ["matmul"]  # of a sum the gradient needs no forward product
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({"algorithm": "fft", "config": {}}, "cannot be used: 'fft' cannot compute it"),
+        ({"algorithm": "gone", "config": {}}, "no algorithm 'gone'"),
+        ({"algorithm": "matmul", "config": {"a": 1}}, "no configuration {'a': 1}"),
+    ],
+)
+def test_a_pinned_choice_that_cannot_be_used_is_an_error(used, choice, message):
+    with kernels.choices({PROBLEM.key: choice}), pytest.raises(ValueError, match=message):
+        used()
+
+
+def test_bad_choices_are_named():
+    with pytest.raises(ValueError, match="choices: k: got 'matmul', wanted an algorithm's name"):
+        kernels.choices({"k": "matmul"}).__enter__()
+
+
+def test_an_unknown_mode_is_named(used, monkeypatch):
+    monkeypatch.setenv("JAXATR_FIND", "always")
+    with pytest.raises(ValueError, match="JAXATR_FIND: got 'always', wanted one of none, db"):
+        used()
+
+
+@pytest.fixture
+def finds(monkeypatch):
+    from jaxatr.kernels import choosing, freezing
+
+    asked = []
+
+    def find(problem, **_):
+        asked.append(problem)
+        remember("matmul", problem=problem)
+        return [kernels.Performance("matmul", (), 1.0, 0)]
+
+    monkeypatch.setattr(choosing, "find", find)
+    monkeypatch.setattr(freezing, "find", find)
+    monkeypatch.setattr(choosing._IMMEDIATE, "_measured", {})
+    return asked
+
+
+def test_search_measures_what_is_not_known_and_enforce_everything_once(used, monkeypatch, finds):
+    monkeypatch.setenv("JAXATR_FIND", "search")
+    assert used()["forward"] == Choice("matmul") and finds == [PROBLEM]
+    used()
+    assert finds == [PROBLEM]
+    monkeypatch.setattr(kernels.choosing._IMMEDIATE, "_measured", {})
+    used()
+    assert finds == [PROBLEM]  # the database knows it now
+    monkeypatch.setattr(kernels.choosing._IMMEDIATE, "_measured", {})
+    monkeypatch.setenv("JAXATR_FIND", "enforce")
+    used()
+    used()
+    assert finds == [PROBLEM, PROBLEM]
+
+
+def test_a_search_measures_while_a_program_is_traced(monkeypatch):
+    monkeypatch.setenv("JAXATR_FIND", "search")
+    x, w = jnp.ones((2, 2, 2, 1)), jnp.ones((1, 1, 1, 1))
+    y = jax.jit(lambda x: 2 * kernels.convolution(x, w))(x)
+    np.testing.assert_allclose(y, 2 * x)
+    assert database.known(CPU)
+
+
+def test_freezing_takes_the_database_and_measures_the_rest_when_told(monkeypatch, finds):
+    def lower():
+        jax.jit(lambda x, w: gradients(x, w)).lower(X, W)
+
+    assert kernels.freeze(pytest.fail).to_json() == {}
+    remember("taps")
+    assert kernels.freeze(lower).to_json() == {PROBLEM.key: Choice("taps").to_json()}
+    assert not finds
+    seen = []
+    frozen = kernels.freeze(lower, measure=True, watch=lambda keys: seen.extend(keys) or keys)
+    assert {key: one["algorithm"] for key, one in frozen.to_json().items()} == {
+        PROBLEM.key: "taps",
+        PROBLEM.turned("data").key: "matmul",
+        PROBLEM.turned("weight").key: "matmul",
+    }
+    assert sorted(seen) == sorted(problem.key for problem in finds) and len(seen) == 2
+    monkeypatch.setenv("JAXATR_FIND", "none")
+    assert kernels.freeze(pytest.fail).to_json() == {}

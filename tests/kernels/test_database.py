@@ -1,0 +1,163 @@
+"""The database of kernels: whose word counts, who may write, and what is broken or stale."""
+
+import json
+import subprocess
+import sys
+import warnings
+
+import jax
+import pytest
+
+from jaxatr.kernels import database
+from jaxatr.kernels.device import Device
+from jaxatr.kernels.ops.convolution import Problem
+from jaxatr.kernels.ops.convolution.operation import OPERATION
+from jaxatr.kernels.ops.convolution.solvers import SOLVERS
+from jaxatr.kernels.solver import Choice
+
+DEVICE = Device("cpu", "Test (R) processor, 2 cores")
+PROBLEM = Problem(
+    "forward", (2, 4, 4, 3), (3, 3, 3, 4), (1, 1), ((1, 1), (1, 1)), (1, 1), 1, "float32"
+)
+
+
+@pytest.fixture(autouse=True)
+def folders(monkeypatch, tmp_path):
+    """A user's and a shipped folder of this test's own; what is not expected to warn must not."""
+    monkeypatch.setenv("JAXATR_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(database, "SHIPPED", tmp_path / "shipped")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def entry(algorithm="matmul", config=(), **changes):
+    made = database.Entry(Choice(algorithm, config), 1.5, 7, 1, jax.__version__)
+    return made._replace(**changes)
+
+
+def ship(**entries):
+    path = database.shipped_file(DEVICE)
+    path.parent.mkdir(exist_ok=True)
+    text = {"format": 1, "entries": {key: one.to_json() for key, one in entries.items()}}
+    path.write_text(json.dumps(text))
+
+
+def lookup():
+    return database.lookup(OPERATION, PROBLEM, DEVICE)
+
+
+def test_what_was_stored_is_found_again():
+    assert lookup() is None and not database.known(DEVICE)
+    database.store(DEVICE, {PROBLEM.key: entry("blocked", (("images", 1),))})
+    assert lookup() == Choice("blocked", (("images", 1),))
+    assert database.known(DEVICE)
+    assert database.entries(database.user_file(DEVICE))[PROBLEM.key].milliseconds == 1.5
+
+
+def test_where_the_files_are(monkeypatch, tmp_path):
+    assert database.user_file(DEVICE).name == "cpu-test-r-processor-2-cores.json"
+    monkeypatch.delenv("JAXATR_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert database.user_file(DEVICE).parent == tmp_path / "xdg/jaxatr/tuned"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert database.user_file(DEVICE).parent == tmp_path / ".cache/jaxatr/tuned"
+
+
+def test_the_users_word_counts_before_the_shipped_one():
+    ship(**{PROBLEM.key: entry("xla")})
+    assert lookup() == Choice("xla")
+    database.store(DEVICE, {PROBLEM.key: entry("taps")})
+    assert lookup() == Choice("taps")
+
+
+@pytest.mark.parametrize(
+    ("stale", "message"),
+    [
+        (entry(solver_version=9), "version 9 of 'matmul', this is version 1"),
+        (entry(jax_version="0.0.1"), "jax 0.0.1, this is"),
+        (entry("gone"), "no algorithm 'gone'"),
+        (entry("direct"), "'direct' cannot compute it"),
+        (entry("blocked", (("images", 7),)), r"no configuration \{'images': 7\}"),
+    ],
+)
+def test_a_stale_entry_is_named_and_the_next_one_used(stale, message):
+    ship(**{PROBLEM.key: entry("xla")})
+    database.store(DEVICE, {PROBLEM.key: stale})
+    with pytest.warns(UserWarning, match=f"convolution forward.* is not used: .*{message}"):
+        assert lookup() == Choice("xla")
+
+
+def test_a_solver_of_another_version_is_not_used(monkeypatch):
+    database.store(DEVICE, {PROBLEM.key: entry()})
+    monkeypatch.setattr(SOLVERS["matmul"], "version", 2)
+    with pytest.warns(UserWarning, match="version 1 of 'matmul', this is version 2"):
+        assert lookup() is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 2, "entries": {}}', '{"format": 1}'])
+def test_a_broken_file_is_named_and_kept_beside_when_another_is_written(text):
+    path = database.user_file(DEVICE)
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    with pytest.warns(UserWarning, match="no record of kernels that can be read"):
+        assert lookup() is None
+    database.store(DEVICE, {PROBLEM.key: entry()})
+    assert lookup() == Choice("matmul")
+    assert path.with_suffix(".broken").read_text() == text
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        3,
+        {"algorithm": "xla"},
+        {"algorithm": 1, "config": {}},
+        entry().to_json() | {"config": {"pieces": [1]}},
+        entry().to_json() | {"solver_version": "1"},
+        {name: value for name, value in entry().to_json().items() if name != "jax_version"},
+    ],
+)
+def test_a_broken_entry_is_named_and_the_others_are_used(value):
+    path = database.user_file(DEVICE)
+    database.store(DEVICE, {PROBLEM.key: entry()})
+    content = json.loads(path.read_text())
+    content["entries"]["another"] = value
+    path.write_text(json.dumps(content))
+    with pytest.warns(UserWarning, match="the entry 'another' is broken and not used"):
+        assert lookup() == Choice("matmul")
+
+
+def test_a_folder_that_cannot_be_written_is_told(monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("JAXATR_CACHE", str(tmp_path / "file"))
+    with pytest.warns(UserWarning, match="what was measured is not kept: .*file"):
+        database.store(DEVICE, {PROBLEM.key: entry()})
+    assert lookup() is None
+
+
+WRITER = """
+import sys
+from jaxatr.kernels import database
+from jaxatr.kernels.device import Device
+from jaxatr.kernels.solver import Choice
+
+name = sys.argv[1]
+for index in range(40):
+    entry = database.Entry(Choice(name), 1.0, 0, 1, "0")
+    database.store(Device("cpu", "shared"), {f"{name} {index}": entry})
+"""
+
+
+def test_two_processes_that_write_at_once_lose_nothing():
+    command = [sys.executable, "-W", "error", "-c", WRITER]
+    writers = [subprocess.Popen([*command, name], stderr=subprocess.PIPE) for name in ("a", "b")]
+    path = database.user_file(Device("cpu", "shared"))
+    while any(writer.poll() is None for writer in writers):
+        if path.exists():
+            json.loads(path.read_text())  # whole at every moment
+    assert [writer.communicate()[1] for writer in writers] == [b"", b""]
+    expected = {f"{name} {index}" for name in "ab" for index in range(40)}
+    assert set(database.entries(path)) == expected
+    assert [one.name for one in path.parent.glob(".*json*")] == []
