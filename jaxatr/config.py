@@ -62,6 +62,8 @@ def base() -> Config:
 
     config.model = model = ConfigDict()
     model.backbone = "resnet18"  # a built-in name or "my.module:Class"
+    model.onnx = ""  # a file whose network, up to model.output, is the backbone in its place
+    model.output = ""  # name of a node or value in it; by default its only output
     model.stem = "7x7"  # of the built-in backbones; "3x3" for images of about 32 pixels
     model.width = 64  # channels of the built-in backbones' first stage
     model.dtype = "float32"  # of the computation: float32 or bfloat16

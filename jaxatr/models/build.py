@@ -21,6 +21,7 @@ BACKBONES = {
     "resnet101": ResNet101,
 }
 
+_ONNX = "jaxatr.onnx.backbone:OnnxBackbone"
 _DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
 
 
@@ -28,9 +29,11 @@ def build_open_set(config: Config, num_classes: int) -> OpenSetClassifier:
     """Returns the open-set classifier that ``config.model`` describes.
 
     Args:
-      config: ``backbone`` (a name in :data:`BACKBONES`, or ``"my.module:Class"``), ``stem``,
-        ``width`` and ``dtype`` (of the built-in backbones), ``args`` (further keyword arguments of
-        the backbone's constructor) and ``head_bias``.
+      config: ``backbone`` (a name in :data:`BACKBONES`, or ``"my.module:Class"``), or in its
+        place ``onnx`` and ``output``
+        (:class:`~jaxatr.onnx.backbone.OnnxBackbone`); ``stem``, ``width`` and ``dtype`` (of the
+        built-in backbones), ``args`` (further keyword arguments of the backbone's constructor) and
+        ``head_bias``.
       num_classes: number of known classes.
 
     Raises:
@@ -73,6 +76,8 @@ def build_surrogate(config: Config, num_classes: int) -> Surrogate:
       ValueError: an unknown backbone, one's own, or an unknown dtype.
     """
     model, fields = config.model, config.surrogate
+    if model.onnx:
+        raise ValueError("model.onnx: a student has attention, which a network from a file has not")
     if model.backbone not in BACKBONES:
         raise ValueError(
             f"model.backbone: got {model.backbone!r}, wanted a student among "
@@ -86,6 +91,10 @@ def build_surrogate(config: Config, num_classes: int) -> Surrogate:
 def _backbone(config: Config, **own: Any) -> Any:
     """Returns the module; ``own`` are further arguments of a built-in one."""
     name, args = config.backbone, dict(config.args)
+    if config.onnx:  # by name: that room stands above this one, and needs a package of its own
+        return resolve(_ONNX)(file=config.onnx, output=config.output, **own, **args)
+    if config.output:
+        raise ValueError(f"model.output: got {config.output!r} without a model.onnx that it is of")
     if name in BACKBONES:
         dtype = config.dtype
         if dtype not in _DTYPES:

@@ -1,5 +1,6 @@
 """A model that was read: its variables, and the pure function that it is."""
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,6 +43,7 @@ class OnnxModel:
         *inputs: Any,
         training: bool = False,
         rngs: Any = None,
+        keep_64_bit: bool = True,
     ) -> Any:
         """Returns the model's outputs, one alone or a tuple: a pure function of its arguments.
 
@@ -54,6 +56,8 @@ class OnnxModel:
           training: batch normalisation uses the batch's statistics and dropout drops.
           rngs: a key, or a mapping with one key under any name; None: random operators draw from
             their ``seed`` (0 where they have none), and dropout does not drop.
+          keep_64_bit: False leaves types to jax's own setting, as a function that is jitted from
+            outside may have to: jax lowers it outside of the scope in which 64 bits are kept.
 
         Returns:
           The outputs; with ``training`` the pair of them and of the new state
@@ -67,7 +71,7 @@ class OnnxModel:
             names = [wanted.name for wanted in self.inputs]
             raise ValueError(f"inputs: got {len(inputs)}, wanted {len(names)}: {names}")
         run = Run(training, next(iter(rngs.values())) if isinstance(rngs, Mapping) else rngs)
-        with wide():
+        with wide() if keep_64_bit else contextlib.nullcontext():
             arrays = {
                 k: v for group in {**self.variables, **variables}.values() for k, v in group.items()
             }

@@ -1,0 +1,138 @@
+"""An ONNX model, or the part of one up to a value, as a backbone that trains with the heads.
+
+A configuration names it: ``--config.model.onnx=PATH --config.model.output=NODE``.
+"""
+
+import functools
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from jaxatr import parallel
+from jaxatr.onnx.model import OnnxModel, load
+from jaxatr.resolve import nearest
+from jaxatr.typing import Array, ArrayLike, Float
+
+_STATE = "batch_stats"
+
+
+class OnnxBackbone(nn.Module):
+    """Images to features by a network that was read from a file, whose weights it begins with.
+
+    The weights are parameters and running statistics as of any module: they are trained, saved and
+    restored. The file is needed whenever the run is used: it says what is computed.
+
+    A value of shape ``[b, f, y, x]`` is averaged over its pixels, as a classifier of images does.
+
+    Attributes:
+      file: its path.
+      output: name of a node or of a value; by default the model's only output.
+      layout: of the images that the model takes.
+    """
+
+    file: str
+    output: str = ""
+    layout: Literal["NCHW", "NHWC"] = "NCHW"
+
+    @nn.compact
+    def __call__(
+        self, images: Float[ArrayLike, "b h w c"], train: bool = False
+    ) -> Float[Array, "b d"]:
+        """Returns features.
+
+        Raises:
+          ValueError: the file cannot be read, the model has no such value or more than one input,
+            or the images or the value do not fit.
+        """
+        model = _part(self.file, self.output, Path(self.file).stat().st_mtime_ns)
+        variables = self._variables(model)
+        images = jnp.asarray(images, jnp.float32)
+        if self.layout == "NCHW":
+            images = jnp.transpose(images, (0, 3, 1, 2))
+        rngs = self.make_rng("dropout") if train and self.has_rng("dropout") else None
+        # A training jits this from outside, where 64-bit types cannot be lowered.
+        out = model.apply(variables, images, training=train, rngs=rngs, keep_64_bit=False)
+        if train:
+            out, new = out
+            self._keep(new[_STATE])
+        if out.ndim == 4:
+            out = jnp.mean(out, axis=(2, 3) if self.layout == "NCHW" else (1, 2))
+        if out.ndim != 2:
+            raise ValueError(
+                f"model.output: {self.output or 'the output'} of {self.file} has shape "
+                f"{out.shape}, wanted [b, d] or a map of four dimensions"
+            )
+        return out.astype(jnp.float32)
+
+    def _variables(self, model: OnnxModel) -> dict[str, dict[str, Any]]:
+        params = {
+            name: self.param(_own(name), lambda _, value=value: value)
+            for name, value in model.variables["params"].items()
+        }
+        state = {
+            name: self.variable(_STATE, _own(name), lambda value=value: value).value
+            for name, value in model.variables[_STATE].items()
+        }
+        return {**model.variables, "params": params, _STATE: state}
+
+    def _keep(self, state: dict[str, Array]) -> None:
+        """Keeps the running statistics: of several devices their mean, the same on each."""
+        if self.is_initializing():
+            return
+        for name, value in state.items():
+            shared = parallel.psum(value) / jax.lax.axis_size(parallel.AXIS)
+            self.put_variable(_STATE, _own(name), shared)
+
+
+def until(model: OnnxModel, name: str) -> OnnxModel:
+    """Returns the part of a model that computes one value.
+
+    Args:
+      model: that was loaded.
+      name: of a node, whose first output is meant, or of a value.
+
+    Raises:
+      ValueError: there is neither.
+    """
+    calls = model.program.calls
+    values = {call.name: call.outputs[0] for call in calls}
+    values |= {value: value for call in calls for value in call.outputs if value}
+    if name not in values:
+        raise ValueError(f"output: got {name!r}, which the model has not{nearest(name, values)}")
+    needed, kept = {values[name]}, []
+    for call in reversed(calls):
+        if needed.intersection(call.outputs):
+            kept.append(call)
+            needed |= call.reads()
+    program = replace(model.program, calls=tuple(kept[::-1]), outputs=(values[name],))
+    variables = {
+        group: {key: value for key, value in arrays.items() if key in needed}
+        for group, arrays in model.variables.items()
+    }
+    info = replace(model.outputs[0], name=values[name], shape=None, dtype=None)
+    return replace(model, program=program, variables=variables, outputs=(info,))
+
+
+@functools.lru_cache(maxsize=4)
+def _part(path: str, output: str, changed: int) -> OnnxModel:
+    """Returns the model, read once; ``changed`` tells a file from what it was before."""
+    del changed
+    model = load(path)
+    if len(model.inputs) != 1:
+        names = ", ".join(value.name for value in model.inputs)
+        raise ValueError(f"model.onnx: {path} takes {names}, wanted a model of images alone")
+    if output:
+        return until(model, output)
+    if len(model.outputs) != 1:
+        names = ", ".join(value.name for value in model.outputs)
+        raise ValueError(f"model.output: {path} gives {names}: set which of them is meant")
+    return model
+
+
+def _own(name: str) -> str:
+    """Returns a weight's name as a checkpoint can have it: no path, no name of a method."""
+    return "weight:" + name.replace("/", "|")
