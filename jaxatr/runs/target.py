@@ -1,10 +1,14 @@
-"""The network of a run as the target of an explanation."""
+"""The network of a run, or of an ONNX file, as the target of an explanation."""
 
+import hashlib
+import json
 import os
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxatr import models, training
@@ -14,15 +18,69 @@ from jaxatr.tasks.target import Target
 from jaxatr.typing import ArrayLike, PyTree
 
 
-def load_target(workdir: str | os.PathLike) -> Target:
-    """Returns the closed-set classifier of an open-set run, at its newest checkpoint.
+def load_target(source: str | os.PathLike) -> Target:
+    """Returns the network that is explained.
 
     Args:
-      workdir: the run's folder.
+      source: a run's folder, whose closed-set classifier it is at its newest checkpoint, or an
+        ONNX file, as :func:`onnx_target` has it.
 
     Raises:
-      ValueError: no run, or one whose network is no classifier of known classes.
+      ValueError: no run or file, or one whose network is no classifier of known classes.
     """
+    return (onnx_target if Path(source).suffix == ".onnx" else _run_target)(source)
+
+
+def onnx_target(path: str | os.PathLike) -> Target:
+    """Returns a classifier from an ONNX file.
+
+    It takes images in their raw units: where a network wants them normalised, that has to be part
+    of the model. Its metadata has, as JSON, the names of its ``classes``, and the ``layout`` of its
+    images where that is not ``"NCHW"``; ``python -m jaxatr.convert export`` writes both. Of several
+    outputs the one called ``logits`` counts.
+
+    Args:
+      path: of the file.
+
+    Raises:
+      ValueError: it cannot be read, names no classes, or has no such input or output.
+    """
+    from jaxatr.onnx.model import load  # which needs a package of its own
+
+    model = load(path)
+    metadata = {entry.key: entry.value for entry in model.proto.metadata_props}
+    try:
+        classes = tuple(map(str, json.loads(metadata["classes"])))
+        layout = json.loads(metadata.get("layout", '"NCHW"'))
+    except (KeyError, ValueError, TypeError) as error:
+        raise ValueError(
+            f"{path}: wanted the names of its classes as a JSON list in its metadata, under "
+            "'classes', and the layout of its images under 'layout'"
+        ) from error
+    outputs = [value.name for value in model.outputs]
+    chosen = "logits" if len(outputs) > 1 else outputs[0]
+    if len(model.inputs) != 1 or chosen not in outputs:
+        given = ", ".join(value.name for value in model.inputs)
+        raise ValueError(
+            f"{path}: wanted a model from images alone to logits, it takes {given} and gives "
+            f"{', '.join(outputs)}"
+        )
+    digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    logits = partial(_onnx_logits, model, index=outputs.index(chosen), layout=layout)
+    source = {"workdir": str(path), "sha256": digest, "output": chosen}
+    return Target(logits, model.variables, classes, source)
+
+
+def _onnx_logits(model, variables: PyTree, images: ArrayLike, *, index: int, layout: str):
+    images = jnp.asarray(images, jnp.float32)
+    if layout == "NCHW":
+        images = jnp.transpose(images, (0, 3, 1, 2))
+    # What calls this is jitted from outside, where 64-bit types cannot be lowered.
+    out = model.apply(variables, images, keep_64_bit=False)
+    return (out[index] if isinstance(out, tuple) else out).astype(jnp.float32)
+
+
+def _run_target(workdir: str | os.PathLike) -> Target:
     config, record = load_config(workdir), training.read_record(workdir)
     if "split" not in record or "coarse" in record or "target" in record:
         raise ValueError(f"{workdir}: wanted the run of a classifier (configs/cbc.py)")
