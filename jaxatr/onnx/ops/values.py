@@ -5,15 +5,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-Value: TypeAlias = jax.Array | np.ndarray | np.generic
-"""A tensor: NumPy's where its value is known (a scalar where it has no axis), else jax's."""
+# A tensor: NumPy's where its value is known, else jax's. NumPy's arithmetic makes scalars of arrays
+# without an axis, which do all that is asked of them here, but a type checker does not know it.
+if TYPE_CHECKING:
+    Value: TypeAlias = jax.Array | np.ndarray
+else:
+    Value = jax.Array | np.ndarray | np.generic
 
 Known: TypeAlias = jax.Array | np.ndarray | Sequence[int] | Sequence[float] | int | float
 """An operand whose value decides a shape: Python's numbers do as well."""
