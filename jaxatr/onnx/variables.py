@@ -1,6 +1,6 @@
 """Which of a model's arrays are trained, which are known while jit traces, and what folds."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -44,7 +44,7 @@ def divide(lowered: Lowered) -> Divided:
     large, a constant among the variables.
     """
     program = lowered.program
-    needed = _needed(program, [*lowered.initializers, *lowered.constants])
+    needed = deciding(program)
     known = dict(lowered.constants)
     for name, value in lowered.initializers.items():
         if name in needed or not _trainable(value):
@@ -84,21 +84,23 @@ def _trainable(value: np.ndarray) -> bool:
     return value.dtype.name in TRAINABLE
 
 
-def _needed(program: Program, arrays: Iterable[str]) -> set[str]:
+def deciding(program: Program) -> set[str]:
     """Returns the names whose values decide a shape, by way of operators that fold.
 
     Where an operand depends on data too, nothing is gained by knowing the rest of it.
     """
-    calls, knowable = list(calls_of(program)), {"", *arrays}
+    calls, data = list(calls_of(program)), set(program.inputs)
+    data.update(name for call in calls for inner in call.subgraphs() for name in inner.inputs)
     for call in calls:
-        if call.operator.shape_only or (call.operator.folds and knowable.issuperset(call.inputs)):
-            knowable.update(call.outputs)
+        shape_only, folds = call.operator.shape_only, call.operator.folds
+        if not shape_only and not (folds and data.isdisjoint(call.inputs)):
+            data.update(call.outputs)
     needed: set[str] = set()
     for call in reversed(calls):
         operator = call.operator
         for position in operator.positions(operator.static, len(call.inputs)):
             needed.add(call.inputs[position])
-        if not operator.shape_only and needed.intersection(call.outputs).intersection(knowable):
+        if not operator.shape_only and needed.intersection(call.outputs) - data:
             needed.update(call.inputs)
     return needed - {""}
 
