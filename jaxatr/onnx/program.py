@@ -106,6 +106,7 @@ class Run:
       training: whether layers that differ there behave as in training.
       rng: a key, or None.
       statistics: the running values that calls have replaced.
+      drawn: how many keys calls have got.
     """
 
     training: bool = False
@@ -139,7 +140,7 @@ def execute(program: Program, inputs: Sequence[Any], values: Mapping[str, Any], 
     values = {**values, **dict(zip(program.inputs, inputs, strict=True))}
     for call, finished in zip(program.calls, program.finished, strict=True):
         results = evaluate(call, values, run)
-        values.update((name, result) for name, result in zip(call.outputs, results) if name)  # noqa: B905
+        values.update(named(call, results))
         for name in finished:
             del values[name]
     return [values[name] for name in program.outputs]
@@ -176,6 +177,11 @@ def evaluate(call: Call, values: Mapping[str, Any], run: Run) -> tuple:
             f"wanted {len(call.outputs)}"
         )
     return tuple(np.asarray(r) if isinstance(r, np.generic) else r for r in results)
+
+
+def named(call: Call, results: tuple) -> dict[str, Any]:
+    """Returns those results of a call that the model names."""
+    return {name: result for name, result in zip(call.outputs, results, strict=False) if name}
 
 
 class NodeError(ValueError):

@@ -8,7 +8,7 @@ import numpy as np
 from jaxatr.onnx.lowering import Lowered
 from jaxatr.onnx.ops.dtypes import TRAINABLE
 from jaxatr.onnx.ops.values import TooLargeToFold, folding
-from jaxatr.onnx.program import Call, NodeError, Program, Run, evaluate
+from jaxatr.onnx.program import Call, NodeError, Program, Run, evaluate, named
 
 MADE = 1 << 31
 """Bytes of arrays that a model may make out of shapes alone."""
@@ -141,5 +141,5 @@ def _folded(program: Program, known: dict[str, np.ndarray]) -> Program:
                 raise
             calls.append(call)  # computed when the model runs
             continue
-        known.update((n, np.asarray(r)) for n, r in zip(call.outputs, results) if n)  # noqa: B905
+        known.update((name, np.asarray(r)) for name, r in named(call, results).items())
     return replace(program, calls=tuple(calls))

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 
 from jaxatr.onnx.ops.dtypes import BITS, dtype_of, is_float, is_text, name_of
-from jaxatr.onnx.ops.values import Value, is_known, library
+from jaxatr.onnx.ops.values import Value, library
 from jaxatr.onnx.registry import register
 
 FLOAT8 = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
@@ -28,6 +28,7 @@ def cast(x: Value, *, to: str, saturate: int = 1, round_mode: str = "up") -> Val
     dtype = dtype_of(to)
     if is_text(x.dtype) or is_text(dtype):
         return _cast_text(np.asarray(x), dtype)
+    x = library(x).asarray(x)
     if to == "float8_e8m0fnu":
         return _to_exponent(x, round_mode)
     if to in FLOAT8 and is_float(x.dtype):
@@ -36,7 +37,7 @@ def cast(x: Value, *, to: str, saturate: int = 1, round_mode: str = "up") -> Val
         return x != library(x).zeros((), x.dtype)
     if to in BITS and to != "float4_e2m1fn":
         return _wrapped(x, to)
-    if is_known(x):
+    if library(x) is np:
         with np.errstate(all="ignore"):
             return x.astype(dtype)
     return x.astype(dtype)

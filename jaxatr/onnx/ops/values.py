@@ -26,7 +26,7 @@ LARGEST = 1 << 28
 """Elements that NumPy may be asked for at once, by a size that a file or an operand states."""
 
 FOLDED = 1 << 22
-"""Elements that may be computed while a model is loaded; what is larger is left to its run."""
+"""Elements that NumPy computes with; what is larger is left to jax, and to the model's run."""
 
 _folding: ContextVar[bool] = ContextVar("folding", default=False)
 
@@ -37,7 +37,7 @@ class TooLargeToFold(ValueError):
 
 @contextmanager
 def folding() -> Iterator[None]:
-    """Makes :func:`sized` stop what is too large to be computed while a model is loaded."""
+    """Makes :func:`library` stop what is too large to be computed while a model is loaded."""
     token = _folding.set(True)
     try:
         yield
@@ -50,9 +50,26 @@ def is_known(*values: Any) -> bool:
     return not any(isinstance(value, jax.Array) for value in values)
 
 
-def library(*values: Any) -> ModuleType:
-    """Returns NumPy where all values are known, else jax.numpy."""
-    return np if is_known(*values) else jnp
+def library(*values: Any, shape: Iterable[int] | None = None) -> ModuleType:
+    """Returns NumPy where all values are known and not large, else jax.numpy.
+
+    Args:
+      *values: operands.
+      shape: of the result, where it can be larger than an operand.
+
+    Raises:
+      ValueError: all is known, and the result would be absurdly large.
+    """
+    if not is_known(*values):
+        return jnp
+    count = max((np.size(value) for value in values), default=0)
+    if shape is not None:
+        count = max(count, math.prod(sized(shape)))
+    if count <= FOLDED:
+        return np
+    if _folding.get():
+        raise TooLargeToFold(f"got {count} elements")
+    return jnp
 
 
 def known(name: str, value: Any) -> np.ndarray:
@@ -93,12 +110,8 @@ def known_int(name: str, value: Any) -> int:
     return numbers[0]
 
 
-def sized(shape: Iterable[int], *, filled: bool = True) -> tuple[int, ...]:
-    """Returns a shape, once it is seen to be a sane one.
-
-    Args:
-      shape: of a result that a file or an operand decides.
-      filled: whether memory is needed for every element.
+def sized(shape: Iterable[int]) -> tuple[int, ...]:
+    """Returns a shape that a file or an operand decides, once it is seen to be a sane one.
 
     Raises:
       ValueError: a dimension is negative, or there are more than ``LARGEST`` elements.
@@ -108,8 +121,6 @@ def sized(shape: Iterable[int], *, filled: bool = True) -> tuple[int, ...]:
         raise ValueError(f"shape: got {shape}, wanted no negative dimension")
     if math.prod(shape) > LARGEST:
         raise ValueError(f"shape: got {shape}, wanted at most {LARGEST} elements")
-    if filled and _folding.get() and math.prod(shape) > FOLDED:
-        raise TooLargeToFold(f"shape: got {shape}")
     return shape
 
 
