@@ -148,11 +148,14 @@ def axes_of(axes: Sequence[int], rank: int, name: str = "axes") -> tuple[int, ..
 
 
 def first_place(function: Any, x: Value, axis: int) -> jax.Array:
-    """Returns where along an axis ``jax.lax.argmax`` (or ``argmin``) finds its value, in 32 bits.
-
-    With 64 it cannot be lowered by a jit outside of the scope that keeps them.
-    """
-    return function(jnp.asarray(x), axis_of(axis, np.ndim(x)), np.int32)
+    """Returns where along an axis ``jax.lax.argmax`` (or ``argmin``) finds its value, as int32."""
+    x, axis = jnp.asarray(x), axis_of(axis, np.ndim(x))
+    if x.dtype.itemsize < 8:
+        return function(x, axis, np.int32)
+    # Of 64 bits it cannot be lowered by a jit outside of the scope that keeps them.
+    best = (jnp.max if function is jax.lax.argmax else jnp.min)(x, axis, keepdims=True)
+    places = jax.lax.broadcasted_iota(np.int32, x.shape, axis)
+    return jnp.min(jnp.where((x == best) | jnp.isnan(x), places, x.shape[axis]), axis)
 
 
 def at_least_rank(name: str, value: Value, rank: int) -> None:
