@@ -67,6 +67,6 @@ def test_places_of_extremes_of_every_width_under_jit(dtype):
             with ops.wide():
                 given = jnp.asarray(x)
             assert jax.jit(placed)(given).item() == expected[last]
-    with ops.wide():
-        with_nan = np.array([1, np.nan, 2, np.nan]).astype(dtype)
-        assert dtype == "int64" or ops.argmax(with_nan).item() == 1
+    if dtype != "int64":
+        with ops.wide():
+            assert ops.argmax(np.array([1, np.nan, 2, np.nan], dtype)).item() == 1
