@@ -173,7 +173,7 @@ def scan(
 
 @register("Scan", since=8)
 def scan_batch(
-    sequence_lens: Value | None,
+    sequence_lens: Value | None = None,
     *values: Any,
     body: Body,
     num_scan_inputs: int,
