@@ -91,7 +91,7 @@ class Late(Exception):
     """A test took longer than the limit."""
 
 
-def run(test, *, limit=60, prepare=backend.prepare):
+def run(test, *, limit=180, prepare=backend.prepare):
     """Returns why the test fails, or "" where it passes."""
 
     def late(*_):
@@ -165,7 +165,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kind", choices=KINDS, action="append", help="default: all")
     parser.add_argument("--only", default="", help="tests whose name, or operator, matches this")
-    parser.add_argument("--limit", type=int, default=60, help="seconds that a test may take")
+    parser.add_argument("--limit", type=int, default=180, help="seconds that a test may take")
     parser.add_argument("--resume", action="store_true", help="keep what is recorded")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()

@@ -8,7 +8,7 @@ import numpy as np
 from jaxatr.onnx.lowering import Lowered
 from jaxatr.onnx.ops.dtypes import TRAINABLE
 from jaxatr.onnx.ops.values import TooLargeToFold, folding
-from jaxatr.onnx.program import Call, NodeError, Program, Run, evaluate
+from jaxatr.onnx.program import Call, NodeError, Program, Run, evaluate, named
 
 MADE = 1 << 31
 """Bytes of arrays that a model may make out of shapes alone."""
@@ -85,13 +85,22 @@ def _trainable(value: np.ndarray) -> bool:
 
 
 def deciding(program: Program) -> set[str]:
-    """Returns the names whose values decide a shape, by way of operators that fold."""
+    """Returns the names whose values decide a shape, by way of operators that fold.
+
+    Where an operand depends on data too, nothing is gained by knowing the rest of it.
+    """
+    calls, data = list(calls_of(program)), set(program.inputs)
+    data.update(name for call in calls for inner in call.subgraphs() for name in inner.inputs)
+    for call in calls:
+        shape_only, folds = call.operator.shape_only, call.operator.folds
+        if not shape_only and not (folds and data.isdisjoint(call.inputs)):
+            data.update(call.outputs)
     needed: set[str] = set()
-    for call in reversed(list(calls_of(program))):
+    for call in reversed(calls):
         operator = call.operator
         for position in operator.positions(operator.static, len(call.inputs)):
             needed.add(call.inputs[position])
-        if operator.folds and not operator.shape_only and needed.intersection(call.outputs):
+        if not operator.shape_only and needed.intersection(call.outputs) - data:
             needed.update(call.inputs)
     return needed - {""}
 
@@ -132,5 +141,5 @@ def _folded(program: Program, known: dict[str, np.ndarray]) -> Program:
                 raise
             calls.append(call)  # computed when the model runs
             continue
-        known.update((n, np.asarray(r)) for n, r in zip(call.outputs, results) if n)  # noqa: B905
+        known.update((name, np.asarray(r)) for name, r in named(call, results).items())
     return replace(program, calls=tuple(calls))

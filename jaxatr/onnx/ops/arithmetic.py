@@ -5,16 +5,13 @@ from typing import Any, Literal
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr.onnx.ops.values import Value, library, sized
+from jaxatr.onnx.ops.values import Value, library
 from jaxatr.onnx.registry import register
 
 
 def broadcasting(*values: Value) -> Any:
-    """Returns the library to compute with, once the size of the result is seen to be sane."""
-    chosen = library(*values)
-    if chosen is np:
-        sized(np.broadcast_shapes(*(np.shape(value) for value in values)))
-    return chosen
+    """Returns the library to compute with, which broadcasts the values together."""
+    return library(*values, shape=np.broadcast_shapes(*(np.shape(value) for value in values)))
 
 
 @register("Add", since=7, folds=True)

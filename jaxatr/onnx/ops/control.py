@@ -87,7 +87,7 @@ def loop(
 def _stacked(rows: list, count: int) -> list:
     """Returns the scan outputs along a new first axis."""
     if not rows:
-        return [jnp.zeros((0,))] * count
+        return [jnp.zeros((0,), "float32")] * count  # of no round, not even the type is known
     stack = [jnp.stack, np.stack]
     columns = zip(*rows, strict=True)
     return [stack[all(isinstance(v, np.ndarray) for v in column)](column) for column in columns]
@@ -173,7 +173,7 @@ def scan(
 
 @register("Scan", since=8)
 def scan_batch(
-    sequence_lens: Value | None,
+    sequence_lens: Value | None = None,
     *values: Any,
     body: Body,
     num_scan_inputs: int,

@@ -14,7 +14,6 @@ from jaxatr.onnx.ops.values import (
     known_int,
     known_ints,
     library,
-    sized,
 )
 from jaxatr.onnx.registry import register
 
@@ -30,9 +29,8 @@ def wrapped(indices: Value, length: int) -> Value:
 def gather(data: Value, indices: Value, *, axis: int = 0) -> Value:
     """Returns the slices of ``data`` at ``indices`` along an axis (ONNX Gather-13)."""
     axis = axis_of(axis, data.ndim)
-    lib = library(data, indices)
-    if lib is np:
-        sized((*data.shape[:axis], *np.shape(indices), *data.shape[axis + 1 :]))
+    shape = (*data.shape[:axis], *np.shape(indices), *data.shape[axis + 1 :])
+    if library(data, indices, shape=shape) is np:
         return np.take(data, indices, axis)
     return jnp.take(data, wrapped(indices, data.shape[axis]), axis)
 

@@ -1,8 +1,10 @@
 """Numbers drawn at random, and what drops at random.
 
-A draw takes ``rng``, a key. Without one it is a function of ``seed``, 0 where there is none.
+A draw takes ``rng``, a key. Without one it is a function of ``seed``, 0 where there is none. It has
+32 bits, whatever the type of the result.
 """
 
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import jax
@@ -10,17 +12,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.onnx.ops.dtypes import dtype_of
-from jaxatr.onnx.ops.values import Known, Value, known
+from jaxatr.onnx.ops.values import Known, Value, first_place, known
 from jaxatr.onnx.registry import register
 
 Seed: TypeAlias = int | float | None
 
 
-def _key(rng: Any, seed: Seed) -> Any:
-    if rng is not None:
-        return rng
-    # The seed is a float: its bits are the number.
-    return jax.random.key(int(np.float32(seed or 0).view(np.uint32)))
+def _draw(function: Callable[..., Any], rng: Any, seed: Seed, *arguments: Any) -> Any:
+    """Returns what one of jax's functions draws, in 32 bits.
+
+    With 64 it cannot be lowered by a jit outside of the scope that keeps them.
+    """
+    with jax.enable_x64(False):
+        if rng is None:  # the seed is a float: its bits are the number
+            rng = jax.random.key(int(np.float32(seed or 0).view(np.uint32)))
+        return function(rng, *arguments)
 
 
 @register("Dropout", static=("training_mode",), ignored=("consumed_inputs", "is_test"))
@@ -51,7 +57,7 @@ def dropout(
     mask = jnp.ones(x.shape, bool)
     share = jnp.asarray(0.5 if ratio is None else ratio, jnp.promote_types(x.dtype, "float32"))
     if asked or (training and rng is not None):
-        mask = jax.random.uniform(_key(rng, seed), x.shape) >= share
+        mask = _draw(jax.random.uniform, rng, seed, x.shape) >= share
         x = jnp.where(mask, x / (1 - share), 0).astype(x.dtype)
     return x if outputs == 1 else (x, mask if opset >= 10 else mask.astype(x.dtype))
 
@@ -67,7 +73,7 @@ def random_normal(
     rng: Any = None,
 ) -> Value:
     """Returns numbers of a normal distribution (ONNX RandomNormal-22)."""
-    drawn = jax.random.normal(_key(rng, seed), shape, jnp.promote_types(dtype_of(dtype), "float32"))
+    drawn = _draw(jax.random.normal, rng, seed, shape)
     return (mean + scale * drawn).astype(dtype_of(dtype))
 
 
@@ -82,8 +88,8 @@ def random_uniform(
     rng: Any = None,
 ) -> Value:
     """Returns numbers spread evenly from ``low`` to ``high`` (ONNX RandomUniform-22)."""
-    wide = jnp.promote_types(dtype_of(dtype), "float32")
-    return jax.random.uniform(_key(rng, seed), shape, wide, low, high).astype(dtype_of(dtype))
+    drawn = _draw(jax.random.uniform, rng, seed, shape)
+    return (low + (high - low) * drawn).astype(dtype_of(dtype))
 
 
 @register("RandomNormalLike", dtypes=("dtype",))
@@ -121,7 +127,7 @@ def random_uniform_like(
 @register("Bernoulli", dtypes=("dtype",))
 def bernoulli(x: Value, *, dtype: str | None = None, seed: Seed = None, rng: Any = None) -> Value:
     """Returns ones with the probabilities ``x``, else zeros (ONNX Bernoulli-22)."""
-    drawn = jax.random.bernoulli(_key(rng, seed), jnp.asarray(x).astype("float32"))
+    drawn = _draw(jax.random.uniform, rng, seed, x.shape) < x
     return drawn.astype(x.dtype if dtype is None else dtype_of(dtype))
 
 
@@ -135,6 +141,6 @@ def multinomial(
     rng: Any = None,
 ) -> Value:
     """Returns classes ``[b, sample_size]`` drawn by log-probabilities ``[b, k]`` (-22)."""
-    wide = jnp.asarray(x).astype("float32")
-    shape = (sample_size, x.shape[0])
-    return jax.random.categorical(_key(rng, seed), wide, shape=shape).T.astype(dtype_of(dtype))
+    noise = _draw(jax.random.gumbel, rng, seed, (x.shape[0], sample_size, x.shape[1]))
+    drawn = first_place(jax.lax.argmax, jnp.asarray(x, noise.dtype)[:, None] + noise, 2)
+    return drawn.astype(dtype_of(dtype))

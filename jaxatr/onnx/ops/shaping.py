@@ -47,7 +47,7 @@ def reshape(data: Value, shape: Known, *, allowzero: int = 0) -> Value:
     wanted = list(known_ints("shape", shape))
     if not allowzero:
         wanted = [data.shape[i] if s == 0 and i < data.ndim else s for i, s in enumerate(wanted)]
-    return data.reshape(wanted)
+    return library(data).reshape(data, wanted)
 
 
 @register("Flatten", folds=True)
@@ -86,9 +86,8 @@ def transpose(data: Value, *, perm: tuple[int, ...] | None = None) -> Value:
 @register("Expand", static=("shape",), folds=True)
 def expand(x: Value, shape: Known) -> Value:
     """Returns the tensor broadcast together with ``shape`` (ONNX Expand-13)."""
-    wanted = np.broadcast_shapes(x.shape, sized(known_ints("shape", shape), filled=False))
-    sized(wanted, filled=False)
-    return library(x).broadcast_to(x, wanted)
+    wanted = np.broadcast_shapes(x.shape, sized(known_ints("shape", shape)))
+    return library(x).broadcast_to(x, sized(wanted))  # NumPy's takes no memory
 
 
 @register("Tile", static=("repeats",), folds=True)
@@ -97,16 +96,14 @@ def tile(x: Value, repeats: Known) -> Value:
     times = known_ints("repeats", repeats)
     if len(times) != x.ndim:
         raise ValueError(f"repeats: got {times}, wanted {x.ndim} numbers")
-    sized(t * s for t, s in zip(times, x.shape, strict=True))
-    return library(x).tile(x, times)
+    shape = [t * s for t, s in zip(times, x.shape, strict=True)]
+    return library(x, shape=shape).tile(x, times)
 
 
 @register("Concat", folds=True)
 def concat(*values: Value, axis: int = 1) -> Value:
     """Returns the tensors joined along an axis (ONNX Concat-13)."""
-    lib = library(*values)
-    if lib is np:
-        sized((sum(np.size(value) for value in values),))
+    lib = library(*values, shape=(sum(np.size(value) for value in values),))
     return lib.concatenate(values, axis=axis)
 
 
@@ -225,7 +222,7 @@ def constant_of_shape(shape: Known, *, value: Value | None = None) -> Value:
     The memory of one element is enough, until something is computed with it.
     """
     filling = np.zeros(1, np.float32) if value is None else np.asarray(value)
-    return np.broadcast_to(filling.reshape(()), sized(known_ints("shape", shape), filled=False))
+    return np.broadcast_to(filling.reshape(()), sized(known_ints("shape", shape)))
 
 
 @register("Range", static=("start", "limit", "delta"), folds=True, ignored=("stash_type",))
@@ -239,8 +236,8 @@ def range_(start: Known, limit: Known, delta: Known) -> Value:
         raise ValueError("delta: got 0, wanted another number")
     wide = np.float64 if first.dtype.kind not in "iu" else object
     count = max(0, int(np.ceil((last.astype(wide) - first.astype(wide)) / step.astype(wide))))
-    sized((count,))
-    return (first + np.arange(count).astype(first.dtype) * step).astype(first.dtype)
+    lib = library(shape=(count,))
+    return (first + lib.arange(count).astype(first.dtype) * step).astype(first.dtype)
 
 
 @register("EyeLike", dtypes=("dtype",))

@@ -6,7 +6,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.onnx.ops.dtypes import dtype_of
-from jaxatr.onnx.ops.values import Known, Value, axis_of, known, known_int, sized
+from jaxatr.onnx.ops.values import (
+    Known,
+    Value,
+    axis_of,
+    known,
+    known_int,
+    library,
+    sized,
+)
 from jaxatr.onnx.registry import register
 
 
@@ -101,10 +109,11 @@ def stft(
 
 def _window(size: Known, periodic: int, dtype: int, *shares: float) -> Value:
     """Returns a sum of cosines of whole periods over the window."""
-    (count,) = sized((known_int("size", size),))
-    at = 2 * np.pi * np.arange(count) / max(count if periodic else count - 1, 1)
-    total = sum(share * np.cos(k * at) for k, share in enumerate(shares))
-    return np.asarray(total).astype(dtype_of(dtype))
+    count = known_int("size", size)
+    lib = library(shape=(count,))
+    at = 2 * np.pi * lib.arange(count) / max(count if periodic else count - 1, 1)
+    total = sum(share * lib.cos(k * at) for k, share in enumerate(shares))
+    return lib.asarray(total).astype(dtype_of(dtype))
 
 
 @register("HannWindow", static=("size",), folds=True)
@@ -137,7 +146,7 @@ def mel_weight_matrix(*values: Known, output_datatype: int = 1) -> Value:
     numbers = [float(known("operand", value).reshape(())) for value in values]
     bins, length, rate = (int(n) for n in numbers[:3])
     low, high = (2595 * math.log10(1 + edge / 700) for edge in numbers[3:])
-    sized((length // 2 + 1, bins))
+    library(shape=(length // 2 + 1, bins))
     mels = np.arange(bins + 2) * (high - low) / (bins + 2) + low
     edges = ((length + 1) * 700 * (10 ** (mels / 2595) - 1) // rate).astype(int)
     matrix = np.zeros((length // 2 + 1, bins))

@@ -5,15 +5,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-Value: TypeAlias = jax.Array | np.ndarray | np.generic
-"""A tensor: NumPy's where its value is known (a scalar where it has no axis), else jax's."""
+# A tensor: NumPy's where its value is known, else jax's. NumPy's arithmetic makes scalars of arrays
+# without an axis, which do all that is asked of them here, but a type checker does not know it.
+if TYPE_CHECKING:
+    Value: TypeAlias = jax.Array | np.ndarray
+else:
+    Value = jax.Array | np.ndarray | np.generic
 
 Known: TypeAlias = jax.Array | np.ndarray | Sequence[int] | Sequence[float] | int | float
 """An operand whose value decides a shape: Python's numbers do as well."""
@@ -22,7 +26,7 @@ LARGEST = 1 << 28
 """Elements that NumPy may be asked for at once, by a size that a file or an operand states."""
 
 FOLDED = 1 << 22
-"""Elements that may be computed while a model is loaded; what is larger is left to its run."""
+"""Elements that NumPy computes with; what is larger is left to jax, and to the model's run."""
 
 _folding: ContextVar[bool] = ContextVar("folding", default=False)
 
@@ -33,7 +37,7 @@ class TooLargeToFold(ValueError):
 
 @contextmanager
 def folding() -> Iterator[None]:
-    """Makes :func:`sized` stop what is too large to be computed while a model is loaded."""
+    """Makes :func:`library` stop what is too large to be computed while a model is loaded."""
     token = _folding.set(True)
     try:
         yield
@@ -46,9 +50,26 @@ def is_known(*values: Any) -> bool:
     return not any(isinstance(value, jax.Array) for value in values)
 
 
-def library(*values: Any) -> ModuleType:
-    """Returns NumPy where all values are known, else jax.numpy."""
-    return np if is_known(*values) else jnp
+def library(*values: Any, shape: Iterable[int] | None = None) -> ModuleType:
+    """Returns NumPy where all values are known and not large, else jax.numpy.
+
+    Args:
+      *values: operands.
+      shape: of the result, where it can be larger than an operand.
+
+    Raises:
+      ValueError: all is known, and the result would be absurdly large.
+    """
+    if not is_known(*values):
+        return jnp
+    count = max((np.size(value) for value in values), default=0)
+    if shape is not None:
+        count = max(count, math.prod(sized(shape)))
+    if count <= FOLDED:
+        return np
+    if _folding.get():
+        raise TooLargeToFold(f"got {count} elements")
+    return jnp
 
 
 def known(name: str, value: Any) -> np.ndarray:
@@ -89,12 +110,8 @@ def known_int(name: str, value: Any) -> int:
     return numbers[0]
 
 
-def sized(shape: Iterable[int], *, filled: bool = True) -> tuple[int, ...]:
-    """Returns a shape, once it is seen to be a sane one.
-
-    Args:
-      shape: of a result that a file or an operand decides.
-      filled: whether memory is needed for every element.
+def sized(shape: Iterable[int]) -> tuple[int, ...]:
+    """Returns a shape that a file or an operand decides, once it is seen to be a sane one.
 
     Raises:
       ValueError: a dimension is negative, or there are more than ``LARGEST`` elements.
@@ -104,8 +121,6 @@ def sized(shape: Iterable[int], *, filled: bool = True) -> tuple[int, ...]:
         raise ValueError(f"shape: got {shape}, wanted no negative dimension")
     if math.prod(shape) > LARGEST:
         raise ValueError(f"shape: got {shape}, wanted at most {LARGEST} elements")
-    if filled and _folding.get() and math.prod(shape) > FOLDED:
-        raise TooLargeToFold(f"shape: got {shape}")
     return shape
 
 
@@ -133,11 +148,14 @@ def axes_of(axes: Sequence[int], rank: int, name: str = "axes") -> tuple[int, ..
 
 
 def first_place(function: Any, x: Value, axis: int) -> jax.Array:
-    """Returns where along an axis ``jax.lax.argmax`` (or ``argmin``) finds its value, in 32 bits.
-
-    With 64 it cannot be lowered by a jit outside of the scope that keeps them.
-    """
-    return function(jnp.asarray(x), axis_of(axis, np.ndim(x)), np.int32)
+    """Returns where along an axis ``jax.lax.argmax`` (or ``argmin``) finds its value, as int32."""
+    x, axis = jnp.asarray(x), axis_of(axis, np.ndim(x))
+    if x.dtype.itemsize < 8:
+        return function(x, axis, np.int32)
+    # Of 64 bits it cannot be lowered by a jit outside of the scope that keeps them.
+    best = (jnp.max if function is jax.lax.argmax else jnp.min)(x, axis, keepdims=True)
+    places = jax.lax.broadcasted_iota(np.int32, x.shape, axis)
+    return jnp.min(jnp.where((x == best) | jnp.isnan(x), places, x.shape[axis]), axis)
 
 
 def at_least_rank(name: str, value: Value, rank: int) -> None:
