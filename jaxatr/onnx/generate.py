@@ -108,8 +108,12 @@ def tidied(lines: list[str]) -> list[str]:
 
 
 def _where(block: blocks.Body) -> str:
-    count = len(block.outputs)
-    return f"What is found {count} times in the graph." if count > 2 else "What is found twice."
+    """Returns what a block is called where it is found first, and how often it is found."""
+    found = paths.common(
+        [paths.hint(row.steps[0]) for row in block.rows if paths.hint(row.steps[0])]
+    )
+    others = f"{len(block.outputs) - 1} more" if len(block.outputs) > 2 else "one more"
+    return f"{identifier('_'.join(found), 'a_block')}, and {others} of this structure."
 
 
 def readme(model: OnnxModel, title: str) -> str:

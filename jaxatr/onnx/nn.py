@@ -68,7 +68,9 @@ def entry(**inputs: tuple[str, tuple[int | str | None, ...] | None] | None) -> C
             with wide():
                 given = [fitted(v, wanted) for v, wanted in zip(values, infos, strict=True)]
                 result = method(self, *given, **options)
-                return tuple(on_device(list(result))) if type(result) is tuple else on_device(result)
+                return (
+                    tuple(on_device(list(result))) if type(result) is tuple else on_device(result)
+                )
 
         return call
 

@@ -5,13 +5,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from jaxatr.onnx import ops
 from jaxatr.onnx.generating.steps import Constant, Graph, Operand, Step, Value, Weight
 
 LONGEST = 160
 """Steps of a block."""
 
-SHORTEST = 3
+SHORTEST = 4
 SAVED = 8
 """Fewest steps that a block must spare the reader."""
 
@@ -97,11 +96,14 @@ class Found(NamedTuple):
 def fold(graph: Graph) -> Body:
     """Returns a graph with everything that repeats made to blocks, in blocks where they repeat."""
     model = Body("", [Row([step]) for step in graph.steps], [graph.inputs], [graph.outputs])
-    bodies, titles = [model], set()
+    bodies = [model]
     while (found := _best(bodies)) is not None:
-        title = _title(found, titles)
-        titles.add(title)
-        bodies.append(_replace(found, title))
+        bodies.append(_replace(found, f"block {len(bodies)}"))
+    titles: dict[str, int] = {}
+    for block in blocks_of(model):
+        title = _title(block)
+        titles[title] = titles.get(title, 0) + 1
+        block.title = f"{title}{titles[title] if titles[title] > 1 else ''}"
     return model
 
 
@@ -151,9 +153,10 @@ def _best(bodies: list[Body]) -> Found | None:
 
 
 def _windows(body: Body, start: int) -> Iterator[tuple[Any, int, int]]:
-    """Yields, for each window from a row on, its key, where it ends, and how many operands it has."""
+    """Yields, for each window from a row on, its key, its end and its count of operands."""
     produced: dict[str, tuple[int, int]] = {}
     outside: dict[str, int] = {}
+    functions: list[str] = []
     star = False
     key: Any = None
     for stop in range(start, min(len(body.rows), start + LONGEST)):
@@ -174,8 +177,16 @@ def _windows(body: Body, start: int) -> Iterator[tuple[Any, int, int]]:
             return
         produced |= {name: (stop - start, i) for i, name in enumerate(step.targets) if name}
         key = hash((key, step.function, step.kind, step.results, operands, _settings(step)))
-        if stop + 1 - start >= SHORTEST and not _cuts(body, start, stop):
+        functions.append(step.function)
+        if len(functions) >= SHORTEST and not _cuts(body, start, stop) and not _twice(functions):
             yield (stop - start, key), stop + 1, len(outside)
+
+
+def _twice(functions: list[str]) -> bool:
+    """Returns whether a window is a shorter one, several times."""
+    length = len(functions)
+    periods = (p for p in range(1, length // 2 + 1) if length % p == 0)
+    return any(functions[p:] == functions[:-p] for p in periods)
 
 
 def _cuts(body: Body, start: int, stop: int) -> bool:
@@ -243,11 +254,7 @@ def _apart(places: list[Place]) -> list[Place]:
     """Returns as many places as do not overlap, from the front."""
     chosen: list[Place] = []
     for place in places:
-        if (
-            chosen
-            and chosen[-1].body is place.body
-            and chosen[-1].stop > place.start
-        ):
+        if chosen and chosen[-1].body is place.body and chosen[-1].stop > place.start:
             continue
         chosen.append(place)
     return chosen
@@ -265,15 +272,17 @@ def _output(place: Place, last: dict[str, int]) -> tuple[int, int] | None:
 
 
 def _is_closed(place: Place, last: Mapping[str, int]) -> bool:
-    """Returns whether nothing that a window reads is used behind it."""
+    """Returns whether nothing that a window reads is used behind it, or it reads any number."""
     rows = place.body.rows[place.start : place.stop]
-    return all(last[name] < place.stop for row in rows for name in used(row.steps[0]) if name)
+    return _takes_any(rows[0].steps[0]) or all(
+        last[name] < place.stop for row in rows for name in used(row.steps[0]) if name
+    )
 
 
-def _replace(found: Found, title: str) -> Body:
+def _replace(found: Found, function: str) -> Body:
     """Puts a block's rows in the place of every occurrence; returns the block's body."""
     length = found.places[0].stop - found.places[0].start
-    block = Body(title, [Row([]) for _ in range(length)], [], [])
+    block = Body(function, [Row([]) for _ in range(length)], [], [])
     # From the back, so that what is replaced moves no place that is still to come.
     made: list[tuple[Place, Row]] = []
     for place in found.places:
@@ -304,7 +313,7 @@ def _instance(block: Body, steps: list[Step], output: tuple[int, int]) -> Step:
     block.inputs.append(tuple(names))
     block.outputs.append((Value(target),))
     return Step(
-        block.title,
+        block.title,  # until all blocks are found
         (target,),
         tuple(Value(name) for name in names),
         kind="block",
@@ -313,29 +322,20 @@ def _instance(block: Body, steps: list[Step], output: tuple[int, int]) -> Step:
     )
 
 
-def _title(found: Found, taken: set[str]) -> str:
+def _title(block: Body) -> str:
     """Returns the name of a class, by what it computes."""
-    place = found.places[0]
-    steps = [row.steps[0] for row in place.body.rows[place.start : place.stop]]
+    steps = [row.steps[0] for row in block.rows]
     functions = {step.function for step in steps}
     produced = {name for step in steps for name in step.targets}
-    sums = [s for s in steps if s.function in (f"ops.{ops.add.__name__}", "ops.total")]
+    sums = [s for s in steps if s.function in ("ops.add", "ops.total")]
     joins = [s for s in steps if s.function == "ops.concat"]
     if "ops.softmax" in functions:
-        title = "AttentionBlock"
-    elif any(len(_computed(step)) > 1 for step in sums):
-        title = "ResidualBlock"
-    elif any(name not in produced for step in joins for name in _computed(step)):
-        title = "DenseLayer"
-    elif joins:
-        title = "Branches"
-    else:
-        title = "Block"
-    count = 2
-    made = title
-    while made in taken:
-        made, count = f"{title}{count}", count + 1
-    return made
+        return "AttentionBlock"
+    if any(len(_computed(step)) > 1 for step in sums):
+        return "ResidualBlock"
+    if any(name not in produced for step in joins for name in _computed(step)):
+        return "DenseLayer"
+    return "Branches" if joins else "Block"
 
 
 def _computed(step: Step) -> list[str]:
@@ -385,9 +385,7 @@ def _differing(row: Row, shapes: Mapping) -> Iterator[tuple[Any, list[Any]]]:
         if len({repr(value) for value in values}) > 1:
             yield key, values
     for position, operand in enumerate(row.steps[0].operands):
-        others = [
-            step.operands[position] for step in row.steps if position < len(step.operands)
-        ]
+        others = [step.operands[position] for step in row.steps if position < len(step.operands)]
         values = [o.value if isinstance(o, Constant) else None for o in others]
         if isinstance(operand, Constant) and len({value.tobytes() for value in values}) > 1:  # pyright: ignore[reportOptionalMemberAccess]
             yield position, [o._replace(name="") for o in others if isinstance(o, Constant)]

@@ -25,7 +25,19 @@ from jaxatr.onnx.generating.steps import Constant, Graph, Operand, Step, Value, 
 INLINE = 16
 """Elements up to which an array stands where it is used."""
 
-ORDER = ("features", "kernel_shape", "strides", "dilations", "pads", "auto_pad", "group")
+ORDER = (
+    "hidden_size",
+    "num_embeddings",
+    "num_groups",
+    "ratio",
+    "features",
+    "kernel_shape",
+    "strides",
+    "dilations",
+    "pads",
+    "auto_pad",
+    "group",
+)
 """Settings that come first, in this order."""
 
 LETTERS = ("x", "y", "z", "u", "v", "w")
@@ -94,7 +106,7 @@ class Printer:
         self.owners: dict[str, str] = {}
         self.last: Mapping[str, int] = {}
         self.lists: dict[tuple[str, ...], str] = {}
-        self.graph_names = True
+        self.is_model = True
 
     def own(self, value: str, variable: str) -> None:
         """Lets a variable stand for a value."""
@@ -112,14 +124,12 @@ class Printer:
         reads = [o for o in step.operands if isinstance(o, Value)]
         candidates = [self.variables.get(operand.name, "") for operand in reads[:1]]
         candidates = [c for c in candidates if c in self.owners] + ["x"]
-        if self.graph_names:
-            candidates.append(variable_name(value))
-        for name in (*candidates, *LETTERS):
+        for name in (*candidates, *LETTERS, variable_name(value)):
             usable = name in self.owners or self.names.free(name)
             if usable and name not in taken and not self.live(name, index):
                 self.names.taken.add(name)
                 return name
-        return self.names.take(candidates[-1])
+        return self.names.take(variable_name(value))
 
     def operand(self, operand: Operand, row: Row, position: int) -> Expression:
         """Returns the expression of an operand."""
@@ -199,7 +209,8 @@ class Printer:
             return call("first", made) if step.results == "first" else made
         count = POSITIONAL.get(step.function, 0)
         positional = [options.pop(key) for key in list(options)[:count]]
-        made = call(step.function, *positional, **options, name=name or quoted(row.name))
+        title = step.block.body.title if step.block else step.function
+        made = call(title, *positional, **options, name=name or quoted(row.name))
         if step.trains:
             star = bool(applied) and isinstance(applied[0], str) and applied[0].startswith("*")
             star = star or (step.kind == "block" and step.block.body.star)
@@ -292,9 +303,9 @@ class Printer:
         return [*found, *commented(lines(prefix, made, indent), self.comment(step))]
 
     def function(self, name: str, graph: Graph, indent: int) -> list[str]:
-        """Returns a local function; what it reads of the values around it, it does not name anew."""
+        """Returns a local function; values around it keep their names."""
         inner = Printer(self.module, Names(self.names.taken | set(self.owners)), self.variables)
-        inner.graph_names = False
+        inner.is_model = False
         rows = [Row([step]) for step in graph.steps]
         inner.last = last_uses(Body("", rows, [graph.inputs], [graph.outputs]))
         arguments = []
@@ -317,7 +328,7 @@ class Printer:
 
     def comment(self, step: Step) -> str:
         """Returns the shape of a step's first result, where it is known."""
-        shape = self.module.shapes.get(step.targets[0]) if self.graph_names else None
+        shape = self.module.shapes.get(step.targets[0]) if self.is_model else None
         return "" if shape is None else shape_text(shape)
 
 
@@ -384,7 +395,7 @@ def kinds(values: Sequence[Any]) -> str:
 def block_class(body: Body, module: Module, where: str) -> list[str]:
     """Returns a block's class."""
     printer = Printer(module, Names(body.fields), {})
-    printer.graph_names = False
+    printer.is_model = False
     printer.names.taken |= module.names.taken
     printer.last = last_uses(body)
     inputs = body.inputs[0]

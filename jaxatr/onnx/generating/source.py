@@ -152,7 +152,7 @@ def nest(items: Sequence[str], shape: Sequence[int]) -> Expression:
 
 
 def filled(name: str, value: np.ndarray) -> list[str]:
-    """Returns the statement that names a long array, as many numbers on a line as it has room for."""
+    """Returns the statement that names a long array, each line of it filled."""
     dtype = name_of(value.dtype)
     text = ""
     rows = []
