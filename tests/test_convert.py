@@ -57,7 +57,6 @@ def test_import_writes_the_module(flags_of, model, tmp_path, capsys):
     del proto.graph.node[1:]
     proto.graph.output[0].name = "a"
     onnx.save(proto, model)
-    assert run(flags_of, "inspect", model) == 0
     assert run(flags_of, "import", model, f"--out={tmp_path / 'out'}") is None
     assert "model.py: " in capsys.readouterr().out
     names = {path.name for path in (tmp_path / "out").iterdir()}

@@ -123,63 +123,117 @@ def blocks_of(body: Body) -> Iterator[Body]:
 
 def _best(bodies: list[Body]) -> Found | None:
     """Returns the pattern that spares most, or None."""
-    places: dict[Any, list[tuple[Place, int]]] = defaultdict(list)
     last = {id(body): last_uses(body) for body in bodies}
-    for body in bodies:
-        for start in range(len(body.rows)):
-            for key, stop, operands in _windows(body, start):
-                places[key].append((Place(body, start, stop), operands))
     best, chosen = (0.0, 0, 0), None
-    for found in places.values():
-        if len(found) < 2:
-            continue
-        length, operands = found[0][0].stop - found[0][0].start, found[0][1]
-        if (len(found) - 1) * length < max(SAVED, best[0]):
-            continue
-        apart = _apart([place for place, _ in found])
-        saved = (len(apart) - 1) * length - len(apart) * max(0, operands - 1)
-        outputs = {_output(place, last[id(place.body)]) for place in apart}
-        if saved < SAVED or len(outputs) > 1 or None in outputs:
-            continue
-        closed = sum(_is_closed(place, last[id(place.body)]) for place in apart)
-        saved *= 1.0 if 2 * closed >= len(apart) else OPEN
-        if saved < SAVED:
-            continue
-        begins = apart[0].body.rows[apart[0].start].steps[0].kind != "operator"
-        score = (saved, begins, -apart[0].start)
-        if score > best:
-            best, chosen = score, Found(apart, outputs.pop())  # pyright: ignore[reportArgumentType]
+    windows: list[_Window] = []
+    for body in bodies:
+        sketches = [_Sketch(row.steps[0]) for row in body.rows]
+        windows += [_Window(body, sketches, start) for start in range(len(sketches))]
+    for length in range(1, LONGEST + 1):
+        groups: dict[Any, list[_Window]] = defaultdict(list)
+        for window in windows:
+            if window.grow():
+                groups[window.key].append(window)
+        # What occurs once does not occur twice when it is longer.
+        groups = {key: found for key, found in groups.items() if len(found) > 1}
+        windows = [window for found in groups.values() for window in found]
+        if not windows:
+            break
+        for found in groups.values():
+            if length < SHORTEST or (len(found) - 1) * length < max(SAVED, best[0]):
+                continue
+            score, pattern = _rated(found, last)
+            if score > best:
+                best, chosen = score, pattern
     return chosen
 
 
-def _windows(body: Body, start: int) -> Iterator[tuple[Any, int, int]]:
-    """Yields, for each window from a row on, its key, its end and its count of operands."""
-    produced: dict[str, tuple[int, int]] = {}
-    outside: dict[str, int] = {}
-    functions: list[str] = []
-    star = False
-    key: Any = None
-    for stop in range(start, min(len(body.rows), start + LONGEST)):
-        step = body.rows[stop].steps[0]
-        if step.kind in ("weight", "key") or step.subgraphs or len(step.targets) != 1:
-            return
-        if step.kind == "block" and stop > start:
-            if body.rows[stop - 1].steps[0].function == step.function:
-                return  # blocks in a row are a loop, which is to stay whole
-        if stop == start and _takes_any(step) and len(step.operands) > 0:
-            star, operands = True, ("*",)
+def _rated(found: list["_Window"], last: Mapping[int, dict[str, int]]) -> tuple[Any, Found | None]:
+    """Returns what a pattern is worth, and the pattern; nothing where it can be no block."""
+    nothing = (0.0, 0, 0), None
+    length, operands = found[0].stop - found[0].start, len(found[0].outside)
+    if _twice([sketch.function for sketch in found[0].sketches[found[0].start : found[0].stop]]):
+        return nothing
+    places = [Place(one.body, one.start, one.stop) for one in found]
+    apart = _apart([place for place in places if not _cuts(*place)])
+    saved = float((len(apart) - 1) * length - len(apart) * max(0, operands - 1))
+    if saved < SAVED:
+        return nothing
+    outputs = {_output(place, last[id(place.body)]) for place in apart}
+    if len(outputs) > 1 or None in outputs:
+        return nothing
+    closed = sum(_is_closed(place, last[id(place.body)]) for place in apart)
+    saved *= 1.0 if 2 * closed >= len(apart) else OPEN
+    if saved < SAVED:
+        return nothing
+    begins = apart[0].body.rows[apart[0].start].steps[0].kind != "operator"
+    return (saved, int(begins), -apart[0].start), Found(apart, outputs.pop() or (0, 0))
+
+
+class _Sketch:
+    """What has to be alike of a step in two windows.
+
+    Attributes:
+      function: its function, or its class.
+      fixed: a hash of everything but the values that it is applied to.
+      values: names of those, None for other operands.
+      target: name of its result.
+      fits: whether a block may hold it.
+      takes_any: whether it joins any number of values.
+      is_block: whether it is a block itself.
+    """
+
+    def __init__(self, step: Step):
+        self.function = step.function
+        others = tuple(None if isinstance(o, Value) else _token(o) for o in step.operands)
+        self.fixed = hash((step.function, step.kind, step.results, _settings(step)))
+        self.others = hash(others)
+        self.values = tuple(o.name if isinstance(o, Value) else None for o in step.operands)
+        self.target = step.targets[0] if step.targets else ""
+        fetched = step.kind in ("weight", "key")
+        self.fits = not fetched and not step.subgraphs and len(step.targets) == 1
+        self.takes_any = bool(step.operands) and _takes_any(step)
+        self.is_block = step.kind == "block"
+
+
+class _Window:
+    """Rows from one on, which grow by one row at a time, and the key of what they compute."""
+
+    def __init__(self, body: Body, sketches: list[_Sketch], start: int):
+        self.body, self.sketches, self.start, self.stop = body, sketches, start, start
+        self.produced: dict[str, int] = {}
+        self.outside: dict[str, int] = {}
+        self.star = False
+        self.key: Any = None
+
+    def grow(self) -> bool:
+        """Takes the next row in; returns whether the window can be a block with it."""
+        if self.stop == len(self.sketches):
+            return False
+        sketch = self.sketches[self.stop]
+        if not sketch.fits:
+            return False
+        if sketch.is_block and self.stop > self.start:
+            if self.sketches[self.stop - 1].function == sketch.function:
+                return False  # blocks in a row are a loop, which is to stay whole
+        if self.stop == self.start and sketch.takes_any:
+            self.star = True
+            self.key = hash((sketch.fixed, "*"))
         else:
-            before = len(outside)
-            operands = tuple(_token(o, step, produced, outside) for o in step.operands)
-            if star and len(outside) > before:
-                return
-        if len(outside) > WIDEST:
-            return
-        produced |= {name: (stop - start, i) for i, name in enumerate(step.targets) if name}
-        key = hash((key, step.function, step.kind, step.results, operands, _settings(step)))
-        functions.append(step.function)
-        if len(functions) >= SHORTEST and not _cuts(body, start, stop) and not _twice(functions):
-            yield (stop - start, key), stop + 1, len(outside)
+            before, tokens = len(self.outside), []
+            for name in sketch.values:
+                if name is None:
+                    tokens.append(None)
+                elif name in self.produced:
+                    tokens.append(-1 - self.produced[name])
+                else:
+                    tokens.append(self.outside.setdefault(name, len(self.outside)))
+            if len(self.outside) > WIDEST or (self.star and len(self.outside) > before):
+                return False
+            self.key = hash((self.key, sketch.fixed, sketch.others, *tokens))
+        self.produced[sketch.target] = self.stop - self.start
+        self.stop += 1
+        return True
 
 
 def _twice(functions: list[str]) -> bool:
@@ -213,13 +267,10 @@ def _settings(step: Step) -> Any:
     return options, tuple(sorted((k, w.dtype, w.collection) for k, w in step.weights.items()))
 
 
-def _token(operand: Operand, step: Step, produced: dict, outside: dict) -> Any:
-    if operand is None:
+def _token(operand: Operand) -> Any:
+    """Returns what has to be alike of an operand that was not computed."""
+    if operand is None or isinstance(operand, Value):
         return None
-    if isinstance(operand, Value):
-        if operand.name in produced:
-            return produced[operand.name]
-        return outside.setdefault(operand.name, len(outside))
     if isinstance(operand, Weight):
         return operand.collection, operand.dtype, len(operand.shape)
     value = operand.value

@@ -117,7 +117,7 @@ def element(value: Any, name: str) -> str:
     if name == "str":
         return quoted(value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value))
     if name.startswith("complex"):
-        return f"complex({number(value.real)}, {number(value.imag)})"
+        return f"complex({number(float(value.real))}, {number(float(value.imag))})"
     if name == "bool":
         return repr(bool(value))
     if name.startswith(("int", "uint")):

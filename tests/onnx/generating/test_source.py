@@ -66,8 +66,8 @@ def test_a_value_that_has_no_source():
 def test_lines_break_where_a_formatter_breaks_them():
     short = call("f", "a" * 40, "b" * 40)
     assert lines("x = ", short, 0) == [f"x = f({'a' * 40}, {'b' * 40})"]
-    longer = call("f", "a" * 45, "b" * 45)
-    assert lines("x = ", longer, 0) == ["x = f(", f"    {'a' * 45}, {'b' * 45}", ")"]
+    longer = call("f", "a" * 46, "b" * 46)
+    assert lines("x = ", longer, 0) == ["x = f(", f"    {'a' * 46}, {'b' * 46}", ")"]
     longest = call("f", "a" * 60, "b" * 60)
     assert lines("x = ", longest, 0) == ["x = f(", f"    {'a' * 60},", f"    {'b' * 60},", ")"]
     pair = Group("", ("a" * 50, "b" * 50))
