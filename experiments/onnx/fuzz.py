@@ -15,8 +15,10 @@ import signal
 import subprocess
 import sys
 import time
+from typing import Any
 
 import numpy as np
+from google.protobuf.message import Message
 from onnx import TensorProto, helper, numpy_helper
 
 BATCH = 250
@@ -147,64 +149,50 @@ def mutant(seed):
     return bytes(raw)
 
 
+NAMES = ("", "x", "a", "y", "w", 'a"); import os #', "../x", "é" * 50, "Loop")
 ODD = (0, 1, -1, 2, 7, -8, 2**31 - 1, 2**31, -(2**31), 2**40, 2**62, -(2**62))
 
 
-def mutate_field(message, rng):
-    """Changes one field somewhere in a message."""
-    while True:
-        fields = message.ListFields()
-        if not fields:
-            return
-        field, value = fields[rng.integers(len(fields))]
-        repeated = not isinstance(value, (int, float, str, bytes)) and hasattr(value, "__len__")
-        if field.message_type is not None and not repeated:
-            message = value
-            continue
-        if field.message_type is not None:
-            if not len(value):
-                return
-            kind = rng.integers(8)
-            if kind == 0:
-                del value[int(rng.integers(len(value)))]
-                return
-            if kind == 1:
-                value.append(value[int(rng.integers(len(value)))])
-                return
-            message = value[int(rng.integers(len(value)))]
-            continue
-        if repeated:
-            if not len(value):
-                return
-            value[int(rng.integers(len(value)))] = changed(value[0], rng)
-        else:
-            try:
-                setattr(message, field.name, changed(value, rng))
-            except (ValueError, TypeError):
-                return  # an enumeration, or out of the field's range
+def mutate_field(message: Any, rng: np.random.Generator) -> None:
+    """Changes one field somewhere in a message, or drops or repeats a part of it."""
+    fields = message.ListFields()
+    if not fields:
         return
+    field, value = fields[rng.integers(len(fields))]
+    parts = None if isinstance(value, (int, float, str, bytes, Message)) else value
+    at = 0 if not parts else int(rng.integers(len(parts)))
+    if isinstance(value, Message):
+        mutate_field(value, rng)
+    elif parts and field.message_type is not None:
+        kind = rng.integers(8)
+        if kind == 0:
+            del parts[at]
+        elif kind == 1:
+            parts.append(parts[at])
+        else:
+            mutate_field(parts[at], rng)
+    elif parts:
+        parts[at] = changed(parts[at], rng)
+    elif parts is None:
+        try:
+            setattr(message, field.name, changed(value, rng))
+        except (ValueError, TypeError):
+            pass  # an enumeration, or out of the field's range
 
 
-def changed(value, rng):
+def changed(value: Any, rng: np.random.Generator) -> Any:
+    """Returns an odd value of the same type."""
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):
-        return (
-            int(np.clip(ODD[rng.integers(len(ODD))], -(2**31), 2**31 - 1))
-            if rng.random() < 0.3
-            else int(ODD[rng.integers(len(ODD))])
-        )
+        return int(ODD[rng.integers(len(ODD))])
     if isinstance(value, float):
         return float(rng.choice([0.0, -1.0, 1e30, np.inf, np.nan]))
     if isinstance(value, str):
-        return str(
-            rng.choice(["", "x", "a", "y", "w", 'a"); import os #', "../x", "é" * 50, "Loop"])
-        )
-    return (
-        bytes(rng.integers(0, 256, len(value), np.uint8))
-        if rng.random() < 0.5
-        else value[: len(value) // 2]
-    )
+        return str(rng.choice(NAMES))
+    if rng.random() < 0.5:
+        return rng.integers(0, 256, len(value), np.uint8).tobytes()
+    return value[: len(value) // 2]
 
 
 class Late(BaseException):

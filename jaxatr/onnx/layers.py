@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from jaxatr.onnx import expansion
-from jaxatr.onnx.lowering import plain
+from jaxatr.onnx.attributes import plain
 from jaxatr.onnx.ops.dtypes import NAMES, TRAINABLE
 from jaxatr.onnx.package import onnx
 from jaxatr.onnx.program import Info

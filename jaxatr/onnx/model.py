@@ -15,7 +15,7 @@ from jaxatr.onnx.scope import wide
 from jaxatr.onnx.variables import divide
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OnnxModel:
     """A network that was read from ONNX.
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -85,6 +86,17 @@ class Program:
     outputs: tuple[str, ...]
     calls: tuple[Call, ...]
 
+    @cached_property
+    def finished(self) -> tuple[tuple[str, ...], ...]:
+        """For each call, the results of calls that nothing reads after it."""
+        found, wanted = [], set(self.outputs)
+        made = {name for call in self.calls for name in call.outputs if name}
+        for call in reversed(self.calls):
+            over = (call.reads() | {name for name in call.outputs if name}) & made - wanted
+            found.append(tuple(sorted(over)))
+            wanted |= over
+        return tuple(reversed(found))
+
 
 @dataclass
 class Run:
@@ -125,9 +137,11 @@ def execute(program: Program, inputs: Sequence[Any], values: Mapping[str, Any], 
       ValueError: a call fails; the message names its node.
     """
     values = {**values, **dict(zip(program.inputs, inputs, strict=True))}
-    for call in program.calls:
+    for call, finished in zip(program.calls, program.finished, strict=True):
         results = evaluate(call, values, run)
         values.update((name, result) for name, result in zip(call.outputs, results) if name)  # noqa: B905
+        for name in finished:
+            del values[name]
     return [values[name] for name in program.outputs]
 
 

@@ -1,6 +1,7 @@
 """Files, bytes and protos in; checked protos out."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ def read(model: Any) -> tuple[Any, Path | None]:
       model: path of a file, the bytes of one, or a ``ModelProto``.
 
     Raises:
-      ValueError: there is no such file, or it is no model.
+      ValueError: there is no such file, or it is no model, or a name in it is no text.
     """
     folder = None
     if isinstance(model, (str, os.PathLike)):
@@ -37,7 +38,33 @@ def read(model: Any) -> tuple[Any, Path | None]:
         raise ValueError(f"model: got {type(model).__name__}, wanted a path, bytes or ModelProto")
     if not model.HasField("graph"):
         raise ValueError("model: it has no graph")
+    for function in model.functions:
+        _check_texts((function.name, function.domain, *function.input, *function.output))
+        _check_nodes(function.node)
+    _check_graph(model.graph)
     return model, folder
+
+
+def _check_graph(graph: Any) -> None:
+    values = (graph.input, graph.output, graph.initializer, graph.value_info)
+    _check_texts([graph.name, *(value.name for group in values for value in group)])
+    _check_nodes(graph.node)
+
+
+def _check_nodes(nodes: Any) -> None:
+    for node in nodes:
+        _check_texts((node.name, node.op_type, node.domain, *node.input, *node.output))
+        for attribute in node.attribute:
+            _check_texts((attribute.name, attribute.ref_attr_name))
+            if attribute.HasField("g"):
+                _check_graph(attribute.g)
+
+
+def _check_texts(texts: Iterable[Any]) -> None:
+    """Checks that names are text: of bytes that are not, protobuf gives the bytes."""
+    for text in texts:
+        if not isinstance(text, str):
+            raise ValueError(f"model: the name {text!r} is no text")
 
 
 def opsets(imports: Any) -> dict[str, int]:

@@ -85,13 +85,22 @@ def _trainable(value: np.ndarray) -> bool:
 
 
 def deciding(program: Program) -> set[str]:
-    """Returns the names whose values decide a shape, by way of operators that fold."""
+    """Returns the names whose values decide a shape, by way of operators that fold.
+
+    Where an operand depends on data too, nothing is gained by knowing the rest of it.
+    """
+    calls, data = list(calls_of(program)), set(program.inputs)
+    data.update(name for call in calls for inner in call.subgraphs() for name in inner.inputs)
+    for call in calls:
+        shape_only, folds = call.operator.shape_only, call.operator.folds
+        if not shape_only and not (folds and data.isdisjoint(call.inputs)):
+            data.update(call.outputs)
     needed: set[str] = set()
-    for call in reversed(list(calls_of(program))):
+    for call in reversed(calls):
         operator = call.operator
         for position in operator.positions(operator.static, len(call.inputs)):
             needed.add(call.inputs[position])
-        if operator.folds and not operator.shape_only and needed.intersection(call.outputs):
+        if not operator.shape_only and needed.intersection(call.outputs) - data:
             needed.update(call.inputs)
     return needed - {""}
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("onnx")
+FLOOR = 194  # of 196; the two others draw random numbers
 SCRIPT = Path(__file__).parents[2] / "experiments" / "onnx" / "conformance.py"
 
 
@@ -29,9 +30,9 @@ def failures(conformance, share: int) -> tuple[int, list[str]]:
     return len(found), [f"{name}: {reason}" for name, reason in reasons if reason]
 
 
-def test_a_hundredth(conformance):
-    count, failed = failures(conformance, 100)
-    assert count >= 15
+def test_a_few(conformance):
+    count, failed = failures(conformance, 300)
+    assert count >= 5
     assert not failed
 
 
@@ -49,6 +50,3 @@ def test_the_table(conformance):
     text = conformance.table(entries)
     assert "| node | 1 | 2 |" in text and "| Add | 1 | 2 |" in text
     assert "| node | test_b | bad ¦ worse |" in text
-
-
-FLOOR = 0

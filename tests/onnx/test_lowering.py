@@ -177,3 +177,15 @@ def test_the_shortest_number_of_an_attribute(built):
     assert model.program.calls[0].attributes == {"alpha": 0.1}
     model = importer.load(built([node("LeakyRelu", ["x"], ["y"], alpha=0.01)], {"x": [1]}, "y"))
     assert model.program.calls[0].attributes == {}
+
+
+def test_inputs_and_attributes_that_cannot_be_missing(built):
+    refused(built, r"node 'n' \(Add\): it lacks the input 'b'", [node("Add", ["x"], ["y"], "n")])
+    refused(
+        built, r"node 'n' \(Add\): it lacks the input 'a'", [node("Add", ["", "x"], ["y"], "n")]
+    )
+    refused(
+        built,
+        r"node 'n' \(Einsum\): it lacks the attribute 'equation'",
+        [node("Einsum", ["x"], ["y"], "n")],
+    )

@@ -167,3 +167,9 @@ def test_nothing_that_is_no_model(tmp_path):
         importer.load(b"\x08\xff\xff\xff")
     with pytest.raises(ValueError, match="got int, wanted a path"):
         importer.load(3)
+
+
+def test_names_are_text(network):
+    raw = network.SerializeToString().replace(b"conv.weight", b"conv.\xff\xfeight")
+    with pytest.raises(ValueError, match="is no text"):
+        importer.load(raw)

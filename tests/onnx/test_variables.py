@@ -110,3 +110,19 @@ def test_weights_made_of_shapes_have_a_limit(built):
         nodes.append(node("MatMul", ["x" if i == 0 else f"a{i - 1}", f"w{i}"], [f"a{i}"]))
     with pytest.raises(ValueError, match="out of shapes"):
         importer.load(built(nodes, {"x": [1, 16000]}, ["a2"], {"s": ints(16000, 16000)}))
+
+
+def test_a_weight_of_a_condition_is_trained_where_the_condition_is_data(built):
+    branch = onnx.helper.make_graph(
+        [node("Identity", ["x"], ["z"])],
+        "same",
+        [],
+        [onnx.helper.make_value_info("z", onnx.TypeProto())],
+    )
+    nodes = [
+        node("Mul", ["x", "w"], ["a"]),
+        node("Cast", ["a"], ["c"], to=onnx.TensorProto.BOOL),
+        node("If", ["c"], ["y"], then_branch=branch, else_branch=branch),
+    ]
+    model = importer.load(built(nodes, {"x": [1]}, "y", {"w": np.float32([2])}))
+    assert set(model.variables["params"]) == {"w"}

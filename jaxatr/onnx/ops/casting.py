@@ -53,30 +53,14 @@ def _wrapped(x: Value, to: str) -> Value:
 
 
 def _to_float8(x: Value, dtype: np.dtype, saturate: bool) -> Value:
-    lib = library(x)
-    # Halves that lie between are rounded once only from a wider type than float16 and bfloat16.
+    """Returns floats in one byte; what is too large becomes the largest, or infinity or NaN."""
+    # By way of float32, from which a cast rounds once.
     wide = x if x.dtype == np.float64 else x.astype("float32")
-    highest = float(ml_dtypes.finfo(dtype).max)
+    if saturate:
+        highest = float(ml_dtypes.finfo(dtype).max)
+        wide = library(x).clip(wide, -highest, highest)
     with np.errstate(all="ignore"):
-        if saturate:
-            wide = lib.clip(wide, -highest, highest)
-            return wide.astype(dtype)
-        cut = lib.clip(wide, -highest, highest).astype(dtype)
-        beyond = wide.astype(dtype)
-        has_infinity = dtype.name == "float8_e5m2"
-        over = lib.abs(wide) > _rounds_to(dtype)
-        outside = lib.where(over, lib.copysign(np.float32(np.inf), wide.astype("float32")), 0)
-        outside = outside if has_infinity else lib.where(over, np.float32(np.nan), 0)
-        del cut
-        return lib.where(over, outside.astype("float32").astype(dtype), beyond)
-
-
-def _rounds_to(dtype: np.dtype) -> float:
-    """Returns the largest number that still rounds to the type's largest."""
-    info = ml_dtypes.finfo(dtype)
-    highest = float(info.max)
-    step = 2.0 ** (np.floor(np.log2(highest)) - info.nmant)
-    return highest + step / 2
+        return wide.astype(dtype)
 
 
 def _to_exponent(x: Value, round_mode: str) -> Value:
@@ -102,15 +86,8 @@ def _cast_text(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     if is_text(dtype):
         if is_text(x.dtype):
             return x
-        if is_float(x.dtype):
-            # As printf's %.9g, or the fewest digits that read back as the same number.
-            wide = x if x.dtype.itemsize > 4 else x.astype(np.float32)
-            text = [
-                np.format_float_positional(v, trim="-") if abs(v) < 1e7 else repr(v.item())
-                for v in wide.reshape(-1)
-            ]
-        else:
-            text = [str(v) for v in x.reshape(-1)]
+        wide = x.astype("float32") if is_float(x.dtype) and x.dtype.itemsize < 4 else x
+        text = [str(number) for number in wide.reshape(-1)]
         made = np.empty(x.size, object)
         made[:] = text
         return made.reshape(x.shape)

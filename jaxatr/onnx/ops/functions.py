@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr.onnx.ops.values import Value, axis_of, library
+from jaxatr.onnx.ops.values import Value, axis_of, first_place, library
 from jaxatr.onnx.registry import register
 
 OLD = ("consumed_inputs",)
@@ -222,7 +222,9 @@ def log_softmax(x: Value, *, axis: int = -1) -> Value:
 @register("Hardmax", since=13)
 def hardmax(x: Value, *, axis: int = -1) -> Value:
     """Returns 1 at the first maximum along ``axis``, else 0 (ONNX Hardmax-13)."""
-    return jax.nn.one_hot(jnp.argmax(x, axis), x.shape[axis], axis=axis, dtype=x.dtype)
+    return jax.nn.one_hot(
+        first_place(jax.lax.argmax, x, axis), x.shape[axis], axis=axis, dtype=x.dtype
+    )
 
 
 def _flattened(function, x: Value, axis: int) -> Value:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtri
 
-from jaxatr.onnx.ops.values import Value, known
+from jaxatr.onnx.ops.values import Value, first_place, known
 from jaxatr.onnx.registry import register
 
 ML = "ai.onnx.ml"
@@ -131,7 +131,7 @@ def label_encoder(
         return _looked_up(known("x", x), keys, values, default)
     same = jnp.asarray(x)[..., None] == keys
     same = same | (jnp.isnan(x)[..., None] & np.isnan(keys)) if keys.dtype.kind == "f" else same
-    picked = jnp.asarray(values)[jnp.argmax(same, -1)]
+    picked = jnp.asarray(values)[first_place(jax.lax.argmax, same, -1)]
     return jnp.where(same.any(-1), picked, jnp.asarray(default, values.dtype))
 
 
@@ -201,7 +201,7 @@ def linear_classifier(
         scores = jnp.concatenate([-scores, scores], 1)
     if scores.shape[1] != len(labels):
         raise ValueError(f"coefficients: got {scores.shape[1]} rows, wanted {len(labels)}")
-    best = jnp.argmax(scores, 1)
+    best = first_place(jax.lax.argmax, scores, 1)
     if classlabels_strings:
         return np.array(labels, object)[known("x", best)], _transformed(scores, post_transform)
     return jnp.asarray(labels, "int64")[best], _transformed(scores, post_transform)

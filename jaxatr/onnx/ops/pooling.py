@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr.onnx.ops.values import Value, at_least_rank, known_ints, sized
+from jaxatr.onnx.ops.values import Value, at_least_rank, first_place, known_ints, sized
 from jaxatr.onnx.ops.windows import Ints, Windows, windows
 from jaxatr.onnx.registry import register
 
@@ -87,7 +87,7 @@ def _places(x: Value, found: Windows, storage_order: int) -> Value:
     lowest = -np.inf if x.dtype.kind not in "iu" else jnp.iinfo(x.dtype).min
     values = jnp.where(inside, values, lowest)
     shape = (*x.shape[:2], *found.counts)
-    best = jnp.argmax(values.reshape(*shape, -1), -1)
+    best = first_place(jax.lax.argmax, values.reshape(*shape, -1), -1)
     flat = np.broadcast_to(flat, (*found.counts, *found.kernel)).reshape(*found.counts, -1)
     chosen = jnp.take_along_axis(
         jnp.broadcast_to(flat, (*shape, flat.shape[-1])), best[..., None], -1

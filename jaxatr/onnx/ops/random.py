@@ -3,7 +3,7 @@
 A draw takes ``rng``, a key. Without one it is a function of ``seed``, 0 where there is none.
 """
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +13,10 @@ from jaxatr.onnx.ops.dtypes import dtype_of
 from jaxatr.onnx.ops.values import Known, Value, known
 from jaxatr.onnx.registry import register
 
+Seed: TypeAlias = int | float | None
 
-def _key(rng: Any, seed: float | None) -> Any:
+
+def _key(rng: Any, seed: Seed) -> Any:
     if rng is not None:
         return rng
     # The seed is a float: its bits are the number.
@@ -27,7 +29,7 @@ def dropout(
     ratio: Value | float | None = None,
     training_mode: Known | None = None,
     *,
-    seed: int | float | None = None,
+    seed: Seed = None,
     rng: Any = None,
     training: bool = False,
     opset: int = 22,
@@ -61,7 +63,7 @@ def random_normal(
     dtype: str = "float32",
     mean: float = 0.0,
     scale: float = 1.0,
-    seed: float | None = None,
+    seed: Seed = None,
     rng: Any = None,
 ) -> Value:
     """Returns numbers of a normal distribution (ONNX RandomNormal-22)."""
@@ -76,7 +78,7 @@ def random_uniform(
     dtype: str = "float32",
     low: float = 0.0,
     high: float = 1.0,
-    seed: float | None = None,
+    seed: Seed = None,
     rng: Any = None,
 ) -> Value:
     """Returns numbers spread evenly from ``low`` to ``high`` (ONNX RandomUniform-22)."""
@@ -91,7 +93,7 @@ def random_normal_like(
     dtype: str | None = None,
     mean: float = 0.0,
     scale: float = 1.0,
-    seed: float | None = None,
+    seed: Seed = None,
     rng: Any = None,
 ) -> Value:
     """Returns numbers of a normal distribution, in the shape of ``x`` (RandomNormalLike-22)."""
@@ -107,7 +109,7 @@ def random_uniform_like(
     dtype: str | None = None,
     low: float = 0.0,
     high: float = 1.0,
-    seed: float | None = None,
+    seed: Seed = None,
     rng: Any = None,
 ) -> Value:
     """Returns numbers from ``low`` to ``high``, in the shape of ``x`` (RandomUniformLike-22)."""
@@ -117,9 +119,7 @@ def random_uniform_like(
 
 
 @register("Bernoulli", dtypes=("dtype",))
-def bernoulli(
-    x: Value, *, dtype: str | None = None, seed: float | None = None, rng: Any = None
-) -> Value:
+def bernoulli(x: Value, *, dtype: str | None = None, seed: Seed = None, rng: Any = None) -> Value:
     """Returns ones with the probabilities ``x``, else zeros (ONNX Bernoulli-22)."""
     drawn = jax.random.bernoulli(_key(rng, seed), jnp.asarray(x).astype("float32"))
     return drawn.astype(x.dtype if dtype is None else dtype_of(dtype))
@@ -131,7 +131,7 @@ def multinomial(
     *,
     dtype: str = "int32",
     sample_size: int = 1,
-    seed: float | None = None,
+    seed: Seed = None,
     rng: Any = None,
 ) -> Value:
     """Returns classes ``[b, sample_size]`` drawn by log-probabilities ``[b, k]`` (-22)."""

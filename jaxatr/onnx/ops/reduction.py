@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr.onnx.ops.values import Known, Value, axes_of, axis_of, known_ints, library
+from jaxatr.onnx.ops.values import Known, Value, axes_of, axis_of, first_place, known_ints, library
 from jaxatr.onnx.registry import register
 
 
@@ -145,16 +145,17 @@ def reduce_log_sum_exp(
 @register("ArgMax")
 def argmax(data: Value, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Value:
     """Returns the place of the maximum along an axis, the first or the last one (ArgMax-13)."""
-    return _place(jnp.argmax, data, axis, keepdims, select_last_index)
+    return _place(jax.lax.argmax, data, axis, keepdims, select_last_index)
 
 
 @register("ArgMin")
 def argmin(data: Value, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Value:
     """Returns the place of the minimum along an axis, the first or the last one (ArgMin-13)."""
-    return _place(jnp.argmin, data, axis, keepdims, select_last_index)
+    return _place(jax.lax.argmin, data, axis, keepdims, select_last_index)
 
 
 def _place(function, data: Value, axis: int, keepdims: int, last: int) -> Value:
     axis = axis_of(axis, data.ndim)
-    found = function(jnp.flip(data, axis) if last else data, axis=axis, keepdims=bool(keepdims))
+    found = first_place(function, jnp.flip(data, axis) if last else data, axis)
+    found = jnp.expand_dims(found, axis) if keepdims else found
     return (data.shape[axis] - 1 - found if last else found).astype("int64")

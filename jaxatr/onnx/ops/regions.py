@@ -144,8 +144,8 @@ def non_max_suppression(
       center_point_box: whether boxes are centre x, centre y, width, height.
     """
     all_boxes, all_scores = known("boxes", boxes), known("scores", scores)
-    limit = _number("max_output_boxes_per_class", max_output_boxes_per_class, 0)
-    overlap = _number("iou_threshold", iou_threshold, 0)
+    limit = _number("max_output_boxes_per_class", max_output_boxes_per_class, 0.0)
+    overlap = _number("iou_threshold", iou_threshold, 0.0)
     least = _number("score_threshold", score_threshold, -np.inf)
     kept = []
     for image, corners in enumerate(_corners(all_boxes, center_point_box)):

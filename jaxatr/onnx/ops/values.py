@@ -5,15 +5,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-Value: TypeAlias = jax.Array | np.ndarray | np.generic
-"""A tensor: NumPy's where its value is known (a scalar where it has no axis), else jax's."""
+# A tensor: NumPy's where its value is known, else jax's. NumPy's arithmetic makes scalars of arrays
+# without an axis, which do all that is asked of them here, but a type checker does not know it.
+if TYPE_CHECKING:
+    Value: TypeAlias = jax.Array | np.ndarray
+else:
+    Value = jax.Array | np.ndarray | np.generic
 
 Known: TypeAlias = jax.Array | np.ndarray | Sequence[int] | Sequence[float] | int | float
 """An operand whose value decides a shape: Python's numbers do as well."""
@@ -130,6 +134,14 @@ def axes_of(axes: Sequence[int], rank: int, name: str = "axes") -> tuple[int, ..
     if len(set(found)) < len(found):
         raise ValueError(f"{name}: got {tuple(axes)}, wanted each axis once")
     return found
+
+
+def first_place(function: Any, x: Value, axis: int) -> jax.Array:
+    """Returns where along an axis ``jax.lax.argmax`` (or ``argmin``) finds its value, in 32 bits.
+
+    With 64 it cannot be lowered by a jit outside of the scope that keeps them.
+    """
+    return function(jnp.asarray(x), axis_of(axis, np.ndim(x)), np.int32)
 
 
 def at_least_rank(name: str, value: Value, rank: int) -> None:

@@ -1,0 +1,32 @@
+"""The room without the package ``onnx``."""
+
+import subprocess
+import sys
+
+
+def run(script: str) -> str:
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_operators_need_no_onnx():
+    script = "import sys, jaxatr.onnx, jaxatr.onnx.ops; print('onnx' in sys.modules)"
+    assert run(script) == "False"
+
+
+def test_reading_says_what_is_missing():
+    script = """
+import sys
+sys.modules["onnx"] = None
+import jaxatr.onnx
+for name in ("load", "layers"):
+    try:
+        getattr(jaxatr.onnx, name)
+    except ModuleNotFoundError as error:
+        print(error)
+"""
+    assert (
+        run(script).splitlines()
+        == ["reading and writing ONNX needs the package onnx: pip install 'jaxatr[onnx]'"] * 2
+    )
