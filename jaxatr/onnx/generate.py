@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from jaxatr.onnx.generating import blocks, paths
+from jaxatr.onnx.generating.bodies import Body
+from jaxatr.onnx.generating.classes import block_class, imports, model_class
 from jaxatr.onnx.generating.names import identifier, quoted
-from jaxatr.onnx.generating.printing import Module, block_class, imports, model_class, shape_text
+from jaxatr.onnx.generating.printing import Module, shape_text
 from jaxatr.onnx.generating.source import call, flat, literal
 from jaxatr.onnx.generating.steps import graph_of
 from jaxatr.onnx.model import OnnxModel, load
@@ -107,7 +109,7 @@ def tidied(lines: list[str]) -> list[str]:
     return found
 
 
-def _where(block: blocks.Body) -> str:
+def _where(block: Body) -> str:
     """Returns what a block is called where it is found first, and how often it is found."""
     found = paths.common(
         [paths.hint(row.steps[0]) for row in block.rows if paths.hint(row.steps[0])]

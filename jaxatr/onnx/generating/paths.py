@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from jaxatr.onnx.generating.blocks import Body, Row, blocks_of
+from jaxatr.onnx.generating.blocks import blocks_of
+from jaxatr.onnx.generating.bodies import Body, Row
 from jaxatr.onnx.generating.names import Names, identifier
 from jaxatr.onnx.generating.steps import Step, Weight
 

@@ -131,8 +131,6 @@ def array_literal(value: np.ndarray) -> Expression:
     """Returns an expression whose value is the array, of NumPy."""
     name = name_of(value.dtype)
     items = tuple(element(item, name) for item in value.reshape(-1))
-    if value.ndim == 0 and name in PLAIN - {"bool"}:
-        return f"np.{name}({items[0]})"
     nested = nest(items, value.shape) if value.size else None
     if name in PLAIN and nested is not None:
         return call("np.array", nested, f"np.{'bool_' if name == 'bool' else name}")

@@ -187,7 +187,7 @@ class _Reader:
             function_of(operator),
             call.outputs,
             operands,
-            {k: v for k, v in call.keywords().items() if not _is_default(operator, k, v)},
+            {k: v for k, v in call.keywords().items() if not _says_nothing(operator, k, v)},
             trains="training" in operator.keywords,
             draws="rng" in operator.keywords,
             results=results_of(operator, call),
@@ -238,7 +238,10 @@ def _trimmed(program: Program, uses: Counter) -> Program:
     return replace(program, calls=tuple(calls))
 
 
-def _is_default(operator: Operator, key: str, value: Any) -> bool:
+def _says_nothing(operator: Operator, key: str, value: Any) -> bool:
+    """Returns whether a keyword is the default, or the meaningless type of an optional."""
+    if operator.function is ops.optional:
+        return True
     default = operator.keywords[key]
     return type(value) is type(default) and not isinstance(value, np.ndarray) and value == default
 

@@ -33,9 +33,9 @@ def failures(generated, share: int) -> tuple[int, list[str]]:
     return len(found), [f"{name}: {reason}" for name, reason in reasons if reason]
 
 
-def test_a_hundredth(generated):
-    count, failed = failures(generated, 100)
-    assert count >= 15
+def test_a_few(generated):
+    count, failed = failures(generated, 200)
+    assert count >= 5
     assert not failed
 
 
