@@ -37,7 +37,8 @@ class Written:
     def __init__(self, folder):
         """Imports the module in a fresh namespace."""
         spec = importlib.util.spec_from_file_location("generated_model", folder / "model.py")
-        assert spec is not None and spec.loader is not None
+        if spec is None or spec.loader is None:
+            raise ImportError(f"{folder} has no module")
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         self.model = module.Model()

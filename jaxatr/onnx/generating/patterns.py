@@ -161,10 +161,9 @@ class _Window:
 
 
 def _twice(functions: list[str]) -> bool:
-    """Returns whether a window is a shorter one, several times."""
-    length = len(functions)
-    periods = (p for p in range(1, length // 2 + 1) if length % p == 0)
-    return any(functions[p:] == functions[:-p] for p in periods)
+    """Returns whether a window is a shorter one several times, perhaps the last time not whole."""
+    periods = range(1, len(functions) // 2 + 1)
+    return any(functions[period:] == functions[:-period] for period in periods)
 
 
 def _cuts(body: Body, start: int, stop: int) -> bool:
