@@ -76,7 +76,7 @@ def source(model: OnnxModel, title: str) -> tuple[str, dict[tuple[str, ...], Any
     constants = [line for statement in module.constants.values() for line in statement]
     head = "\n".join([*looked_up, *constants])
     whole = "\n".join([head, text])
-    doc = f'"""{title}: a flax module with the calls of an ONNX model, channels first as there."""'
+    doc = f'"""{title}: an ONNX model as a flax module, channels first."""'
     parts = [doc, "", *imports(whole), *(["", head] if head else []), "", "", text]
     return "\n".join(parts) + "\n", arrays(model, paths.locations(body))
 
