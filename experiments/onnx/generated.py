@@ -35,7 +35,10 @@ class Written:
     """A model as a module that was read from its file."""
 
     def __init__(self, folder):
+        """Imports the module in a fresh namespace."""
         spec = importlib.util.spec_from_file_location("generated_model", folder / "model.py")
+        if spec is None or spec.loader is None:
+            raise ImportError(f"{folder} has no module")
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         self.model = module.Model()

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from jaxatr.onnx.generating import blocks, paths
+from jaxatr.onnx.generating.bodies import Body
+from jaxatr.onnx.generating.classes import block_class, imports, model_class
 from jaxatr.onnx.generating.names import identifier, quoted
-from jaxatr.onnx.generating.printing import Module, block_class, imports, model_class, shape_text
+from jaxatr.onnx.generating.printing import Module, shape_text
 from jaxatr.onnx.generating.source import call, flat, literal
 from jaxatr.onnx.generating.steps import graph_of
 from jaxatr.onnx.model import OnnxModel, load
@@ -74,7 +76,7 @@ def source(model: OnnxModel, title: str) -> tuple[str, dict[tuple[str, ...], Any
     constants = [line for statement in module.constants.values() for line in statement]
     head = "\n".join([*looked_up, *constants])
     whole = "\n".join([head, text])
-    doc = f'"""{title}: a flax module with the calls of an ONNX model, channels first as there."""'
+    doc = f'"""{title}: an ONNX model as a flax module, channels first."""'
     parts = [doc, "", *imports(whole), *(["", head] if head else []), "", "", text]
     return "\n".join(parts) + "\n", arrays(model, paths.locations(body))
 
@@ -107,9 +109,13 @@ def tidied(lines: list[str]) -> list[str]:
     return found
 
 
-def _where(block: blocks.Body) -> str:
-    count = len(block.outputs)
-    return f"What is found {count} times in the graph." if count > 2 else "What is found twice."
+def _where(block: Body) -> str:
+    """Returns what a block is called where it is found first, and how often it is found."""
+    found = paths.common(
+        [paths.hint(row.steps[0]) for row in block.rows if paths.hint(row.steps[0])]
+    )
+    others = f"{len(block.outputs) - 1} more" if len(block.outputs) > 2 else "one more"
+    return f"{identifier('_'.join(found), 'a_block')}, and {others} of this structure."
 
 
 def readme(model: OnnxModel, title: str) -> str:

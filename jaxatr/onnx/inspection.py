@@ -67,4 +67,6 @@ def _cut(text: str) -> str:
 
 def _plain(text: str) -> str:
     """Returns text of a file without what a terminal would obey."""
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+    return "".join(
+        letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text
+    )

@@ -60,7 +60,8 @@ def entry(**inputs: tuple[str, tuple[int | str | None, ...] | None] | None) -> C
       **inputs: for each parameter its type and shape (None for an unknown rank, a symbol for a
         dimension that is free); None for what is no tensor.
     """
-    infos = [Info(name, *(fact[::-1] if fact else (None, None))) for name, fact in inputs.items()]
+    facts = {name: fact or (None, None) for name, fact in inputs.items()}
+    infos = [Info(name, shape, dtype) for name, (dtype, shape) in facts.items()]
 
     def decorate(method: Callable) -> Callable:
         @functools.wraps(method)
@@ -68,7 +69,9 @@ def entry(**inputs: tuple[str, tuple[int | str | None, ...] | None] | None) -> C
             with wide():
                 given = [fitted(v, wanted) for v, wanted in zip(values, infos, strict=True)]
                 result = method(self, *given, **options)
-                return tuple(on_device(list(result))) if type(result) is tuple else on_device(result)
+                return (
+                    tuple(on_device(list(result))) if type(result) is tuple else on_device(result)
+                )
 
         return call
 
@@ -249,13 +252,13 @@ class BatchNorm(nn.Module):
         bias = self.param("bias", _ZEROS, shape, x.dtype)
         mean = self.variable("batch_stats", "mean", jnp.zeros, shape, x.dtype)
         var = self.variable("batch_stats", "var", jnp.ones, shape, x.dtype)
-        settings = {"epsilon": self.epsilon, "momentum": self.momentum}
+        settings: dict[str, Any] = {"epsilon": self.epsilon, "momentum": self.momentum}
         values = (x, scale, bias, mean.value, var.value)
         if not train:
             return ops.batch_normalization(*values, **settings)
-        x, new_mean, new_var = ops.batch_normalization(*values, **settings, training=True)
+        x, *new = ops.batch_normalization(*values, **settings, training=True)
         if self.is_mutable_collection("batch_stats") and not self.is_initializing():
-            mean.value, var.value = new_mean, new_var
+            mean.value, var.value = (jnp.asarray(value) for value in new)
         return x
 
 
@@ -325,7 +328,7 @@ class Dropout(nn.Module):
     def __call__(self, x: Any, train: bool = False) -> Any:
         """Returns x, with elements dropped in training if the caller gave a key."""
         rng = key(self) if train else None
-        return ops.dropout(x, np.float32(self.ratio), training=train, rng=rng)
+        return ops.dropout(x, np.array(self.ratio, np.float32), training=train, rng=rng)
 
 
 class _Recurrent(nn.Module):
@@ -373,7 +376,9 @@ class GRU(_Recurrent):
     @nn.compact
     def __call__(self, x: Any, sequence_lens: Any = None, initial_h: Any = None) -> Any:
         """Returns all hidden states, and with two ``outputs`` the last ones."""
-        settings = self.settings() | {"linear_before_reset": self.linear_before_reset}
+        settings: dict[str, Any] = self.settings() | {
+            "linear_before_reset": self.linear_before_reset
+        }
         return ops.gru(x, *self.weights(3, x), sequence_lens, initial_h, **settings)
 
 
@@ -391,5 +396,5 @@ class LSTM(_Recurrent):
         w, r, b = self.weights(4, x)
         shape = (w.shape[0], 3 * self.hidden_size)
         p = self.param("p", _ZEROS, shape, x.dtype) if self.peepholes else None
-        settings = self.settings() | {"input_forget": self.input_forget}
+        settings: dict[str, Any] = self.settings() | {"input_forget": self.input_forget}
         return ops.lstm(x, w, r, b, sequence_lens, initial_h, initial_c, p, **settings)

@@ -1,5 +1,6 @@
 """From a program to the source of a flax module.
 
-:mod:`steps` turns calls into layers and applications of operators, :mod:`blocks` finds what
-repeats, :mod:`paths` names it all, :mod:`printing` and :mod:`source` write it down.
+:mod:`steps` and :mod:`layers` turn calls into layers and applications of operators,
+:mod:`patterns` and :mod:`blocks` find what repeats, :mod:`paths` names it all, :mod:`classes`,
+:mod:`printing` and :mod:`source` write it down.
 """

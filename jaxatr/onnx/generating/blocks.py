@@ -1,107 +1,24 @@
 """What repeats in a graph, found by its structure: each becomes one class, made several times."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
-from jaxatr.onnx import ops
-from jaxatr.onnx.generating.steps import Constant, Graph, Operand, Step, Value, Weight
-
-LONGEST = 160
-"""Steps of a block."""
-
-SHORTEST = 3
-SAVED = 8
-"""Fewest steps that a block must spare the reader."""
-
-OPEN = 0.6
-"""What a block is worth whose operands are used behind it too: a whole residual block is better."""
-
-WIDEST = 3
-"""Values that a block may be applied to, unless it takes any number."""
-
-VARYING = {"features": None, "strides": None, "group": 1, "hidden_size": None}
-"""Settings by which blocks of one class may differ, with their defaults."""
-
-JOINING = 8
-"""Elements up to which a constant may differ from block to block."""
-
-
-@dataclass
-class Row:
-    """The same statement of several instances of a body.
-
-    Attributes:
-      steps: one for each instance.
-      name: of the layer or block, or of the weight.
-      fields: settings that differ, to the body's field; a number stands for an operand.
-      channels: weights that have one number for each channel of another operand: their position to
-        that operand's.
-    """
-
-    steps: list[Step]
-    name: str = ""
-    fields: dict[Any, str] = field(default_factory=dict)
-    channels: dict[int, int] = field(default_factory=dict)
-
-
-@dataclass
-class Body:
-    """A class: the whole model, or a block that is made several times.
-
-    Attributes:
-      title: of the class; empty for the model.
-      rows: its statements.
-      inputs: for each instance, the names of what it is applied to.
-      outputs: for each instance, what it returns.
-      star: whether it is applied to any number of values.
-      fields: each a value for each instance.
-    """
-
-    title: str
-    rows: list[Row]
-    inputs: list[tuple[str, ...]]
-    outputs: list[tuple[Operand, ...]]
-    star: bool = False
-    fields: dict[str, list[Any]] = field(default_factory=dict)
-
-
-class Member(NamedTuple):
-    """One instance of a body."""
-
-    body: Body
-    index: int
-
-
-class Place(NamedTuple):
-    """Where a pattern occurs: the body, its first row and the row behind it."""
-
-    body: Body
-    start: int
-    stop: int
-
-
-class Found(NamedTuple):
-    """A pattern.
-
-    Attributes:
-      places: where it occurs; none overlaps another.
-      output: row, from the start, and target of what it returns.
-    """
-
-    places: list[Place]
-    output: tuple[int, int]
+from jaxatr.onnx.generating.bodies import VARYING, Body, Member, Row, takes_any
+from jaxatr.onnx.generating.patterns import Found, Place, best
+from jaxatr.onnx.generating.steps import Constant, Graph, Step, Value, Weight
 
 
 def fold(graph: Graph) -> Body:
     """Returns a graph with everything that repeats made to blocks, in blocks where they repeat."""
     model = Body("", [Row([step]) for step in graph.steps], [graph.inputs], [graph.outputs])
-    bodies, titles = [model], set()
-    while (found := _best(bodies)) is not None:
-        title = _title(found, titles)
-        titles.add(title)
-        bodies.append(_replace(found, title))
+    bodies = [model]
+    while (found := best(bodies)) is not None:
+        bodies.append(_replace(found, f"block {len(bodies)}"))
+    titles: dict[str, int] = {}
+    for block in blocks_of(model):
+        title = _title(block)
+        titles[title] = titles.get(title, 0) + 1
+        block.title = f"{title}{titles[title] if titles[title] > 1 else ''}"
     return model
 
 
@@ -119,161 +36,10 @@ def blocks_of(body: Body) -> Iterator[Body]:
     return visit(body)
 
 
-def _best(bodies: list[Body]) -> Found | None:
-    """Returns the pattern that spares most, or None."""
-    places: dict[Any, list[tuple[Place, int]]] = defaultdict(list)
-    last = {id(body): last_uses(body) for body in bodies}
-    for body in bodies:
-        for start in range(len(body.rows)):
-            for key, stop, operands in _windows(body, start):
-                places[key].append((Place(body, start, stop), operands))
-    best, chosen = (0.0, 0, 0), None
-    for found in places.values():
-        if len(found) < 2:
-            continue
-        length, operands = found[0][0].stop - found[0][0].start, found[0][1]
-        if (len(found) - 1) * length < max(SAVED, best[0]):
-            continue
-        apart = _apart([place for place, _ in found])
-        saved = (len(apart) - 1) * length - len(apart) * max(0, operands - 1)
-        outputs = {_output(place, last[id(place.body)]) for place in apart}
-        if saved < SAVED or len(outputs) > 1 or None in outputs:
-            continue
-        closed = sum(_is_closed(place, last[id(place.body)]) for place in apart)
-        saved *= 1.0 if 2 * closed >= len(apart) else OPEN
-        if saved < SAVED:
-            continue
-        begins = apart[0].body.rows[apart[0].start].steps[0].kind != "operator"
-        score = (saved, begins, -apart[0].start)
-        if score > best:
-            best, chosen = score, Found(apart, outputs.pop())  # pyright: ignore[reportArgumentType]
-    return chosen
-
-
-def _windows(body: Body, start: int) -> Iterator[tuple[Any, int, int]]:
-    """Yields, for each window from a row on, its key, where it ends, and how many operands it has."""
-    produced: dict[str, tuple[int, int]] = {}
-    outside: dict[str, int] = {}
-    star = False
-    key: Any = None
-    for stop in range(start, min(len(body.rows), start + LONGEST)):
-        step = body.rows[stop].steps[0]
-        if step.kind in ("weight", "key") or step.subgraphs or len(step.targets) != 1:
-            return
-        if step.kind == "block" and stop > start:
-            if body.rows[stop - 1].steps[0].function == step.function:
-                return  # blocks in a row are a loop, which is to stay whole
-        if stop == start and _takes_any(step) and len(step.operands) > 0:
-            star, operands = True, ("*",)
-        else:
-            before = len(outside)
-            operands = tuple(_token(o, step, produced, outside) for o in step.operands)
-            if star and len(outside) > before:
-                return
-        if len(outside) > WIDEST:
-            return
-        produced |= {name: (stop - start, i) for i, name in enumerate(step.targets) if name}
-        key = hash((key, step.function, step.kind, step.results, operands, _settings(step)))
-        if stop + 1 - start >= SHORTEST and not _cuts(body, start, stop):
-            yield (stop - start, key), stop + 1, len(outside)
-
-
-def _cuts(body: Body, start: int, stop: int) -> bool:
-    """Returns whether a window begins or ends amid blocks in a row."""
-
-    def alike(index: int) -> bool:
-        if not 0 <= index < len(body.rows) - 1:
-            return False
-        one, two = body.rows[index].steps[0], body.rows[index + 1].steps[0]
-        return one.kind == "block" and one.function == two.function
-
-    return alike(start - 1) or alike(stop)
-
-
-def _takes_any(step: Step) -> bool:
-    """Returns whether a step joins any number of computed values."""
-    joins = step.operator is not None and step.operator.variadic and not step.operator.operands
-    names = {operand.name for operand in step.operands if isinstance(operand, Value)}
-    return joins and len(names) == len(step.operands)
-
-
-def _settings(step: Step) -> Any:
-    options = tuple((k, repr(v)) for k, v in sorted(step.options.items()) if k not in VARYING)
-    return options, tuple(sorted((k, w.dtype, w.collection) for k, w in step.weights.items()))
-
-
-def _token(operand: Operand, step: Step, produced: dict, outside: dict) -> Any:
-    if operand is None:
-        return None
-    if isinstance(operand, Value):
-        if operand.name in produced:
-            return produced[operand.name]
-        return outside.setdefault(operand.name, len(outside))
-    if isinstance(operand, Weight):
-        return operand.collection, operand.dtype, len(operand.shape)
-    value = operand.value
-    same = (value.tobytes() if value.dtype != object else repr(value.tolist()),)
-    return value.dtype.name, value.shape, operand.static, same * (value.size > JOINING)
-
-
-def last_uses(body: Body) -> dict[str, int]:
-    """Returns the row that uses each value last, in the first instance of a body."""
-    found: dict[str, int] = {}
-    for index, row in enumerate(body.rows):
-        for operand in used(row.steps[0]):
-            found[operand] = index
-    for operand in body.outputs[0]:
-        if isinstance(operand, Value):
-            found[operand.name] = len(body.rows)
-    return found
-
-
-def used(step: Step) -> Iterator[str]:
-    """Yields the names of values that a step reads, its subgraphs included."""
-    for operand in (*step.operands, *step.options.values()):
-        if isinstance(operand, Value):
-            yield operand.name
-    for graph in step.subgraphs.values():
-        for inner in graph.steps:
-            yield from used(inner)
-        yield from (operand.name for operand in graph.outputs if isinstance(operand, Value))
-
-
-def _apart(places: list[Place]) -> list[Place]:
-    """Returns as many places as do not overlap, from the front."""
-    chosen: list[Place] = []
-    for place in places:
-        if (
-            chosen
-            and chosen[-1].body is place.body
-            and chosen[-1].stop > place.start
-        ):
-            continue
-        chosen.append(place)
-    return chosen
-
-
-def _output(place: Place, last: dict[str, int]) -> tuple[int, int] | None:
-    """Returns the one value of a window that is used behind it, or None."""
-    found = [
-        (index - place.start, position)
-        for index in range(place.start, place.stop)
-        for position, name in enumerate(place.body.rows[index].steps[0].targets)
-        if last.get(name, -1) >= place.stop
-    ]
-    return found[0] if len(found) == 1 else None
-
-
-def _is_closed(place: Place, last: Mapping[str, int]) -> bool:
-    """Returns whether nothing that a window reads is used behind it."""
-    rows = place.body.rows[place.start : place.stop]
-    return all(last[name] < place.stop for row in rows for name in used(row.steps[0]) if name)
-
-
-def _replace(found: Found, title: str) -> Body:
+def _replace(found: Found, function: str) -> Body:
     """Puts a block's rows in the place of every occurrence; returns the block's body."""
     length = found.places[0].stop - found.places[0].start
-    block = Body(title, [Row([]) for _ in range(length)], [], [])
+    block = Body(function, [Row([]) for _ in range(length)], [], [])
     # From the back, so that what is replaced moves no place that is still to come.
     made: list[tuple[Place, Row]] = []
     for place in found.places:
@@ -290,7 +56,7 @@ def _replace(found: Found, title: str) -> Body:
 
 def _instance(block: Body, steps: list[Step], output: tuple[int, int]) -> Step:
     """Adds steps to a block as one instance more; returns the step that stands for them."""
-    block.star = _takes_any(steps[0])
+    block.star = takes_any(steps[0])
     produced = {name for step in steps for name in step.targets}
     names: dict[str, None] = dict.fromkeys(
         operand.name
@@ -304,7 +70,7 @@ def _instance(block: Body, steps: list[Step], output: tuple[int, int]) -> Step:
     block.inputs.append(tuple(names))
     block.outputs.append((Value(target),))
     return Step(
-        block.title,
+        block.title,  # until all blocks are found
         (target,),
         tuple(Value(name) for name in names),
         kind="block",
@@ -313,29 +79,20 @@ def _instance(block: Body, steps: list[Step], output: tuple[int, int]) -> Step:
     )
 
 
-def _title(found: Found, taken: set[str]) -> str:
+def _title(block: Body) -> str:
     """Returns the name of a class, by what it computes."""
-    place = found.places[0]
-    steps = [row.steps[0] for row in place.body.rows[place.start : place.stop]]
+    steps = [row.steps[0] for row in block.rows]
     functions = {step.function for step in steps}
     produced = {name for step in steps for name in step.targets}
-    sums = [s for s in steps if s.function in (f"ops.{ops.add.__name__}", "ops.total")]
+    sums = [s for s in steps if s.function in ("ops.add", "ops.total")]
     joins = [s for s in steps if s.function == "ops.concat"]
     if "ops.softmax" in functions:
-        title = "AttentionBlock"
-    elif any(len(_computed(step)) > 1 for step in sums):
-        title = "ResidualBlock"
-    elif any(name not in produced for step in joins for name in _computed(step)):
-        title = "DenseLayer"
-    elif joins:
-        title = "Branches"
-    else:
-        title = "Block"
-    count = 2
-    made = title
-    while made in taken:
-        made, count = f"{title}{count}", count + 1
-    return made
+        return "AttentionBlock"
+    if any(len(_computed(step)) > 1 for step in sums):
+        return "ResidualBlock"
+    if any(name not in produced for step in joins for name in _computed(step)):
+        return "DenseLayer"
+    return "Branches" if joins else "Block"
 
 
 def _computed(step: Step) -> list[str]:
@@ -385,9 +142,7 @@ def _differing(row: Row, shapes: Mapping) -> Iterator[tuple[Any, list[Any]]]:
         if len({repr(value) for value in values}) > 1:
             yield key, values
     for position, operand in enumerate(row.steps[0].operands):
-        others = [
-            step.operands[position] for step in row.steps if position < len(step.operands)
-        ]
+        others = [step.operands[position] for step in row.steps if position < len(step.operands)]
         values = [o.value if isinstance(o, Constant) else None for o in others]
         if isinstance(operand, Constant) and len({value.tobytes() for value in values}) > 1:  # pyright: ignore[reportOptionalMemberAccess]
             yield position, [o._replace(name="") for o in others if isinstance(o, Constant)]

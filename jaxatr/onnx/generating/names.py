@@ -24,8 +24,8 @@ RESERVED = frozenset(
 def identifier(name: str, fallback: str = "value") -> str:
     """Returns what is left of a name of letters, digits and underscores of ASCII.
 
-    >>> identifier("layer1.0/conv1"), identifier('"); import os #'), identifier("é1"), identifier("")
-    ('layer1_0_conv1', 'import_os', 'e1', 'value')
+    >>> identifier("layer1.0/conv1"), identifier('"); import os #'), identifier("é1")
+    ('layer1_0_conv1', 'import_os', 'e1')
     """
     plain = unicodedata.normalize("NFKD", name[: 4 * LONGEST]).encode("ascii", "ignore").decode()
     made = re.sub(r"\W+", "_", plain)

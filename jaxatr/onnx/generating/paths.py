@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from jaxatr.onnx.generating.blocks import Body, Row, blocks_of
+from jaxatr.onnx.generating.blocks import blocks_of
+from jaxatr.onnx.generating.bodies import Body, Row
 from jaxatr.onnx.generating.names import Names, identifier
 from jaxatr.onnx.generating.steps import Step, Weight
 
@@ -75,10 +76,11 @@ def _scope(body: Body, index: int) -> Words:
 
 def _relative(row: Row, scopes: Sequence[Words], inside: bool) -> str:
     """Returns the name of a layer or block inside of its body."""
-    function = row.steps[0].function
+    step = row.steps[0]
+    function = step.block.body.title if step.block else step.function
     plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", function).lower()
     found = {
-        "_".join(hint(step)[len(scope) :]) for step, scope in zip(row.steps, scopes, strict=True)
+        "_".join(hint(one)[len(scope) :]) for one, scope in zip(row.steps, scopes, strict=True)
     }
     if len(found) == 1 and "" not in found:
         return identifier(found.pop(), plain)

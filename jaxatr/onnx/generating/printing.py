@@ -1,14 +1,12 @@
 """Bodies as classes: one statement for each row, a loop for blocks in a row."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from jaxatr.onnx import nn as layers
 from jaxatr.onnx.generating import paths
-from jaxatr.onnx.generating.blocks import Body, Row, last_uses
+from jaxatr.onnx.generating.bodies import Body, Row, last_uses
 from jaxatr.onnx.generating.layers import POSITIONAL
 from jaxatr.onnx.generating.names import Names, identifier, quoted
 from jaxatr.onnx.generating.source import (
@@ -25,7 +23,19 @@ from jaxatr.onnx.generating.steps import Constant, Graph, Operand, Step, Value, 
 INLINE = 16
 """Elements up to which an array stands where it is used."""
 
-ORDER = ("features", "kernel_shape", "strides", "dilations", "pads", "auto_pad", "group")
+ORDER = (
+    "hidden_size",
+    "num_embeddings",
+    "num_groups",
+    "ratio",
+    "features",
+    "kernel_shape",
+    "strides",
+    "dilations",
+    "pads",
+    "auto_pad",
+    "group",
+)
 """Settings that come first, in this order."""
 
 LETTERS = ("x", "y", "z", "u", "v", "w")
@@ -94,7 +104,7 @@ class Printer:
         self.owners: dict[str, str] = {}
         self.last: Mapping[str, int] = {}
         self.lists: dict[tuple[str, ...], str] = {}
-        self.graph_names = True
+        self.is_model = True
 
     def own(self, value: str, variable: str) -> None:
         """Lets a variable stand for a value."""
@@ -112,14 +122,12 @@ class Printer:
         reads = [o for o in step.operands if isinstance(o, Value)]
         candidates = [self.variables.get(operand.name, "") for operand in reads[:1]]
         candidates = [c for c in candidates if c in self.owners] + ["x"]
-        if self.graph_names:
-            candidates.append(variable_name(value))
-        for name in (*candidates, *LETTERS):
+        for name in (*candidates, *LETTERS, variable_name(value)):
             usable = name in self.owners or self.names.free(name)
             if usable and name not in taken and not self.live(name, index):
                 self.names.taken.add(name)
                 return name
-        return self.names.take(candidates[-1])
+        return self.names.take(variable_name(value))
 
     def operand(self, operand: Operand, row: Row, position: int) -> Expression:
         """Returns the expression of an operand."""
@@ -199,7 +207,8 @@ class Printer:
             return call("first", made) if step.results == "first" else made
         count = POSITIONAL.get(step.function, 0)
         positional = [options.pop(key) for key in list(options)[:count]]
-        made = call(step.function, *positional, **options, name=name or quoted(row.name))
+        title = step.block.body.title if step.block else step.function
+        made = call(title, *positional, **options, name=name or quoted(row.name))
         if step.trains:
             star = bool(applied) and isinstance(applied[0], str) and applied[0].startswith("*")
             star = star or (step.kind == "block" and step.block.body.star)
@@ -292,9 +301,9 @@ class Printer:
         return [*found, *commented(lines(prefix, made, indent), self.comment(step))]
 
     def function(self, name: str, graph: Graph, indent: int) -> list[str]:
-        """Returns a local function; what it reads of the values around it, it does not name anew."""
+        """Returns a local function; values around it keep their names."""
         inner = Printer(self.module, Names(self.names.taken | set(self.owners)), self.variables)
-        inner.graph_names = False
+        inner.is_model = False
         rows = [Row([step]) for step in graph.steps]
         inner.last = last_uses(Body("", rows, [graph.inputs], [graph.outputs]))
         arguments = []
@@ -317,7 +326,7 @@ class Printer:
 
     def comment(self, step: Step) -> str:
         """Returns the shape of a step's first result, where it is known."""
-        shape = self.module.shapes.get(step.targets[0]) if self.graph_names else None
+        shape = self.module.shapes.get(step.targets[0]) if self.is_model else None
         return "" if shape is None else shape_text(shape)
 
 
@@ -363,88 +372,3 @@ def fetch(weight: Weight, name: str, shape: Expression, function: str) -> Expres
     initial = {"ops.add": "zeros", "ops.sub": "zeros", "ops.mul": "ones", "ops.div": "ones"}
     kind = f"nn.initializers.{initial.get(function, 'normal(0.02)')}"
     return call("self.param", name, kind, shape, dtype)
-
-
-def kinds(values: Sequence[Any]) -> str:
-    """Returns the annotation of a field with these values."""
-    found = []
-    for value in values:
-        if value is None:
-            name = "None"
-        elif isinstance(value, Constant):
-            name = "tuple[int, ...]" if value.static and value.value.ndim else "object"
-        elif isinstance(value, tuple):
-            name = "tuple[int, ...]"
-        else:
-            name = type(value).__name__ if isinstance(value, (int, str, float)) else "object"
-        found += [] if name in found else [name]
-    return " | ".join(sorted(found, key=lambda name: name == "None"))
-
-
-def block_class(body: Body, module: Module, where: str) -> list[str]:
-    """Returns a block's class."""
-    printer = Printer(module, Names(body.fields), {})
-    printer.graph_names = False
-    printer.names.taken |= module.names.taken
-    printer.last = last_uses(body)
-    inputs = body.inputs[0]
-    if body.star:
-        arguments, printer.lists[inputs] = ("*features",), "features"
-        printer.names.take("features")
-    else:
-        for value in inputs:
-            printer.own(value, next(n for n in LETTERS if n not in printer.owners))
-        arguments = tuple(printer.variables[value] for value in inputs)
-    found = [f"class {body.title}(nn.Module):", f'    """{where}"""', ""]
-    required = {k: v for k, v in body.fields.items() if None not in v}
-    optional = {k: v for k, v in body.fields.items() if k not in required}
-    found += [f"    {name}: {kinds(values)}" for name, values in required.items()]
-    found += [f"    {name}: {kinds(values)} = None" for name, values in optional.items()]
-    found += [""] * bool(body.fields)
-    if any(step.trains for row in body.rows for step in row.steps[:1]):
-        arguments = (*arguments, "train: bool = False")
-    found += ["    @nn.compact", *lines("def ", call("__call__", "self", *arguments), 4, ":")]
-    found += printer.statements(body.rows, 8, dict(paths.runs(body)))
-    (output,) = body.outputs[0]
-    return [*found, *lines("return ", printer.output(output), 8)]
-
-
-def model_class(body: Body, module: Module, title: str, inputs: Sequence[Any]) -> list[str]:
-    """Returns the class of the whole model; ``inputs``: an ``Info`` for each."""
-    printer = Printer(module, Names(module.names.taken), {})
-    printer.last = last_uses(body)
-    facts: dict[str, Expression] = {}
-    for info in inputs:
-        name = printer.names.take(variable_name(info.name))
-        printer.variables[info.name] = name  # not owned: an input keeps its name
-        fact = None if info.dtype is None else (info.dtype, info.shape)
-        facts[name] = literal(fact)
-    found = ["class Model(nn.Module):", f'    """{title}"""', ""]
-    found += lines("@", call("entry", **facts), 4) + ["    @nn.compact"]
-    arguments = ("self", *facts, "train: bool = False")
-    found += lines("def ", call("__call__", *arguments), 4, ":")
-    found += printer.statements(body.rows, 8, dict(paths.runs(body)))
-    results = []
-    for position, operand in enumerate(body.outputs[0]):
-        if isinstance(operand, Weight):
-            name = quoted(paths.output_name(position))
-            results.append(fetch(operand, name, literal(operand.shape), ""))
-        else:
-            results.append(printer.output(operand))
-    made = results[0] if len(results) == 1 else Group("", tuple(results))
-    return [*found, *lines("return ", made, 8)]
-
-
-def imports(text: str) -> list[str]:
-    """Returns the import statements that the text of a file needs."""
-    outside = [name for name in ("jnp", "np") if re.search(rf"\b{name}\.", text)]
-    found = [f"import {'jax.numpy' if name == 'jnp' else 'numpy'} as {name}" for name in outside]
-    found += ["from flax import linen as nn"]
-    if re.search(r"\bops\.", text):
-        found.append("from jaxatr.onnx import ops")
-    names = [name for name in layers.__all__ if re.search(rf"(?<![\w.]){name}\(", text)]
-    names.sort(key=lambda name: (not name.isupper(), name[0].islower(), name))
-    line = f"from jaxatr.onnx.nn import {', '.join(names)}"
-    if len(line) > WIDTH:
-        return [*found, *lines("from jaxatr.onnx.nn import ", Group("", tuple(names)), 0)]
-    return [*found, line]

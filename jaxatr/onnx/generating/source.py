@@ -117,7 +117,7 @@ def element(value: Any, name: str) -> str:
     if name == "str":
         return quoted(value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value))
     if name.startswith("complex"):
-        return f"complex({number(value.real)}, {number(value.imag)})"
+        return f"complex({number(float(value.real))}, {number(float(value.imag))})"
     if name == "bool":
         return repr(bool(value))
     if name.startswith(("int", "uint")):
@@ -131,8 +131,6 @@ def array_literal(value: np.ndarray) -> Expression:
     """Returns an expression whose value is the array, of NumPy."""
     name = name_of(value.dtype)
     items = tuple(element(item, name) for item in value.reshape(-1))
-    if value.ndim == 0 and name in PLAIN - {"bool"}:
-        return f"np.{name}({items[0]})"
     nested = nest(items, value.shape) if value.size else None
     if name in PLAIN and nested is not None:
         return call("np.array", nested, f"np.{'bool_' if name == 'bool' else name}")
@@ -152,7 +150,7 @@ def nest(items: Sequence[str], shape: Sequence[int]) -> Expression:
 
 
 def filled(name: str, value: np.ndarray) -> list[str]:
-    """Returns the statement that names a long array, as many numbers on a line as it has room for."""
+    """Returns the statement that names a long array, each line of it filled."""
     dtype = name_of(value.dtype)
     text = ""
     rows = []

@@ -116,7 +116,9 @@ class _Reader:
             for name, value in arrays.items()
         }
         # What a subgraph reads may decide a shape there.
-        kept = deciding(program) | {name for g, _ in inner for c in calls_of(g) for name in c.inputs}
+        kept = deciding(program) | {
+            name for g, _ in inner for c in calls_of(g) for name in c.inputs
+        }
         kept |= {name for _, c in inner for name in c.inputs}
         self.known = {}
         for name, value in known.items():
@@ -126,13 +128,14 @@ class _Reader:
                 self.weights[name] = Weight("constants", name, value.shape, value.dtype.name)
         self.declared: set[str] = set()
         self.done: set[str] = set()
+        self.fetched: list[Step] = []  # at the model's beginning, where they part no blocks
 
     def read(self) -> Graph:
         steps: list[Step] = []
         for call in self.program.calls:
             self.add(call, steps)
         outputs = tuple(self.operand(name, steps) for name in self.program.outputs)
-        return Graph(self.program.inputs, outputs, steps)
+        return Graph(self.program.inputs, outputs, [*self.fetched, *steps])
 
     def add(self, call: Call, steps: list[Step]) -> None:
         """Adds the steps of a call of the main graph."""
@@ -184,7 +187,7 @@ class _Reader:
             function_of(operator),
             call.outputs,
             operands,
-            {k: v for k, v in call.keywords().items() if not _is_default(operator, k, v)},
+            {k: v for k, v in call.keywords().items() if not _says_nothing(operator, k, v)},
             trains="training" in operator.keywords,
             draws="rng" in operator.keywords,
             results=results_of(operator, call),
@@ -219,7 +222,7 @@ class _Reader:
             return weight
         if name not in self.declared:
             self.declared.add(name)
-            top.append(Step("weight", (name,), (weight,), kind="weight"))
+            self.fetched.append(Step("weight", (name,), (weight,), kind="weight"))
         return Value(name)
 
 
@@ -235,7 +238,10 @@ def _trimmed(program: Program, uses: Counter) -> Program:
     return replace(program, calls=tuple(calls))
 
 
-def _is_default(operator: Operator, key: str, value: Any) -> bool:
+def _says_nothing(operator: Operator, key: str, value: Any) -> bool:
+    """Returns whether a keyword is the default, or the meaningless type of an optional."""
+    if operator.function is ops.optional:
+        return True
     default = operator.keywords[key]
     return type(value) is type(default) and not isinstance(value, np.ndarray) and value == default
 
