@@ -39,7 +39,7 @@ class Choice(NamedTuple):
         return {"algorithm": self.algorithm, "config": dict(self.config)}
 
 
-def choice_from_json(value: Mapping[str, Any]) -> Choice:
+def choice_from_json(value: Any) -> Choice:
     """Returns the choice that was written.
 
     Raises:
