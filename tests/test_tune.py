@@ -40,7 +40,7 @@ def test_conv_verifies_times_and_keeps_the_best(flags_of, capsys):
     assert " ms " in text and "the best is kept in" in text
     (kept,) = database.entries(database.user_file(of_platform("cpu")))
     assert kept == KEY
-    run(show, flags_of)
+    show.main([])
     assert f"  {KEY}: " in capsys.readouterr().out
 
 

@@ -10,6 +10,7 @@ from jaxatr.kernels import database
 from jaxatr.kernels.choosing import Choices, collected
 from jaxatr.kernels.device import of_platform
 from jaxatr.kernels.find import find
+from jaxatr.kernels.programs import program
 from jaxatr.kernels.solver import Choice
 
 
@@ -45,6 +46,7 @@ def freeze(
         for key in watch([key for key in collector.problems if key not in chosen]):
             if (choice := _measured(collector.problems[key][1])) is not None:
                 chosen[key] = choice
+        program.cache_clear()  # a run needs none of the candidates again
     return Choices(chosen)
 
 

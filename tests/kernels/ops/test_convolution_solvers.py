@@ -94,8 +94,7 @@ def test_a_random_problem_of_each_kind(kind, direction):
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_many_random_problems(direction, dtype):
     rng, seen = np.random.default_rng(DIRECTIONS.index(direction)), set()
-    for index in range(20):
-        kind = ("any", "winograd", "fft", "direct", "split")[index % 5]
+    for kind in ("any", "winograd", "fft", "direct", "split"):
         seen |= check(random_problem(rng, direction, dtype, kind=kind))
     assert seen == set(SOLVERS) - ({"split"} if direction == "weight" else set())
 
