@@ -41,7 +41,7 @@ def drive(problem: Any) -> int:
         return 0
     wrong = 0
     if flags.FLAGS.verify:
-        bench, allowed = Bench(operation, problem, device), operation.tolerance(problem)
+        bench, allowed = Bench(operation, problem, device), operation.tolerance(problem, here)
         for solver in solvers:
             choice = Choice(solver.name, solver.configs(problem)[0])
             wrong += not _verified(bench, choice, allowed)

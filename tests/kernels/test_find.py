@@ -100,7 +100,7 @@ def operation(*solvers):
         ].build(problem, choice.config),
         arguments=lambda problem, generator: (generator.standard_normal(problem.size, np.float32),),
         reference=lambda problem, arguments: np.sin(arguments[0].astype(np.float64)),
-        tolerance=lambda problem: 1e-6,
+        tolerance=lambda problem, device: 1e-6,
         canonical=lambda problem, device: problem,
     )
 
