@@ -16,10 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr.kernels.ops.convolution.algorithms import ALGORITHMS
+from jaxatr.kernels.device import of_platform
 from jaxatr.kernels.ops.convolution.heuristic import choose
 from jaxatr.kernels.ops.convolution.primitive import bind
 from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.solvers import SOLVERS
 from jaxatr.kernels.ops.convolution.trim import trimmed
 
 HERE = Path(__file__).parent
@@ -74,8 +75,8 @@ def main() -> None:
                 )
                 times = {
                     name: milliseconds(problem, name, options.repeats)
-                    for name, algorithm in ALGORITHMS.items()
-                    if algorithm.applies(problem)
+                    for name, solver in SOLVERS.items()
+                    if solver.applies(problem, of_platform(jax.default_backend()))
                 }
                 chosen = choose(problem)
                 rows.append(

@@ -12,7 +12,7 @@ import jax
 
 from jaxatr.kernels import database
 from jaxatr.kernels.device import Device
-from jaxatr.kernels.find import find
+from jaxatr.kernels.find import found_choice
 from jaxatr.kernels.solver import Choice, Operation, choice_from_json
 
 
@@ -29,25 +29,20 @@ class _Immediate:
     """The default: the database, then the rules; with ``JAXATR_FIND=search`` it measures."""
 
     def __init__(self):
-        self._measured: dict[tuple[Any, Device], Choice] = {}  # in this process
+        self._measured: dict[tuple[Any, Device], Choice | None] = {}  # in this process
 
     def choose(self, operation: Operation, problem: Any, device: Device) -> Choice:
         mode = database.mode()
-        if mode in ("search", "enforce") and device.kind:
-            if (problem, device) not in self._measured:
-                self._measured[problem, device] = _searched(operation, problem, device, mode)
-            return self._measured[problem, device]
-        found = None if mode == "none" else database.lookup(operation, problem, device)
-        return operation.heuristic(problem, device) if found is None else found
-
-
-def _searched(operation: Operation, problem: Any, device: Device, mode: str) -> Choice:
-    found = database.lookup(operation, problem, device) if mode == "search" else None
-    if found is not None:
-        return found
-    with jax.ensure_compile_time_eval():  # a program is being traced: this is none of it
-        best = find(problem)[0]
-    return Choice(best.algorithm, best.config)
+        asked = problem, device
+        choice = None
+        if mode in ("db", "search"):
+            choice = database.lookup(operation, problem, device)
+        if choice is None and mode in ("search", "enforce") and device.kind:
+            if asked not in self._measured:
+                with jax.ensure_compile_time_eval():  # outside of the program that is being traced
+                    self._measured[asked] = found_choice(problem)
+            choice = self._measured[asked]
+        return operation.heuristic(problem, device) if choice is None else choice
 
 
 class Choices:

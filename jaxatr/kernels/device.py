@@ -13,7 +13,7 @@ class Device(NamedTuple):
     """What a choice depends on of a device.
 
     Attributes:
-      platform: ``"cpu"``, ``"gpu"`` or ``"tpu"``.
+      platform: ``"cpu"``, ``"gpu"``, ``"tpu"`` or ``"other"``.
       kind: the model, for a CPU with the number of cores that this process may use; ``""`` where
         something is lowered for a platform that is not here.
     """

@@ -88,6 +88,16 @@ def find(
     return performances
 
 
+def found_choice(problem: Any) -> Choice | None:
+    """Returns the best that :func:`find` finds; none, and a warning, where nothing is right."""
+    try:
+        best = find(problem)[0]
+    except RuntimeError as error:
+        warnings.warn(f"left to the rules: {error}", stacklevel=3)
+        return None
+    return Choice(best.algorithm, best.config)
+
+
 def _entry(operation: Operation, best: Performance) -> database.Entry:
     version = operation.solvers[best.algorithm].version
     choice = Choice(best.algorithm, best.config)
@@ -109,6 +119,7 @@ class _Race:
         here = describe(device)
         self._operation, self._problem = operation, problem
         self._names = _within(operation, problem, here, limit)
+        self._allowed = operation.tolerance(problem, here)
         self._failures: list[str] = []
         self._times: dict[Choice, list[float]] = {}
         self._out: list[Choice] = []  # the last to be dropped first
@@ -142,8 +153,9 @@ class _Race:
         label = f"{choice.algorithm} {dict(choice.config) or ''}".strip()
         try:
             error = self._bench.error(choice)
-            if error > (allowed := self._operation.tolerance(self._problem)):
-                self._failures.append(f"{label} is wrong by {error:.2e}, allowed {allowed:.2e}")
+            if error > self._allowed:
+                why = f"is wrong by {error:.2e}, allowed {self._allowed:.2e}"
+                self._failures.append(f"{label} {why}")
                 return
             self._times[choice] = [self._bench.milliseconds(choice)]
         except Exception as error:  # a compiler or a kernel may raise anything

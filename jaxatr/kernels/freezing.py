@@ -1,16 +1,14 @@
 """All choices of one program at once, to be written down and used for ever after."""
 
-import warnings
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import jax
 
 from jaxatr.kernels import database
 from jaxatr.kernels.choosing import Choices, collected
 from jaxatr.kernels.device import of_platform
-from jaxatr.kernels.find import find
-from jaxatr.kernels.solver import Choice
+from jaxatr.kernels.find import found_choice
+from jaxatr.kernels.programs import program
 
 
 def freeze(
@@ -43,15 +41,7 @@ def freeze(
         chosen = {key: choice for key, choice in asked.items() if choice is not None}
     if measure:
         for key in watch([key for key in collector.problems if key not in chosen]):
-            if (choice := _measured(collector.problems[key][1])) is not None:
+            if (choice := found_choice(collector.problems[key][1])) is not None:
                 chosen[key] = choice
+        program.cache_clear()  # a run needs none of the candidates again
     return Choices(chosen)
-
-
-def _measured(problem: Any) -> Choice | None:
-    try:
-        best = find(problem)[0]
-    except RuntimeError as error:
-        warnings.warn(f"left to the rules: {error}", stacklevel=2)
-        return None
-    return Choice(best.algorithm, best.config)

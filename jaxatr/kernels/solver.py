@@ -39,7 +39,7 @@ class Choice(NamedTuple):
         return {"algorithm": self.algorithm, "config": dict(self.config)}
 
 
-def choice_from_json(value: Mapping[str, Any]) -> Choice:
+def choice_from_json(value: Any) -> Choice:
     """Returns the choice that was written.
 
     Raises:
@@ -97,7 +97,7 @@ class Operation:
         run it.
       arguments: ``(problem, generator) -> tuple of arrays``, random.
       reference: ``(problem, arguments) -> result``, in float64 and by plain means.
-      tolerance: ``problem -> error`` that is accepted (see :func:`jaxatr.kernels.find`).
+      tolerance: ``(problem, device) -> error`` that is accepted (:func:`jaxatr.kernels.find`).
       canonical: ``(problem, device) -> problem`` that stands for it where choices are looked up.
     """
 
@@ -107,7 +107,7 @@ class Operation:
     function: Callable[[Any, Choice, Device], Callable[..., Any]]
     arguments: Callable[[Any, np.random.Generator], tuple[np.ndarray, ...]]
     reference: Callable[[Any, tuple[np.ndarray, ...]], np.ndarray]
-    tolerance: Callable[[Any], float]
+    tolerance: Callable[[Any, Device], float]
     canonical: Callable[[Any, Device], Any]
 
     def refusal(self, problem: Any, choice: Choice, device: Device) -> str:

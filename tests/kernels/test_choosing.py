@@ -1,12 +1,14 @@
 """What ``"auto"`` is: by the rules, the database, a measurement, or what was pinned."""
 
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxatr import kernels
-from jaxatr.kernels import database
+from jaxatr.kernels import choosing, database
 from jaxatr.kernels.device import of_platform
 from jaxatr.kernels.ops.convolution import Problem, primitive
 from jaxatr.kernels.solver import Choice
@@ -131,8 +133,6 @@ def test_an_unknown_mode_is_named(used, monkeypatch):
 
 @pytest.fixture
 def finds(monkeypatch):
-    from jaxatr.kernels import choosing, freezing
-
     asked = []
 
     def find(problem, **_):
@@ -140,8 +140,8 @@ def finds(monkeypatch):
         remember("matmul", problem=problem)
         return [kernels.Performance("matmul", (), 1.0, 0)]
 
-    monkeypatch.setattr(choosing, "find", find)
-    monkeypatch.setattr(freezing, "find", find)
+    # The package's attribute of this name is the function.
+    monkeypatch.setattr(sys.modules["jaxatr.kernels.find"], "find", find)
     monkeypatch.setattr(choosing._IMMEDIATE, "_measured", {})
     return asked
 
@@ -151,14 +151,27 @@ def test_search_measures_what_is_not_known_and_enforce_everything_once(used, mon
     assert used()["forward"] == Choice("matmul") and finds == [PROBLEM]
     used()
     assert finds == [PROBLEM]
-    monkeypatch.setattr(kernels.choosing._IMMEDIATE, "_measured", {})
+    monkeypatch.setattr(choosing._IMMEDIATE, "_measured", {})
     used()
     assert finds == [PROBLEM]  # the database knows it now
-    monkeypatch.setattr(kernels.choosing._IMMEDIATE, "_measured", {})
+    monkeypatch.setattr(choosing._IMMEDIATE, "_measured", {})
     monkeypatch.setenv("JAXATR_FIND", "enforce")
     used()
     used()
     assert finds == [PROBLEM, PROBLEM]
+
+
+def test_a_search_that_finds_nothing_leaves_it_to_the_rules(used, monkeypatch):
+    plain = used()
+
+    def find(problem, **_):
+        raise RuntimeError("no solver can be used")
+
+    monkeypatch.setattr(sys.modules["jaxatr.kernels.find"], "find", find)
+    monkeypatch.setattr(choosing._IMMEDIATE, "_measured", {})
+    monkeypatch.setenv("JAXATR_FIND", "enforce")
+    with pytest.warns(UserWarning, match="left to the rules: no solver can be used"):
+        assert used() == plain
 
 
 def test_a_search_measures_while_a_program_is_traced(monkeypatch):

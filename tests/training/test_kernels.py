@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxatr import kernels, training
+from jaxatr import kernels, parallel, training
 from jaxatr.kernels import database
 from jaxatr.kernels.device import of_platform
 from jaxatr.kernels.ops.convolution import Problem, primitive
@@ -90,3 +90,12 @@ def test_each_phase_is_chosen_before_its_own_first_step(tmp_path):
     choices.resumed = True  # with the record of an earlier phase
     assert list(choices.of("two", lower).to_json()) == [FORWARD.key]
     assert set(training.read_record(tmp_path)["kernels"]) == {"one", "two"}
+
+
+def test_other_processes_take_process_0s(tmp_path, monkeypatch):
+    remember("taps")
+    mapping = {FORWARD.key: {"algorithm": "matmul", "config": {}}}
+    monkeypatch.setattr(jax, "process_index", lambda: 1)
+    monkeypatch.setattr(parallel, "gather_json", lambda own: [mapping, own])
+    choices = KernelChoices(tmp_path, find=True, progress=True).of("train", pytest.fail)
+    assert choices.to_json() == mapping and not (tmp_path / "record.json").exists()

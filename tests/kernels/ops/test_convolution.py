@@ -80,7 +80,7 @@ def fits(algorithm, arguments):
 
 
 # The rule and XLA's form add little of their own: a few problems are enough for a quick run.
-QUICK = {"auto": (0, 3, 4, 8), "xla": (0, 8)}
+QUICK = {"auto": (0, 3, 4, 8), "xla": (0, 8), "blocked": (4,), "direct": (2,), "fft": (5,)}
 CASES = [
     pytest.param(
         algorithm,

@@ -140,3 +140,19 @@ def test_exported_for_two_platforms_it_keeps_both_forms():
     text = exported.mlir_module()
     assert "stablehlo.convolution" in text and "stablehlo.dot_general" in text
     np.testing.assert_allclose(exported.call(x, w), fn(x, w), rtol=1e-5, atol=1e-5)
+
+
+def test_int8_is_summed_in_int32():
+    draw8 = np.random.default_rng(0).integers
+    x, w = (draw8(-128, 128, shape).astype(np.int8) for shape in ((2, 5, 4, 3), (3, 3, 3, 2)))
+    y = jax.jit(partial(convolution, padding=1))(jnp.asarray(x), jnp.asarray(w))
+    assert y.dtype == jnp.int32
+    exact = reference(jnp.asarray(x, jnp.float32), jnp.asarray(w, jnp.float32), padding=1)
+    np.testing.assert_array_equal(y, exact)
+
+
+def test_a_batch_that_a_named_algorithm_cannot_compute_is_xlas():
+    x, w = draw((3, 1, 4, 4, 2)), draw((3, 3, 3, 2, 2), 1)  # becomes groups, which taps has none of
+    ours = jax.vmap(partial(convolution, padding=1, algorithm="taps"))(x, w)
+    theirs = jax.vmap(partial(reference, padding=1))(x, w)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)

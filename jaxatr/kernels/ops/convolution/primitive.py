@@ -171,7 +171,8 @@ def _named(name, problem, device):
     return Choice(name, SOLVERS[name].configs(problem)[0])
 
 
-for _name, _platform in {"cpu": "cpu", "cuda": "gpu", "rocm": "gpu", "tpu": "tpu"}.items():
+_PLATFORMS = {None: "other", "cpu": "cpu", "cuda": "gpu", "rocm": "gpu", "tpu": "tpu"}
+for _name, _platform in _PLATFORMS.items():
     mlir.register_lowering(
         convolution_p,
         mlir.lower_fun(partial(_lower, platform=_platform), multiple_results=False),

@@ -1,0 +1,151 @@
+"""The command that measures kernels."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import pytest
+
+from jaxatr import kernels, tune
+from jaxatr.kernels import database
+from jaxatr.kernels.device import of_platform
+from jaxatr.kernels.ops.convolution.solvers import SOLVERS
+from jaxatr.tuning import conv, model, show
+
+SMALL = ("-n=2", "-c=4", "-H=5", "-W=6", "-k=4", "-y=3", "-x=2", "-p=1", "-v=2", "-g=2")
+KEY = "convolution forward 2x5x6x4 3x2x2x4 s1x2 p1.1.0.0 d1x1 g2 float32"
+
+
+@pytest.fixture(autouse=True)
+def own_database(monkeypatch, tmp_path):
+    monkeypatch.setenv("JAXATR_CACHE", str(tmp_path))
+    monkeypatch.delenv("JAXATR_FIND", raising=False)
+
+
+def run(module, flags_of, *arguments):
+    return module.main(flags_of(module, *arguments))
+
+
+def test_conv_verifies_times_and_keeps_the_best(flags_of, capsys):
+    assert run(conv, flags_of, *SMALL, "--direction=forward") == 0
+    text = capsys.readouterr().out
+    assert text.startswith(KEY)
+    for name in ("blocked", "direct", "matmul", "xla"):
+        assert f"  {name:<12} verified: error" in text
+    assert " ms " in text and "the best is kept in" in text
+    (kept,) = database.entries(database.user_file(of_platform("cpu")))
+    assert kept == KEY
+    show.main([])
+    assert f"  {KEY}: " in capsys.readouterr().out
+
+
+def test_a_wrong_and_a_failing_solver_are_told_and_give_an_exit_code(flags_of, capsys, monkeypatch):
+    monkeypatch.setattr(
+        SOLVERS["direct"], "build", lambda problem, config: lambda x, w: jnp.ones(problem.y_shape)
+    )
+
+    def fail(problem, config):
+        raise NotImplementedError("not today")
+
+    monkeypatch.setattr(SOLVERS["matmul"], "build", fail)
+    letters = [letter.replace("-n=2", "-n=3") for letter in SMALL]  # compiled by no other test
+    assert run(conv, flags_of, *letters, "--direction=forward", "--notime") == 1
+    text = capsys.readouterr().out
+    assert "direct       WRONG: error" in text
+    assert "matmul       FAILED: NotImplementedError: not today" in text
+    assert " ms " not in text
+    assert not database.known(of_platform("cpu"))
+
+
+def test_conv_lists_every_direction_without_computing(flags_of, capsys):
+    assert run(conv, flags_of, *SMALL, "--list") == 0
+    text = capsys.readouterr().out
+    for direction in ("forward", "data", "weight"):
+        assert f"convolution {direction} 2x5x6x4" in text
+    assert "configurations" in text and "error" not in text
+
+
+def test_int8_has_the_forward_product_alone(flags_of, capsys):
+    assert run(conv, flags_of, *SMALL, "--dtype=int8", "--list") == 0
+    assert "weight" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-g=3"], "-g: got 3, wanted a divisor of -c 4 and -k 4"),
+        (["-u=0"], "-u: got 0, wanted at least 1"),
+        (["-p=-1"], "-p: got -1, wanted at least 0"),
+        (["-H=1", "-p=0"], "-H and -W: got 1 and 6, smaller than the kernel"),
+        (["--dtype=int8", "--direction=data"], "int8 has the forward product alone"),
+        (["stray"], "got 'stray', which is no flag"),
+    ],
+)
+def test_bad_flags_are_named(flags_of, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        run(conv, flags_of, *SMALL, *arguments)
+
+
+class Two(nn.Module):
+    @nn.compact
+    def __call__(self, images, train=False):
+        def convolve(x, w, *_, **__):
+            return kernels.convolution(x, w, padding=1)
+
+        conv = {"kernel_size": (3, 3), "conv_general_dilated": convolve}
+        x = nn.relu(nn.Conv(4, **conv)(images))
+        x = nn.BatchNorm(use_running_average=not train)(x)
+        return nn.relu(nn.Conv(4, **conv)(nn.Conv(4, **conv)(x))).mean((1, 2))
+
+
+def test_the_problems_of_a_network_are_each_found_once():
+    problems = model.problems_of(Two(), (3, 8, 8, 1), training=True)
+    found = [(problem.direction, problem.x_shape[3]) for problem in problems]
+    first = {("forward", 1), ("weight", 1)}  # the images have no gradient
+    assert len(found) == 5
+    assert set(found) == first | {("forward", 4), ("data", 4), ("weight", 4)}
+    inference = model.problems_of(Two(), (3, 8, 8, 1), training=False)
+    assert [(problem.direction, problem.x_shape[3]) for problem in inference] == [
+        ("forward", 1),
+        ("forward", 4),
+    ]
+
+
+@pytest.mark.parametrize("name", ["size", "batch"])
+def test_a_network_has_sizes(flags_of, name):
+    with pytest.raises(ValueError, match=f"--{name}: got 0, wanted at least 1"):
+        run(model, flags_of, f"--{name}=0")
+
+
+def command(*arguments, cache):
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "JAXATR_CACHE": str(cache)}
+    return subprocess.run(
+        [sys.executable, "-m", "jaxatr.tune", *arguments],
+        cwd=Path(__file__).parents[1],
+        env=environment | {"JAXATR_COMPILATION_CACHE": "off"},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+
+
+def test_the_command_itself(tmp_path):
+    done = command("conv", *SMALL, "--direction=forward", "--noverify", cache=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (file,) = (tmp_path / "tuned").glob("*.json")
+    entry = json.loads(file.read_text())["entries"][KEY]
+    assert entry["jax_version"] == jax.__version__ and entry["milliseconds"] > 0
+
+
+def test_an_unknown_sub_command_is_named(unchecked, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["tune", "convolve"])
+    tune.define_flags()
+    with pytest.raises(ValueError, match="got 'convolve', wanted one of conv, model, show first"):
+        tune.main(["convolve"])
+    with pytest.raises(ValueError, match="nothing was given, wanted one of"):
+        tune.main([])
