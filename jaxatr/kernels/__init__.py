@@ -1,7 +1,9 @@
 """Operations whose algorithm is chosen per problem, direction and platform."""
 
+from jaxatr.kernels.ops import recurrent
 from jaxatr.kernels.ops.convolution import convolution
 from jaxatr.kernels.ops.pooling import max_pool
+from jaxatr.kernels.ops.recurrent import gru, lstm, rnn
 from jaxatr.kernels.outline import outlined
 
-__all__ = ["convolution", "max_pool", "outlined"]
+__all__ = ["convolution", "gru", "lstm", "max_pool", "outlined", "recurrent", "rnn"]
