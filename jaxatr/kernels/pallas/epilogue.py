@@ -51,8 +51,8 @@ class Epilogue:
     def __call__(
         self,
         a: Float[Array, "m n"],
-        scale: Float[Array, "m n"] | None,
-        shift: Float[Array, "m n"] | None,
+        scale: Float[Array, "#m n"] | None,
+        shift: Float[Array, "#m n"] | None,
         residual: Float[Array, "m n"] | None,
     ) -> Float[Array, "m n"]:
         """Returns the finished tile; what the epilogue does not have is None."""
@@ -66,13 +66,13 @@ class Epilogue:
 
 
 def folded(
-    scale: Float[Array, "n"],
-    shift: Float[Array, "n"],
-    mean: Float[Array, "n"],
-    variance: Float[Array, "n"],
+    scale: Float[Array, " n"],
+    shift: Float[Array, " n"],
+    mean: Float[Array, " n"],
+    variance: Float[Array, " n"],
     epsilon: float,
-    bias: Float[Array, "n"] | None = None,
-) -> tuple[Float[Array, "n"], Float[Array, "n"]]:
+    bias: Float[Array, " n"] | None = None,
+) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
     """Returns the factor and summand that a batch norm with known statistics comes down to.
 
     Args:

@@ -4,9 +4,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from jaxatr.kernels.ops.recurrent import gemm, scan, step
+from jaxatr.kernels.ops.recurrent import gemm, pallas, scan, step
 from jaxatr.kernels.ops.recurrent.cells import State
 from jaxatr.kernels.ops.recurrent.problem import Problem
+from jaxatr.kernels.pallas.hopper import lstm as hopper
+from jaxatr.kernels.pallas.tpu import lstm as tpu
 from jaxatr.typing import Array
 
 
@@ -28,6 +30,8 @@ ALGORITHMS = {
     "scan": Algorithm(scan.applies, scan.run),
     "step": Algorithm(step.applies, step.run),
     "gemm": Algorithm(gemm.applies, gemm.run),
-    "step_gemm": Algorithm(partial(gemm.applies, join=True), partial(gemm.run, join=True)),
+    "step_gemm": Algorithm(step.applies, gemm.run_joined),
+    "hopper": Algorithm(partial(pallas.applies, hopper), partial(pallas.run, hopper)),
+    "tpu": Algorithm(partial(pallas.applies, tpu), partial(pallas.run, tpu)),
 }
 UNROLLS = (1, 2, 4)  # steps per round of the loop, for a search

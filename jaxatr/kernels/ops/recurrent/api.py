@@ -131,7 +131,9 @@ def _network(cell: Cell, params, x, lengths, initial, algorithm, reset_after=Tru
     batch, steps, width = x.shape
     problem = Problem(cell, steps, batch, width, 0, False, False, x.dtype.name, reset_after)
     hidden, rows = check_params(problem, params)
-    params = jax.tree.map(jnp.asarray, params)  # as converted from another library, they are NumPy's
+    params = jax.tree.map(
+        jnp.asarray, params
+    )  # as converted from another library, they are NumPy's
     check_algorithm(problem, params, algorithm, ALGORITHMS)
     shape = (rows, batch, hidden)
     if initial is None:

@@ -7,13 +7,13 @@ import jax.numpy as jnp
 
 from jaxatr.kernels.ops.recurrent.problem import Problem
 from jaxatr.kernels.ops.recurrent.weights import Weights
-from jaxatr.typing import Array
+from jaxatr.typing import Array, ArrayLike
 
 State: TypeAlias = tuple[Array, ...]
 ACTIVATIONS = {"relu": jax.nn.relu, "tanh": jnp.tanh}
 
 
-def product(problem: Problem, a: Array, matrix: Array) -> Array:
+def product(problem: Problem, a: Array, matrix: ArrayLike) -> Array:
     """Returns ``a @ matrix``, multiplied in the problem's type and summed in its wide one."""
     a, matrix = a.astype(problem.dtype), matrix.astype(problem.dtype)
     flat = a.reshape(-1, a.shape[-1])

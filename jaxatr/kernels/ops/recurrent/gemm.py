@@ -9,7 +9,9 @@ The derivative is given as a linear loop (``custom_jvp``), which jax transposes:
 would compute the same, but forward mode would be lost.
 """
 
+from collections.abc import Callable
 from functools import partial
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -17,16 +19,17 @@ import jax.numpy as jnp
 from jaxatr.kernels.ops.recurrent.cells import State, advance, input_part, product, with_bias
 from jaxatr.kernels.ops.recurrent.loop import loop
 from jaxatr.kernels.ops.recurrent.problem import Problem
-from jaxatr.kernels.ops.recurrent.step import applies as can_join
 from jaxatr.kernels.ops.recurrent.step import joined
 from jaxatr.kernels.ops.recurrent.tangents import linearised
 from jaxatr.kernels.ops.recurrent.weights import Weights
 from jaxatr.typing import Array
 
+Forward: TypeAlias = Callable[..., tuple[State, State, tuple[Array, ...]]]
 
-def applies(problem: Problem, join: bool = False) -> bool:
+
+def applies(problem: Problem) -> bool:
     """Says whether the reset gate (if any) acts after the product, which the derivative needs."""
-    return can_join(problem) if join else problem.reset_after
+    return problem.reset_after
 
 
 def run(
@@ -37,36 +40,79 @@ def run(
     mask: Array | None,
     reverse: bool,
     unroll: int = 1,
-    join: bool = False,
 ) -> tuple[Array, State]:
     """Returns the states ``h`` after each step, ``[t, b, h]``, and the final state."""
-    return _recurrence(problem, reverse, unroll, join, weights, x, state, mask)
+    return recurrence(hoisted, problem, reverse, unroll, weights, x, state, mask)
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2, 3))
-def _recurrence(problem, reverse, unroll, join, weights, x, state, mask):
-    states, final, _ = _forward(problem, reverse, unroll, join, weights, x, state, mask)
-    return states[0], final
+def run_joined(
+    problem: Problem,
+    weights: Weights,
+    x: Array,
+    state: State,
+    mask: Array | None,
+    reverse: bool,
+    unroll: int = 1,
+) -> tuple[Array, State]:
+    """The same with one product of ``[x, h]`` per step forward."""
+    return recurrence(one_product, problem, reverse, unroll, weights, x, state, mask)
 
 
-def _forward(problem, reverse, unroll, join, weights, x, state, mask):
-    if join:
-        step, inputs = joined(problem, weights), x
-    else:
-        inputs = input_part(problem, weights, x)
-
-        def step(state, part):
-            return advance(problem, weights, part, state)
-
-    final, (states, saved) = loop(step, state, inputs, mask, reverse, unroll)
+def hoisted(problem, reverse, unroll, weights, x, state, mask):
+    """The forward pass with the inputs' products before the loop."""
+    final, (states, saved) = loop(
+        lambda state, part: advance(problem, weights, part, state),
+        state,
+        input_part(problem, weights, x),
+        mask,
+        reverse,
+        unroll,
+    )
     return states, final, saved
 
 
-@_recurrence.defjvp
-def _derivative(problem, reverse, unroll, join, primals, tangents):
+def one_product(problem, reverse, unroll, weights, x, state, mask):
+    """The forward pass with one product per step."""
+    final, (states, saved) = loop(joined(problem, weights), state, x, mask, reverse, unroll)
+    return states, final, saved
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2, 3))
+def recurrence(
+    forward: Forward,
+    problem: Problem,
+    reverse: bool,
+    unroll: int,
+    weights: Weights,
+    x: Array,
+    state: State,
+    mask: Array | None,
+) -> tuple[Array, State]:
+    """Runs ``forward``, with the derivative above.
+
+    Args:
+      forward: ``(problem, reverse, unroll, weights, x, state, mask)`` gives the states after each
+        step, the final state, and what :mod:`.tangents` needs.
+      problem: the layer's problem.
+      reverse: runs from the last step to the first.
+      unroll: steps per round of the loops.
+      weights: the layer's weights.
+      x: ``[t, b, d]``.
+      state: the initial state.
+      mask: ``[t, b, 1]`` or None.
+
+    Returns:
+      The states ``h`` after each step, ``[t, b, h]``, and the final state.
+    """
+    states, final, _ = forward(problem, reverse, unroll, weights, x, state, mask)
+    return states[0], final
+
+
+@recurrence.defjvp
+def _derivative(forward, problem, reverse, unroll, primals, tangents):
     weights, x, state, mask = primals
     dweights, dx, dstate, _ = tangents
-    states, final, saved = _forward(problem, reverse, unroll, join, weights, x, state, mask)
+    states, final, saved = forward(problem, reverse, unroll, weights, x, state, mask)
     before = tuple(_shifted(s, first, reverse) for s, first in zip(states, state, strict=True))
     _, from_input = jax.jvp(partial(input_part, problem), (weights, x), (dweights, dx))
     from_weights = product(problem, before[0], dweights.r)

@@ -1,6 +1,7 @@
 """One product per step, of the input and the state side by side, differentiated by jax as it is."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax.numpy as jnp
 
@@ -37,8 +38,8 @@ def joined(problem: Problem, weights: Weights) -> Callable:
     block of columns, and zeros where the two do not meet.
     """
     hidden = problem.hidden
-    w, r = weights.w, weights.r
-    bias = weights.b
+    w: Any
+    w, r, bias = weights.w, weights.r, weights.b
     if problem.cell == "gru":
         w = jnp.concatenate([w, jnp.zeros_like(w[:, :hidden])], axis=1)
         none = jnp.zeros_like(r[:, :hidden])

@@ -44,7 +44,7 @@ def init(
     bidirectional: bool = False,
     bias: bool = True,
     skip: bool = False,
-    dtype: jnp.dtype = jnp.float32,
+    dtype: jax.typing.DTypeLike = jnp.float32,
 ) -> tuple[tuple[Weights, ...], ...]:
     """Draws the weights of a network: ``params[layer][direction]``, the forward direction first.
 
@@ -73,11 +73,15 @@ def init(
     gates = Problem(cell, 0, 0, inputs, hidden, skip, False, "float32").gates
     normal, orthogonal = jax.nn.initializers.lecun_normal(), jax.nn.initializers.orthogonal()
 
+    # The factorisation behind the orthogonal draw knows no shorter types.
+    wide = jnp.promote_types(dtype, jnp.float32)
+
     def one(key: Key, width: int, skip: bool) -> Weights:
         first, *rest = jax.random.split(key, 1 + gates)
+        r = jnp.concatenate([orthogonal(k, (hidden, hidden), wide) for k in rest], axis=1)
         return Weights(
             w=None if skip else normal(first, (width, gates * hidden), dtype),
-            r=jnp.concatenate([orthogonal(k, (hidden, hidden), dtype) for k in rest], axis=1),
+            r=r.astype(dtype),
             b=jnp.zeros(gates * hidden, dtype) if bias else None,
             rb=jnp.zeros(hidden, dtype) if bias and cell == "gru" else None,
         )

@@ -13,7 +13,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from jaxatr.kernels.pallas.epilogue import Epilogue
-from jaxatr.kernels.pallas.hopper.product import accumulate
+from jaxatr.kernels.pallas.hopper.product import product
 from jaxatr.kernels.pallas.hopper.tiles import PARAMS, fetch, store, swizzled
 from jaxatr.kernels.pallas.rows import Rows
 from jaxatr.typing import Array, Float
@@ -31,8 +31,8 @@ def convolution(
     w: Float[Array, "kh kw c n"],
     rows: Rows,
     epilogue: Epilogue,
-    scale: Float[Array, "n"] | None = None,
-    shift: Float[Array, "n"] | None = None,
+    scale: Float[Array, " n"] | None = None,
+    shift: Float[Array, " n"] | None = None,
     residual: Float[Array, "b h2 w2 n"] | None = None,
     interpret: Any = None,
 ) -> Float[Array, "b h2 w2 n"]:
@@ -81,7 +81,7 @@ def _kernel(operands: dict[str, Any], out: Any, *, rows: Rows, epilogue: Epilogu
     top, left = jax.lax.axis_index("m") * ROWS, jax.lax.axis_index("n") * columns
     here = pl.ds(left, columns)
 
-    def scoped(a, b, accumulator, ready, vectors, beside, finished, extras_ready):
+    def scoped(a, b, ready, vectors, beside, finished, extras_ready):
         def load(step: Any, slot: Any) -> None:
             tap, k = jax.lax.div(step, tiles), jax.lax.rem(step, tiles)
             i, j = jax.lax.div(tap, rows.taps[1]), jax.lax.rem(tap, rows.taps[1])
@@ -94,7 +94,7 @@ def _kernel(operands: dict[str, Any], out: Any, *, rows: Rows, epilogue: Epilogu
         if beside is not None:
             extras.append((operands["residual"].at[pl.ds(top, ROWS), here], beside))
         fetch(extras, extras_ready)
-        accumulate(accumulator, a, b, ready, rows.taps[0] * rows.taps[1] * tiles, load)
+        total = product(a, b, ready, rows.taps[0] * rows.taps[1] * tiles, load)
         if extras:
             plgpu.barrier_wait(extras_ready)
         spread = {
@@ -102,7 +102,7 @@ def _kernel(operands: dict[str, Any], out: Any, *, rows: Rows, epilogue: Epilogu
             for name, vector in vectors.items()
         }
         finished[...] = epilogue(
-            accumulator[...],
+            total,
             spread.get("scale"),
             spread.get("shift"),
             None if beside is None else beside[...],
@@ -115,7 +115,6 @@ def _kernel(operands: dict[str, Any], out: Any, *, rows: Rows, epilogue: Epilogu
         scoped,
         a=swizzled((SLOTS, ROWS, DEPTH), x.dtype),
         b=swizzled((SLOTS, DEPTH, columns), w.dtype),
-        accumulator=plgpu.ACC((ROWS, columns), jnp.float32),
         ready=plgpu.Barrier(num_arrivals=2, num_barriers=SLOTS),
         vectors={name: plgpu.SMEM((columns,), jnp.float32) for name in names},
         beside=swizzled((ROWS, columns), out.dtype) if "residual" in operands else None,

@@ -1,6 +1,7 @@
 """Weights from and to the inputs of ONNX's LSTM, GRU and RNN operators."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -50,7 +51,7 @@ def to_onnx(
     if any(weights.w is None for weights in layer):
         raise ValueError("layer: no input matrix, which ONNX's operators have")
 
-    def theirs(array: ArrayLike) -> np.ndarray:
+    def theirs(array: Any) -> np.ndarray:
         return reordered(np.asarray(array), OURS[cell], ONNX[cell])
 
     w, r = (np.stack([theirs(one[field]).T for one in layer]) for field in (0, 1))
