@@ -5,22 +5,11 @@ whatever the hardware.
 """
 
 import dataclasses
-from collections.abc import Callable
 
 import jax
-import jax.numpy as jnp
 
+from jaxatr.kernels.activations import ACTIVATIONS, check_activation
 from jaxatr.typing import Array, Float
-
-# Written with what every kernel language here can lower.
-ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
-    "none": lambda a: a,
-    "relu": lambda a: jnp.maximum(a, 0.0),
-    "leaky_relu": lambda a: jnp.where(a > 0, a, 0.01 * a),
-    "tanh": jnp.tanh,
-    "sigmoid": lambda a: 1.0 / (1.0 + jnp.exp(-a)),
-    "swish": lambda a: a / (1.0 + jnp.exp(-a)),
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +22,7 @@ class Epilogue:
       scale: whether each feature has a factor.
       shift: whether each feature has a summand.
       residual: whether an array of the result's shape is added.
-      activation: a name of :data:`ACTIVATIONS`.
+      activation: a name of :data:`~jaxatr.kernels.activations.ACTIVATIONS`.
     """
 
     scale: bool = False
@@ -43,10 +32,7 @@ class Epilogue:
 
     def __post_init__(self) -> None:
         """Checks the activation's name."""
-        if self.activation not in ACTIVATIONS:
-            raise ValueError(
-                f"activation: got {self.activation!r}, wanted one of {sorted(ACTIVATIONS)}"
-            )
+        check_activation(self.activation)
 
     def __call__(
         self,

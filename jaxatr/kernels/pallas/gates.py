@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 
-from jaxatr.kernels.pallas.epilogue import ACTIVATIONS
+from jaxatr.kernels.activations import ACTIVATIONS
 from jaxatr.typing import Array, Float
 
 GATES = 4
