@@ -1,5 +1,6 @@
 """Operations whose algorithm is chosen per problem, direction and platform."""
 
+from jaxatr.kernels import fusion
 from jaxatr.kernels.ops import recurrent
 from jaxatr.kernels.ops.batch_norm import batch_norm, batch_statistics
 from jaxatr.kernels.ops.convolution import convolution
@@ -11,6 +12,7 @@ __all__ = [
     "batch_norm",
     "batch_statistics",
     "convolution",
+    "fusion",
     "gru",
     "lstm",
     "max_pool",
