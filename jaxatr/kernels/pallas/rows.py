@@ -52,12 +52,12 @@ class Rows:
 
     def copies(self, x: Float[Array, "b h w c"], tile: int) -> Float[Array, "s rows c"]:
         """Returns the rows, once per column of the kernel, and zeros for the last tile to read."""
-        (_, _), (left, _) = self.padding
+        left = self.padding[1][0]
         right = self.pitch - left - x.shape[2]
         rows, columns = self.taps
         below = -(-self.count // tile) * tile + (rows - 1) * self.pitch - self.count
-        x = jnp.pad(x, ((0, 0), self.padding[0], (left, max(right, 0)), (0, 0)))
-        flat = x[:, :, : self.pitch].reshape(self.count, x.shape[3])
+        x = jnp.pad(x, ((0, 0), self.padding[0], (left, right), (0, 0)))
+        flat = x.reshape(self.count, x.shape[3])
         flat = jnp.pad(flat, ((0, below + columns - 1), (0, 0)))
         return jnp.stack([flat[j : j + self.count + below] for j in range(columns)])
 

@@ -227,6 +227,20 @@ def test_vmap_and_second_derivative():
     np.testing.assert_allclose(second, numeric, atol=2e-3)
 
 
+@pytest.mark.parametrize("algorithm", ["scan", "step", "gemm", "step_gemm"])
+def test_several_steps_per_round_of_the_loop(algorithm):
+    ((weights,),) = single(network("lstm", 3, 2))
+    x, state = single(draw((5, 2, 3))), (jnp.zeros((2, 2)),) * 2
+    problem = Problem("lstm", 5, 2, 3, 2, False, False, "float32")
+    run = ALGORITHMS[algorithm].run
+    for one, other in zip(
+        jax.tree.leaves(run(problem, weights, x, state, None, True)),
+        jax.tree.leaves(run(problem, weights, x, state, None, True, unroll=2)),
+        strict=True,
+    ):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
 def test_half_precision(dtype):
     params, x = network("lstm", 8, 8), draw((2, 5, 8))

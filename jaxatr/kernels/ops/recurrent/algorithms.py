@@ -34,4 +34,3 @@ ALGORITHMS = {
     "hopper": Algorithm(partial(pallas.applies, hopper), partial(pallas.run, hopper)),
     "tpu": Algorithm(partial(pallas.applies, tpu), partial(pallas.run, tpu)),
 }
-UNROLLS = (1, 2, 4)  # steps per round of the loop, for a search

@@ -95,8 +95,8 @@ def _copies(rows: Rows, x: Array) -> Array:
     """Returns ``[b, columns of the kernel, rows of the padded image, c]``."""
     across, pitch = rows.taps[1], _pitch(rows)
     left = rows.padding[1][0]
-    wide = max(0, pitch + across - 1 - left - x.shape[2])
-    x = jnp.pad(x, ((0, 0), rows.padding[0], (left, wide), (0, 0)))
+    right = pitch + across - 1 - left - x.shape[2]
+    x = jnp.pad(x, ((0, 0), rows.padding[0], (left, right), (0, 0)))
     moved = [x[:, :, j : j + pitch].reshape(x.shape[0], -1, x.shape[3]) for j in range(across)]
     return jnp.stack(moved, axis=1)
 
