@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
-from types import ModuleType
 from typing import Any
 
 import jax.numpy as jnp
@@ -17,10 +16,9 @@ from jaxatr.kernels.fusion.operations import (
     FusionProblem,
     Operation,
 )
+from jaxatr.kernels.pallas import Device, kernel
 from jaxatr.kernels.pallas.epilogue import Epilogue, folded
-from jaxatr.kernels.pallas.hopper import convolution as hopper
 from jaxatr.kernels.pallas.rows import Rows
-from jaxatr.kernels.pallas.tpu import convolution as tpu
 from jaxatr.typing import Array
 
 
@@ -71,14 +69,13 @@ def _pointwise(convolution: Convolution, problem: FusionProblem) -> bool:
     return problem.w_shape[:2] == (1, 1) and not any(map(any, convolution.padding))  # type: ignore
 
 
-def _fits(kernel: ModuleType, convolution: Convolution, problem: FusionProblem) -> bool:
+def _fits(device: Device, convolution: Convolution, problem: FusionProblem) -> bool:
     channels, features = problem.w_shape[2:]  # type: ignore[index]
-    if kernel is tpu:
-        return tpu.applies(_geometry(convolution, problem), channels, features, problem.dtype)
-    return hopper.applies(channels, features, problem.dtype)
+    rows = _geometry(convolution, problem)
+    return kernel(device, "convolution").applies(rows, channels, features, problem.dtype)
 
 
-def run_kernel(kernel: ModuleType, operations: Sequence[Operation], arguments: Arguments) -> Array:
+def run_kernel(device: Device, operations: Sequence[Operation], arguments: Arguments) -> Array:
     """Turns what follows a convolution into an epilogue, and runs the kernel."""
     convolution: Any
     convolution, *rest = operations
@@ -101,23 +98,24 @@ def run_kernel(kernel: ModuleType, operations: Sequence[Operation], arguments: A
     epilogue = Epilogue(scale is not None, shift is not None, residual is not None, name)
     rows = _geometry(convolution, FusionProblem(x.shape, w.shape, x.dtype.name))
     x = x[:, :: convolution.stride[0], :: convolution.stride[1]]
-    return kernel.convolution(x, w, rows, epilogue, scale, shift, residual)
+    module = kernel(device, "convolution")
+    return module.convolution(x, w, rows, epilogue, scale, shift, residual)
 
 
-def _kernel_solver(kernel: ModuleType, platforms: tuple[str, ...], sizes: str) -> FusionSolver:
+def _kernel_solver(device: Device, platforms: tuple[str, ...], sizes: str) -> FusionSolver:
     plain = Constraint(
         "stride 1 (any for 1x1 without padding), dilation 1, one group",
         lambda o, p: (
             o.dilation == (1, 1) and o.groups == 1 and (o.stride == (1, 1) or _pointwise(o, p))
         ),
     )
-    fits: Any = Constraint(sizes, lambda o, p: _fits(kernel, o, p))
+    fits: Any = Constraint(sizes, lambda o, p: _fits(device, o, p))
     known = Constraint(
         "mode spatial and known statistics", lambda o, _: o.mode == "spatial" and not o.training
     )
     constraints = {Convolution: (_KERNEL, plain, fits), BatchNorm: (known,)}
     edges = ordered_edges((Convolution,), constraints)
-    return FusionSolver(platforms, edges, partial(run_kernel, kernel))
+    return FusionSolver(platforms, edges, partial(run_kernel, device))
 
 
 SOLVERS = {
@@ -129,10 +127,10 @@ SOLVERS = {
         run_xla,
     ),
     "hopper": _kernel_solver(
-        hopper, ("gpu", "cuda"), "bfloat16 or float16, channels and features multiples of 64"
+        "hopper", ("gpu", "cuda"), "bfloat16 or float16, channels and features multiples of 64"
     ),
     "tpu": _kernel_solver(
-        tpu,
+        "tpu",
         ("tpu",),
         "bfloat16 or float32, channels and features multiples of 128, an image that fits in VMEM",
     ),

@@ -53,19 +53,19 @@ def test_columns_of_a_tile():
     )
 
 
-@pytest.mark.parametrize(("kernel", "hidden"), [(hopper, 64), (tpu, 128)])
+@pytest.mark.parametrize(("device", "hidden"), [("hopper", 64), ("tpu", 128)])
 @pytest.mark.parametrize("skip", [False, True])
-def test_a_layer_with_its_gradient(kernel, hidden, skip, mosaic):
+def test_a_layer_with_its_gradient(device, hidden, skip, mosaic):
     """A batch that is no multiple of the tile, masked; the gradient is the loop's own."""
     dtype, steps, batch = jnp.bfloat16, 2, 3
     problem = Problem("lstm", steps, batch, hidden, hidden, skip, True, "bfloat16")
-    assert pallas.applies(kernel, problem)
+    assert pallas.applies(device, problem)
     ((weights,),) = recurrent.init(jax.random.key(0), "lstm", hidden, hidden, skip=skip)
     weights = jax.tree.map(lambda a: a.astype(dtype), weights)
     x = draw((steps, batch, hidden), dtype, 1)
     state = (draw((batch, hidden), jnp.float32, 2), draw((batch, hidden), jnp.float32, 3))
     mask = (jnp.arange(steps)[:, None] < jnp.array([2, 1, 2]))[..., None]
-    interpret = mosaic if kernel is hopper else True
+    interpret = mosaic if device == "hopper" else True
 
     def score(run, *arguments):
         hs, final = run(problem, *arguments, mask, False)
@@ -76,7 +76,7 @@ def test_a_layer_with_its_gradient(kernel, hidden, skip, mosaic):
             weights, x, state
         )
 
-    (ours, hs), gradient = both(lambda *a: pallas.run(kernel, *a, interpret=interpret))
+    (ours, hs), gradient = both(lambda *a: pallas.run(device, *a, interpret=interpret))
     (theirs, wanted_hs), wanted = jax.jit(lambda: both(scan.run))()
     np.testing.assert_allclose(hs, wanted_hs, atol=1e-2)
     np.testing.assert_allclose(ours, theirs, rtol=1e-2)

@@ -7,8 +7,6 @@ from typing import NamedTuple
 from jaxatr.kernels.ops.recurrent import gemm, pallas, scan, step
 from jaxatr.kernels.ops.recurrent.cells import State
 from jaxatr.kernels.ops.recurrent.problem import Problem
-from jaxatr.kernels.pallas.hopper import lstm as hopper
-from jaxatr.kernels.pallas.tpu import lstm as tpu
 from jaxatr.typing import Array
 
 
@@ -31,6 +29,6 @@ ALGORITHMS = {
     "step": Algorithm(step.applies, step.run),
     "gemm": Algorithm(gemm.applies, gemm.run),
     "step_gemm": Algorithm(step.applies, gemm.run_joined),
-    "hopper": Algorithm(partial(pallas.applies, hopper), partial(pallas.run, hopper)),
-    "tpu": Algorithm(partial(pallas.applies, tpu), partial(pallas.run, tpu)),
+    "hopper": Algorithm(partial(pallas.applies, "hopper"), partial(pallas.run, "hopper")),
+    "tpu": Algorithm(partial(pallas.applies, "tpu"), partial(pallas.run, "tpu")),
 }

@@ -1,7 +1,6 @@
 """One kernel per step of an LSTM on an accelerator, differentiated as the single products are."""
 
 from functools import partial
-from types import ModuleType
 from typing import Any
 
 import jax.numpy as jnp
@@ -11,17 +10,20 @@ from jaxatr.kernels.ops.recurrent.gemm import recurrence
 from jaxatr.kernels.ops.recurrent.loop import loop
 from jaxatr.kernels.ops.recurrent.problem import Problem
 from jaxatr.kernels.ops.recurrent.weights import Weights
+from jaxatr.kernels.pallas import Device, kernel
 from jaxatr.kernels.pallas.gates import grouped
 from jaxatr.typing import Array
 
 
-def applies(kernel: ModuleType, problem: Problem) -> bool:
+def applies(device: Device, problem: Problem) -> bool:
     """Says whether the kernel has the cell, and whole tiles of the state in the type."""
-    return problem.cell == "lstm" and kernel.applies(problem.hidden, problem.dtype)
+    if problem.cell != "lstm":
+        return False
+    return kernel(device, "lstm").applies(problem.hidden, problem.dtype)
 
 
 def run(
-    kernel: ModuleType,
+    device: Device,
     problem: Problem,
     weights: Weights,
     x: Array,
@@ -34,7 +36,7 @@ def run(
     """Returns the states ``h`` after each step, ``[t, b, h]``, and the final state.
 
     Args:
-      kernel: the module of the kernel, with ``step`` and the sizes of its tiles.
+      device: whose kernel.
       problem: the layer's problem.
       weights: its weights.
       x: ``[t, b, d]``.
@@ -42,28 +44,29 @@ def run(
       mask: ``[t, b, 1]`` or None.
       reverse: runs from the last step to the first.
       unroll: steps per round of the loop.
-      **options: passed on to ``step``.
+      **options: passed on to the kernel's ``step``.
     """
-    forward = partial(_forward, kernel, options)
+    forward = partial(_forward, device, options)
     return recurrence(forward, problem, reverse, unroll, weights, x, state, mask)
 
 
-def _forward(kernel, options, problem, reverse, unroll, weights, x, state, mask):
-    group = partial(grouped, units=kernel.UNITS)
+def _forward(device, options, problem, reverse, unroll, weights, x, state, mask):
+    module = kernel(device, "lstm")
+    group = partial(grouped, units=module.UNITS)
     if weights.w is None:
         part = group(input_part(problem, weights, x))
     else:
         bias = None if weights.b is None else group(weights.b)
         part = input_part(problem, Weights(group(weights.w), weights.r, bias), x)
     recurrent = group(weights.r.astype(problem.dtype))
-    extra = -problem.batch % kernel.rows(problem.dtype)
+    extra = -problem.batch % module.rows(problem.dtype)
     more = [(0, extra), (0, 0)]
     h, c = (jnp.pad(s, more) for s in state)
     part = jnp.pad(part, [(0, 0), *more])
     mask = None if mask is None else jnp.pad(mask, [(0, 0), *more])
 
     def step(state: State, part: Array) -> tuple[State, tuple[Array, ...]]:
-        h, c, gates = kernel.step(*state, recurrent, part, **options)
+        h, c, gates = module.step(*state, recurrent, part, **options)
         return (h, c), gates
 
     final, (states, gates) = loop(step, (h.astype(problem.dtype), c), part, mask, reverse, unroll)

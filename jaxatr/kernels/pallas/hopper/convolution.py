@@ -21,8 +21,9 @@ from jaxatr.typing import Array, Float
 ROWS, DEPTH, SLOTS = 128, 64, 4  # of a tile; how many tiles are loaded ahead
 
 
-def applies(channels: int, features: int, dtype: str) -> bool:
+def applies(rows: Rows, channels: int, features: int, dtype: str) -> bool:
     """Says whether whole tiles fit, in a type that tensor cores take as it is stored."""
+    del rows
     return channels % DEPTH == 0 and features % 64 == 0 and dtype in ("bfloat16", "float16")
 
 
@@ -52,7 +53,7 @@ def convolution(
       NotImplementedError: the channels, features or type are not as above.
     """
     channels, features = w.shape[2:]
-    if not applies(channels, features, x.dtype.name):
+    if not applies(rows, channels, features, x.dtype.name):
         raise NotImplementedError(
             f"got {channels} channels, {features} features, {x.dtype.name}; wanted multiples of "
             f"{DEPTH} and 64, and bfloat16 or float16"
