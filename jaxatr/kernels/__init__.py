@@ -1,20 +1,31 @@
 """Operations whose algorithm is chosen per problem, direction and device."""
 
+from jaxatr.kernels import fusion
 from jaxatr.kernels.choosing import Choices, choices, collected
 from jaxatr.kernels.find import Performance, find
 from jaxatr.kernels.freezing import freeze
+from jaxatr.kernels.ops import recurrent
+from jaxatr.kernels.ops.batch_norm import batch_norm, batch_statistics
 from jaxatr.kernels.ops.convolution import convolution
 from jaxatr.kernels.ops.pooling import max_pool
+from jaxatr.kernels.ops.recurrent import gru, lstm, rnn
 from jaxatr.kernels.outline import outlined
 
 __all__ = [
     "Choices",
     "Performance",
+    "batch_norm",
+    "batch_statistics",
     "choices",
     "collected",
     "convolution",
     "find",
     "freeze",
+    "fusion",
+    "gru",
+    "lstm",
     "max_pool",
     "outlined",
+    "recurrent",
+    "rnn",
 ]

@@ -1,0 +1,34 @@
+"""The algorithms by name; each is a module with ``applies(problem)`` and ``run(problem, ...)``."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from jaxatr.kernels.ops.recurrent import gemm, pallas, scan, step
+from jaxatr.kernels.ops.recurrent.cells import State
+from jaxatr.kernels.ops.recurrent.problem import Problem
+from jaxatr.typing import Array
+
+
+class Algorithm(NamedTuple):
+    """One way to compute one direction of one layer.
+
+    Attributes:
+      applies: says whether it can compute the problem.
+      run: ``(problem, weights, x, state, mask, reverse, unroll=1)`` gives the states ``h`` after
+        each step and the final state; everything is time-major, ``x`` is ``[t, b, d]``, ``mask``
+        None or ``[t, b, 1]``.
+    """
+
+    applies: Callable[[Problem], bool]
+    run: Callable[..., tuple[Array, State]]
+
+
+ALGORITHMS = {
+    "scan": Algorithm(scan.applies, scan.run),
+    "step": Algorithm(step.applies, step.run),
+    "gemm": Algorithm(gemm.applies, gemm.run),
+    "step_gemm": Algorithm(step.applies, gemm.run_joined),
+    "hopper": Algorithm(partial(pallas.applies, "hopper"), partial(pallas.run, "hopper")),
+    "tpu": Algorithm(partial(pallas.applies, "tpu"), partial(pallas.run, "tpu")),
+}

@@ -1,0 +1,31 @@
+"""Blocks of columns in another order."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxatr.kernels.ops.recurrent.problem import CELLS, Cell
+
+OURS: dict[Cell, str] = {"lstm": "ifoc", "gru": "rzn", "relu": "h", "tanh": "h"}
+TORCH: dict[Cell, str] = {"lstm": "ifco", "gru": "rzn", "relu": "h", "tanh": "h"}
+ONNX: dict[Cell, str] = {"lstm": "iofc", "gru": "zrn", "relu": "h", "tanh": "h"}
+
+
+def check_cell(cell: str) -> None:
+    """Raises a ``ValueError`` unless there is such a cell."""
+    if cell not in CELLS:
+        raise ValueError(f"cell: got {cell!r}, wanted one of {list(CELLS)}")
+
+
+def reordered(array: Any, source: str, target: str) -> Any:
+    """Returns the array with the blocks of its last axis, named by letters, in another order.
+
+    >>> reordered(np.array([1, 2, 3, 4]), "ifoc", "ifco")
+    array([1, 2, 4, 3])
+    """
+    if source == target:
+        return array
+    module = np if isinstance(array, np.ndarray) else jnp
+    blocks = dict(zip(source, module.split(array, len(source), axis=-1), strict=True))
+    return module.concatenate([blocks[letter] for letter in target], axis=-1)

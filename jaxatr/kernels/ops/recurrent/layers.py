@@ -1,0 +1,111 @@
+"""Layers on each other, two directions side by side, and sequences of different lengths."""
+
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+
+from jaxatr.kernels.ops.recurrent.algorithms import ALGORITHMS
+from jaxatr.kernels.ops.recurrent.cells import State
+from jaxatr.kernels.ops.recurrent.heuristic import choose
+from jaxatr.kernels.ops.recurrent.problem import Cell, Problem
+from jaxatr.kernels.ops.recurrent.weights import Params, Weights
+from jaxatr.typing import Array
+
+Lengths = Array | tuple[int, ...] | None
+
+
+def stack(
+    params: Params,
+    x: Array,
+    cell: Cell,
+    lengths: Lengths,
+    initial: State,
+    algorithm: str,
+    reset_after: bool = True,
+) -> tuple[Array, State]:
+    """Runs a whole network.
+
+    Args:
+      params: ``params[layer][direction]``.
+      x: ``[t, b, d]``.
+      cell: which cell.
+      lengths: how many steps each sequence has; a tuple is known before compilation.
+      initial: the states, ``[layers * directions, b, h]`` each.
+      algorithm: name of the algorithm, or ``"auto"``.
+      reset_after: where a GRU's reset gate acts.
+
+    Returns:
+      The top layer's outputs ``[t, b, directions * h]``, zero beyond a sequence's length, and the
+      final states ``[layers * directions, b, h]``.
+    """
+    dtype = x.dtype
+    mask = None
+    if lengths is not None and not isinstance(lengths, tuple):
+        mask = (jnp.arange(x.shape[0])[:, None] < lengths)[..., None]
+    finals: list[State] = []
+    for layer in params:
+        outputs = []
+        for index, weights in enumerate(layer):
+            problem = Problem(
+                cell=cell,
+                steps=x.shape[0],
+                batch=x.shape[1],
+                inputs=x.shape[2],
+                hidden=weights.r.shape[0],
+                skip=weights.w is None,
+                masked=mask is not None,
+                dtype=dtype.name,
+                reset_after=reset_after,
+            )
+            state = tuple(s[len(finals)].astype(problem.wide) for s in initial)
+            hs, final = _direction(problem, weights, x, state, mask, index == 1, algorithm, lengths)
+            outputs.append(hs.astype(dtype))
+            finals.append(final)
+        x = jnp.concatenate(outputs, axis=-1) if len(outputs) > 1 else outputs[0]
+    states = tuple(jnp.stack(parts).astype(dtype) for parts in zip(*finals, strict=True))
+    return x, states
+
+
+def _direction(problem, weights, x, state, mask, reverse, algorithm, lengths):
+    if isinstance(lengths, tuple):
+        return _packed(problem, weights, x, state, reverse, algorithm, lengths)
+    hs, final = _run(problem, weights, x, state, mask, reverse, algorithm)
+    return hs if mask is None else jnp.where(mask, hs, 0), final
+
+
+def _run(problem: Problem, weights: Weights, x, state, mask, reverse, algorithm):
+    name = choose(problem) if algorithm == "auto" else algorithm
+    return ALGORITHMS[name].run(problem, weights, x, state, mask, reverse)
+
+
+def _packed(problem, weights, x, state, reverse, algorithm, lengths):
+    """Runs sequences that stand longest first, at each step only those that have it.
+
+    Where the next sequence ends, the batch shrinks (grows, run backwards), so that there are as
+    many loops as there are different lengths.
+    """
+    pieces = []
+    spans = spans_of(lengths, problem.steps)
+    for start, stop, rows in reversed(spans) if reverse else spans:
+        if rows == 0:
+            hs = jnp.zeros((stop - start, 0, problem.hidden), problem.wide)
+        else:
+            part = Problem(**(vars(problem) | {"steps": stop - start, "batch": rows}))
+            live = tuple(s[:rows] for s in state)
+            hs, live = _run(part, weights, x[start:stop, :rows], live, None, reverse, algorithm)
+            state = tuple(s.at[:rows].set(new) for s, new in zip(state, live, strict=True))
+        pieces.append(jnp.pad(hs, ((0, 0), (0, problem.batch - rows), (0, 0))))
+    return jnp.concatenate(pieces[::-1] if reverse else pieces), state
+
+
+def spans_of(lengths: Sequence[int], steps: int) -> list[tuple[int, int, int]]:
+    """Returns ``(start, stop, rows)`` where each span of steps has the same number of sequences.
+
+    >>> spans_of((5, 5, 2), 6)
+    [(0, 2, 3), (2, 5, 2), (5, 6, 0)]
+    """
+    edges = sorted({0, steps, *lengths})
+    return [
+        (start, stop, sum(length > start for length in lengths))
+        for start, stop in zip(edges[:-1], edges[1:], strict=True)
+    ]

@@ -1,0 +1,78 @@
+"""One kernel per step of an LSTM on an accelerator, differentiated as the single products are."""
+
+from functools import partial
+from typing import Any
+
+import jax.numpy as jnp
+
+from jaxatr.kernels.ops.recurrent.cells import State, input_part
+from jaxatr.kernels.ops.recurrent.gemm import recurrence
+from jaxatr.kernels.ops.recurrent.loop import loop
+from jaxatr.kernels.ops.recurrent.problem import Problem
+from jaxatr.kernels.ops.recurrent.weights import Weights
+from jaxatr.kernels.pallas import Device, kernel
+from jaxatr.kernels.pallas.gates import grouped
+from jaxatr.typing import Array
+
+
+def applies(device: Device, problem: Problem) -> bool:
+    """Says whether the kernel has the cell, and whole tiles of the state in the type."""
+    if problem.cell != "lstm":
+        return False
+    return kernel(device, "lstm").applies(problem.hidden, problem.dtype)
+
+
+def run(
+    device: Device,
+    problem: Problem,
+    weights: Weights,
+    x: Array,
+    state: State,
+    mask: Array | None,
+    reverse: bool,
+    unroll: int = 1,
+    **options: Any,
+) -> tuple[Array, State]:
+    """Returns the states ``h`` after each step, ``[t, b, h]``, and the final state.
+
+    Args:
+      device: whose kernel.
+      problem: the layer's problem.
+      weights: its weights.
+      x: ``[t, b, d]``.
+      state: the initial state.
+      mask: ``[t, b, 1]`` or None.
+      reverse: runs from the last step to the first.
+      unroll: steps per round of the loop.
+      **options: passed on to the kernel's ``step``.
+    """
+    forward = partial(_forward, device, options)
+    return recurrence(forward, problem, reverse, unroll, weights, x, state, mask)
+
+
+def _forward(device, options, problem, reverse, unroll, weights, x, state, mask):
+    module = kernel(device, "lstm")
+    group = partial(grouped, units=module.UNITS)
+    if weights.w is None:
+        part = group(input_part(problem, weights, x))
+    else:
+        bias = None if weights.b is None else group(weights.b)
+        part = input_part(problem, Weights(group(weights.w), weights.r, bias), x)
+    recurrent = group(weights.r.astype(problem.dtype))
+    extra = -problem.batch % module.rows(problem.dtype)
+    more = [(0, extra), (0, 0)]
+    h, c = (jnp.pad(s, more) for s in state)
+    part = jnp.pad(part, [(0, 0), *more])
+    mask = None if mask is None else jnp.pad(mask, [(0, 0), *more])
+
+    def step(state: State, part: Array) -> tuple[State, tuple[Array, ...]]:
+        h, c, gates = module.step(*state, recurrent, part, **options)
+        return (h, c), gates
+
+    final, (states, gates) = loop(step, (h.astype(problem.dtype), c), part, mask, reverse, unroll)
+    states, gates = ([a[:, : problem.batch] for a in part] for part in (states, gates))
+    final = tuple(a[: problem.batch].astype(problem.wide) for a in final)
+    i, f, o, candidate, y = gates
+    hs, cs = states
+    saved = (jnp.concatenate([i, f, o], axis=-1), candidate, y)
+    return (hs.astype(problem.wide), cs), final, saved

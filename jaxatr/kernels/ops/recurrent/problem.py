@@ -1,0 +1,52 @@
+"""What a recurrent layer is asked to do, described so that it can be a dictionary key."""
+
+import dataclasses
+from typing import Literal, TypeAlias
+
+import jax.numpy as jnp
+
+Cell: TypeAlias = Literal["lstm", "gru", "relu", "tanh"]
+CELLS: tuple[Cell, ...] = ("lstm", "gru", "relu", "tanh")
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """One direction of one recurrent layer: all that a choice of algorithm may depend on.
+
+    Attributes:
+      cell: ``"lstm"``, ``"gru"``, or the activation of a vanilla cell, ``"relu"`` or ``"tanh"``.
+      steps: length of the sequences.
+      batch: how many sequences there are.
+      inputs: features of the input at each step.
+      hidden: features of the state.
+      skip: the input goes into each gate as it is, not through a matrix.
+      masked: some sequences are shorter than ``steps``.
+      dtype: name of the element type of the input and of the outputs.
+      reset_after: of a GRU: whether its reset gate acts after the recurrent product (as in cuDNN,
+        PyTorch and flax) or before it (as ONNX does unless told otherwise).
+    """
+
+    cell: Cell
+    steps: int
+    batch: int
+    inputs: int
+    hidden: int
+    skip: bool
+    masked: bool
+    dtype: str
+    reset_after: bool = True
+
+    @property
+    def gates(self) -> int:
+        """How many blocks of ``hidden`` columns the matrices have."""
+        return {"lstm": 4, "gru": 3, "relu": 1, "tanh": 1}[self.cell]
+
+    @property
+    def states(self) -> int:
+        """How many arrays are handed from step to step: ``h``, and the LSTM's ``c``."""
+        return 2 if self.cell == "lstm" else 1
+
+    @property
+    def wide(self) -> jnp.dtype:
+        """Type of sums, gates and states: that of the input, float32 for shorter ones."""
+        return jnp.promote_types(self.dtype, jnp.float32)

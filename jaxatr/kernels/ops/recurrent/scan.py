@@ -1,0 +1,35 @@
+"""The inputs of all steps in one product (eq. 12), then a loop, differentiated by jax as it is."""
+
+from jaxatr.kernels.ops.recurrent.cells import State, advance, input_part
+from jaxatr.kernels.ops.recurrent.loop import loop
+from jaxatr.kernels.ops.recurrent.problem import Problem
+from jaxatr.kernels.ops.recurrent.weights import Weights
+from jaxatr.typing import Array
+
+
+def applies(problem: Problem) -> bool:
+    """Always."""
+    del problem
+    return True
+
+
+def run(
+    problem: Problem,
+    weights: Weights,
+    x: Array,
+    state: State,
+    mask: Array | None,
+    reverse: bool,
+    unroll: int = 1,
+) -> tuple[Array, State]:
+    """Returns the states ``h`` after each step, ``[t, b, h]``, and the final state."""
+    part = input_part(problem, weights, x)
+    final, ((hs, *_), _) = loop(
+        lambda state, part: advance(problem, weights, part, state),
+        state,
+        part,
+        mask,
+        reverse,
+        unroll,
+    )
+    return hs, final

@@ -1,0 +1,62 @@
+"""One product per step, of the input and the state side by side, differentiated by jax as it is."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+
+from jaxatr.kernels.ops.recurrent.cells import State, close, close_gru, product
+from jaxatr.kernels.ops.recurrent.loop import loop
+from jaxatr.kernels.ops.recurrent.problem import Problem
+from jaxatr.kernels.ops.recurrent.weights import Weights
+from jaxatr.typing import Array
+
+
+def applies(problem: Problem) -> bool:
+    """Says whether the input has a matrix and every gate a sum that both products add to."""
+    return not problem.skip and problem.reset_after
+
+
+def run(
+    problem: Problem,
+    weights: Weights,
+    x: Array,
+    state: State,
+    mask: Array | None,
+    reverse: bool,
+    unroll: int = 1,
+) -> tuple[Array, State]:
+    """Returns the states ``h`` after each step, ``[t, b, h]``, and the final state."""
+    final, ((hs, *_), _) = loop(joined(problem, weights), state, x, mask, reverse, unroll)
+    return hs, final
+
+
+def joined(problem: Problem, weights: Weights) -> Callable:
+    """Returns the step ``(state, x) -> (state, saved)`` with one product of ``[x, h]``.
+
+    A GRU's candidate keeps what the input and the state give it apart: its matrix has a fourth
+    block of columns, and zeros where the two do not meet.
+    """
+    hidden = problem.hidden
+    w: Any
+    w, r, bias = weights.w, weights.r, weights.b
+    if problem.cell == "gru":
+        w = jnp.concatenate([w, jnp.zeros_like(w[:, :hidden])], axis=1)
+        none = jnp.zeros_like(r[:, :hidden])
+        r = jnp.concatenate([r[:, : 2 * hidden], none, r[:, 2 * hidden :]], axis=1)
+        if bias is not None or weights.rb is not None:
+            bias = jnp.zeros(3 * hidden, problem.wide) if bias is None else bias
+            rb = jnp.zeros(hidden, problem.wide) if weights.rb is None else weights.rb
+            bias = jnp.concatenate([bias.astype(problem.wide), rb.astype(problem.wide)])
+    matrix = jnp.concatenate([w.astype(problem.dtype), r.astype(problem.dtype)])
+
+    def step(state: State, x: Array) -> tuple[State, tuple[Array, ...]]:
+        both = jnp.concatenate([x, state[0].astype(problem.dtype)], axis=-1)
+        s = product(problem, both, matrix)
+        s = s if bias is None else s + bias.astype(problem.wide)
+        if problem.cell != "gru":
+            return close(problem, s, state)
+        joint, own, inner = jnp.split(s, (2 * hidden, 3 * hidden), axis=-1)
+        return close_gru(joint, own, inner, state[0])
+
+    return step

@@ -1,0 +1,95 @@
+"""The weights of a recurrent network, as a tree of arrays."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+
+from jaxatr.kernels.ops.recurrent.problem import CELLS, Cell, Problem
+from jaxatr.typing import ArrayLike, Key
+
+
+class Weights(NamedTuple):
+    """The weights of one direction of one layer.
+
+    The columns stand in blocks of ``h``, one per gate: ``i, f, o, c~`` for an LSTM (the paper's
+    eq. 11: the three sigmoids are neighbours), ``r, z, n`` for a GRU (reset, update, candidate).
+
+    Attributes:
+      w: ``[d, gates * h]`` takes the input to the gates; None where it is added to each gate as it
+        is (skip input, for which ``d`` must be ``h``).
+      r: ``[h, gates * h]`` takes the state to the gates.
+      b: ``[gates * h]`` or None, added to the gates.
+      rb: ``[h]`` or None: of a GRU only, added to the candidate's recurrent product before the
+        reset gate scales it. The other gates need no second bias, because it adds to the first.
+    """
+
+    w: ArrayLike | None
+    r: ArrayLike
+    b: ArrayLike | None = None
+    rb: ArrayLike | None = None
+
+
+Params: TypeAlias = Sequence[Sequence[Weights]]
+
+
+def init(
+    key: Key,
+    cell: Cell,
+    inputs: int,
+    hidden: int,
+    *,
+    layers: int = 1,
+    bidirectional: bool = False,
+    bias: bool = True,
+    skip: bool = False,
+    dtype: jax.typing.DTypeLike = jnp.float32,
+) -> tuple[tuple[Weights, ...], ...]:
+    """Draws the weights of a network: ``params[layer][direction]``, the forward direction first.
+
+    The input's matrices are drawn as LeCun's normal, the recurrent ones orthogonal per gate, and
+    biases are zero, as in flax.
+
+    Args:
+      key: randomness.
+      cell: ``"lstm"``, ``"gru"``, ``"relu"`` or ``"tanh"``.
+      inputs: features of the input.
+      hidden: features of the state of each direction.
+      layers: how many layers stand on each other; each reads both directions of the one below.
+      bidirectional: whether each layer also runs backwards in time.
+      bias: whether the gates have biases.
+      skip: whether the first layer's input goes into each gate as it is.
+      dtype: type of the weights.
+
+    Raises:
+      ValueError: ``cell`` is unknown, or ``skip`` and ``inputs`` is not ``hidden``.
+    """
+    if cell not in CELLS:
+        raise ValueError(f"cell: got {cell!r}, wanted one of {list(CELLS)}")
+    if skip and inputs != hidden:
+        raise ValueError(f"inputs: got {inputs}, wanted {hidden}, the state's size, to skip")
+    directions = 2 if bidirectional else 1
+    gates = Problem(cell, 0, 0, inputs, hidden, skip, False, "float32").gates
+    normal, orthogonal = jax.nn.initializers.lecun_normal(), jax.nn.initializers.orthogonal()
+
+    # The factorisation behind the orthogonal draw knows no shorter types.
+    wide = jnp.promote_types(dtype, jnp.float32)
+
+    def one(key: Key, width: int, skip: bool) -> Weights:
+        first, *rest = jax.random.split(key, 1 + gates)
+        r = jnp.concatenate([orthogonal(k, (hidden, hidden), wide) for k in rest], axis=1)
+        return Weights(
+            w=None if skip else normal(first, (width, gates * hidden), dtype),
+            r=r.astype(dtype),
+            b=jnp.zeros(gates * hidden, dtype) if bias else None,
+            rb=jnp.zeros(hidden, dtype) if bias and cell == "gru" else None,
+        )
+
+    keys = jax.random.split(key, (layers, directions))
+    return tuple(
+        tuple(
+            one(key, directions * hidden if layer else inputs, skip and layer == 0) for key in row
+        )
+        for layer, row in enumerate(keys)
+    )

@@ -1,0 +1,18 @@
+"""Kernels for accelerators, put together from parts: loading tiles, the product, and epilogues.
+
+``hopper`` is for NVIDIA's Hopper through Mosaic GPU, ``tpu`` for TPU through Pallas TPU. What is
+the same on both stands here.
+"""
+
+import importlib
+from typing import Any, Literal, TypeAlias
+
+Device: TypeAlias = Literal["hopper", "tpu"]
+
+
+def kernel(device: Device, operation: Literal["convolution", "lstm"]) -> Any:
+    """Returns the module of a kernel, imported when it is first asked for.
+
+    Mosaic takes most of a second to import, which nobody without its device should wait for.
+    """
+    return importlib.import_module(f"jaxatr.kernels.pallas.{device}.{operation}")

@@ -1,0 +1,124 @@
+"""Convolution with its bias or folded batch norm, residual input and activation: implicit GEMM.
+
+A 1x1 convolution is a plain product; a larger kernel of stride 1 sums one product per tap, each
+over an aligned window of the image's rows (see :mod:`jaxatr.kernels.pallas.rows`).
+"""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import mosaic_gpu as plgpu
+
+from jaxatr.kernels.pallas.epilogue import Epilogue
+from jaxatr.kernels.pallas.hopper.product import product
+from jaxatr.kernels.pallas.hopper.tiles import PARAMS, fetch, store, swizzled
+from jaxatr.kernels.pallas.rows import Rows
+from jaxatr.typing import Array, Float
+
+ROWS, DEPTH, SLOTS = 128, 64, 4  # of a tile; how many tiles are loaded ahead
+
+
+def applies(rows: Rows, channels: int, features: int, dtype: str) -> bool:
+    """Says whether whole tiles fit, in a type that tensor cores take as it is stored."""
+    del rows
+    return channels % DEPTH == 0 and features % 64 == 0 and dtype in ("bfloat16", "float16")
+
+
+def convolution(
+    x: Float[Array, "b h w c"],
+    w: Float[Array, "kh kw c n"],
+    rows: Rows,
+    epilogue: Epilogue,
+    scale: Float[Array, " n"] | None = None,
+    shift: Float[Array, " n"] | None = None,
+    residual: Float[Array, "b h2 w2 n"] | None = None,
+    interpret: Any = None,
+) -> Float[Array, "b h2 w2 n"]:
+    """Returns the finished convolution.
+
+    Args:
+      x: images, bfloat16 or float16; ``c`` must be a multiple of 64.
+      w: kernel of the same type; ``n`` must be a multiple of 64.
+      rows: the geometry.
+      epilogue: what follows the product.
+      scale: a factor per feature, if the epilogue has one.
+      shift: a summand per feature, if the epilogue has one.
+      residual: added before the activation, if the epilogue has one.
+      interpret: parameters of Mosaic's interpreter, for tests.
+
+    Raises:
+      NotImplementedError: the channels, features or type are not as above.
+    """
+    channels, features = w.shape[2:]
+    if not applies(rows, channels, features, x.dtype.name):
+        raise NotImplementedError(
+            f"got {channels} channels, {features} features, {x.dtype.name}; wanted multiples of "
+            f"{DEPTH} and 64, and bfloat16 or float16"
+        )
+    columns = 128 if features % 128 == 0 else 64
+    count = -(-rows.count // ROWS) * ROWS
+    operands = {"x": rows.copies(x, ROWS), "w": w.reshape(-1, features)}
+    vectors = {"scale": scale, "shift": shift}
+    operands |= {k: v.astype(jnp.float32) for k, v in vectors.items() if v is not None}
+    if residual is not None:
+        operands["residual"] = rows.spread(residual, ROWS)
+    kernel = plgpu.kernel(
+        partial(_kernel, rows=rows, epilogue=epilogue, columns=columns),
+        out_type=jax.ShapeDtypeStruct((count, features), x.dtype),
+        grid=(count // ROWS, features // columns),
+        grid_names=("m", "n"),
+        compiler_params=PARAMS,
+        **({} if interpret is None else {"interpret": interpret}),
+    )
+    return rows.results(kernel(operands))
+
+
+def _kernel(operands: dict[str, Any], out: Any, *, rows: Rows, epilogue: Epilogue, columns: int):
+    x, w = operands["x"], operands["w"]
+    tiles = x.shape[2] // DEPTH
+    top, left = jax.lax.axis_index("m") * ROWS, jax.lax.axis_index("n") * columns
+    here = pl.ds(left, columns)
+
+    def scoped(a, b, ready, vectors, beside, finished, extras_ready):
+        def load(step: Any, slot: Any) -> None:
+            tap, k = jax.lax.div(step, tiles), jax.lax.rem(step, tiles)
+            i, j = jax.lax.div(tap, rows.taps[1]), jax.lax.rem(tap, rows.taps[1])
+            start = pl.multiple_of(top + i * rows.pitch, 8) if rows.taps != (1, 1) else top
+            source = x.at[j, pl.ds(start, ROWS), pl.ds(k * DEPTH, DEPTH)]
+            weights = w.at[pl.ds(step * DEPTH, DEPTH), here]
+            fetch([(source, a.at[slot]), (weights, b.at[slot])], ready.at[slot])
+
+        extras = [(operands[name].at[here], vectors[name]) for name in vectors]
+        if beside is not None:
+            extras.append((operands["residual"].at[pl.ds(top, ROWS), here], beside))
+        fetch(extras, extras_ready)
+        total = product(a, b, ready, rows.taps[0] * rows.taps[1] * tiles, load)
+        if extras:
+            plgpu.barrier_wait(extras_ready)
+        spread = {
+            name: jax.lax.broadcast_in_dim(vector[...], (ROWS, columns), (1,))
+            for name, vector in vectors.items()
+        }
+        finished[...] = epilogue(
+            total,
+            spread.get("scale"),
+            spread.get("shift"),
+            None if beside is None else beside[...],
+        ).astype(out.dtype)
+        store([(finished, out.at[pl.ds(top, ROWS), here])])
+
+    names = [name for name in ("scale", "shift") if name in operands]
+    extras = len(names) + ("residual" in operands)
+    pl.run_scoped(
+        scoped,
+        a=swizzled((SLOTS, ROWS, DEPTH), x.dtype),
+        b=swizzled((SLOTS, DEPTH, columns), w.dtype),
+        ready=plgpu.Barrier(num_arrivals=2, num_barriers=SLOTS),
+        vectors={name: plgpu.SMEM((columns,), jnp.float32) for name in names},
+        beside=swizzled((ROWS, columns), out.dtype) if "residual" in operands else None,
+        finished=swizzled((ROWS, columns), out.dtype),
+        extras_ready=plgpu.Barrier(num_arrivals=extras) if extras else None,
+    )

@@ -1,0 +1,48 @@
+"""The product: a loop of tensor-core products over tiles that are loaded ahead."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import mosaic_gpu as plgpu
+
+
+def product(
+    a: Any, b: Any, barrier: Any, steps: int, load: Callable[[Any, Any], None]
+) -> jax.Array:
+    """Returns the sum of ``steps`` products of tiles, in float32.
+
+    A slot is loaded again as soon as the product that reads it is done, which is known one step
+    later; the copies for the steps between are under way meanwhile.
+
+    Args:
+      a: ``[slots, m, k]`` in shared memory.
+      b: ``[slots, k, n]`` in shared memory.
+      barrier: one per slot.
+      steps: how many products there are.
+      load: ``(step, slot)`` starts the copies of a step into a slot.
+    """
+    slots = a.shape[0]
+    for step in range(min(slots, steps)):
+        load(step, step)
+
+    def scoped(accumulator: Any) -> jax.Array:
+        def one(step: Any, _: None) -> None:
+            slot = jax.lax.rem(step, slots)
+            plgpu.barrier_wait(barrier.at[slot])
+            plgpu.wgmma(accumulator, a.at[slot], b.at[slot])
+            plgpu.wgmma_wait(1)
+            ahead = step - 1 + slots
+
+            @pl.when((step > 0) & (ahead < steps))
+            def _() -> None:
+                load(ahead, jax.lax.rem(ahead, slots))
+
+        jax.lax.fori_loop(0, steps, one, None)
+        plgpu.wgmma_wait(0)
+        return accumulator[...]
+
+    shape = (a.shape[1], b.shape[2])
+    return pl.run_scoped(scoped, accumulator=plgpu.WGMMAAccumulatorRef(shape, jnp.float32))

@@ -1,0 +1,31 @@
+"""Loading tiles: buffers in shared memory, and the asynchronous copies that fill them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax.experimental.pallas import mosaic_gpu as plgpu
+
+PARAMS = plgpu.CompilerParams(lowering_semantics=plgpu.LoweringSemantics.Warpgroup)
+
+
+def swizzled(shape: tuple[int, ...], dtype: Any) -> Any:
+    """Returns a buffer in shared memory in the order that tensor cores read and TMA writes."""
+    swizzle = plgpu.find_swizzle(shape[-1] * jnp.dtype(dtype).itemsize * 8)
+    elements = swizzle // jnp.dtype(dtype).itemsize
+    transforms = (plgpu.TilingTransform((8, elements)), plgpu.SwizzleTransform(swizzle))
+    return plgpu.SMEM(shape, dtype, transforms=transforms)
+
+
+def fetch(copies: Sequence[tuple[Any, Any]], barrier: Any) -> None:
+    """Starts copies from global into shared memory; the barrier counts each that has arrived."""
+    for source, target in copies:
+        plgpu.copy_gmem_to_smem(source, target, barrier)
+
+
+def store(copies: Sequence[tuple[Any, Any]]) -> None:
+    """Copies from shared into global memory, and waits until the source has been read."""
+    plgpu.commit_smem()
+    for source, target in copies:
+        plgpu.copy_smem_to_gmem(source, target)
+    plgpu.wait_smem_to_gmem(0)

@@ -1,0 +1,312 @@
+"""Every cell by every algorithm, against plain loops in float64 and their finite differences."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.extend.core import jaxprs_in_params
+
+from jaxatr.kernels import gru, lstm, recurrent, rnn
+from jaxatr.kernels.ops.recurrent import Weights, layers
+from jaxatr.kernels.ops.recurrent.algorithms import ALGORITHMS
+from jaxatr.kernels.ops.recurrent.problem import CELLS, Problem
+
+SIGMOID = lambda a: 1 / (1 + np.exp(-a))  # noqa: E731
+
+
+def draw(shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def network(cell, inputs, hidden, layers=1, directions=1, bias=True, skip=False):
+    """Weights in float64, every bias other than zero."""
+    gates = {"lstm": 4, "gru": 3}.get(cell, 1)
+    seeds = itertools.count(100)
+
+    def one(width, skip):
+        return Weights(
+            w=None if skip else draw((width, gates * hidden), next(seeds)) / width**0.5,
+            r=draw((hidden, gates * hidden), next(seeds)) / hidden**0.5,
+            b=draw(gates * hidden, next(seeds)) if bias else None,
+            rb=draw(hidden, next(seeds)) if bias and cell == "gru" else None,
+        )
+
+    return tuple(
+        tuple(one(directions * hidden if k else inputs, skip and k == 0) for _ in range(directions))
+        for k in range(layers)
+    )
+
+
+def next_state(cell, weights, x, h, c, before):
+    """One step of one sequence, gate by gate."""
+    n = len(h)
+
+    def part(gate, h):
+        columns = slice(gate * n, (gate + 1) * n)
+        own = x if weights.w is None else x @ weights.w[:, columns]
+        own = own if weights.b is None else own + weights.b[columns]
+        return own, h @ weights.r[:, columns]
+
+    if cell == "gru":
+        r, z = SIGMOID(sum(part(0, h))), SIGMOID(sum(part(1, h)))
+        bias = 0 if weights.rb is None else weights.rb
+        own, inner = part(2, r * h if before else h)
+        candidate = np.tanh(own + (inner + bias if before else r * (inner + bias)))
+        return candidate + z * (h - candidate), c
+    if cell == "lstm":
+        i, f, o = (SIGMOID(sum(part(gate, h))) for gate in range(3))
+        c = f * c + i * np.tanh(sum(part(3, h)))
+        return o * np.tanh(c), c
+    a = sum(part(0, h))
+    return (np.tanh(a) if cell == "tanh" else np.maximum(a, 0)), c
+
+
+def loops(cell, params, x, lengths=None, initial=None, before=False):
+    """The definition: each sequence by itself, each step, each direction, each layer."""
+    hidden, total = params[0][0].r.shape[0], sum(map(len, params))
+    lengths = [x.shape[1]] * len(x) if lengths is None else lengths
+    zeros = np.zeros((total, len(x), hidden))
+    hs, cs = (zeros, zeros) if initial is None else (*initial, zeros)[:2]
+    last_h, last_c, row = np.zeros_like(zeros), np.zeros_like(zeros), 0
+    for layer in params:
+        y = np.zeros((*x.shape[:2], len(layer) * hidden))
+        for direction, weights in enumerate(layer):
+            for n, length in enumerate(lengths):
+                h, c = hs[row, n], cs[row, n]
+                for t in reversed(range(length)) if direction else range(length):
+                    h, c = next_state(cell, weights, x[n, t], h, c, before)
+                    y[n, t, direction * hidden :][:hidden] = h
+                last_h[row, n], last_c[row, n] = h, c
+            row += 1
+        x = y
+    return (y, last_h, last_c) if cell == "lstm" else (y, last_h)
+
+
+def run(cell, params, x, initial=None, **options):
+    """The function under test; its results side by side."""
+    if cell == "lstm":
+        y, states = lstm(params, x, initial=initial, **options)
+        return (y, *states)
+    if initial is not None:
+        (initial,) = initial
+    if cell == "gru":
+        return gru(params, x, initial=initial, **options)
+    return rnn(params, x, activation=cell, initial=initial, **options)
+
+
+def single(tree):
+    return jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), tree)
+
+
+def score(results, weights):
+    return sum((a * w).sum() for a, w in zip(results, weights, strict=True))
+
+
+# The quick run meets every cell and every algorithm once.
+QUICK = {("lstm", "gemm"), ("gru", "step_gemm"), ("tanh", "step"), ("relu", "scan")}
+CASES = [
+    pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow)
+    for case in itertools.product(CELLS, ALGORITHMS)
+]
+
+
+@pytest.mark.parametrize(("cell", "algorithm"), CASES)
+def test_values_and_both_derivatives(cell, algorithm):
+    """Two directions, masked: the numeric slope along one direction tells of every argument."""
+    params, x, lengths = network(cell, 3, 4, directions=2), draw((3, 4, 3), 1), (2, 4, 3)
+    initial = tuple(draw((2, 3, 4), seed) for seed in range(2 if cell == "lstm" else 1))
+    arguments = (params, x, initial)
+    exact = loops(cell, *arguments[:2], lengths, initial)
+    weights = [draw(a.shape, 50 + k) for k, a in enumerate(exact)]
+    leaves, tree = jax.tree.flatten(arguments)
+    along = [draw(a.shape, 60 + k) for k, a in enumerate(leaves)]
+
+    def moved(step):
+        params, x, initial = jax.tree.unflatten(
+            tree, [a + step * b for a, b in zip(leaves, along, strict=True)]
+        )
+        return score(loops(cell, params, x, lengths, initial), weights)
+
+    def fn(params, x, initial):
+        results = run(cell, params, x, initial, lengths=jnp.asarray(lengths), algorithm=algorithm)
+        return score(results, weights), results
+
+    @jax.jit
+    def everything(arguments, along):
+        gradient, results = jax.grad(fn, (0, 1, 2), has_aux=True)(*arguments)
+        pair = zip(jax.tree.leaves(gradient), jax.tree.leaves(along), strict=True)
+        _, slope = jax.jvp(lambda *a: fn(*a)[0], arguments, along)
+        return results, sum(jnp.vdot(g, a) for g, a in pair), slope
+
+    results, reverse, forward = everything(
+        single(arguments), single(jax.tree.unflatten(tree, along))
+    )
+    for ours, wanted in zip(results, exact, strict=True):
+        np.testing.assert_allclose(ours, wanted, atol=1e-5)
+    slope = (moved(1e-6) - moved(-1e-6)) / 2e-6
+    np.testing.assert_allclose([reverse, forward], slope, rtol=2e-4, atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("cell", "options"),
+    [
+        ("lstm", {"layers": 2, "directions": 2}),
+        ("gru", {"layers": 2, "bias": False}),
+        ("lstm", {"skip": True, "layers": 2}),
+        ("gru", {"skip": True, "directions": 2, "bias": False}),
+        ("tanh", {"skip": True, "layers": 2, "directions": 2}),
+    ],
+)
+def test_shapes_of_networks(cell, options):
+    params, x = network(cell, 4, 4, **options), draw((2, 3, 4))
+    ours = run(cell, single(params), single(x))
+    for one, wanted in zip(ours, loops(cell, params, x), strict=True):
+        np.testing.assert_allclose(one, wanted, atol=1e-5)
+
+
+def test_gru_with_reset_before_the_product():
+    params, x = network("gru", 3, 4), draw((2, 3, 3))
+    ours = run("gru", single(params), single(x), reset="before")
+    for one, wanted in zip(ours, loops("gru", params, x, before=True), strict=True):
+        np.testing.assert_allclose(one, wanted, atol=1e-5)
+    with pytest.raises(ValueError, match="'gemm' cannot compute"):
+        gru(single(params), single(x), reset="before", algorithm="gemm")
+
+
+@pytest.mark.parametrize("lengths", [(4, 4, 2, 1), (3, 3, 0, 0), [1, 4, 2, 0]])
+def test_lengths_that_are_known(lengths):
+    params, x = network("lstm", 3, 2, directions=2), draw((4, 4, 3))
+    initial = (draw((2, 4, 2), 1), draw((2, 4, 2), 2))
+    ours = run("lstm", single(params), single(x), single(initial), lengths=lengths)
+    for one, wanted in zip(ours, loops("lstm", params, x, lengths, initial), strict=True):
+        np.testing.assert_allclose(one, wanted, atol=1e-5)
+
+
+def test_longest_first_computes_only_the_steps_that_exist():
+    """As many rows as there are sequences left, and no mask."""
+    assert layers.spans_of((4, 4, 2, 1), 5) == [(0, 1, 4), (1, 2, 3), (2, 4, 2), (4, 5, 0)]
+    params, x = single(network("tanh", 3, 2)), single(draw((4, 5, 3)))
+    program = str(jax.make_jaxpr(lambda p, x: rnn(p, x, lengths=(4, 4, 2, 1)))(params, x))
+    assert program.count("scan[") == 3 and "select_n" not in program
+
+
+def test_the_weights_gradient_is_one_product_after_the_loop():
+    """No loop of the backward pass carries an array of the matrix's shape (eq. 21)."""
+    params, x = single(network("lstm", 3, 5)), single(draw((2, 6, 3)))
+
+    def carried(algorithm):
+        fn = lambda p: lstm(p, x, algorithm=algorithm)[0].sum()  # noqa: E731
+        program = jax.make_jaxpr(jax.grad(fn))(params)
+        results = [v.aval.shape for eqn in scans(program.jaxpr) for v in eqn.outvars]
+        return not {(5, 20), (8, 20)}.isdisjoint(results)
+
+    assert carried("scan") and carried("step")
+    assert not carried("gemm") and not carried("step_gemm")
+
+
+def scans(jaxpr):
+    """Every loop of a program, however deep."""
+    found = []
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name == "scan":
+            found.append(eqn)
+        for inner in jaxprs_in_params(eqn.params):
+            found.extend(scans(inner))
+    return found
+
+
+def test_vmap_and_second_derivative():
+    params, x = single(network("lstm", 3, 2)), single(draw((2, 2, 3, 3)))
+    fn = lambda x: (lstm(params, x)[0] ** 2).sum()  # noqa: E731
+    np.testing.assert_allclose(jax.vmap(fn)(x), [fn(x[0]), fn(x[1])], rtol=1e-5)
+    gradient, step, along = jax.jit(jax.grad(fn)), 1e-2, single(draw((2, 3, 3), 9))
+    second = jax.jit(jax.grad(lambda x: jnp.vdot(jax.grad(fn)(x), along)))(x[0])
+    numeric = (gradient(x[0] + step * along) - gradient(x[0] - step * along)) / (2 * step)
+    np.testing.assert_allclose(second, numeric, atol=2e-3)
+
+
+@pytest.mark.parametrize("algorithm", ["scan", "step", "gemm", "step_gemm"])
+def test_several_steps_per_round_of_the_loop(algorithm):
+    ((weights,),) = single(network("lstm", 3, 2))
+    x, state = single(draw((5, 2, 3))), (jnp.zeros((2, 2)),) * 2
+    problem = Problem("lstm", 5, 2, 3, 2, False, False, "float32")
+    run = ALGORITHMS[algorithm].run
+    for one, other in zip(
+        jax.tree.leaves(run(problem, weights, x, state, None, True)),
+        jax.tree.leaves(run(problem, weights, x, state, None, True, unroll=2)),
+        strict=True,
+    ):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_half_precision(dtype):
+    params, x = network("lstm", 8, 8), draw((2, 5, 8))
+    half = jax.tree.map(lambda a: jnp.asarray(a, dtype), (params, x))
+    params, x = jax.tree.map(lambda a: np.asarray(a, np.float64), half)
+    for one, wanted in zip(run("lstm", *half), loops("lstm", params, x), strict=True):
+        assert one.dtype == dtype
+        error = np.sqrt(np.mean((np.asarray(one, np.float64) - wanted) ** 2)) / abs(wanted).max()
+        assert error < 5e-2  # MIOpen's tolerance for recurrent networks
+
+
+def test_degenerate_sizes():
+    params = single(network("lstm", 3, 2))
+    y, (h, c) = lstm(params, jnp.zeros((0, 4, 3)))
+    assert y.shape == (0, 4, 2) and h.shape == c.shape == (1, 0, 2)
+    y, (h, _) = lstm(params, jnp.zeros((2, 0, 3)))
+    assert y.shape == (2, 0, 2) and not h.any()
+
+
+def test_initial_weights():
+    params = recurrent.init(
+        jax.random.key(0), "gru", 5, 4, layers=2, bidirectional=True, bias=False
+    )
+    assert [w.w.shape for w in params[1]] == [(8, 12)] * 2 and params[0][0].b is None
+    block = params[0][1].r[:, 4:8]
+    np.testing.assert_allclose(block @ block.T, np.eye(4), atol=1e-5)
+    assert recurrent.init(jax.random.key(0), "lstm", 4, 4, skip=True)[0][0].w is None
+    with pytest.raises(ValueError, match="inputs: got 5, wanted 4"):
+        recurrent.init(jax.random.key(0), "lstm", 5, 4, skip=True)
+
+
+def test_problem_is_a_key():
+    problem = Problem("gru", 3, 2, 5, 4, False, True, "bfloat16")
+    assert {problem: 1}[Problem("gru", 3, 2, 5, 4, False, True, "bfloat16")] == 1
+    assert (problem.gates, problem.states, problem.wide) == (3, 1, jnp.float32)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"x": jnp.zeros((2, 3))}, r"x: got shape \(2, 3\), wanted \[b, t, d\]"),
+        ({"x": jnp.zeros((2, 3, 4))}, r"params\[0\]\[0\].w: got shape \(3, 8\), wanted \(4, 8\)"),
+        ({"params": ()}, "params: got no layer"),
+        ({"lengths": (1,)}, r"lengths: got \(1,\), wanted 2 integers"),
+        ({"lengths": (9, 1)}, "wanted all from 0 to 3"),
+        ({"lengths": jnp.ones(2)}, "lengths: got type float32"),
+        ({"initial": (jnp.zeros((1, 2, 2)),)}, "initial: wanted 2 arrays"),
+        ({"algorithm": "fastest"}, "algorithm: got 'fastest', wanted 'auto' or one of"),
+    ],
+)
+def test_errors(change, message, unchecked):
+    arguments = {"params": single(network("lstm", 3, 2)), "x": jnp.zeros((2, 3, 3))} | change
+    with pytest.raises(ValueError, match=message):
+        lstm(arguments.pop("params"), arguments.pop("x"), **arguments)
+
+
+def test_errors_of_weights(unchecked):
+    (layer,) = single(network("lstm", 3, 2))
+    x = jnp.zeros((2, 3, 3))
+    with pytest.raises(ValueError, match=r"params\[1\]: got 2 directions, wanted 1"):
+        lstm((layer, layer * 2), x)
+    with pytest.raises(ValueError, match=r"w: got None, but an input of 3 features"):
+        lstm(((layer[0]._replace(w=None),),), x)
+    with pytest.raises(ValueError, match="only a GRU has this bias"):
+        lstm(((layer[0]._replace(rb=jnp.zeros(2)),),), x)
+    with pytest.raises(ValueError, match="activation: got 'gelu'"):
+        rnn((layer,), x, activation="gelu")
+    with pytest.raises(ValueError, match="reset: got 'never'"):
+        gru((layer,), x, reset="never")

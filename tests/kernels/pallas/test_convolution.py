@@ -1,0 +1,128 @@
+"""Fused convolutions: lowered for their platforms, and interpreted against float64."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxatr.kernels.pallas.epilogue import Epilogue, folded
+from jaxatr.kernels.pallas.hopper import convolution as hopper
+from jaxatr.kernels.pallas.rows import Rows
+from jaxatr.kernels.pallas.tpu import convolution as tpu
+
+ONE = ((1, 1), ((0, 0), (0, 0)))
+THREE = ((3, 3), ((1, 1), (1, 1)))
+UNEVEN = ((2, 3), ((1, 0), (0, 2)))
+EPILOGUES = [
+    Epilogue(),
+    Epilogue(shift=True, activation="relu"),
+    Epilogue(scale=True, shift=True, activation="swish"),
+    Epilogue(residual=True, activation="leaky_relu"),
+    Epilogue(scale=True, shift=True, residual=True, activation="tanh"),
+]
+WIDTH = {"cuda": 64, "tpu": 128}
+
+
+def draw(shape, dtype, seed):
+    return jnp.asarray(np.random.default_rng(seed).standard_normal(shape), dtype)
+
+
+def operands(geometry, epilogue, channels, dtype, size=(2, 6, 7)):
+    taps, padding = geometry
+    rows = Rows(*size, taps, padding)
+    x = draw((*size, channels), dtype, 0)
+    w = draw((*taps, channels, channels), dtype, 1) / (taps[0] * taps[1] * channels) ** 0.5
+    scale, shift = (
+        draw((channels,), jnp.float32, seed) if has else None
+        for seed, has in ((2, epilogue.scale), (3, epilogue.shift))
+    )
+    residual = draw((*size, channels), dtype, 4) if epilogue.residual else None
+    return x, w, rows, epilogue, scale, shift, residual
+
+
+def exact(x, w, rows, epilogue, scale, shift, residual):
+    """The sum over taps, then each step of the epilogue, in float64."""
+    x, w = (np.asarray(a, np.float64) for a in (x, w))
+    padded = np.pad(x, ((0, 0), *rows.padding, (0, 0)))
+    y = sum(
+        padded[:, i : i + rows.height, j : j + rows.width] @ w[i, j]
+        for i in range(rows.taps[0])
+        for j in range(rows.taps[1])
+    )
+    y = y if scale is None else y * np.asarray(scale, np.float64)
+    y = y if shift is None else y + np.asarray(shift, np.float64)
+    y = y if residual is None else y + np.asarray(residual, np.float64)
+    return {
+        "none": lambda: y,
+        "relu": lambda: np.maximum(y, 0),
+        "leaky_relu": lambda: np.where(y > 0, y, y / 100),
+        "tanh": lambda: np.tanh(y),
+        "swish": lambda: y / (1 + np.exp(-y)),
+    }[epilogue.activation]()
+
+
+def check(y, wanted):
+    tolerance = {"float32": 1.5e-6, "float16": 8.2e-3, "bfloat16": 8 * 8.2e-3}[y.dtype.name]
+    error = np.sqrt(np.mean((np.asarray(y, np.float64) - wanted) ** 2)) / abs(wanted).max()
+    assert y.shape == wanted.shape and error < tolerance
+    np.testing.assert_allclose(np.float64(y), wanted, atol=30 * tolerance)
+
+
+@pytest.mark.parametrize("geometry", [ONE, THREE])
+@pytest.mark.parametrize("epilogue", EPILOGUES)
+@pytest.mark.parametrize("platform", WIDTH)
+def test_lowering(platform, epilogue, geometry, kernels_in):
+    module = {"cuda": hopper, "tpu": tpu}[platform]
+    x, w, rows, epilogue, *extras = operands(geometry, epilogue, WIDTH[platform], jnp.bfloat16)
+    fn = lambda x, w, *extras: module.convolution(x, w, rows, epilogue, *extras)  # noqa: E731
+    assert kernels_in(platform, fn, x, w, *extras) == 1
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+@pytest.mark.parametrize(
+    ("geometry", "epilogue"),
+    [(ONE, EPILOGUES[0]), (THREE, EPILOGUES[4]), (UNEVEN, EPILOGUES[1])],
+)
+def test_hopper_interpreted(geometry, epilogue, dtype, mosaic):
+    arguments = operands(geometry, epilogue, 64, dtype)
+    check(hopper.convolution(*arguments, interpret=mosaic), exact(*arguments))
+
+
+def test_hopper_with_several_tiles_of_each_kind(mosaic):
+    """Two tiles of rows, of features, and more products than there are slots."""
+    arguments = operands(ONE, EPILOGUES[2], 320, jnp.bfloat16, size=(3, 8, 9))
+    check(hopper.convolution(*arguments, interpret=mosaic), exact(*arguments))
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float32])
+@pytest.mark.parametrize(
+    ("geometry", "epilogue"),
+    [(ONE, EPILOGUES[0]), (THREE, EPILOGUES[4]), (UNEVEN, EPILOGUES[3])],
+)
+def test_tpu_interpreted(geometry, epilogue, dtype):
+    arguments = operands(geometry, epilogue, 128, dtype)
+    check(tpu.convolution(*arguments, interpret=True), exact(*arguments))
+
+
+@pytest.mark.parametrize("module", [hopper, tpu])
+def test_sizes_that_do_not_fit(module):
+    arguments = operands(ONE, EPILOGUES[0], 24, jnp.bfloat16)
+    with pytest.raises(NotImplementedError, match="got 24 channels, 24 features, bfloat16; wanted"):
+        module.convolution(*arguments)
+
+
+def test_an_image_that_does_not_fit_in_the_memory_of_a_core():
+    assert tpu.applies(Rows(8, 28, 28, *THREE), 128, 128, "bfloat16")
+    assert not tpu.applies(Rows(8, 224, 224, *THREE), 128, 128, "bfloat16")
+
+
+def test_folded_batch_norm():
+    gamma, beta, mean, bias = (draw((5,), jnp.float32, seed) for seed in range(4))
+    variance, a = jnp.arange(1.0, 6.0), draw((3, 5), jnp.float32, 9)
+    scale, shift = folded(gamma, beta, mean, variance, 1e-3, bias)
+    wanted = gamma * (a + bias - mean) / jnp.sqrt(variance + 1e-3) + beta
+    np.testing.assert_allclose(a * scale + shift, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_an_activation_that_is_not_known():
+    with pytest.raises(ValueError, match="activation: got 'gelu', wanted one of"):
+        Epilogue(activation="gelu")

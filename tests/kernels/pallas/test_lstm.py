@@ -1,0 +1,108 @@
+"""The LSTM's kernel: lowered for its platforms, and interpreted within a whole layer."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxatr.kernels import lstm, recurrent
+from jaxatr.kernels.ops.recurrent import Problem, pallas, scan
+from jaxatr.kernels.pallas.gates import grouped
+from jaxatr.kernels.pallas.hopper import lstm as hopper
+from jaxatr.kernels.pallas.tpu import lstm as tpu
+
+
+def draw(shape, dtype, seed):
+    return jnp.asarray(np.random.default_rng(seed).standard_normal(shape), dtype)
+
+
+def single_step(h, c, r, part):
+    """Equations 1 to 10 in float64."""
+    h, c, r, part = (np.asarray(a, np.float64) for a in (h, c, r, part))
+    *sums, candidate = np.split(part + h @ r, 4, axis=1)
+    i, f, o = (1 / (1 + np.exp(-s)) for s in sums)
+    candidate = np.tanh(candidate)
+    c = f * c + i * candidate
+    return o * np.tanh(c), c, (i, f, o, candidate, np.tanh(c))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "dtype", "tolerance"),
+    [
+        (hopper, "bfloat16", 1e-2),
+        (hopper, "float16", 1e-3),
+        (tpu, "bfloat16", 1e-2),
+        (tpu, "float32", 2e-6),
+    ],
+)
+def test_one_step(kernel, dtype, tolerance, mosaic):
+    batch, hidden = 128, 256
+    h, r = draw((batch, hidden), dtype, 0), draw((hidden, 4 * hidden), dtype, 1) / 16
+    c, part = draw((batch, hidden), jnp.float32, 2), draw((batch, 4 * hidden), jnp.float32, 3)
+    mine = (h, c, grouped(r, kernel.UNITS), grouped(part, kernel.UNITS))
+    results = kernel.step(*mine, interpret=mosaic if kernel is hopper else True)
+    for one, wanted in zip(
+        jax.tree.leaves(results), jax.tree.leaves(single_step(h, c, r, part)), strict=True
+    ):
+        np.testing.assert_allclose(np.asarray(one, np.float64), wanted, atol=tolerance)
+
+
+def test_columns_of_a_tile():
+    np.testing.assert_array_equal(
+        grouped(jnp.arange(16.0), 2), [0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15]
+    )
+
+
+@pytest.mark.parametrize(("device", "hidden"), [("hopper", 64), ("tpu", 128)])
+@pytest.mark.parametrize("skip", [False, True])
+def test_a_layer_with_its_gradient(device, hidden, skip, mosaic):
+    """A batch that is no multiple of the tile, masked; the gradient is the loop's own."""
+    dtype, steps, batch = jnp.bfloat16, 2, 3
+    problem = Problem("lstm", steps, batch, hidden, hidden, skip, True, "bfloat16")
+    assert pallas.applies(device, problem)
+    ((weights,),) = recurrent.init(jax.random.key(0), "lstm", hidden, hidden, skip=skip)
+    weights = jax.tree.map(lambda a: a.astype(dtype), weights)
+    x = draw((steps, batch, hidden), dtype, 1)
+    state = (draw((batch, hidden), jnp.float32, 2), draw((batch, hidden), jnp.float32, 3))
+    mask = (jnp.arange(steps)[:, None] < jnp.array([2, 1, 2]))[..., None]
+    interpret = mosaic if device == "hopper" else True
+
+    def score(run, *arguments):
+        hs, final = run(problem, *arguments, mask, False)
+        return sum((jnp.sin(a) * 1.0).sum() for a in (hs, *final)), hs
+
+    def both(run):
+        return jax.value_and_grad(lambda *a: score(run, *a), (0, 1, 2), has_aux=True)(
+            weights, x, state
+        )
+
+    (ours, hs), gradient = both(lambda *a: pallas.run(device, *a, interpret=interpret))
+    (theirs, wanted_hs), wanted = jax.jit(lambda: both(scan.run))()
+    np.testing.assert_allclose(hs, wanted_hs, atol=1e-2)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-2)
+    for one, other in zip(jax.tree.leaves(gradient), jax.tree.leaves(wanted), strict=True):
+        other = np.asarray(other, np.float64)
+        error = np.asarray(one, np.float64) - other
+        assert np.sqrt(np.mean(error**2)) <= 1e-2 * max(abs(other).max(), 1e-3)
+
+
+@pytest.mark.parametrize(("platform", "algorithm"), [("cuda", "hopper"), ("tpu", "tpu")])
+def test_lowering_of_a_network_and_its_gradient(platform, algorithm, kernels_in):
+    params = recurrent.init(
+        jax.random.key(0), "lstm", 128, 128, bidirectional=True, dtype=jnp.bfloat16
+    )
+    x = draw((5, 3, 128), jnp.bfloat16, 1)
+    fn = lambda p, x: lstm(p, x, algorithm=algorithm)[0].sum().astype(jnp.float32)  # noqa: E731
+    assert kernels_in(platform, fn, params, x) == 2
+    assert kernels_in(platform, jax.grad(fn), params, x) == 2
+
+
+def test_sizes_that_do_not_fit(unchecked):
+    params = recurrent.init(jax.random.key(0), "lstm", 5, 5)
+    with pytest.raises(ValueError, match="algorithm: 'hopper' cannot compute"):
+        lstm(params, jnp.zeros((2, 3, 5)), algorithm="hopper")
+    arrays = [jnp.zeros(shape, jnp.bfloat16) for shape in ((2, 64), (2, 64), (64, 256), (2, 256))]
+    with pytest.raises(NotImplementedError, match="got a batch of 2, 64 units"):
+        hopper.step(*arrays)
+    with pytest.raises(NotImplementedError, match="got a batch of 2, 64 units"):
+        tpu.step(*arrays)

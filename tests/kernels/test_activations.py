@@ -1,0 +1,28 @@
+"""Activations against jax's own."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxatr.kernels.activations import ACTIVATIONS
+
+JAX = {"none": lambda a: a, "abs": jnp.abs} | {
+    name: getattr(jax.nn, name) for name in set(ACTIVATIONS) - {"none", "abs"}
+}
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_values_and_slopes_are_jaxs(name):
+    a = jnp.linspace(-8, 8.5, 12)
+    np.testing.assert_allclose(ACTIVATIONS[name](a), JAX[name](a), atol=1e-6)
+    ours, theirs = (jax.vmap(jax.grad(fn))(a) for fn in (ACTIVATIONS[name], JAX[name]))
+    np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_large_arguments_stay_finite(name):
+    a = jnp.array([-100.0, 100.0])
+    assert jnp.isfinite(ACTIVATIONS[name](a)).all()
+    if name not in ("sigmoid", "swish"):
+        assert jnp.isfinite(jax.vmap(jax.grad(ACTIVATIONS[name]))(a)).all()
