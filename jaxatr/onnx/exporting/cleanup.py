@@ -1,0 +1,103 @@
+"""Removes from a graph what does nothing, what is there twice and what nobody reads."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from jaxatr.onnx.exporting.graph import Graph
+
+
+def prune(graph: Graph) -> None:
+    """Removes nodes whose results nobody reads, and initializers likewise."""
+    graph.bodies_first(_prune_nodes)
+    if graph.root is graph:
+        used = graph.uses()
+        for name in [name for name in graph.initializers if name not in used]:
+            del graph.initializers[name]
+
+
+def _prune_nodes(graph: Graph) -> None:
+    used = Counter(graph.outputs)
+    kept = []
+    for node in reversed(graph.nodes):
+        if any(name in used for name in node.outputs):
+            kept.append(node)
+            used.update(node.reads())
+    graph.nodes = kept[::-1]
+
+
+def merge_equal(graph: Graph) -> None:
+    """Makes one node of several that compute the same."""
+
+    def merge(part: Graph) -> None:
+        first: dict[Any, list[str]] = {}
+        names: dict[str, str] = {}
+        kept = []
+        for node in part.nodes:
+            node.rename(names)
+            key = None if node.bodies else (node.op, tuple(node.inputs), repr(node.attributes))
+            if key is not None and key in first and not set(node.outputs) & set(part.outputs):
+                names |= dict(zip(node.outputs, first[key], strict=True))
+                continue
+            if key is not None:
+                first.setdefault(key, node.outputs)
+            kept.append(node)
+        part.nodes = kept
+
+    graph.bodies_first(merge)
+
+
+def drop_identities(graph: Graph) -> None:
+    """Removes nodes that hand on what they are given, and gives an output's name to its maker."""
+    graph.bodies_first(_drop_identities)
+
+
+def _drop_identities(graph: Graph) -> None:
+    made = {name for node in graph.nodes for name in node.outputs}
+    names: dict[str, str] = {}
+    for node in graph.nodes:
+        if node.op != "Identity":
+            continue
+        (source,), (target,) = node.inputs, node.outputs
+        source = _resolved(source, names)
+        if target not in graph.outputs:
+            names[target] = source
+        elif source in made and source not in graph.outputs:
+            names[source] = target
+    graph.nodes = [
+        node
+        for node in graph.nodes
+        if node.op != "Identity"
+        or _resolved(node.inputs[0], names) != _resolved(node.outputs[0], names)
+    ]
+    final = {name: _resolved(name, names) for name in names}
+    for node in graph.nodes:
+        node.rename(final)
+        node.outputs = [final.get(name, name) for name in node.outputs]
+
+
+def _resolved(name: str, names: Mapping[str, str]) -> str:
+    while name in names:
+        name = names[name]
+    return name
+
+
+def fold_weights(graph: Graph) -> None:
+    """Stores a weight transposed where all that reads it is one and the same transposing."""
+    used, readers = graph.uses(), {}
+    for node in graph.nodes:
+        if node.op == "Transpose" and node.inputs[0] in graph.initializers:
+            readers.setdefault(node.inputs[0], []).append(node)
+    names: dict[str, str] = {}
+    for name, nodes in readers.items():
+        order = nodes[0].attributes["perm"]
+        alike = all(node.attributes["perm"] == order for node in nodes)
+        if len(nodes) != used[name] or not alike:
+            continue
+        graph.replace(name, np.ascontiguousarray(graph.initializers[name].transpose(order)))
+        names |= {node.outputs[0]: name for node in nodes}
+    graph.nodes = [n for n in graph.nodes if not (n.op == "Transpose" and n.outputs[0] in names)]
+    for node in graph.nodes:
+        node.rename(names)

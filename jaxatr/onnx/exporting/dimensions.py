@@ -1,0 +1,142 @@
+"""Sizes that are known only when the model runs, as nodes.
+
+A symbolic dimension is read through its text, which is the grammar that
+``jax.export.symbolic_shape`` documents: ``"2*batch"``, ``"floordiv(batch, 2) + 1"``.
+"""
+
+import ast
+import math
+
+import numpy as np
+
+from jaxatr.onnx.exporting.graph import Dim, Graph, Shape
+
+_OPERATORS = {ast.Add: "Add", ast.Sub: "Sub", ast.Mult: "Mul"}
+_FUNCTIONS = {"floordiv": "Div", "max": "Max", "min": "Min", "mod": "Mod"}
+
+
+class Dimensions:
+    """The symbolic dimensions of a graph.
+
+    Attributes:
+      graph: the root graph; its inputs carry the dimensions.
+    """
+
+    def __init__(self, graph: Graph):
+        """Takes the root graph."""
+        self.graph = graph
+        self._known: dict[str, str] = {}
+
+    def shape(self, shape: Shape) -> str:
+        """Returns the name of an int64 vector with the sizes of ``shape``."""
+        parts: list[str] = []
+        fixed: list[int] = []
+        for size in shape:
+            if isinstance(size, (int, np.integer)):
+                fixed.append(int(size))
+                continue
+            if fixed:
+                parts.append(self.graph.constant(np.int64(fixed)))
+                fixed = []
+            parts.append(self.size(size))
+        if fixed or not parts:
+            parts.append(self.graph.constant(np.int64(fixed)))
+        if len(parts) == 1:
+            return parts[0]
+        return self.graph.add("Concat", parts, (len(shape),), np.int64, axis=0)
+
+    def size(self, size: Dim) -> str:
+        """Returns the name of an int64 vector that holds one size.
+
+        Raises:
+          ValueError: the size is made of the inputs' sizes in a way that has no rule.
+        """
+        text = str(size)
+        if text not in self._known:
+            tree = ast.parse(text.replace("^", "**"), mode="eval").body
+            self._known[text] = self._of_tree(tree, text)
+        return self._known[text]
+
+    def _of_tree(self, tree: ast.AST, text: str) -> str:
+        match tree:
+            case ast.Constant(value=int(value)):
+                return self.graph.constant(np.int64([value]))
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return self._vector("Neg", self._of_tree(operand, text))
+            case ast.Name(id=symbol):
+                return self._of_input(symbol)
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+                operands = self._of_tree(left, text), self._of_tree(right, text)
+                return self._vector(_OPERATORS[type(op)], *operands)
+            case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int(power))):
+                factors = [self._of_tree(left, text)] * power
+                product = factors[0]
+                for factor in factors[1:]:
+                    product = self._vector("Mul", product, factor)
+                return product
+            case ast.Call(func=ast.Name(id=function), args=[*arguments]) if function in _FUNCTIONS:
+                operands = [self._of_tree(argument, text) for argument in arguments]
+                return self._vector(_FUNCTIONS[function], *operands)
+        raise ValueError(f"a size of {text} has no rule in ONNX")
+
+    def _vector(self, op: str, *operands: str) -> str:
+        return self.graph.add(op, list(operands), (1,), np.int64)
+
+    def _of_input(self, symbol: str) -> str:
+        if symbol not in self._known:
+            name, axis = next(
+                (name, axis)
+                for name in self.graph.inputs
+                for axis, size in enumerate(self.graph.info[name].shape)
+                if str(size) == symbol
+            )
+            self._known[symbol] = self.graph.add(
+                "Shape", [name], (1,), np.int64, start=axis, end=axis + 1
+            )
+        return self._known[symbol]
+
+
+def is_static(shape: Shape) -> bool:
+    """Says whether a shape has no symbolic dimension.
+
+    >>> is_static((2, 3))
+    True
+    """
+    return all(isinstance(size, (int, np.integer)) for size in shape)
+
+
+def weight(shape: Shape) -> int:
+    """Returns the number of elements, a symbolic dimension counted as one.
+
+    >>> weight((2, 3))
+    6
+    """
+    return math.prod(int(size) for size in shape if isinstance(size, (int, np.integer)))
+
+
+def broadcast(*shapes: Shape) -> Shape:
+    """Returns the shape that shapes have together, by NumPy's rule.
+
+    >>> broadcast((3,), (2, 1))
+    (2, 3)
+    """
+    rank = max(map(len, shapes))
+    padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
+    return tuple(
+        next((size for size in sizes if not _is_one(size)), 1)
+        for sizes in zip(*padded, strict=True)
+    )
+
+
+def stripped(shape: Shape) -> Shape:
+    """Returns the shape without the ones at its beginning, which broadcasting adds of itself.
+
+    >>> stripped((1, 1, 3, 1))
+    (3, 1)
+    """
+    first = next((axis for axis, size in enumerate(shape) if not _is_one(size)), len(shape))
+    return tuple(shape[first:])
+
+
+def _is_one(size: Dim) -> bool:
+    return isinstance(size, (int, np.integer)) and size == 1

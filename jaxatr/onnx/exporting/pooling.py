@@ -1,0 +1,56 @@
+"""Rules of reductions over windows."""
+
+import math
+
+import numpy as np
+
+from jaxatr.onnx.exporting.translate import (
+    Equation,
+    Translator,
+    Unsupported,
+    Value,
+    constant,
+    rule,
+)
+
+
+@rule("reduce_window_max", "reduce_window_min", "reduce_window_sum")
+def _reduce_window(t: Translator, equation: Equation) -> Value:
+    params = equation.params
+    if any(step != 1 for step in params["base_dilation"]):
+        raise Unsupported("with base_dilation")
+    window = [int(size) for size in params["window_dimensions"]]
+    steps, dilations = params["window_strides"], params["window_dilation"]
+    padding = params["padding"]
+    pooled = [
+        axis
+        for axis, size in enumerate(window)
+        if size != 1 or steps[axis] != 1 or any(padding[axis])
+    ]
+    other = [axis for axis in range(len(window)) if axis not in pooled]
+    if len(other) < 2:
+        raise Unsupported(f"over windows {tuple(window)}: wanted two axes without one")
+    order = [*other, *pooled]
+    spatial = order[2:]
+    attributes = {
+        "kernel_shape": [window[axis] for axis in spatial],
+        "strides": [int(steps[axis]) for axis in spatial],
+        "dilations": [int(dilations[axis]) for axis in spatial],
+        "pads": [int(padding[axis][side]) for side in (0, 1) for axis in spatial],
+    }
+    shape = tuple(equation.gives[0].shape[axis] for axis in order)
+    x = t.value(t.transpose(t.read(equation, 0), order))
+    y = _pooled(t, equation.primitive, x, shape, math.prod(window), attributes)
+    return t.value(t.transpose(t.name(y), np.argsort(order).tolist()))
+
+
+def _pooled(t: Translator, primitive: str, x: Value, shape, count: int, attributes) -> Value:
+    if primitive == "reduce_window_max":
+        return t.add("MaxPool", [t.name(x)], shape, **attributes)
+    if primitive == "reduce_window_min":
+        largest = t.add("MaxPool", [t.name(t.pointwise("Neg", x))], shape, **attributes)
+        return t.pointwise("Neg", largest)
+    if any(step != 1 for step in attributes.pop("dilations")):
+        raise Unsupported("with window_dilation")  # ONNX has it from opset 19 on only
+    mean = t.add("AveragePool", [t.name(x)], shape, count_include_pad=1, **attributes)
+    return t.pointwise("Mul", mean, constant(np.asarray(count, mean.dtype)))

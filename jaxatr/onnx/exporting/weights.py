@@ -1,0 +1,56 @@
+"""A model file's weights exchanged for others, its graph left as it is."""
+
+import os
+
+import jax
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from jaxatr.onnx.exporting.write import write_model
+from jaxatr.typing import PyTree
+
+
+def replace_weights(
+    model: onnx.ModelProto, variables: PyTree, path: str | os.PathLike
+) -> None:
+    """Writes a model with other values in its initializers; nodes and names stay.
+
+    Args:
+      model: the source, which is not changed.
+      variables: trees of arrays. An array is for the initializer whose name is the array's path,
+        joined by ``/``, with or without the collection before it: ``params/conv1.weight`` and
+        ``conv1.weight`` are both the ``conv1.weight`` of ``{"params": {"conv1.weight": …}}``.
+        Initializers that no array is for keep their values.
+      path: of the file.
+
+    Raises:
+      ValueError: arrays that no initializer has the name, shape or dtype of: all are named.
+    """
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    tensors = {tensor.name: tensor for tensor in changed.graph.initializer}
+    problems = []
+    for keys, leaf in jax.tree.leaves_with_path(variables):
+        array = np.asarray(leaf)
+        name = jax.tree_util.keystr(keys, simple=True, separator="/")
+        short = jax.tree_util.keystr(keys[1:], simple=True, separator="/")
+        tensor = tensors.get(name, tensors.get(short))
+        problem = _problem(tensor, array)
+        if problem or tensor is None:
+            problems.append(f"  {name}: {problem}")
+        else:
+            tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+    if problems:
+        raise ValueError("\n".join(["variables do not fit the model:", *problems]))
+    write_model(changed, path)
+
+
+def _problem(tensor: onnx.TensorProto | None, array: np.ndarray) -> str:
+    if tensor is None:
+        return "the model has no initializer of this name"
+    shape = tuple(tensor.dims)
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
+    if shape != array.shape or dtype != array.dtype:
+        return f"got {array.dtype} {array.shape}, wanted {dtype} {shape}"
+    return ""
