@@ -17,7 +17,9 @@ from jaxatr.onnx.exporting import (  # noqa: F401
     shaping,
 )
 from jaxatr.onnx.exporting.cleanup import drop_identities, fold_weights, merge_equal, prune
-from jaxatr.onnx.exporting.graph import Graph, Node
+from jaxatr.onnx.exporting.graph import Graph
+from jaxatr.onnx.exporting.layout import settle_layouts
+from jaxatr.onnx.exporting.patterns import rewrite_patterns
 from jaxatr.onnx.exporting.trace import Traced, trace
 from jaxatr.onnx.exporting.translate import Translator
 from jaxatr.onnx.exporting.write import model_proto, write_model
@@ -102,6 +104,7 @@ def build(traced: Traced) -> Graph:
     for name, var, array in zip(traced.weights, jaxpr.invars, traced.weights.values(), strict=False):
         weights.append(graph.declare(name, var.aval.shape, var.aval.dtype))
         graph.initializers[weights[-1]] = np.asarray(array, var.aval.dtype)
+    graph.weights.update(weights)
     translator = Translator(graph)
     values = [translator.value(name) for name in (*weights, *graph.inputs)]
     results = translator.run(jaxpr, traced.jaxpr.consts, values)
@@ -110,18 +113,25 @@ def build(traced: Traced) -> Graph:
     graph.scope = ""
     for target, value in zip(graph.outputs, results, strict=True):
         name = translator.full(value, graph.info[target].shape)
-        graph.nodes.append(Node("Identity", [name], [target], {}, target))
+        graph.put("Identity", [name], target)
     simplify(graph)
     return graph
 
 
 def simplify(graph: Graph) -> None:
     """Makes a translated graph one that a person would have written."""
-    drop_identities(graph)
-    prune(graph)
-    merge_equal(graph)
-    fold_weights(graph)
-    prune(graph)
+    for step in (
+        drop_identities,
+        prune,
+        merge_equal,
+        rewrite_patterns,
+        drop_identities,
+        settle_layouts,
+        fold_weights,
+        drop_identities,
+        prune,
+    ):
+        step(graph)
 
 
 def _message(missing: Sequence[tuple[str, str, str]]) -> str:

@@ -138,5 +138,65 @@ def stripped(shape: Shape) -> Shape:
     return tuple(shape[first:])
 
 
+def reshaping(before: Shape, after: Shape) -> tuple[str, dict[str, list[int]]] | None:
+    """Returns the operator, with its attributes, that brings a value into another shape.
+
+    ``None`` where the shape has to be computed, because several of its sizes are not known.
+
+    >>> reshaping((2, 3), (2, 1, 3))
+    ('Unsqueeze', {'axes': [1]})
+    """
+    added = _added_ones(before, after)
+    if added is not None:
+        return "Unsqueeze", {"axes": added}
+    removed = _added_ones(after, before)
+    if removed is not None:
+        return "Squeeze", {"axes": removed}
+    fixed = [int(size) if is_static((size,)) else -1 for size in after]
+    return None if fixed.count(-1) > 1 else ("Reshape", {"shape": fixed})
+
+
+def groups(before: Shape, after: Shape) -> list[tuple[list[int], list[int]]] | None:
+    """Returns which axes of one shape a reshape makes which axes of the other of.
+
+    ``None`` where that cannot be told.
+
+    >>> groups((2, 3, 4), (2, 12, 1))
+    [([0], [0]), ([1, 2], [1]), ([], [2])]
+    """
+    found: list[tuple[list[int], list[int]]] = []
+    i = j = 0
+    while i < len(before) or j < len(after):
+        left, right, products = [], [], [1, 1]
+        if i < len(before) and j < len(after) and before[i] == after[j]:
+            left, right, i, j = [i], [j], i + 1, j + 1
+        while not (left or right) or products[0] != products[1]:
+            from_left = i < len(before) and (products[0] <= products[1] or j == len(after))
+            if not from_left and j == len(after):
+                return None
+            size = before[i] if from_left else after[j]
+            if not is_static((size,)):
+                return None
+            if from_left:
+                products[0], i, left = products[0] * size, i + 1, [*left, i]
+            else:
+                products[1], j, right = products[1] * size, j + 1, [*right, j]
+        found.append((left, right))
+    return found
+
+
+def _added_ones(before: Shape, after: Shape) -> list[int] | None:
+    """Returns the axes of ``after`` that are ones more than in ``before``, if that is all."""
+    axes, position = [], 0
+    for axis, size in enumerate(after):
+        if position < len(before) and before[position] == size:
+            position += 1
+        elif _is_one(size):
+            axes.append(axis)
+        else:
+            return None
+    return axes if position == len(before) else None
+
+
 def _is_one(size: Dim) -> bool:
     return isinstance(size, (int, np.integer)) and size == 1

@@ -73,6 +73,7 @@ class Graph:
       nodes: the operators.
       root: the graph that this one is a body in, at whatever depth; the graph itself if in none.
       initializers: name to array, of the root and all bodies.
+      weights: which of them are weights of the network, and no constants.
       info: name to what is known of a value, likewise.
       scope: where in the network the nodes that are added next stand.
     """
@@ -86,11 +87,13 @@ class Graph:
         self.scope = ""
         if root is None:
             self.initializers: dict[str, np.ndarray] = {}
+            self.weights: set[str] = set()
             self.info: dict[str, Info] = {}
             self._taken: Counter[str] = Counter()
             self._constants: dict[tuple, str] = {}
         else:
-            self.initializers, self.info = self.root.initializers, self.root.info
+            self.initializers, self.weights = self.root.initializers, self.root.weights
+            self.info = self.root.info
             self._taken, self._constants = self.root._taken, self.root._constants
 
     def fresh(self, hint: str) -> str:
@@ -134,6 +137,10 @@ class Graph:
         names = [self.declare(place, *output) for output in outputs]
         self.nodes.append(Node(op, list(inputs), names, attributes, names[0]))
         return names
+
+    def put(self, op: str, inputs: list[str], output: str, **attributes: Any) -> None:
+        """Adds a node that makes a value which is declared already."""
+        self.nodes.append(Node(op, list(inputs), [output], attributes, output))
 
     def constant(self, array: Any, hint: str = "constant") -> str:
         """Returns the name of an initializer; equal small ones are one."""

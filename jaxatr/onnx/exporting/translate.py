@@ -15,7 +15,13 @@ import numpy as np
 from jax.extend import source_info_util
 
 from jaxatr.kernels.ops.convolution import xla
-from jaxatr.onnx.exporting.dimensions import Dimensions, broadcast, is_static, stripped
+from jaxatr.onnx.exporting.dimensions import (
+    Dimensions,
+    broadcast,
+    is_static,
+    reshaping,
+    stripped,
+)
 from jaxatr.onnx.exporting.graph import Graph, Shape
 
 
@@ -220,7 +226,9 @@ class Translator:
                 shape,
                 axes=list(range(len(shape) - len(value.shape))),
             )
-        return self._reshaped("Expand", self.name(value), shape)
+        if is_static(shape):
+            return self.graph.add("Expand", [self.name(value)], shape, shape=list(map(int, shape)))
+        return self.graph.add("Expand", [self.name(value), self.dimensions.shape(shape)], shape)
 
     def read(self, equation: Equation, index: int) -> str:
         """Returns the name of an operand in the shape that it has in jax."""
@@ -253,19 +261,11 @@ class Translator:
         before = self.graph.info[name].shape
         if tuple(before) == tuple(shape):
             return name
-        added = _added_ones(before, shape)
-        if added is not None:
-            return self.graph.add("Unsqueeze", [name], shape, axes=added)
-        removed = _added_ones(shape, before)
-        if removed is not None:
-            return self.graph.add("Squeeze", [name], shape, axes=removed)
-        return self._reshaped("Reshape", name, shape)
-
-    def _reshaped(self, op: str, name: str, shape: Shape) -> str:
-        fixed = [int(size) if is_static((size,)) else -1 for size in shape]
-        if fixed.count(-1) > (1 if op == "Reshape" else 0):
-            return self.graph.add(op, [name, self.dimensions.shape(shape)], shape)
-        return self.graph.add(op, [name], shape, shape=fixed)
+        found = reshaping(before, shape)
+        if found is None:
+            return self.graph.add("Reshape", [name, self.dimensions.shape(shape)], shape)
+        op, attributes = found
+        return self.graph.add(op, [name], shape, **attributes)
 
 
 def constant(array: Any) -> Value:
@@ -301,16 +301,3 @@ def _live(jaxpr: Any) -> list[Any]:
             kept.append(equation)
             wanted |= {atom for atom in equation.invars if not isinstance(atom, jex.Literal)}
     return kept[::-1]
-
-
-def _added_ones(before: Shape, after: Shape) -> list[int] | None:
-    """Returns the axes of ``after`` that are ones more than in ``before``, if that is all."""
-    axes, position = [], 0
-    for axis, size in enumerate(after):
-        if position < len(before) and before[position] == size:
-            position += 1
-        elif is_static((size,)) and size == 1:
-            axes.append(axis)
-        else:
-            return None
-    return axes if position == len(before) else None
