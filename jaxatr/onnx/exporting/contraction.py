@@ -31,7 +31,7 @@ def _dot_general(t: Translator, equation: Equation) -> Value:
 
 
 def _read_as(t: Translator, equation: Equation, index: int, dtype) -> str:
-    return t.name(t.cast(t.value(t.read(equation, index)), dtype))
+    return t.name(t.cast(t.operand(equation, index), dtype))
 
 
 def _product(t: Translator, names: list[str], left: int, right: int, shape: tuple) -> Value:
@@ -114,9 +114,12 @@ def _transposed(t: Translator, x, w, gives, equation, padding, options) -> str:
     shape, groups = t.graph.info[w].shape, options["group"]
     features, depth, *window = shape
     w = t.name(reversed_along(t, w, list(range(2, len(shape)))))
-    w = t.reshape(w, (groups, features // groups, depth, *window))
-    w = t.transpose(w, [0, 2, 1, *range(3, len(shape) + 1)])
-    w = t.reshape(w, (groups * depth, features // groups, *window))
+    if groups > 1:
+        w = t.reshape(w, (groups, features // groups, depth, *window))
+        w = t.transpose(w, [0, 2, 1, *range(3, len(shape) + 1)])
+        w = t.reshape(w, (groups * depth, features // groups, *window))
+    else:
+        w = t.transpose(w, [1, 0, *range(2, len(shape))])
     reach = [(n - 1) * step for n, step in zip(window, options["dilations"], strict=True)]
     low = [far - pair[0] for far, pair in zip(reach, padding, strict=True)]
     high = [far - pair[1] for far, pair in zip(reach, padding, strict=True)]

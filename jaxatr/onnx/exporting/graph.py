@@ -112,7 +112,7 @@ class Graph:
         return name
 
     def add(
-        self, op: str, inputs: list[str], shape: Shape, dtype: Any = None, **attributes: Any
+        self, op: str, inputs: list[str], shape: Shape, dtype: Any = None, /, **attributes: Any
     ) -> str:
         """Adds a node with one output.
 
@@ -130,7 +130,7 @@ class Graph:
         return self.add_many(op, inputs, [Info(tuple(shape), np.dtype(dtype))], **attributes)[0]
 
     def add_many(
-        self, op: str, inputs: list[str], outputs: list[Info], **attributes: Any
+        self, op: str, inputs: list[str], outputs: list[Info], /, **attributes: Any
     ) -> list[str]:
         """Adds a node with any number of outputs, as :meth:`add` does, and returns their names."""
         place = f"{self.scope or self.root.scope}/{op}".lstrip("/")
@@ -138,7 +138,7 @@ class Graph:
         self.nodes.append(Node(op, list(inputs), names, attributes, names[0]))
         return names
 
-    def put(self, op: str, inputs: list[str], output: str, **attributes: Any) -> None:
+    def put(self, op: str, inputs: list[str], output: str, /, **attributes: Any) -> None:
         """Adds a node that makes a value which is declared already."""
         self.nodes.append(Node(op, list(inputs), [output], attributes, output))
 

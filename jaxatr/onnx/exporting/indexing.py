@@ -1,9 +1,13 @@
 """Rules of primitives that pick elements by numbers: ``gather`` and ``dynamic_slice``."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from jax import lax
 
 from jaxatr.onnx.exporting.dimensions import is_static
+from jaxatr.onnx.exporting.graph import Dim, Shape
 from jaxatr.onnx.exporting.shaping import sliced
 from jaxatr.onnx.exporting.translate import (
     Equation,
@@ -17,35 +21,32 @@ from jaxatr.onnx.exporting.translate import (
 
 @rule("dynamic_slice")
 def _dynamic_slice(t: Translator, equation: Equation) -> Value:
-    shape, sizes = equation.takes[0].shape, equation.params["slice_sizes"]
-    value = t.value(t.read(equation, 0))
-    for axis, (start, size) in enumerate(zip(equation.inputs[1:], sizes, strict=True)):
-        if size == shape[axis]:
+    starts = dict(enumerate(equation.inputs[1:]))
+    return _part(t, t.value(t.read(equation, 0)), starts, equation.params["slice_sizes"])
+
+
+def _part(t: Translator, value: Value, starts: dict[int, Value], sizes: Sequence[Any]) -> Value:
+    """Returns a part of a value that begins at numbers, along each axis that has one."""
+    for axis, start in starts.items():
+        size, whole = sizes[axis], value.shape[axis]
+        if size == whole:
             continue
-        if not is_static((size, shape[axis])):
-            raise Unsupported("along an axis whose size depends on the batch size")
-        most = int(shape[axis]) - int(size)
-        gives = (*value.shape[:axis], int(size), *value.shape[axis + 1 :])
-        if start.array is not None:
-            first = min(max(int(start.array), 0), most)
-            value = sliced(t, t.name(value), gives, axis, first, first + int(size))
+        gives = (*value.shape[:axis], size, *value.shape[axis + 1 :])
+        if start.array is None or not is_static((size, whole)):
+            value = _part_from(t, t.name(value), gives, axis, start, whole - size)
         else:
-            value = _cut(t, t.name(value), gives, axis, start, most)
+            first = min(max(int(start.array), 0), int(whole) - int(size))
+            value = sliced(t, t.name(value), gives, axis, first, first + int(size))
     return value
 
 
-def _cut(t: Translator, name: str, shape, axis: int, start: Value, most: int) -> Value:
+def _part_from(t: Translator, name: str, gives: Shape, axis: int, start: Value, most: Dim) -> Value:
     """Returns a part whose beginning is known only when the model runs."""
-    number = _clipped(t, t.cast(start, np.int64), most)
-    vector = t.add("Unsqueeze", [t.full(number, ())], (1,), axes=[0])
-    length = constant(np.int64([shape[axis]]))
-    end = t.pointwise("Add", vector, Value((1,), np.dtype(np.int64), t.name(length)))
+    first = _clipped(t, t.cast(start, np.int64), [most])
+    length = t.dimensions.shape((gives[axis],))
+    end = t.pointwise("Add", first, t.value(length))
     axes = t.graph.constant(np.int64([axis]))
-    return t.add("Slice", [name, t.name(vector), t.name(end), axes], shape)
-
-
-def _clipped(t: Translator, numbers: Value, most: int) -> Value:
-    return t.pointwise("Clip", numbers, *map(_int64, (0, most)))
+    return t.add("Slice", [name, t.full(first, (1,)), t.name(end), axes], gives)
 
 
 @rule("gather")
@@ -53,32 +54,61 @@ def _gather(t: Translator, equation: Equation) -> Value:
     numbers, sizes = equation.params["dimension_numbers"], equation.params["slice_sizes"]
     shape = equation.takes[0].shape
     picked, batch = list(numbers.start_index_map), list(numbers.operand_batching_dims)
-    if sorted([*picked, *batch]) != sorted([*numbers.collapsed_slice_dims, *batch]):
-        raise Unsupported(f"of slices {sizes}, of which one is longer than one element")
     if any(sizes[axis] != shape[axis] for axis in _others(shape, [*picked, *batch])):
         raise Unsupported(f"of slices {sizes} of {shape}")
-    if not all(is_static((shape[axis],)) for axis in picked):
-        raise Unsupported("along an axis whose size depends on the batch size")
+    if len(equation.takes[1].shape) == 1:
+        return _one_slice(t, equation, picked)
+    if sorted(picked) != sorted(numbers.collapsed_slice_dims):
+        raise Unsupported(f"of many slices {sizes}, of which one is longer than one element")
     if len(picked) == 1 and not batch:
         return _along_one(t, equation, picked[0])
     return _along_many(t, equation, picked, batch)
 
 
+def _one_slice(t: Translator, equation: Equation, picked: list[int]) -> Value:
+    sizes, shape = equation.params["slice_sizes"], equation.takes[0].shape
+    limits = [shape[axis] - sizes[axis] for axis in picked]
+    numbers, valid = _numbers(t, equation, limits)
+    starts = {}
+    for place, axis in enumerate(picked):
+        if numbers.array is not None:
+            starts[axis] = Value((), numbers.dtype, array=numbers.array[place])
+        else:
+            one = sliced(t, t.name(numbers), (1,), 0, place, place + 1)
+            starts[axis] = t.value(t.reshape(t.name(one), ()))
+    part = _part(t, t.value(t.read(equation, 0)), starts, sizes)
+    found = t.value(t.reshape(t.name(part), equation.gives[0].shape))
+    return _filled(t, equation, found, valid)
+
+
 def _along_one(t: Translator, equation: Equation, axis: int) -> Value:
     """Returns what is picked along one axis, whose numbers' axes stand together in the result."""
-    shape, gives = equation.takes[0].shape, equation.gives[0]
-    numbers, offsets = _numbers(t, equation, [int(shape[axis])])
-    indices = t.add("Squeeze", [t.name(numbers)], equation.takes[1].shape[:-1], axes=[-1])
-    if equation.inputs[1].array is not None:
-        array = np.broadcast_to(equation.inputs[1].array, equation.takes[1].shape)[..., 0]
-        indices = t.value(t.graph.constant(np.int64(np.clip(array, 0, shape[axis] - 1))))
-    rank = len(indices.shape)
-    natural = (*shape[:axis], *indices.shape, *shape[axis + 1 :])
-    found = t.add("Gather", [t.read(equation, 0), t.name(indices)], natural, axis=axis)
+    shape = equation.takes[0].shape
+    numbers, valid = _numbers(t, equation, [shape[axis] - 1])
+    if numbers.array is not None:
+        indices = t.graph.constant(numbers.array[..., 0])
+        if part := _evenly(t, equation, numbers.array[..., 0], axis):
+            return part
+    else:
+        indices = t.reshape(t.name(numbers), equation.takes[1].shape[:-1])
+    rank = len(equation.takes[1].shape) - 1
+    natural = (*shape[:axis], *equation.takes[1].shape[:-1], *shape[axis + 1 :])
+    found = t.graph.add("Gather", [t.read(equation, 0), indices], natural, axis=axis)
     dims = list(equation.params["dimension_numbers"].offset_dims)
     of_slices = [*range(axis), *range(axis + rank, len(natural))]
-    order = _order(dims, of_slices, list(range(axis, axis + rank)), len(gives.shape))
-    return _filled(t, equation, t.value(t.transpose(t.name(found), order)), offsets)
+    order = _order(dims, of_slices, list(range(axis, axis + rank)), len(natural))
+    return _filled(t, equation, t.value(t.transpose(found, order)), valid)
+
+
+def _evenly(t: Translator, equation: Equation, numbers: np.ndarray, axis: int) -> Value | None:
+    """Returns every so many elements along an axis, if that is what the numbers say."""
+    shape, dims = equation.takes[0].shape, equation.params["dimension_numbers"].offset_dims
+    steps = np.unique(np.diff(numbers)) if numbers.ndim == 1 else ()
+    if len(steps) != 1 or steps[0] < 1 or axis in dims or len(dims) != len(shape) - 1:
+        return None
+    first, last, step = (int(number) for number in (numbers[0], numbers[-1], steps[0]))
+    bounds = {"starts": [first], "ends": [last + 1], "axes": [axis], "steps": [step]}
+    return t.add("Slice", [t.read(equation, 0)], equation.gives[0].shape, **bounds)
 
 
 def _along_many(t: Translator, equation: Equation, picked: list[int], batch: list[int]) -> Value:
@@ -86,7 +116,7 @@ def _along_many(t: Translator, equation: Equation, picked: list[int], batch: lis
     numbers, shape = equation.params["dimension_numbers"], equation.takes[0].shape
     rest = _others(shape, [*picked, *batch])
     operand = t.transpose(t.read(equation, 0), [*batch, *picked, *rest])
-    indices, offsets = _numbers(t, equation, [int(shape[axis]) for axis in picked])
+    indices, valid = _numbers(t, equation, [shape[axis] - 1 for axis in picked])
     of_numbers = list(numbers.start_indices_batching_dims)
     rank = len(equation.takes[1].shape)
     places = [axis for axis in range(rank - 1) if axis not in of_numbers]
@@ -98,7 +128,7 @@ def _along_many(t: Translator, equation: Equation, picked: list[int], batch: lis
     back = np.argsort([*of_numbers, *places]).tolist()
     of_slices = list(range(rank - 1, len(natural)))
     order = _order(list(numbers.offset_dims), of_slices, back, len(natural))
-    return _filled(t, equation, t.value(t.transpose(found, order)), offsets)
+    return _filled(t, equation, t.value(t.transpose(found, order)), valid)
 
 
 def _order(dims: list[int], of_slices: list[int], of_numbers: list[int], rank: int) -> list[int]:
@@ -107,23 +137,25 @@ def _order(dims: list[int], of_slices: list[int], of_numbers: list[int], rank: i
     return [next(slices) if axis in dims else next(numbers) for axis in range(rank)]
 
 
-def _numbers(t: Translator, equation: Equation, sizes: list[int]) -> tuple[Value, Value | None]:
-    """Returns numbers that are in bounds, and where they were so, if that has a meaning."""
-    numbers = t.cast(t.value(t.read(equation, 1)), np.int64)
-    mode = equation.params["mode"]
-    if mode == lax.GatherScatterMode.PROMISE_IN_BOUNDS or _in_bounds(equation, sizes):
+def _numbers(t: Translator, equation: Equation, most: list[Dim]) -> tuple[Value, Value | None]:
+    """Returns the numbers, in bounds, and which of them were so, if that has a meaning."""
+    numbers = t.cast(t.operand(equation, 1), np.int64)
+    mode, array = equation.params["mode"], numbers.array
+    if mode == lax.GatherScatterMode.PROMISE_IN_BOUNDS:
         return numbers, None
-    most = _int64([size - 1 for size in sizes])
-    zero = _int64(0)
-    clipped = t.pointwise("Min", t.pointwise("Max", numbers, zero), most)
+    if array is not None and is_static(tuple(most)):
+        clipped = _int64(np.clip(array, 0, most))
+        if mode == lax.GatherScatterMode.CLIP or np.array_equal(clipped.array, array):
+            return clipped, None
+    clipped = _clipped(t, numbers, most)
     if mode == lax.GatherScatterMode.CLIP:
         return clipped, None
     return clipped, t.pointwise("Equal", clipped, numbers, dtype=np.bool_)
 
 
-def _in_bounds(equation: Equation, sizes: list[int]) -> bool:
-    array = equation.inputs[1].array
-    return array is not None and bool(np.all((array >= 0) & (array < np.asarray(sizes))))
+def _clipped(t: Translator, numbers: Value, most: list[Dim]) -> Value:
+    limits = t.value(t.dimensions.shape(tuple(most)))
+    return t.pointwise("Min", t.pointwise("Max", numbers, _int64(0)), limits)
 
 
 def _filled(t: Translator, equation: Equation, found: Value, valid: Value | None) -> Value:
@@ -141,10 +173,10 @@ def _filled(t: Translator, equation: Equation, found: Value, valid: Value | None
     return t.pointwise("Where", mask, found, constant(np.asarray(fill, gives.dtype)), dtype=gives.dtype)
 
 
-def _others(shape, axes: list[int]) -> list[int]:
+def _others(shape: Shape, axes: list[int]) -> list[int]:
     return [axis for axis in range(len(shape)) if axis not in axes]
 
 
-def _int64(numbers) -> Value:
+def _int64(numbers: Any) -> Value:
     array = np.int64(numbers)
     return Value(array.shape, array.dtype, array=array)

@@ -111,21 +111,20 @@ class _Pass:
             held, own = self.held(name)
             return self.transposed(held, [own[axis] for axis in inverse])
         sizes = (1,) * (len(order) - len(shape)) + shape
-        wide = self._reshaped(self.plain(name), sizes)
         moved = stripped(tuple(sizes[axis] for axis in inverse))
         axes = [axis for axis in inverse if sizes[axis] != 1]
-        if axes == sorted(axes):  # only ones have moved
+        if axes == sorted(axes) and reshaping(shape, moved) is not None:  # only ones have moved
             return self._reshaped(self.plain(name), moved)
-        return self.transposed(wide, inverse)
+        return self.transposed(self._reshaped(self.plain(name), sizes), inverse)
 
     def _reshaped(self, name: str, shape: Shape) -> str:
         graph, before = self.graph, self.shape(name)
+        if before == shape:
+            return name
         if name in graph.initializers and name not in graph.weights:
             return graph.constant(graph.initializers[name].reshape(shape))
-        found = reshaping(before, shape)
-        if before == shape or found is None:
-            return name
-        return graph.add(found[0], [name], shape, **found[1])
+        op, attributes = reshaping(before, shape) or ("", {})
+        return graph.add(op, [name], shape, **attributes)
 
     def _rename(self) -> None:
         """Gives the names of values that are gone to what took their place."""

@@ -39,18 +39,15 @@ def _reduce_window(t: Translator, equation: Equation) -> Value:
         "pads": [int(padding[axis][side]) for side in (0, 1) for axis in spatial],
     }
     shape = tuple(equation.gives[0].shape[axis] for axis in order)
-    x = t.value(t.transpose(t.read(equation, 0), order))
-    y = _pooled(t, equation.primitive, x, shape, math.prod(window), attributes)
-    return t.value(t.transpose(t.name(y), np.argsort(order).tolist()))
-
-
-def _pooled(t: Translator, primitive: str, x: Value, shape, count: int, attributes) -> Value:
-    if primitive == "reduce_window_max":
-        return t.add("MaxPool", [t.name(x)], shape, **attributes)
-    if primitive == "reduce_window_min":
-        largest = t.add("MaxPool", [t.name(t.pointwise("Neg", x))], shape, **attributes)
-        return t.pointwise("Neg", largest)
+    x, back = t.transpose(t.read(equation, 0), order), np.argsort(order).tolist()
+    if equation.primitive == "reduce_window_max":
+        return t.value(t.transpose(t.graph.add("MaxPool", [x], shape, **attributes), back))
+    if equation.primitive == "reduce_window_min":
+        x = t.name(t.pointwise("Neg", t.value(x)))
+        y = t.transpose(t.graph.add("MaxPool", [x], shape, **attributes), back)
+        return t.pointwise("Neg", t.value(y))
     if any(step != 1 for step in attributes.pop("dilations")):
         raise Unsupported("with window_dilation")  # ONNX has it from opset 19 on only
-    mean = t.add("AveragePool", [t.name(x)], shape, count_include_pad=1, **attributes)
-    return t.pointwise("Mul", mean, constant(np.asarray(count, mean.dtype)))
+    y = t.graph.add("AveragePool", [x], shape, count_include_pad=1, **attributes)
+    mean = t.value(t.transpose(y, back))
+    return t.pointwise("Mul", mean, constant(np.asarray(math.prod(window), mean.dtype)))

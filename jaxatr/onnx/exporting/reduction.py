@@ -3,7 +3,7 @@
 import numpy as np
 
 from jaxatr.onnx.exporting.graph import Info
-from jaxatr.onnx.exporting.translate import Equation, Translator, Value, rule
+from jaxatr.onnx.exporting.translate import Equation, Translator, Unsupported, Value, rule
 
 _REDUCED = {
     "reduce_max": "ReduceMax",
@@ -23,7 +23,7 @@ def _reduce(t: Translator, equation: Equation) -> Value:
 @rule("reduce_and", "reduce_or")
 def _reduce_logical(t: Translator, equation: Equation) -> Value:
     op = "ReduceMin" if equation.primitive == "reduce_and" else "ReduceMax"
-    number = t.name(t.cast(t.value(t.read(equation, 0)), np.int32))
+    number = t.name(t.cast(t.operand(equation, 0), np.int32))
     axes = [int(axis) for axis in equation.params["axes"]]
     reduced = t.add(op, [number], equation.gives[0].shape, axes=axes, keepdims=0)
     return t.cast(reduced, np.bool_)
@@ -58,3 +58,16 @@ def _top_k(t: Translator, equation: Equation) -> list[Value]:
     axis = int(equation.params.get("axis", len(values.shape) - 1))
     largest, places = t.graph.add_many("TopK", [name, count], outputs, axis=axis)
     return [t.value(largest), t.cast(t.value(places), indices.dtype)]
+
+
+@rule("sort")
+def _sort(t: Translator, equation: Equation) -> list[Value]:
+    axis, shape = int(equation.params["dimension"]), equation.takes[0].shape
+    if equation.params["num_keys"] != 1:
+        raise Unsupported("by more than one key")
+    count = t.dimensions.shape((shape[axis],))
+    name, others = t.read(equation, 0), range(1, len(equation.inputs))
+    outputs = [t.graph.info[name], Info(shape, np.dtype(np.int64))]
+    least, places = t.graph.add_many("TopK", [name, count], outputs, axis=axis, largest=0)
+    moved = [t.add("GatherElements", [t.read(equation, i), places], shape, axis=axis) for i in others]
+    return [t.value(least), *moved]

@@ -59,9 +59,18 @@ def _transpose(t: Translator, equation: Equation) -> Value:
 
 @rule("concatenate")
 def _concatenate(t: Translator, equation: Equation) -> Value:
-    names = [t.read(equation, index) for index in range(len(equation.inputs))]
     axis = equation.params["dimension"]
+    empty = [is_static((aval.shape[axis],)) and not aval.shape[axis] for aval in equation.takes]
+    names = [t.read(equation, index) for index, nothing in enumerate(empty) if not nothing]
     return t.add("Concat", names, equation.gives[0].shape, axis=int(axis))
+
+
+@rule("stack")
+def _stack(t: Translator, equation: Equation) -> Value:
+    gives, axis = equation.gives[0].shape, int(equation.params["axis"])
+    single = (*gives[:axis], 1, *gives[axis + 1 :])
+    names = [t.reshape(t.read(equation, index), single) for index in range(len(equation.inputs))]
+    return t.add("Concat", names, gives, axis=axis)
 
 
 @rule("split")
@@ -81,20 +90,15 @@ def _slice(t: Translator, equation: Equation) -> Value:
     steps = params["strides"] or (1,) * len(shape)
     bounds = list(zip(params["start_indices"], params["limit_indices"], steps, strict=True))
     cut = [axis for axis, bound in enumerate(bounds) if bound != (0, shape[axis], 1)]
-    if not all(is_static(bounds[axis]) for axis in cut):
-        raise Unsupported("with bounds that depend on the batch size")
     if not cut:
         return t.value(name)
-    starts, ends, steps = ([int(bounds[axis][part]) for axis in cut] for part in range(3))
-    return t.add(
-        "Slice",
-        [name],
-        equation.gives[0].shape,
-        starts=starts,
-        ends=ends,
-        axes=cut,
-        steps=steps,
-    )
+    starts, ends, steps = (tuple(bounds[axis][part] for axis in cut) for part in range(3))
+    gives = equation.gives[0].shape
+    if not is_static(starts + ends):
+        bounds = [t.dimensions.shape(part) for part in (starts, ends, tuple(cut), steps)]
+        return t.add("Slice", [name, *bounds], gives)
+    starts, ends, steps = (list(map(int, part)) for part in (starts, ends, steps))
+    return t.add("Slice", [name], gives, starts=starts, ends=ends, axes=cut, steps=steps)
 
 
 def sliced(t: Translator, name: str, shape: tuple, axis: int, start: int, end: int) -> Value:

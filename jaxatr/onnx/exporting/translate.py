@@ -67,7 +67,8 @@ Rule = Callable[["Translator", Equation], Value | list[Value]]
 
 RULES: dict[str, Rule] = {}
 POINTWISE: set[str] = set()  # primitives without a shape of their own
-_LAZY = {"broadcast_in_dim", "reshape"}  # rules that do better than to compute a constant
+# What a rule does better than to compute a constant, and what has none before the model runs.
+_LEFT = {"broadcast_in_dim", "reshape", "platform_index", "dim_as_value"}
 _INLINED = {
     "jit": "jaxpr",
     "pjit": "jaxpr",
@@ -112,13 +113,13 @@ class Translator:
         self.graph = graph
         self.dimensions = Dimensions(graph.root)
         self.missing: list[tuple[str, str, str]] = []
-        self._prefix = ""
+        self._prefix = self._place = ""
 
     def within(self, body: Graph) -> "Translator":
         """Returns a translator for a body of this graph, which notes what is missing here."""
         inner = Translator(body)
         inner.dimensions, inner.missing = self.dimensions, self.missing
-        inner._prefix = self.graph.scope
+        inner._prefix, inner._place = self.graph.scope, self._place
         return inner
 
     def run(self, jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Value]) -> list[Value]:
@@ -148,7 +149,9 @@ class Translator:
 
     def _translate(self, equation: Any, inputs: list[Value]) -> list[Value]:
         name, params = equation.primitive.name, equation.params
-        outer = self.graph.scope
+        outer = self.graph.scope, self._place
+        # Library code that jax has traced before has no place of its own, but its call has.
+        self._place = source_info_util.summarize(equation.source_info) or self._place
         stack = str(equation.source_info.name_stack)
         self.graph.scope = "/".join(part for part in (self._prefix, stack) if part)
         try:
@@ -160,11 +163,10 @@ class Translator:
                 return self._inline(jax.make_jaxpr(run)(*takes), inputs)
             return self._by_rule(equation, inputs)
         except (Unsupported, ValueError) as error:
-            place = source_info_util.summarize(equation.source_info)
-            self.missing.append((name, str(error), place))
+            self.missing.append((name, str(error), self._place))
             return [self._placeholder(var.aval) for var in equation.outvars]
         finally:
-            self.graph.scope = outer
+            self.graph.scope, self._place = outer
 
     def _inline(self, jaxpr: Any, inputs: list[Value]) -> list[Value]:
         """Adds a called jaxpr, whose names stand below the call's."""
@@ -177,11 +179,11 @@ class Translator:
     def _by_rule(self, equation: Any, inputs: list[Value]) -> list[Value]:
         name, gives = equation.primitive.name, [var.aval for var in equation.outvars]
         takes = [var.aval for var in equation.invars]
-        if name not in _LAZY and all(value.array is not None for value in inputs):
+        if name not in _LEFT and all(value.array is not None for value in inputs):
             if name in POINTWISE:
                 shape = broadcast(*(value.shape for value in inputs))
                 return _computed(equation, [np.broadcast_to(v.array, shape) for v in inputs])
-            if all(is_static(aval.shape) for aval in gives) and name != "platform_index":
+            if all(is_static(aval.shape) for aval in gives):
                 arrays = [
                     np.broadcast_to(value.array, aval.shape) if is_plain(aval) else value.array
                     for value, aval in zip(inputs, takes, strict=True)
@@ -208,7 +210,7 @@ class Translator:
         return Value(*self.graph.info[name], name)
 
     def add(
-        self, op: str, inputs: list[str], shape: Shape, dtype: Any = None, **attributes: Any
+        self, op: str, inputs: list[str], shape: Shape, dtype: Any = None, /, **attributes: Any
     ) -> Value:
         """Adds a node, as :meth:`Graph.add` does, and returns its output."""
         return self.value(self.graph.add(op, inputs, shape, dtype, **attributes))
@@ -234,6 +236,13 @@ class Translator:
         """Returns the name of an operand in the shape that it has in jax."""
         return self.full(equation.inputs[index], equation.takes[index].shape)
 
+    def operand(self, equation: Equation, index: int) -> Value:
+        """Returns an operand in the shape that it has in jax; a constant stays one."""
+        value, shape = equation.inputs[index], equation.takes[index].shape
+        if value.array is not None and is_static(shape):
+            return Value(shape, value.dtype, array=np.broadcast_to(value.array, shape))
+        return self.value(self.full(value, shape))
+
     def pointwise(self, op: str, *values: Value, dtype: Any = None, **attributes: Any) -> Value:
         """Adds an operator that broadcasts; the result is of the first operand's dtype."""
         shape = broadcast(*(value.shape for value in values))
@@ -245,7 +254,7 @@ class Translator:
         if value.dtype == np.dtype(dtype):
             return value
         if value.array is not None:
-            return constant(np.asarray(value.array).astype(dtype))
+            return Value(value.shape, np.dtype(dtype), array=value.array.astype(dtype))
         return self.add("Cast", [self.name(value)], value.shape, dtype, to=np.dtype(dtype))
 
     def transpose(self, name: str, order: Sequence[int]) -> str:

@@ -105,7 +105,9 @@ def _node_proto(node: Node, graph: Graph) -> onnx.NodeProto:
     moved = [key for key in _AS_INPUTS.get(node.op, ()) if key in attributes]
     names = [graph.constant(np.asarray(attributes.pop(key), np.int64)) for key in moved]
     inputs[1 : 1 + len(names)] = names
-    made = {key: _attribute(value, node, key) for key, value in attributes.items()}
+    # An empty list has no type, and is what ONNX takes a missing one for.
+    given = {key: value for key, value in attributes.items() if value != []}
+    made = {key: _attribute(value, node, key) for key, value in given.items()}
     return helper.make_node(node.op, inputs, node.outputs, node.name, **made)
 
 

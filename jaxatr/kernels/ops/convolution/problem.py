@@ -1,10 +1,11 @@
 """What a convolution is asked to do, described so that it can be a dictionary key."""
 
 import dataclasses
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 Direction: TypeAlias = Literal["forward", "data", "weight"]
 Pair: TypeAlias = tuple[int, int]
+Shape: TypeAlias = tuple[Any, ...]  # of numbers, or of symbolic dimensions of jax.export
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,8 +35,8 @@ class Problem:
     """
 
     direction: Direction
-    x_shape: tuple[int, ...]
-    w_shape: tuple[int, ...]
+    x_shape: Shape
+    w_shape: Shape
     stride: Pair
     padding: tuple[Pair, Pair]
     dilation: Pair
@@ -43,7 +44,7 @@ class Problem:
     dtype: str
 
     @property
-    def y_shape(self) -> tuple[int, ...]:
+    def y_shape(self) -> Shape:
         """``(batch, result height, result width, features)``."""
         height, width = (
             (size + sum(pad) - (taps - 1) * dilation - 1) // stride + 1
@@ -59,7 +60,7 @@ class Problem:
         return (self.x_shape[0], height, width, self.w_shape[3])
 
     @property
-    def argument_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def argument_shapes(self) -> tuple[Shape, Shape]:
         """Shapes of the two arguments of this direction."""
         return {
             "forward": (self.x_shape, self.w_shape),
@@ -68,7 +69,7 @@ class Problem:
         }[self.direction]
 
     @property
-    def result_shape(self) -> tuple[int, ...]:
+    def result_shape(self) -> Shape:
         """Shape of the result of this direction."""
         return {"forward": self.y_shape, "data": self.x_shape, "weight": self.w_shape}[
             self.direction
