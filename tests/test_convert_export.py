@@ -16,6 +16,8 @@ from jaxatr.retriever import Retriever
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 
+from jaxatr.runs.export import export_run  # noqa: E402
+
 
 @pytest.fixture(scope="module")
 def images(chips):
@@ -32,8 +34,8 @@ def answers(path, chips):
     session = onnxruntime.InferenceSession(path)
     (given,) = session.get_inputs()
     parts = [session.run(None, {given.name: chips[rows]}) for rows in (slice(5), slice(5, None))]
-    names = [output.name for output in session.get_outputs()]
-    return {name: np.concatenate(part) for name, part in zip(names, zip(*parts, strict=True))}
+    joined = [np.concatenate(part) for part in zip(*parts, strict=True)]
+    return dict(zip([output.name for output in session.get_outputs()], joined, strict=True))
 
 
 def properties(path):
@@ -58,8 +60,6 @@ def test_a_recogniser_says_the_same(trained_run, images, flags, tmp_path, capsys
 
 
 def test_the_metadata_is_what_a_reader_needs(trained_run, tmp_path):
-    from jaxatr.runs.export import export_run
-
     export_run(trained_run, tmp_path / "model.onnx")
     found = properties(tmp_path / "model.onnx")
     recogniser = Recogniser.load(trained_run, gamma="fitted")
@@ -72,8 +72,6 @@ def test_the_metadata_is_what_a_reader_needs(trained_run, tmp_path):
 
 def test_channels_second(trained_run, images, flags, tmp_path):
     last, second = tmp_path / "last.onnx", tmp_path / "second.onnx"
-    from jaxatr.runs.export import export_run
-
     export_run(trained_run, last)
     arguments = flags("export", f"--workdir={trained_run}", f"--out={second}", "--layout=NCHW")
     convert.main(arguments)
@@ -85,8 +83,6 @@ def test_channels_second(trained_run, images, flags, tmp_path):
 
 
 def test_an_embedding_embeds_the_same(embedding_run, images, tmp_path):
-    from jaxatr.runs.export import export_run
-
     export_run(embedding_run, tmp_path / "model.onnx")
     retriever = Retriever.load(embedding_run)
     chips = np.float32([retriever.chip(image) for image in images])
@@ -99,8 +95,6 @@ def test_an_embedding_embeds_the_same(embedding_run, images, tmp_path):
 
 @pytest.mark.slow
 def test_a_surrogate_explains_the_same(small_config, trained_run, images, tmp_path):
-    from jaxatr.runs.export import export_run
-
     config = small_config.copy_and_resolve_references()
     config.task = "jaxatr.tasks.distillation:Distillation"
     config.distillation.target, config.distillation.judged = str(trained_run), 4
@@ -119,8 +113,6 @@ def test_a_surrogate_explains_the_same(small_config, trained_run, images, tmp_pa
 
 
 def test_a_plain_classifier_has_no_binary_ones(small_config, trained_run, images, tmp_path):
-    from jaxatr.runs.export import export_run
-
     config = small_config.copy_and_resolve_references()
     config.loss.open, config.train.epochs = "none", 1
     runs.train_run(config, tmp_path / "run", progress=False)

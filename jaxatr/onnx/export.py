@@ -101,7 +101,9 @@ def build(traced: Traced) -> Graph:
     for name, aval in zip(traced.outputs, traced.jaxpr.out_avals, strict=True):
         graph.outputs.append(graph.declare(name, aval.shape, aval.dtype))
     weights = []
-    for name, var, array in zip(traced.weights, jaxpr.invars, traced.weights.values(), strict=False):
+    for name, var, array in zip(
+        traced.weights, jaxpr.invars, traced.weights.values(), strict=False
+    ):
         weights.append(graph.declare(name, var.aval.shape, var.aval.dtype))
         graph.initializers[weights[-1]] = np.asarray(array, var.aval.dtype)
     graph.weights.update(weights)

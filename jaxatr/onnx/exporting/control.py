@@ -75,7 +75,9 @@ def _branched(
     first, *others = branches
     if not others:
         return t.run(first.jaxpr, first.consts, arguments)
-    is_first = t.add("LessOrEqual", [t.full(which, ()), t.graph.constant(np.int32(0))], (), np.bool_)
+    is_first = t.add(
+        "LessOrEqual", [t.full(which, ()), t.graph.constant(np.int32(0))], (), np.bool_
+    )
     bodies = []
     for rest in ([first], others):
         inner, _ = _begun(t, [])

@@ -7,7 +7,6 @@ import numpy as np
 from jax import lax
 
 from jaxatr.onnx.exporting.translate import (
-
     Equation,
     Translator,
     Unsupported,
@@ -66,10 +65,10 @@ def _direct(op: str) -> Callable[[Translator, Equation], Value]:
 
 for _table in (_SAME, _COMPARED):
     for _primitive, _op in _table.items():
-        rule(_primitive, pointwise=True)(_direct(_op))
+        rule(_primitive)(_direct(_op))
 
 
-@rule("max", pointwise=True)
+@rule("max")
 def _max(t: Translator, equation: Equation) -> Value:
     x, y = equation.inputs
     for value, other in ((x, y), (y, x)):
@@ -79,35 +78,35 @@ def _max(t: Translator, equation: Equation) -> Value:
     return t.pointwise("Max", x, y)
 
 
-@rule(*_LOGICAL, pointwise=True)
+@rule(*_LOGICAL)
 def _logical(t: Translator, equation: Equation) -> Value:
     op = _LOGICAL[equation.primitive]
     boolean = equation.inputs[0].dtype == np.bool_
     return t.pointwise(op if boolean else f"Bitwise{op}", *equation.inputs)
 
 
-@rule("ne", pointwise=True)
+@rule("ne")
 def _ne(t: Translator, equation: Equation) -> Value:
     return t.pointwise("Not", t.pointwise("Equal", *equation.inputs, dtype=np.bool_))
 
 
-@rule("rem", pointwise=True)
+@rule("rem")
 def _rem(t: Translator, equation: Equation) -> Value:
     return t.pointwise("Mod", *equation.inputs, fmod=1)  # the sign is the dividend's
 
 
-@rule("rsqrt", pointwise=True)
+@rule("rsqrt")
 def _rsqrt(t: Translator, equation: Equation) -> Value:
     return t.pointwise("Reciprocal", t.pointwise("Sqrt", *equation.inputs))
 
 
-@rule("square", pointwise=True)
+@rule("square")
 def _square(t: Translator, equation: Equation) -> Value:
     (x,) = equation.inputs
     return t.pointwise("Mul", x, x)
 
 
-@rule("integer_pow", pointwise=True)
+@rule("integer_pow")
 def _integer_pow(t: Translator, equation: Equation) -> Value:
     (x,), power = equation.inputs, equation.params["y"]
     if power == 2:
@@ -117,13 +116,13 @@ def _integer_pow(t: Translator, equation: Equation) -> Value:
     return t.pointwise("Pow", x, _number(x, power))
 
 
-@rule("exp2", pointwise=True)
+@rule("exp2")
 def _exp2(t: Translator, equation: Equation) -> Value:
     (x,) = equation.inputs
     return t.pointwise("Pow", _number(x, 2), x)
 
 
-@rule("expm1", pointwise=True)
+@rule("expm1")
 def _expm1(t: Translator, equation: Equation) -> Value:
     # 2 sinh(x/2) exp(x/2): exp(x) - 1 has no correct digit of a small x.
     (x,) = equation.inputs
@@ -132,7 +131,7 @@ def _expm1(t: Translator, equation: Equation) -> Value:
     return t.pointwise("Mul", _number(x, 2), product)
 
 
-@rule("log1p", pointwise=True)
+@rule("log1p")
 def _log1p(t: Translator, equation: Equation) -> Value:
     # log(u) x / (u - 1) with u = 1 + x, whose rounding cancels; x itself where u is 1.
     (x,) = equation.inputs
@@ -145,27 +144,27 @@ def _log1p(t: Translator, equation: Equation) -> Value:
     return t.pointwise("Where", same, x, product, dtype=x.dtype)
 
 
-@rule("erfc", pointwise=True)
+@rule("erfc")
 def _erfc(t: Translator, equation: Equation) -> Value:
     (x,) = equation.inputs
     return t.pointwise("Sub", _number(x, 1), t.pointwise("Erf", x))
 
 
-@rule("cbrt", pointwise=True)
+@rule("cbrt")
 def _cbrt(t: Translator, equation: Equation) -> Value:
     (x,) = equation.inputs
     root = t.pointwise("Pow", t.pointwise("Abs", x), _number(x, 1 / 3))
     return t.pointwise("Mul", t.pointwise("Sign", x), root)
 
 
-@rule("is_finite", pointwise=True)
+@rule("is_finite")
 def _is_finite(t: Translator, equation: Equation) -> Value:
     (x,) = equation.inputs
     odd = [t.pointwise(op, x, dtype=np.bool_) for op in ("IsInf", "IsNaN")]
     return t.pointwise("Not", t.pointwise("Or", *odd))
 
 
-@rule("round", pointwise=True)
+@rule("round")
 def _round(t: Translator, equation: Equation) -> Value:
     (x,) = equation.inputs
     if equation.params["rounding_method"] == lax.RoundingMethod.TO_NEAREST_EVEN:
@@ -174,7 +173,7 @@ def _round(t: Translator, equation: Equation) -> Value:
     return t.pointwise("Mul", t.pointwise("Sign", x), t.pointwise("Floor", up))
 
 
-@rule("clamp", pointwise=True)
+@rule("clamp")
 def _clamp(t: Translator, equation: Equation) -> Value:
     least, x, most = equation.inputs
     if least.shape == most.shape == ():
@@ -182,7 +181,7 @@ def _clamp(t: Translator, equation: Equation) -> Value:
     return t.pointwise("Min", t.pointwise("Max", x, least), most)
 
 
-@rule("select_n", pointwise=True)
+@rule("select_n")
 def _select_n(t: Translator, equation: Equation) -> Value:
     which, *cases = equation.inputs
     chosen = cases[-1]
@@ -194,12 +193,12 @@ def _select_n(t: Translator, equation: Equation) -> Value:
     return chosen
 
 
-@rule("convert_element_type", pointwise=True)
+@rule("convert_element_type")
 def _convert(t: Translator, equation: Equation) -> Value:
     return t.cast(equation.inputs[0], equation.gives[0].dtype)
 
 
-@rule("reduce_precision", pointwise=True)
+@rule("reduce_precision")
 def _reduce_precision(t: Translator, equation: Equation) -> Value:
     (x,) = equation.inputs
     bits = equation.params["exponent_bits"], equation.params["mantissa_bits"]
@@ -215,7 +214,5 @@ def _same(t: Translator, equation: Equation) -> list[Value]:
     return equation.inputs
 
 
-def _number(like: Value, number: float) -> Value:
+def _number(like: Value, number: float | int) -> Value:
     return constant(np.asarray(number, like.dtype))
-
-

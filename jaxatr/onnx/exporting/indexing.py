@@ -170,7 +170,8 @@ def _filled(t: Translator, equation: Equation, found: Value, valid: Value | None
     fill = equation.params["fill_value"]
     if fill is None:
         fill = np.nan if gives.dtype.kind == "f" else np.iinfo(gives.dtype).min
-    return t.pointwise("Where", mask, found, constant(np.asarray(fill, gives.dtype)), dtype=gives.dtype)
+    other = constant(np.asarray(fill, gives.dtype))
+    return t.pointwise("Where", mask, found, other, dtype=gives.dtype)
 
 
 def _others(shape: Shape, axes: list[int]) -> list[int]:

@@ -103,7 +103,7 @@ class _Pass:
         return max(counts, key=lambda order: (counts[order], order != plain))
 
     def aligned(self, name: str, order: Order) -> str:
-        """Returns the name of what is, read in the given order, a value or what broadcasts to it."""
+        """Returns the name of what is a value, or broadcasts to it, if read in the given order."""
         shape, inverse = self.shape(name), _inverse(order)
         if stripped(shape) == ():
             return self.plain(name)

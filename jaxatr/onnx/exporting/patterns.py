@@ -232,7 +232,11 @@ def _normalized(find: Finder, node: Node, bias: str, output: str) -> bool:
         (x, average), (variance, epsilon) = minus.inputs, plus.inputs
         vectors = [find.vector(name) for name in (average, variance)]
         small, shape = find.number(epsilon), find.shape(x)
-        if small is None or len(shape) < 2 or any(v is None or len(v) != shape[-1] for v in vectors):
+        if (
+            small is None
+            or len(shape) < 2
+            or any(v is None or len(v) != shape[-1] for v in vectors)
+        ):
             continue
         _put_batch_norm(find, x, [scale, bias, average, variance], small, output)
         return True

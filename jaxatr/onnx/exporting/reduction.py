@@ -33,9 +33,7 @@ def _reduce_logical(t: Translator, equation: Equation) -> Value:
 def _arg(t: Translator, equation: Equation) -> Value:
     (axis,), gives = equation.params["axes"], equation.gives[0]
     op = "ArgMax" if equation.primitive == "argmax" else "ArgMin"
-    found = t.add(
-        op, [t.read(equation, 0)], gives.shape, np.int64, axis=int(axis), keepdims=0
-    )
+    found = t.add(op, [t.read(equation, 0)], gives.shape, np.int64, axis=int(axis), keepdims=0)
     return t.cast(found, gives.dtype)
 
 
@@ -66,8 +64,8 @@ def _sort(t: Translator, equation: Equation) -> list[Value]:
     if equation.params["num_keys"] != 1:
         raise Unsupported("by more than one key")
     count = t.dimensions.shape((shape[axis],))
-    name, others = t.read(equation, 0), range(1, len(equation.inputs))
+    name, *others = (t.read(equation, index) for index in range(len(equation.inputs)))
     outputs = [t.graph.info[name], Info(shape, np.dtype(np.int64))]
     least, places = t.graph.add_many("TopK", [name, count], outputs, axis=axis, largest=0)
-    moved = [t.add("GatherElements", [t.read(equation, i), places], shape, axis=axis) for i in others]
+    moved = [t.add("GatherElements", [other, places], shape, axis=axis) for other in others]
     return [t.value(least), *moved]

@@ -103,9 +103,7 @@ def _slice(t: Translator, equation: Equation) -> Value:
 
 def sliced(t: Translator, name: str, shape: tuple, axis: int, start: int, end: int) -> Value:
     """Returns a part of a value along one axis."""
-    return t.add(
-        "Slice", [name], shape, starts=[start], ends=[end], axes=[int(axis)], steps=[1]
-    )
+    return t.add("Slice", [name], shape, starts=[start], ends=[end], axes=[int(axis)], steps=[1])
 
 
 @rule("rev")

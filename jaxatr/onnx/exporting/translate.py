@@ -66,9 +66,7 @@ class Equation(NamedTuple):
 Rule = Callable[["Translator", Equation], Value | list[Value]]
 
 RULES: dict[str, Rule] = {}
-POINTWISE: set[str] = set()  # primitives without a shape of their own
-# What a rule does better than to compute a constant, and what has none before the model runs.
-_LEFT = {"broadcast_in_dim", "reshape", "platform_index", "dim_as_value"}
+_LATER = {"platform_index", "dim_as_value"}  # no constants, though nothing goes in
 _INLINED = {
     "jit": "jaxpr",
     "pjit": "jaxpr",
@@ -82,18 +80,11 @@ _INLINED = {
 }
 
 
-def rule(*primitives: str, pointwise: bool = False) -> Callable[[Rule], Rule]:
-    """Makes a function the rule of some primitives.
-
-    Args:
-      *primitives: their names.
-      pointwise: each element of the result depends on one element of each operand.
-    """
+def rule(*primitives: str) -> Callable[[Rule], Rule]:
+    """Makes a function the rule of the primitives of these names."""
 
     def add(function: Rule) -> Rule:
         RULES.update(dict.fromkeys(primitives, function))
-        if pointwise:
-            POINTWISE.update(primitives)
         return function
 
     return add
@@ -142,9 +133,12 @@ class Translator:
                 return constant(np.asarray(atom.val, atom.aval.dtype))
             return env[atom]
 
-        for equation in _live(jaxpr):
-            results = self._translate(equation, [read(atom) for atom in equation.invars])
-            env |= dict(zip(equation.outvars, results, strict=True))
+        equations = _live(jaxpr)
+        env |= _computed(jaxpr, equations, env)
+        for equation in equations:
+            if equation.outvars[0] not in env:
+                results = self._translate(equation, [read(atom) for atom in equation.invars])
+                env |= dict(zip(equation.outvars, results, strict=True))
         return [read(atom) for atom in jaxpr.outvars]
 
     def _translate(self, equation: Any, inputs: list[Value]) -> list[Value]:
@@ -179,16 +173,6 @@ class Translator:
     def _by_rule(self, equation: Any, inputs: list[Value]) -> list[Value]:
         name, gives = equation.primitive.name, [var.aval for var in equation.outvars]
         takes = [var.aval for var in equation.invars]
-        if name not in _LEFT and all(value.array is not None for value in inputs):
-            if name in POINTWISE:
-                shape = broadcast(*(value.shape for value in inputs))
-                return _computed(equation, [np.broadcast_to(v.array, shape) for v in inputs])
-            if all(is_static(aval.shape) for aval in gives):
-                arrays = [
-                    np.broadcast_to(value.array, aval.shape) if is_plain(aval) else value.array
-                    for value, aval in zip(inputs, takes, strict=True)
-                ]
-                return _computed(equation, arrays)
         if name not in RULES:
             raise Unsupported("has no rule")
         results = RULES[name](self, Equation(name, equation.params, inputs, takes, gives))
@@ -291,14 +275,40 @@ def constant(array: Any) -> Value:
 
 def is_plain(array: Any) -> bool:
     """Says whether an array's elements are numbers, and not random keys."""
-    return not (
-        hasattr(array, "dtype") and jax.dtypes.issubdtype(array.dtype, jax.dtypes.extended)
+    return not (hasattr(array, "dtype") and jax.dtypes.issubdtype(array.dtype, jax.dtypes.extended))
+
+
+def _computed(jaxpr: Any, equations: list[Any], env: Mapping[Any, Value]) -> dict[Any, Value]:
+    """Returns what equations give that depend on constants alone."""
+    known = {var for var, value in env.items() if value.array is not None}
+    fixed = []
+    for equation in equations:
+        if all(isinstance(a, jex.Literal) or a in known for a in equation.invars):
+            if _is_fixed(equation):
+                fixed.append(equation)
+                known.update(equation.outvars)
+    if not fixed:
+        return {}
+    taken = [var for var in env if any(var in equation.invars for equation in fixed)]
+    made = [var for equation in fixed for var in equation.outvars]
+    # As a function of its own, compiled at once where it is long: each part would be compiled too.
+    part = jex.Jaxpr(taken, [], made, fixed, debug_info=jaxpr.debug_info)
+    run = jex.jaxpr_as_fun(
+        jex.ClosedJaxpr(part, [_whole(env[var].array, var.aval.shape) for var in taken])
     )
+    results = (jax.jit(run) if len(fixed) > 3 else run)()
+    return dict(zip(made, map(constant, results), strict=True))
 
 
-def _computed(equation: Any, arrays: Sequence[Any]) -> list[Value]:
-    results = equation.primitive.bind(*arrays, **equation.params)
-    return [constant(r) for r in (results if equation.primitive.multiple_results else [results])]
+def _is_fixed(equation: Any) -> bool:
+    if equation.primitive.name in _LATER:
+        return False
+    inner = [e for jaxpr in jex.jaxprs_in_params(equation.params) for e in jaxpr.eqns]
+    return all(is_static(v.aval.shape) for v in equation.outvars) and all(map(_is_fixed, inner))
+
+
+def _whole(array: Any, shape: Shape) -> Any:
+    return np.broadcast_to(array, shape) if is_plain(array) else array
 
 
 def _live(jaxpr: Any) -> list[Any]:

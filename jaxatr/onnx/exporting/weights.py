@@ -11,9 +11,7 @@ from jaxatr.onnx.exporting.write import write_model
 from jaxatr.typing import PyTree
 
 
-def replace_weights(
-    model: onnx.ModelProto, variables: PyTree, path: str | os.PathLike
-) -> None:
+def replace_weights(model: onnx.ModelProto, variables: PyTree, path: str | os.PathLike) -> None:
     """Writes a model with other values in its initializers; nodes and names stay.
 
     Args:
