@@ -16,7 +16,13 @@ from jaxatr.onnx.exporting import (  # noqa: F401
     reduction,
     shaping,
 )
-from jaxatr.onnx.exporting.cleanup import drop_identities, fold_weights, merge_equal, prune
+from jaxatr.onnx.exporting.cleanup import (
+    drop_identities,
+    fold_weights,
+    merge_equal,
+    number_names,
+    prune,
+)
 from jaxatr.onnx.exporting.graph import Graph
 from jaxatr.onnx.exporting.layout import settle_layouts
 from jaxatr.onnx.exporting.patterns import rewrite_patterns
@@ -132,6 +138,7 @@ def simplify(graph: Graph) -> None:
         fold_weights,
         drop_identities,
         prune,
+        number_names,
     ):
         step(graph)
 

@@ -1,12 +1,12 @@
 """Removes from a graph what does nothing, what is there twice and what nobody reads."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from jaxatr.onnx.exporting.graph import Graph
+from jaxatr.onnx.exporting.graph import Graph, Node
 
 
 def prune(graph: Graph) -> None:
@@ -101,3 +101,42 @@ def fold_weights(graph: Graph) -> None:
     graph.nodes = [n for n in graph.nodes if not (n.op == "Transpose" and n.outputs[0] in names)]
     for node in graph.nodes:
         node.rename(names)
+
+
+def number_names(graph: Graph) -> None:
+    """Names nodes and what they make after their places, and numbers those at the same place."""
+    kept = {*graph.initializers, *_ends(graph)}
+    taken, counts = set(kept), Counter[str]()
+    names: dict[str, str] = {}
+
+    def name(node: Node) -> None:
+        place = f"{node.name.rpartition('/')[0]}/{node.op}".lstrip("/")
+        node.name = place
+        while node.name in taken:
+            counts[place] += 1
+            node.name = f"{place}_{counts[place]}"
+        taken.add(node.name)
+        for index, output in enumerate(node.outputs):
+            if output not in kept:
+                names[output] = node.name if len(node.outputs) == 1 else f"{node.name}:{index}"
+
+    def visit(part: Graph, act: Callable[[Node], None]) -> None:
+        for node in part.nodes:
+            act(node)
+            for body in node.bodies:
+                visit(body, act)
+
+    def put(node: Node) -> None:
+        node.inputs = [names.get(name, name) for name in node.inputs]
+        node.outputs = [names.get(name, name) for name in node.outputs]
+
+    visit(graph, name)
+    visit(graph, put)
+
+
+def _ends(graph: Graph) -> Iterator[str]:
+    """Yields the inputs and outputs of a graph and its bodies."""
+    yield from (*graph.inputs, *graph.outputs)
+    for node in graph.nodes:
+        for body in node.bodies:
+            yield from _ends(body)

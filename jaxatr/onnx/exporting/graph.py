@@ -36,7 +36,7 @@ class Node:
       inputs: names of values; ``""`` for one that is left out.
       outputs: names of values.
       attributes: Python values; a :class:`Graph` is a body.
-      name: of the node: where in the network it stands.
+      name: where in the network it stands; several may stand at one place.
     """
 
     op: str
@@ -133,14 +133,15 @@ class Graph:
         self, op: str, inputs: list[str], outputs: list[Info], /, **attributes: Any
     ) -> list[str]:
         """Adds a node with any number of outputs, as :meth:`add` does, and returns their names."""
-        place = f"{self.scope or self.root.scope}/{op}".lstrip("/")
+        place = f"{self.scope}/{op}".lstrip("/")
         names = [self.declare(place, *output) for output in outputs]
-        self.nodes.append(Node(op, list(inputs), names, attributes, names[0]))
+        self.nodes.append(Node(op, list(inputs), names, attributes, place))
         return names
 
     def put(self, op: str, inputs: list[str], output: str, /, **attributes: Any) -> None:
         """Adds a node that makes a value which is declared already."""
-        self.nodes.append(Node(op, list(inputs), [output], attributes, output))
+        place = f"{self.scope}/{op}".lstrip("/")
+        self.nodes.append(Node(op, list(inputs), [output], attributes, place))
 
     def constant(self, array: Any, hint: str = "constant") -> str:
         """Returns the name of an initializer; equal small ones are one."""

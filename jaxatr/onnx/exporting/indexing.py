@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import numpy as np
 from jax import lax
 
@@ -51,6 +52,7 @@ def _part_from(t: Translator, name: str, gives: Shape, axis: int, start: Value, 
 
 @rule("gather")
 def _gather(t: Translator, equation: Equation) -> Value:
+    equation = _sliced_first(t, equation)
     numbers, sizes = equation.params["dimension_numbers"], equation.params["slice_sizes"]
     shape = equation.takes[0].shape
     picked, batch = list(numbers.start_index_map), list(numbers.operand_batching_dims)
@@ -63,6 +65,28 @@ def _gather(t: Translator, equation: Equation) -> Value:
     if len(picked) == 1 and not batch:
         return _along_one(t, equation, picked[0])
     return _along_many(t, equation, picked, batch)
+
+
+def _sliced_first(t: Translator, equation: Equation) -> Equation:
+    """Returns a gather without the axes along which each slice is the same part: it is cut out."""
+    numbers, indices = equation.params["dimension_numbers"], t.operand(equation, 1)
+    if indices.array is None or len(indices.shape) == 1:
+        return equation
+    rows = np.reshape(indices.array, (-1, indices.shape[-1]))
+    same = {
+        axis: constant(rows[0, place])
+        for place, axis in enumerate(numbers.start_index_map)
+        if axis not in numbers.collapsed_slice_dims and np.all(rows[:, place] == rows[0, place])
+    }
+    part = _part(t, t.value(t.read(equation, 0)), same, equation.params["slice_sizes"])
+    rest = [p for p, axis in enumerate(numbers.start_index_map) if axis not in same]
+    left = Value((*indices.shape[:-1], len(rest)), indices.dtype, array=indices.array[..., rest])
+    picked = tuple(numbers.start_index_map[place] for place in rest)
+    return equation._replace(
+        inputs=[part, left],
+        takes=[jax.ShapeDtypeStruct(value.shape, value.dtype) for value in (part, left)],
+        params=equation.params | {"dimension_numbers": numbers._replace(start_index_map=picked)},
+    )
 
 
 def _one_slice(t: Translator, equation: Equation, picked: list[int]) -> Value:

@@ -59,12 +59,10 @@ def trace(
     given = jax.tree.map(_spec, variables)
     try:
         jaxpr, shapes = jax.make_jaxpr(call, return_shape=True)(given, *specs)
-    except jex.InconclusiveDimensionOperation as error:
-        raise ValueError(_uses_the_size(error)) from error
-    except TypeError as error:
-        if "_DimExpr" not in str(error):
+    except (TypeError, jex.InconclusiveDimensionOperation) as error:
+        if not dynamic_batch or not any(word in str(error) for word in (BATCH, "_DimExpr")):
             raise
-        raise ValueError(_uses_the_size(error)) from error
+        raise ValueError(_needs_the_size(error)) from error
     inputs = [
         _joined(name, path)
         for name, spec in zip(_parameters(parameters, len(specs)), specs, strict=True)
@@ -132,13 +130,16 @@ def _joined(name: str, path: Sequence[Any]) -> str:
     return f"{name}/{_name(path)}" if path else name
 
 
-def _uses_the_size(error: Exception) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
-    own = Path(__file__).parent
-    libraries = (str(Path(jax.__file__).parent), str(Path(nn.__file__).parents[1]), str(own))
-    frame = [frame for frame in frames if not frame.filename.startswith(libraries)][-1]
+def _needs_the_size(error: Exception) -> str:
+    libraries = [Path(jax.__file__).parent, Path(nn.__file__).parents[1], Path(__file__).parent]
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not any(Path(frame.filename).is_relative_to(folder) for folder in libraries)
+    ]
+    frame, reason = frames[-1], str(error).splitlines()[0]
     return (
-        f"{frame.filename}:{frame.lineno} ({frame.line}) needs the batch size as a number: write "
-        "x.shape[0] for len(x), and compute with it by arithmetic alone; or export with "
-        "dynamic_batch=False"
+        f"{frame.filename}:{frame.lineno} ({frame.line}) needs the batch size as a number "
+        f"({reason}): write x.shape[0] for len(x), and nothing of the example's own size; "
+        "or export with dynamic_batch=False"
     )
