@@ -1,7 +1,7 @@
 """Networks and functions as ONNX files."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from jaxatr.onnx.exporting.layout import settle_layouts
 from jaxatr.onnx.exporting.patterns import rewrite_patterns
 from jaxatr.onnx.exporting.trace import Traced, trace
 from jaxatr.onnx.exporting.translate import Translator
+from jaxatr.onnx.exporting.weights import replace_weights
 from jaxatr.onnx.exporting.write import model_proto, write_model
 from jaxatr.typing import PyTree
 
@@ -35,7 +36,7 @@ OPSET = 18  # the oldest with axes as inputs of every reduction: what runs it is
 
 
 def export(
-    model: Callable[..., Any],
+    model: Any,
     variables: PyTree,
     example_inputs: Any,
     path: str | os.PathLike,
@@ -56,8 +57,11 @@ def export(
     as they are at the time of the tracing.
 
     Args:
-      model: a linen module, in test mode (``train=False`` where its call has that argument); or a
-        function ``f(variables, *inputs)``.
+      model: a linen module, in test mode (``train=False`` where its call has that argument); a
+        function ``f(variables, *inputs)``; or a model that was read from ONNX and has its source as
+        ``proto``: then nothing is traced, the source is written with the arrays of ``variables`` in
+        their places (:func:`~jaxatr.onnx.exporting.weights.replace_weights`), and all further
+        arguments but ``path`` are without effect.
       variables: of it; those that it does not read are left out.
       example_inputs: a tuple or list of the inputs after the variables, or the only one. Arrays,
         or trees of arrays, for their shapes and dtypes alone.
@@ -77,6 +81,9 @@ def export(
       ValueError: an argument does not fit, the batch size is needed as a number, or something that
         the function does has no rule: all such primitives are listed, each with its place.
     """
+    source = getattr(model, "proto", None)
+    if isinstance(source, onnx.ModelProto):
+        return replace_weights(source, variables, path)
     newest = onnx.defs.onnx_opset_version()
     if not OPSET <= opset <= newest:
         raise ValueError(f"opset: got {opset}, wanted {OPSET} to {newest}")

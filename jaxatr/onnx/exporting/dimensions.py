@@ -36,11 +36,11 @@ class Dimensions:
                 fixed.append(int(size))
                 continue
             if fixed:
-                parts.append(self.graph.constant(np.int64(fixed)))
+                parts.append(self.graph.int64(fixed))
                 fixed = []
             parts.append(self.size(size))
         if fixed or not parts:
-            parts.append(self.graph.constant(np.int64(fixed)))
+            parts.append(self.graph.int64(fixed))
         if len(parts) == 1:
             return parts[0]
         return self.graph.add("Concat", parts, (len(shape),), np.int64, axis=0)
@@ -60,7 +60,7 @@ class Dimensions:
     def _of_tree(self, tree: ast.AST, text: str) -> str:
         match tree:
             case ast.Constant(value=int(value)):
-                return self.graph.constant(np.int64([value]))
+                return self.graph.int64([value])
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return self._vector("Neg", self._of_tree(operand, text))
             case ast.Name(id=symbol):

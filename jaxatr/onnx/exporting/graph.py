@@ -155,6 +155,10 @@ class Graph:
             self._constants[key] = name
         return name
 
+    def int64(self, numbers: Any) -> str:
+        """Returns the name of a constant of sizes, places or axes."""
+        return self.constant(np.asarray(numbers, np.int64))
+
     def replace(self, name: str, array: np.ndarray) -> None:
         """Gives an initializer another array."""
         self.initializers[name] = array

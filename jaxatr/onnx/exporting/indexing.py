@@ -46,7 +46,7 @@ def _part_from(t: Translator, name: str, gives: Shape, axis: int, start: Value, 
     first = _clipped(t, t.cast(start, np.int64), [most])
     length = t.dimensions.shape((gives[axis],))
     end = t.pointwise("Add", first, t.value(length))
-    axes = t.graph.constant(np.int64([axis]))
+    axes = t.graph.int64([axis])
     return t.add("Slice", [name, t.full(first, (1,)), t.name(end), axes], gives)
 
 
@@ -82,10 +82,11 @@ def _sliced_first(t: Translator, equation: Equation) -> Equation:
     rest = [p for p, axis in enumerate(numbers.start_index_map) if axis not in same]
     left = Value((*indices.shape[:-1], len(rest)), indices.dtype, array=indices.array[..., rest])
     picked = tuple(numbers.start_index_map[place] for place in rest)
+    changed = {"dimension_numbers": numbers._replace(start_index_map=picked)}
     return equation._replace(
         inputs=[part, left],
         takes=[jax.ShapeDtypeStruct(value.shape, value.dtype) for value in (part, left)],
-        params=equation.params | {"dimension_numbers": numbers._replace(start_index_map=picked)},
+        params={**equation.params, **changed},
     )
 
 

@@ -311,9 +311,10 @@ def _taps(find: Finder, node: Node) -> list[Node]:
 def _window(find: Finder, taps: list[Node]) -> tuple[list[int], str, dict[str, Any]] | None:
     """Returns the axes, the source and the attributes of a window, if slices are its taps."""
     first = taps[0]
-    axes, steps = first.attributes.get("axes"), first.attributes.get("steps")
-    source = first.inputs[0]
-    if axes is None or len(find.shape(source)) - len(axes) != 2 or min(steps) < 1:
+    if "axes" not in first.attributes:
+        return None
+    source, axes, steps = first.inputs[0], first.attributes["axes"], first.attributes["steps"]
+    if len(find.shape(source)) - len(axes) != 2 or min(steps) < 1:
         return None
     starts = {tuple(tap.attributes.get("starts", ())) for tap in taps}
     places = [sorted({start[i] for start in starts if i < len(start)}) for i in range(len(axes))]

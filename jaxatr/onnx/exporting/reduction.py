@@ -39,7 +39,7 @@ def _arg(t: Translator, equation: Equation) -> Value:
 
 @rule("cumsum")
 def _cumsum(t: Translator, equation: Equation) -> Value:
-    axis = t.graph.constant(np.int64(equation.params["axis"]))
+    axis = t.graph.int64(equation.params["axis"])
     return t.add(
         "CumSum",
         [t.read(equation, 0), axis],
@@ -51,7 +51,7 @@ def _cumsum(t: Translator, equation: Equation) -> Value:
 @rule("top_k")
 def _top_k(t: Translator, equation: Equation) -> list[Value]:
     values, indices = equation.gives
-    name, count = t.read(equation, 0), t.graph.constant(np.int64([equation.params["k"]]))
+    name, count = t.read(equation, 0), t.graph.int64([equation.params["k"]])
     outputs = [Info(values.shape, values.dtype), Info(indices.shape, np.dtype(np.int64))]
     axis = int(equation.params.get("axis", len(values.shape) - 1))
     largest, places = t.graph.add_many("TopK", [name, count], outputs, axis=axis)

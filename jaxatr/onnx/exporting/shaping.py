@@ -147,7 +147,7 @@ def _iota(t: Translator, equation: Equation) -> Value:
     if is_static((size,)):
         array = np.arange(size, dtype=aval.dtype).reshape(size, *[1] * (rank - 1 - axis))
         return constant(array)
-    zero, one = (t.graph.constant(np.int64(number)) for number in (0, 1))
+    zero, one = (t.graph.int64(number) for number in (0, 1))
     length = t.graph.add("Squeeze", [t.dimensions.size(size)], (), axes=[0])
     counted = t.cast(t.add("Range", [zero, length, one], (size,), np.int64), aval.dtype)
     return t.value(t.reshape(t.name(counted), (size, *[1] * (rank - 1 - axis))))

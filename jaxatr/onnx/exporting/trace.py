@@ -100,7 +100,7 @@ def _callable(function: Callable[..., Any]) -> tuple[Callable[..., Any], list[st
     if not isinstance(function, nn.Module):
         return function, _positional(function)[1:]
     names = _positional(type(function).__call__)[1:]
-    options = {"train": False} if "train" in names else {}
+    options: dict[str, Any] = {"train": False} if "train" in names else {}
 
     def call(variables: PyTree, *inputs: Any) -> Any:
         return function.apply(variables, *inputs, **options)

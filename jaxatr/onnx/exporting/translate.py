@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.extend.core as jex
+import jax.numpy as jnp
 import numpy as np
 from jax.extend import source_info_util
 
@@ -129,9 +130,10 @@ class Translator:
         env |= dict(zip(jaxpr.invars, arguments, strict=True))
 
         def read(atom: Any) -> Value:
-            if isinstance(atom, jex.Literal):
-                return constant(np.asarray(atom.val, atom.aval.dtype))
-            return env[atom]
+            if not isinstance(atom, jex.Literal):
+                return env[atom]
+            aval: Any = atom.aval
+            return constant(np.asarray(atom.val, aval.dtype))
 
         equations = _live(jaxpr)
         env |= _computed(jaxpr, equations, env)
@@ -275,7 +277,7 @@ def constant(array: Any) -> Value:
 
 def is_plain(array: Any) -> bool:
     """Says whether an array's elements are numbers, and not random keys."""
-    return not (hasattr(array, "dtype") and jax.dtypes.issubdtype(array.dtype, jax.dtypes.extended))
+    return not (hasattr(array, "dtype") and jnp.issubdtype(array.dtype, jax.dtypes.extended))
 
 
 def _computed(jaxpr: Any, equations: list[Any], env: Mapping[Any, Value]) -> dict[Any, Value]:

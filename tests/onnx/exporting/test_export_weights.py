@@ -8,7 +8,7 @@ onnxruntime = pytest.importorskip("onnxruntime")
 
 from onnx import helper, numpy_helper  # noqa: E402
 
-from jaxatr.onnx import replace_weights  # noqa: E402
+from jaxatr.onnx import export, replace_weights  # noqa: E402
 
 
 @pytest.fixture
@@ -60,8 +60,28 @@ def test_all_that_does_not_fit_is_named(source, tmp_path):
     with pytest.raises(ValueError, match="variables do not fit the model") as error:
         replace_weights(source, wrong, tmp_path / "new.onnx")
     assert sorted(str(error.value).splitlines()[1:]) == [
-        "  params/b: the model has no initializer of this name",
+        "  params/b: the model has nothing of this name",
         "  params/bias: got float64 (2,), wanted float32 (2,)",
         "  params/conv.weight: got float32 (2, 3), wanted float32 (3, 2)",
     ]
     assert not list(tmp_path.iterdir())
+
+
+def test_a_constant_node_holds_a_weight_too(source, tmp_path):
+    bias = source.graph.initializer.pop()
+    node = helper.make_node("Constant", [], ["bias"], value=bias)
+    source.graph.node.insert(0, node)
+    replace_weights(source, {"params": {"bias": np.float32([3, 4])}}, tmp_path / "new.onnx")
+    found = onnx.load(tmp_path / "new.onnx").graph.node[0].attribute[0].t
+    np.testing.assert_array_equal(numpy_helper.to_array(found), [3, 4])
+
+
+def test_a_model_that_was_read_is_written_as_it_was(source, tmp_path):
+    class Read:
+        proto = source
+
+    w = np.full((3, 2), 2, np.float32)
+    export(Read(), {"params": {"conv.weight": w}}, (), tmp_path / "new.onnx")
+    written = onnx.load(tmp_path / "new.onnx")
+    assert written.graph.node == source.graph.node
+    np.testing.assert_array_equal(numpy_helper.to_array(written.graph.initializer[0]), w)

@@ -69,7 +69,7 @@ def test_a_bottleneck_with_a_small_stem(exported, count):
     backbone = models.ResNet50(width=8, stage_sizes=(1, 1), stem="3x3")
     network, x = models.OpenSetClassifier(backbone, 4, head_bias=False), images(16, 1)
     model = exported(network, drawn(network, x), x, apart=True)
-    assert count(model, "Transpose") == 1 and count(model, "Gemm") == 2
+    assert count(model, "Transpose") == 1 and count(model, "MatMul") == 2
     assert count(model) == 9 + 9 + 7 + 2 + 1 + 1 + 2
 
 
