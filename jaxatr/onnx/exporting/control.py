@@ -15,7 +15,7 @@ from jaxatr.onnx.exporting.translate import Equation, Translator, Value, rule
 @rule("scan")
 def _scan(t: Translator, equation: Equation) -> list[Value]:
     params, jaxpr = equation.params, equation.params["jaxpr"]
-    consts, carried = params["num_consts"], params["num_carry"]
+    consts, carried = _counts(equation, jaxpr)
     names = [t.read(equation, index) for index in range(consts, len(equation.inputs))]
     inner, inputs = _begun(t, [var.aval for var in jaxpr.jaxpr.invars[consts:]])
     if len(names) == carried:  # nothing to go through, and ONNX counts the steps by an input
@@ -34,6 +34,21 @@ def _scan(t: Translator, equation: Equation) -> list[Value]:
         scan_output_directions=[backwards] * (len(results) - carried),
     )
     return [t.value(name) for name in given]
+
+
+def _counts(equation: Equation, jaxpr: Any) -> tuple[int, int]:
+    """Returns how many operands are constants, and how many are carried from step to step.
+
+    What is gone through, and what is stacked up, has one axis more outside than inside. (How jax
+    writes the numbers down themselves depends on its version.)
+    """
+    carried = _of_equal_rank(jaxpr.out_avals, equation.gives)
+    return _of_equal_rank(jaxpr.in_avals, equation.takes) - carried, carried
+
+
+def _of_equal_rank(inside: Sequence[Any], outside: Sequence[Any]) -> int:
+    pairs = zip(inside, outside, strict=True)
+    return sum(len(one.shape) == len(other.shape) for one, other in pairs)
 
 
 @rule("while")

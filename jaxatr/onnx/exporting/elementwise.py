@@ -106,6 +106,12 @@ def _square(t: Translator, equation: Equation) -> Value:
     return t.pointwise("Mul", x, x)
 
 
+@rule("one_minus_square")
+def _one_minus_square(t: Translator, equation: Equation) -> Value:
+    (x,) = equation.inputs
+    return t.pointwise("Sub", _number(x, 1), t.pointwise("Mul", x, x))
+
+
 @rule("integer_pow")
 def _integer_pow(t: Translator, equation: Equation) -> Value:
     (x,), power = equation.inputs, equation.params["y"]
