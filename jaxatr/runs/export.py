@@ -16,7 +16,6 @@ import onnx
 from jaxatr import models, training
 from jaxatr.onnx.export import OPSET, export
 from jaxatr.runs.folder import load_config, variables_of
-from jaxatr.runs.target import load_target
 from jaxatr.tasks.examples import normalize
 from jaxatr.typing import Config, PyTree
 
@@ -99,8 +98,8 @@ def export_run(
 
 def _network(config: Config, record: Mapping[str, Any], variables: PyTree) -> _Network:
     """Returns the network of a run of any task."""
+    classes = tuple(record["split"]["known"])
     if "target" in record:
-        classes = load_target(config.distillation.target).classes
         own = {name: variables["params"][name] for name in ("student", "explainer")}
         return _Network(
             models.build_surrogate(config, len(classes)),
@@ -108,7 +107,6 @@ def _network(config: Config, record: Mapping[str, Any], variables: PyTree) -> _N
             {"logits": "logits", "saliency": "saliency"},
             classes,
         )
-    classes = tuple(record["split"]["known"])
     if "coarse" in record:
         module = models.build_embedding(
             config.model,

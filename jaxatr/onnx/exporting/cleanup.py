@@ -4,8 +4,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
-
 from jaxatr.onnx.exporting.graph import Graph, Node
 
 
@@ -85,20 +83,22 @@ def _resolved(name: str, names: Mapping[str, str]) -> str:
 
 
 def fold_weights(graph: Graph) -> None:
-    """Stores a weight transposed where all that reads it is one and the same transposing."""
-    used, readers = graph.uses(), {}
-    for node in graph.nodes:
+    """Stores what is only ever read transposed as it is read: constants, and kernels."""
+    used, makers = graph.uses(), graph.producers()
+    kernels = {node.inputs[1] for node in graph.nodes if node.op in ("Conv", "ConvTranspose")}
+    readers: dict[str, list[Node]] = {}
+    for node in makers.values():
         if node.op == "Transpose" and node.inputs[0] in graph.initializers:
             readers.setdefault(node.inputs[0], []).append(node)
     names: dict[str, str] = {}
     for name, nodes in readers.items():
-        order = nodes[0].attributes["perm"]
-        alike = all(node.attributes["perm"] == order for node in nodes)
-        if len(nodes) != used[name] or not alike:
-            continue
-        graph.replace(name, np.ascontiguousarray(graph.initializers[name].transpose(order)))
-        names |= {node.outputs[0]: name for node in nodes}
-    graph.nodes = [n for n in graph.nodes if not (n.op == "Transpose" and n.outputs[0] in names)]
+        orders = {tuple(node.attributes["perm"]) for node in nodes}
+        outputs = {node.outputs[0] for node in nodes}
+        if len(nodes) == used[name] and len(orders) == 1:
+            if name not in graph.weights or outputs <= kernels:
+                graph.replace(name, graph.initializers[name].transpose(*orders))
+                names |= dict.fromkeys(outputs, name)
+    graph.nodes = [node for node in graph.nodes if node.outputs[0] not in names]
     for node in graph.nodes:
         node.rename(names)
 

@@ -8,8 +8,9 @@ import string
 
 import numpy as np
 
+from jaxatr.onnx.exporting.graph import Unsupported
 from jaxatr.onnx.exporting.shaping import reversed_along
-from jaxatr.onnx.exporting.translate import Equation, Translator, Unsupported, Value, rule
+from jaxatr.onnx.exporting.translate import Equation, Translator, Value, rule
 
 
 @rule("dot_general")

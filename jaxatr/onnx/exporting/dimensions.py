@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from jaxatr.onnx.exporting.graph import Dim, Graph, Shape
+from jaxatr.onnx.exporting.graph import Dim, Graph, Shape, Unsupported
 
 _OPERATORS = {ast.Add: "Add", ast.Sub: "Sub", ast.Mult: "Mul"}
 _FUNCTIONS = {"floordiv": "Div", "max": "Max", "min": "Min", "mod": "Mod"}
@@ -49,7 +49,7 @@ class Dimensions:
         """Returns the name of an int64 vector that holds one size.
 
         Raises:
-          ValueError: the size is made of the inputs' sizes in a way that has no rule.
+          Unsupported: the size is made of the inputs' sizes in a way that has no form.
         """
         text = str(size)
         if text not in self._known:
@@ -77,7 +77,7 @@ class Dimensions:
             case ast.Call(func=ast.Name(id=function), args=[*arguments]) if function in _FUNCTIONS:
                 operands = [self._of_tree(argument, text) for argument in arguments]
                 return self._vector(_FUNCTIONS[function], *operands)
-        raise ValueError(f"a size of {text} has no rule in ONNX")
+        raise Unsupported(f"with a size of {text}")
 
     def _vector(self, op: str, *operands: str) -> str:
         return self.graph.add(op, list(operands), (1,), np.int64)

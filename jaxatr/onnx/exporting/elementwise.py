@@ -6,10 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxatr.onnx.exporting.graph import Unsupported
 from jaxatr.onnx.exporting.translate import (
     Equation,
     Translator,
-    Unsupported,
     Value,
     constant,
     rule,

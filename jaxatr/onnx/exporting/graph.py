@@ -15,6 +15,10 @@ Dim: TypeAlias = Any  # an int, or a symbolic dimension of jax.export
 Shape: TypeAlias = tuple[Dim, ...]
 
 
+class Unsupported(Exception):
+    """What is asked for has no form in ONNX; the text says what."""
+
+
 class Info(NamedTuple):
     """What is known of a value.
 
@@ -161,7 +165,7 @@ class Graph:
 
     def replace(self, name: str, array: np.ndarray) -> None:
         """Gives an initializer another array."""
-        self.initializers[name] = array
+        self.initializers[name] = np.asarray(array, order="C")
         self.info[name] = Info(array.shape, array.dtype)
         for key in [key for key, known in self._constants.items() if known == name]:
             del self._constants[key]  # it is no longer the constant that it was

@@ -8,12 +8,11 @@ import numpy as np
 from jax import lax
 
 from jaxatr.onnx.exporting.dimensions import is_static
-from jaxatr.onnx.exporting.graph import Dim, Shape
+from jaxatr.onnx.exporting.graph import Dim, Shape, Unsupported
 from jaxatr.onnx.exporting.shaping import sliced
 from jaxatr.onnx.exporting.translate import (
     Equation,
     Translator,
-    Unsupported,
     Value,
     constant,
     rule,

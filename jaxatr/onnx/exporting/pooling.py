@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 
+from jaxatr.onnx.exporting.graph import Unsupported
 from jaxatr.onnx.exporting.translate import (
     Equation,
     Translator,
-    Unsupported,
     Value,
     constant,
     rule,

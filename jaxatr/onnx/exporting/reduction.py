@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from jaxatr.onnx.exporting.graph import Info
-from jaxatr.onnx.exporting.translate import Equation, Translator, Unsupported, Value, rule
+from jaxatr.onnx.exporting.graph import Info, Unsupported
+from jaxatr.onnx.exporting.translate import Equation, Translator, Value, rule
 
 _REDUCED = {
     "reduce_max": "ReduceMax",

@@ -3,10 +3,10 @@
 import numpy as np
 
 from jaxatr.onnx.exporting.dimensions import is_static, stripped
+from jaxatr.onnx.exporting.graph import Unsupported
 from jaxatr.onnx.exporting.translate import (
     Equation,
     Translator,
-    Unsupported,
     Value,
     constant,
     rule,

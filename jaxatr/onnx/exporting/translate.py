@@ -23,11 +23,7 @@ from jaxatr.onnx.exporting.dimensions import (
     reshaping,
     stripped,
 )
-from jaxatr.onnx.exporting.graph import Graph, Shape
-
-
-class Unsupported(Exception):
-    """What a primitive is asked to do has no rule; the text says what."""
+from jaxatr.onnx.exporting.graph import Graph, Shape, Unsupported
 
 
 class Value(NamedTuple):
@@ -119,14 +115,13 @@ class Translator:
 
         Args:
           jaxpr: an open one.
-          consts: arrays, or values, for its constant variables.
+          consts: arrays for its constant variables.
           arguments: for its other variables.
 
         Returns:
           Its results.
         """
-        known = [c if isinstance(c, Value) else constant(c) for c in consts]
-        env = dict(zip(jaxpr.constvars, known, strict=True))
+        env = dict(zip(jaxpr.constvars, map(constant, consts), strict=True))
         env |= dict(zip(jaxpr.invars, arguments, strict=True))
 
         def read(atom: Any) -> Value:
@@ -158,7 +153,7 @@ class Translator:
                 takes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in equation.invars]
                 return self._inline(jax.make_jaxpr(run)(*takes), inputs)
             return self._by_rule(equation, inputs)
-        except (Unsupported, ValueError) as error:
+        except Unsupported as error:
             self.missing.append((name, str(error), self._place))
             return [self._placeholder(var.aval) for var in equation.outvars]
         finally:
