@@ -47,12 +47,14 @@ def export_run(
     """Writes the network that a run trained as an ONNX file, and returns what it wrote.
 
     The input ``images`` takes a batch of chips as float32, in the raw pixel values that the network
-    was trained on: its normalisation is in the graph. The outputs are ``logits``, ``open_logits``
-    (where there are trained binary classifiers) and ``features`` of an open-set run; ``embedding``,
-    ``coarse_logits`` and ``fine_logits`` of an embedding; ``logits`` and ``saliency`` of a
-    surrogate. The file's metadata has, as JSON, ``classes``, ``image_shape`` (rows, columns,
-    channels), ``image_dtype`` (of the images it was trained on), ``layout``, ``mean``, ``std``,
-    ``step`` and, of an open-set run, ``gamma`` and ``fitted_gamma``.
+    was trained on: its normalisation is in the graph. The arithmetic is float32, that of a run in
+    bfloat16 too. The outputs are ``logits``, ``open_logits`` (where there are trained binary
+    classifiers) and ``features`` of an open-set run; ``embedding``, ``coarse_logits`` and
+    ``fine_logits`` of an embedding; ``logits`` and ``saliency`` of a surrogate.
+
+    The file's metadata has, as JSON, ``classes``, ``image_shape`` (rows, columns, channels),
+    ``image_dtype`` (of the images it was trained on), ``layout``, ``mean``, ``std``, ``step`` and,
+    of an open-set run, ``gamma`` and ``fitted_gamma``.
 
     Args:
       workdir: the run's folder.
@@ -68,6 +70,7 @@ def export_run(
     if layout not in ("NHWC", "NCHW"):
         raise ValueError(f"layout: got {layout!r}, wanted 'NHWC' or 'NCHW'")
     config, record = load_config(workdir), training.read_record(workdir)
+    config.model.dtype = "float32"  # half of it is not in what ONNX's older operators take
     snapshot = training.load_snapshot(workdir, checkpoint)
     network = _network(config, record, variables_of(snapshot))
     shape = tuple(record["image_shape"])

@@ -55,6 +55,10 @@ class Finder:
         """Returns the shape of a value."""
         return self.graph.info[name].shape
 
+    def is_float(self, name: str) -> bool:
+        """Says whether a value is of numbers that all of these operators take."""
+        return self.graph.info[name].dtype.kind == "f"
+
 
 Pattern = Callable[[Finder, Node], bool]
 
@@ -150,7 +154,7 @@ def reduced_before_reshape(find: Finder, node: Node) -> bool:
 
 def mean(find: Finder, node: Node) -> bool:
     """A sum divided by how many are summed."""
-    if node.op not in ("Div", "Mul"):
+    if node.op not in ("Div", "Mul") or not find.is_float(node.outputs[0]):
         return False
     total = find.maker(node.inputs[0], "ReduceSum")
     number = find.number(node.inputs[1])
@@ -262,7 +266,7 @@ def _put_batch_norm(find: Finder, x: str, parts: list[str], epsilon: float, outp
 
 def gemm(find: Finder, node: Node) -> bool:
     """A product of matrices and a vector that is added to each row."""
-    if node.op != "Add":
+    if node.op != "Add" or not find.is_float(node.outputs[0]):
         return False
     for product, bias in _either_way(node):
         inner, vector = find.maker(product, "MatMul"), find.vector(bias)
@@ -276,7 +280,9 @@ def gemm(find: Finder, node: Node) -> bool:
 
 def max_pool(find: Finder, node: Node) -> bool:
     """The maximum of every so many pixels, of all places in a window."""
-    if node.op != "Max" or find.readers.get(node.outputs[0]) == ["Max"]:
+    if node.op != "Max" or not find.is_float(node.outputs[0]):
+        return False
+    if find.readers.get(node.outputs[0]) == ["Max"]:
         return False  # a part of a larger window
     taps = _taps(find, node)
     window = _window(find, taps) if len(taps) > 1 else None

@@ -21,28 +21,31 @@ def _broadcast_in_dim(t: Translator, equation: Equation) -> Value:
     placed = [1] * len(shape)
     for size, axis in zip(sizes, equation.params["broadcast_dimensions"], strict=True):
         placed[axis] = size
-    return _shaped(t, value, stripped(tuple(placed)))
+    return _shaped(t, value, stripped(tuple(placed)), len(shape))
 
 
 @rule("reshape", "expand_dims")
 def _reshape(t: Translator, equation: Equation) -> Value:
     (value,), before, after = equation.inputs, equation.takes[0].shape, equation.gives[0].shape
     if stripped(before) == stripped(after):
-        return _shaped(t, value, stripped(value.shape))
+        return _shaped(t, value, stripped(value.shape), len(after))
     if value.array is not None and is_static(after):
         return constant(np.broadcast_to(value.array, before).reshape(after))
     if stripped(value.shape) == ():
-        return _shaped(t, value, ())
+        return _shaped(t, value, (), len(after))
     return t.value(t.reshape(t.read(equation, 0), after))
 
 
-def _shaped(t: Translator, value: Value, shape: tuple) -> Value:
-    """Returns a value with ones put in or left out of the shape that it was computed in."""
+def _shaped(t: Translator, value: Value, shape: tuple, rank: int) -> Value:
+    """Returns a value with ones put in or left out of the shape that it was computed in.
+
+    The rank is the one that it has in jax, which must not be exceeded.
+    """
     if value.shape == shape:
         return value
     if value.array is not None:
         return constant(np.reshape(value.array, shape))
-    if stripped(value.shape) == shape:
+    if stripped(value.shape) == shape and len(value.shape) <= rank:
         return value  # ones at the beginning do no harm
     return t.value(t.reshape(t.name(value), shape))
 

@@ -65,15 +65,12 @@ Rule = Callable[["Translator", Equation], Value | list[Value]]
 RULES: dict[str, Rule] = {}
 _LATER = {"platform_index", "dim_as_value"}  # no constants, though nothing goes in
 _INLINED = {
-    "jit": "jaxpr",
-    "pjit": "jaxpr",
-    "closed_call": "call_jaxpr",
-    "core_call": "call_jaxpr",
     "checkpoint": "jaxpr",
-    "remat2": "jaxpr",
+    "closed_call": "call_jaxpr",
     "custom_jvp_call": "call_jaxpr",
     "custom_vjp_call": "call_jaxpr",
-    "custom_vjp_call_jaxpr": "fun_jaxpr",
+    "jit": "jaxpr",
+    "remat2": "jaxpr",
 }
 
 

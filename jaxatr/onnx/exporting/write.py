@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.checker
+import onnx.shape_inference
 from onnx import helper, numpy_helper
 
 from jaxatr.onnx.exporting.graph import Graph, Node
@@ -59,8 +61,7 @@ def write_model(model: onnx.ModelProto, path: str | os.PathLike) -> None:
       path: of the file.
 
     Raises:
-      ValueError: the folder does not exist.
-      onnx.checker.ValidationError: the model is not valid.
+      ValueError: the folder does not exist, or the model is not valid.
     """
     path = Path(path)
     if not path.parent.is_dir():
@@ -72,7 +73,10 @@ def write_model(model: onnx.ModelProto, path: str | os.PathLike) -> None:
         if large:
             options = {"save_as_external_data": True, "location": f"{path.name}.data"}
         onnx.save_model(model, partial, **options)
-        onnx.checker.check_model(partial, full_check=True)
+        try:
+            onnx.checker.check_model(partial, full_check=True)
+        except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+            raise ValueError(f"{path}: the model would not be valid: {error}") from error
         if large:
             os.replace(f"{partial}.data", f"{path}.data")
         os.replace(partial, path)

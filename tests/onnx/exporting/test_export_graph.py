@@ -1,5 +1,7 @@
 """What becomes of a translated graph: the operators that it is found to hold, and the layouts."""
 
+import functools
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -100,6 +102,17 @@ def test_max_pool_of_taps(operators):
     assert found == ["Transpose", "MaxPool", "Transpose"]
     found = operators(lambda x: kernels.max_pool(x, 2, 2, 0), IMAGES)
     assert found == ["Transpose", "MaxPool", "Transpose"]
+
+
+def test_whole_numbers_are_not_for_these_operators(operators):
+    def largest(x):
+        taps = [x[:, i : i + 3, j : j + 3] for i in (0, 1) for j in (0, 1)]
+        return functools.reduce(jnp.maximum, taps)
+
+    whole = np.arange(3 * 4 * 4 * 2, dtype=np.int32).reshape(3, 4, 4, 2)
+    assert "MaxPool" not in operators(largest, whole)
+    assert "MaxPool" in operators(largest, np.float32(whole))
+    assert operators(lambda x: x.sum((1, 2)) // 16, whole)[0] == "ReduceSum"
 
 
 def test_taps_that_are_no_window(operators):

@@ -40,7 +40,16 @@ ELEMENTWISE = {
     "precision": lambda x: (lax.reduce_precision(x, 5, 10), x.astype(jnp.float16)),
     "gradients": lambda x: jax.grad(lambda x: jnp.sum(jnp.tanh(x) ** 2))(x),
     "calls": lambda x: (jax.checkpoint(jnp.sin)(x), jax.jit(jnp.cos)(x), jax.vmap(jnp.dot)(x, x)),
+    "own gradients": lambda x: (_doubled(x), jax.grad(lambda x: _doubled(x).sum())(x)),
 }
+
+
+@jax.custom_vjp
+def _doubled(x):
+    return 2 * x
+
+
+_doubled.defvjp(lambda x: (2 * x, x), lambda x, g: (3 * g * x,))
 
 
 def _int(x):
@@ -237,6 +246,15 @@ CONTROL = {
 @pytest.mark.parametrize("name", CONTROL)
 def test_control(exported, name):
     check(exported, CONTROL[name], draw(3, 4, 5))
+
+
+def test_ones_before_a_weight(exported):
+    def function(variables, x):
+        w = variables["w"]
+        flat = w.reshape(3)
+        return x + flat, flat * jnp.ones(3), w[0] + flat, flat, w[0, 1] * x, w.sum() + w[:, 0]
+
+    exported(function, {"w": draw(1, 3)}, draw(3, 3))
 
 
 def test_every_platform_gets_the_general_branch(exported, count):
