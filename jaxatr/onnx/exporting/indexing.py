@@ -27,16 +27,22 @@ def _dynamic_slice(t: Translator, equation: Equation) -> Value:
 
 def _part(t: Translator, value: Value, starts: dict[int, Value], sizes: Sequence[Any]) -> Value:
     """Returns a part of a value that begins at numbers, along each axis that has one."""
+    shape, fixed = list(value.shape), {}
     for axis, start in starts.items():
-        size, whole = sizes[axis], value.shape[axis]
-        if size == whole:
-            continue
-        gives = (*value.shape[:axis], size, *value.shape[axis + 1 :])
-        if start.array is None or not is_static((size, whole)):
-            value = _part_from(t, t.name(value), gives, axis, start, whole - size)
-        else:
-            first = min(max(int(start.array), 0), int(whole) - int(size))
-            value = sliced(t, t.name(value), gives, axis, first, first + int(size))
+        if start.array is not None and is_static((sizes[axis], shape[axis])):
+            fixed[axis] = min(max(int(start.array), 0), int(shape[axis]) - int(sizes[axis]))
+    cut = [axis for axis in fixed if sizes[axis] != shape[axis]]
+    if cut:
+        for axis in cut:
+            shape[axis] = int(sizes[axis])
+        first = [fixed[axis] for axis in cut]
+        ends = [fixed[axis] + shape[axis] for axis in cut]
+        bounds = {"starts": first, "ends": ends, "axes": cut, "steps": [1] * len(cut)}
+        value = t.add("Slice", [t.name(value)], tuple(shape), **bounds)
+    for axis, start in starts.items():
+        if sizes[axis] != shape[axis]:
+            most, shape[axis] = shape[axis] - sizes[axis], sizes[axis]
+            value = _part_from(t, t.name(value), tuple(shape), axis, start, most)
     return value
 
 
