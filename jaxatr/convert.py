@@ -1,7 +1,8 @@
-"""Takes models in from ONNX files.
+"""Takes models in from ONNX files, and out as ONNX files.
 
 python -m jaxatr.convert inspect model.onnx [--json]
 python -m jaxatr.convert import model.onnx --out=DIR
+python -m jaxatr.convert export --workdir=DIR --out=model.onnx [--layout=NHWC|NCHW]
 """
 
 import dataclasses
@@ -18,6 +19,10 @@ from jaxatr.resolve import nearest
 def define_flags() -> None:
     """Defines the command's flags; only the command itself does, so that it can be imported."""
     flags.DEFINE_bool("json", False, "inspect: print JSON in place of the table.")
+    flags.DEFINE_string("workdir", None, "export: the run's folder.")
+    flags.DEFINE_string("checkpoint", "latest", "export: 'latest', 'best' or a step.")
+    flags.DEFINE_enum("layout", "NHWC", ["NHWC", "NCHW"], "export: of the images.")
+    flags.DEFINE_integer("opset", None, "export: version of ONNX's operators; default: 18.", 18)
     flags.DEFINE_string("out", None, "The file or folder to write.")
 
 
@@ -62,6 +67,25 @@ def _model(arguments: Sequence[str]) -> Path:
     return Path(arguments[0])
 
 
+def _export(arguments: Sequence[str]) -> None:
+    from jaxatr.runs.export import export_run  # the extra is needed from here on only
+
+    if arguments:
+        raise ValueError(f"export takes flags alone, got {list(arguments)}")
+    values = flags.FLAGS
+    given = {"checkpoint": command.checkpoint(values.checkpoint), "layout": values.layout}
+    if values.opset is not None:
+        given["opset"] = values.opset
+    out = _needed("out")
+    model = export_run(_needed("workdir"), out, **given)
+    weights = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
+    print(f"{out}: {len(model.graph.node)} nodes, {weights / 1e6:.1f} MB of weights")
+    for kind, values in (("input", model.graph.input), ("output", model.graph.output)):
+        for value in values:
+            sizes = [size.dim_param or size.dim_value for size in value.type.tensor_type.shape.dim]
+            print(f"  {kind} {value.name} {sizes}")
+
+
 def _needed(name: str) -> str:
     value = flags.FLAGS[name].value
     if not value:
@@ -72,6 +96,7 @@ def _needed(name: str) -> str:
 _COMMANDS: dict[str, Callable[[Sequence[str]], int | None]] = {
     "inspect": _inspect,
     "import": _import,
+    "export": _export,
 }
 
 

@@ -53,7 +53,7 @@ class EmbeddingNetwork(nn.Module):
         Raises:
           ValueError: the backbone returned something other than ``[b, features]``.
         """
-        x = check_features(self.backbone, self.backbone(images, train=train), len(images))
+        x = check_features(self.backbone, self.backbone(images, train=train), images)
         if self.dimension:
             x = nn.Dense(self.dimension, name="embedding")(x)
         coarse = nn.Dense(self.num_coarse, name="coarse_head")(x)

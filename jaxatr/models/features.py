@@ -8,17 +8,18 @@ import jax.numpy as jnp
 from jaxatr.typing import Array, Float
 
 
-def check_features(backbone: nn.Module, features: Any, count: int) -> Float[Array, "b d"]:
+def check_features(backbone: nn.Module, features: Any, images: Any) -> Float[Array, "b d"]:
     """Returns the features in float32.
 
     Args:
       backbone: that made them.
       features: what it returned.
-      count: b, the number of images.
+      images: ``[b, ...]``, that it made them of.
 
     Raises:
       ValueError: they are not ``[b, d]``.
     """
+    count = jnp.shape(images)[0]
     if jnp.ndim(features) != 2 or features.shape[0] != count:
         raise ValueError(
             f"backbone {type(backbone).__name__}: got features of shape "

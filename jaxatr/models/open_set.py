@@ -47,7 +47,7 @@ class OpenSetClassifier(nn.Module):
         Raises:
           ValueError: the backbone returned something other than ``[b, d]`` features.
         """
-        features = check_features(self.backbone, self.backbone(images, train=train), len(images))
+        features = check_features(self.backbone, self.backbone(images, train=train), images)
         closed = nn.Dense(self.num_classes, use_bias=self.head_bias, name="closed_head")
         binary = nn.Dense(self.num_classes, use_bias=self.head_bias, name="open_head")
         return OpenSetOutput(closed(features), binary(features), features)

@@ -1,4 +1,4 @@
-"""ONNX models in: read, run, differentiate, train.
+"""ONNX models in and out: read, run, differentiate, train, write as source code or as a file.
 
 The package ``onnx`` is asked for by what reads or writes files, not by :mod:`jaxatr.onnx.ops`.
 """
@@ -10,6 +10,8 @@ from jaxatr.onnx import ops
 from jaxatr.onnx.registry import register
 
 if TYPE_CHECKING:
+    from jaxatr.onnx.export import export
+    from jaxatr.onnx.exporting.weights import replace_weights
     from jaxatr.onnx.generate import generate
     from jaxatr.onnx.layers import Layer, layers
     from jaxatr.onnx.model import OnnxModel, load
@@ -18,16 +20,19 @@ if TYPE_CHECKING:
 __all__ = [
     "Layer",
     "OnnxModel",
+    "export",
     "generate",
     "layers",
     "load",
     "load_weights",
     "ops",
     "register",
+    "replace_weights",
 ]
 
 _HOMES = {"Layer": "layers", "OnnxModel": "model", "layers": "layers", "load": "model"}
 _HOMES |= {"generate": "generate", "load_weights": "weights"}
+_HOMES |= {"export": "export", "replace_weights": "exporting.weights"}
 
 
 def __getattr__(name: str) -> Any:

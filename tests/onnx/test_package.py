@@ -20,7 +20,7 @@ def test_reading_says_what_is_missing():
 import sys
 sys.modules["onnx"] = None
 import jaxatr.onnx
-for name in ("load", "layers"):
+for name in ("load", "layers", "generate", "export", "replace_weights"):
     try:
         getattr(jaxatr.onnx, name)
     except ModuleNotFoundError as error:
@@ -28,5 +28,5 @@ for name in ("load", "layers"):
 """
     assert (
         run(script).splitlines()
-        == ["reading and writing ONNX needs the package onnx: pip install 'jaxatr[onnx]'"] * 2
+        == ["reading and writing ONNX needs the package onnx: pip install 'jaxatr[onnx]'"] * 5
     )

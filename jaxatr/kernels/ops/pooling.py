@@ -45,9 +45,10 @@ def _taps(x, window, stride, padding, fill=-jnp.inf) -> list[jax.Array]:
     """Returns, for each tap of the window, the pixels that it meets."""
     edge = (padding, padding)
     x = jnp.pad(x, ((0, 0), edge, edge, (0, 0)), constant_values=fill)
-    height, width = ((n - window) // stride + 1 for n in x.shape[1:3])
-    return [
-        x[:, i : i + (height - 1) * stride + 1 : stride, j : j + (width - 1) * stride + 1 : stride]
-        for i in range(window)
-        for j in range(window)
-    ]
+    last_row, last_column = ((n - window) // stride * stride for n in x.shape[1:3])
+
+    def tap(i: int, j: int) -> jax.Array:  # by lax: jnp makes a gather of it for a free batch size
+        end = (x.shape[0], i + last_row + 1, j + last_column + 1, x.shape[3])
+        return jax.lax.slice(x, (0, i, j, 0), end, (1, stride, stride, 1))
+
+    return [tap(i, j) for i in range(window) for j in range(window)]

@@ -3,12 +3,13 @@
 import dataclasses
 import math
 from collections.abc import Iterable
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import jax.numpy as jnp
 
 Direction: TypeAlias = Literal["forward", "data", "weight"]
 Pair: TypeAlias = tuple[int, int]
+Shape: TypeAlias = tuple[Any, ...]  # of numbers, or of symbolic dimensions of jax.export
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,8 +39,8 @@ class Problem:
     """
 
     direction: Direction
-    x_shape: tuple[int, ...]
-    w_shape: tuple[int, ...]
+    x_shape: Shape
+    w_shape: Shape
     stride: Pair
     padding: tuple[Pair, Pair]
     dilation: Pair
@@ -47,7 +48,7 @@ class Problem:
     dtype: str
 
     @property
-    def y_shape(self) -> tuple[int, ...]:
+    def y_shape(self) -> Shape:
         """``(batch, result height, result width, features)``."""
         height, width = (
             (size + sum(pad) - (taps - 1) * dilation - 1) // stride + 1
@@ -86,7 +87,7 @@ class Problem:
         return math.prod(shape) * jnp.dtype(self.dtype).itemsize
 
     @property
-    def argument_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def argument_shapes(self) -> tuple[Shape, Shape]:
         """Shapes of the two arguments of this direction."""
         return {
             "forward": (self.x_shape, self.w_shape),
@@ -95,7 +96,7 @@ class Problem:
         }[self.direction]
 
     @property
-    def result_shape(self) -> tuple[int, ...]:
+    def result_shape(self) -> Shape:
         """Shape of the result of this direction."""
         return {"forward": self.y_shape, "data": self.x_shape, "weight": self.w_shape}[
             self.direction
