@@ -45,7 +45,8 @@ def cases(size: int, batch: int) -> dict[str, Callable[[], Any]]:
     mean, std = np.full(channels, 0.5, np.float32), np.full(channels, 0.3, np.float32)
 
     def logits(variables, images):
-        return target.apply(variables, (images - mean) / std).logits
+        out: Any = target.apply(variables, (images - mean) / std)
+        return out.logits
 
     predict = jax.tree_util.Partial(logits, variables)
     forward = jax.jit(logits)
