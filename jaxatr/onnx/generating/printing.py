@@ -343,7 +343,7 @@ def variable_name(value: str) -> str:
     parts = list(paths.words(value))
     if len(parts) > 2 and parts[-2] == "output":
         parts = parts[:-2]
-    while len(parts) > 1 and len("_".join(parts)) > LONGEST:
+    while len(parts) > 1 and (len("_".join(parts)) > LONGEST or parts[0].isdigit()):
         del parts[0]
     name = identifier("_".join(parts) or value, "x")
     return name.lower() if name.isupper() else name
