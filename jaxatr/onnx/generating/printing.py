@@ -330,8 +330,9 @@ class Printer:
     def comment(self, step: Step) -> str:
         """Returns the shape of a step's first result, where it is known."""
         shape = self.module.shapes.get(step.targets[0]) if self.is_model else None
-        known = shape is not None and any(dimension(size) != "?" for size in shape)
-        return shape_text(shape) if known else ""
+        if shape is None or all(dimension(size) == "?" for size in shape):
+            return ""
+        return shape_text(shape)
 
 
 def variable_name(value: str) -> str:
