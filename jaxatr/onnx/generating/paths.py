@@ -15,6 +15,9 @@ LEAF = re.compile(
     re.IGNORECASE,
 )
 
+ANONYMOUS = re.compile(r"onnx::|[a-z]?\d+$")
+"""What exporters call a weight that has no name."""
+
 Words = tuple[str, ...]
 
 
@@ -47,8 +50,11 @@ def hint(step: Step) -> Words:
     weights = [weight.name for weight in step.weights.values()]
     if not weights and step.kind != "weight":
         weights = [operand.name for operand in step.operands if isinstance(operand, Weight)]
-        if not weights:
-            return words(step.hint) if step.kind == "layer" else ()
+    weights = [name for name in weights if not ANONYMOUS.match(name)]
+    if not weights:
+        # PyTorch's exporter names a node by its module's path, and behind it the operator.
+        scope, _, operator = step.hint.rpartition("/")
+        return words(scope or operator) if step.kind == "layer" else ()
     stems = [words(LEAF.sub("", name)) for name in weights]
     return common(stems) or (stems[0] if stems else ())
 

@@ -38,7 +38,10 @@ ORDER = (
 )
 """Settings that come first, in this order."""
 
-LETTERS = ("x", "y", "z", "u", "v", "w")
+LETTERS = ("x", "y", "z", "u", "v", "w", "a", "b", "c", "d")
+
+LONGEST = 20
+"""Characters of a value's name, if it has several words."""
 
 Shapes = Mapping[str, tuple[int | str | None, ...] | None]
 
@@ -327,12 +330,23 @@ class Printer:
     def comment(self, step: Step) -> str:
         """Returns the shape of a step's first result, where it is known."""
         shape = self.module.shapes.get(step.targets[0]) if self.is_model else None
-        return "" if shape is None else shape_text(shape)
+        if shape is None or all(dimension(size) == "?" for size in shape):
+            return ""
+        return shape_text(shape)
 
 
 def variable_name(value: str) -> str:
-    """Returns an identifier for a value, not in capitals, which long arrays have."""
-    name = identifier(value, "x")
+    """Returns an identifier for a value, not in capitals, which long arrays have.
+
+    >>> variable_name("/encoder/layers.2/self_attn/Gather_4_output_0"), variable_name("X")
+    ('self_attn_Gather_4', 'x')
+    """
+    parts = list(paths.words(value))
+    if len(parts) > 2 and parts[-2] == "output":
+        parts = parts[:-2]
+    while len(parts) > 1 and (len("_".join(parts)) > LONGEST or parts[0].isdigit()):
+        del parts[0]
+    name = identifier("_".join(parts) or value, "x")
     return name.lower() if name.isupper() else name
 
 
@@ -361,7 +375,8 @@ def dimension(size: Any) -> str:
     """Returns one dimension of a shape."""
     if isinstance(size, int):
         return str(size)
-    return identifier(size, "n")[:12] if size else "?"
+    unnamed = not size or size.startswith("unk__")  # by ONNX's inference
+    return "?" if unnamed else identifier(size, "n")[:12]
 
 
 def fetch(weight: Weight, name: str, shape: Expression, function: str) -> Expression:

@@ -1,4 +1,7 @@
-"""A fixed share of ONNX's node tests as generated source; the floor only rises."""
+"""A fixed share of ONNX's node tests as generated source; the floor only rises.
+
+Without the type checks: NumPy gives scalars where operators say arrays, which only `apply` undoes.
+"""
 
 import hashlib
 import importlib.util
@@ -8,7 +11,7 @@ import pytest
 
 pytest.importorskip("onnx")
 SCRIPT = Path(__file__).parents[3] / "experiments" / "onnx" / "generated.py"
-FLOOR = 90
+FLOOR = 97
 """Of a hundred tests of the tenth."""
 
 
@@ -33,14 +36,14 @@ def failures(generated, share: int) -> tuple[int, list[str]]:
     return len(found), [f"{name}: {reason}" for name, reason in reasons if reason]
 
 
-def test_a_few(generated):
+def test_a_few(generated, unchecked):
     count, failed = failures(generated, 200)
     assert count >= 5
     assert not failed
 
 
 @pytest.mark.slow
-def test_a_tenth(generated):
+def test_a_tenth(generated, unchecked):
     count, failed = failures(generated, 10)
     assert 100 * (count - len(failed)) >= FLOOR * count, failed
 
