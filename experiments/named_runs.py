@@ -36,6 +36,7 @@ class Run(NamedTuple):
       baselines: what is trained besides.
       scores: that its evaluation is to have; empty: the command's own choice.
       methods: explanations that its evaluation is to have, of a surrogate's run.
+      exported: its network is written beside its folder, as ``NAME.onnx``.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Run(NamedTuple):
     baselines: tuple[str, ...] = ()
     scores: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
+    exported: bool = False
 
     def commands(self, workdir: Path, data: Path) -> list[list[str]]:
         """Returns the command lines that train and evaluate it."""
@@ -66,6 +68,10 @@ class Run(NamedTuple):
             found.append([*evaluate, f"--scores={','.join(self.all_scores)}"])
         if self.methods:
             found.append([*evaluate, f"--methods={','.join(self.methods)}"])
+        if self.exported:
+            out = f"--out={workdir}.onnx"
+            convert = ["jaxatr.convert", "export", f"--workdir={workdir}", out, "--layout=NCHW"]
+            found.append(convert)
         return [[sys.executable, "-m", *command] for command in found]
 
     @property

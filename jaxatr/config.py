@@ -52,6 +52,7 @@ def base() -> Config:
     data.square = False  # pad to a square
     data.size = 0  # resize to this side in pixels; 0: as it is
     data.channels = 0  # 1 or 3; 0: as it is
+    data.normalize = True  # by the training images' mean and deviation; else raw units go in
     data.skip_corrupt = False
 
     config.augment = augment = ConfigDict()

@@ -86,6 +86,21 @@ def test_the_runs_of_the_distillation_tables_set_fields_that_exist(tmp_path, mon
     assert f"--config.distillation.target={tmp_path}/target-simulated" in command
 
 
+def test_the_runs_of_the_onnx_transfer_set_fields_that_exist(tmp_path, monkeypatch):
+    experiment = load(EXPERIMENTS / "onnx" / "transfer.py")
+    monkeypatch.setattr(experiment, "RESULTS", tmp_path)
+    (base,) = experiment.all_runs()
+    *_, convert = base.commands(tmp_path / "base", tmp_path)
+    assert f"--out={tmp_path}/base.onnx" in convert
+    (tmp_path / "base.json").write_text(json.dumps({"evaluation": {"groups": {}}}))
+    runs = experiment.all_runs()
+    assert len({run.name for run in runs}) == 1 + 3 * 3 * 2
+    for run in runs:
+        check(run.config, run.overrides)
+    (tmp_path / "base.json").unlink()
+    assert experiment.page().count("not run") == 6
+
+
 def test_the_end_to_end_benchmark_sets_fields_that_exist():
     check(
         "cbc.py:default",

@@ -31,6 +31,7 @@ _MSTAR = {
 }
 NAMES = ("closed", *_CIFAR10, *_MSTAR, "first-5", "random-6/4", "random-5/3")
 _FIRST = re.compile(r"first-(\d+)")
+_REST = "rest/"
 _RANDOM = re.compile(r"random-(\d+)/(\d+)")
 
 
@@ -79,7 +80,8 @@ def known_unknown(name: str, classes: Sequence[str], *, seed: int = 0) -> KnownU
         rest unknown: the field's zero-shot retrieval on Cars-196 is ``"first-98"`` and on CUB-200
         ``"first-100"``); ``"cifar10/osr-0"`` to ``"cifar10/osr-4"``, the field's five (0 and 1 are
         the same set); ``"cifar10/paper-code"``; ``"mstar/reference-0"`` to ``-2``;
-        ``"mstar/retrieval"``.
+        ``"mstar/retrieval"``; ``"rest/NAME"`` (the classes that are unknown in the split NAME are
+        all there are, and known: for training on what another network has not seen).
       classes: the data set's class names in its own order.
       seed: for the random splits. The draw orders the names by the SHA-256 of seed and name, so it
         depends on no library's random stream, nor on the order of ``classes``.
@@ -99,7 +101,7 @@ def known_unknown(name: str, classes: Sequence[str], *, seed: int = 0) -> KnownU
         version=1,
         known=tuple(c for c in classes if c in known),
         unknown=tuple(c for c in classes if c in unknown),
-        seed=seed if _RANDOM.fullmatch(name) else 0,
+        seed=seed if _RANDOM.fullmatch(name.removeprefix(_REST)) else 0,
     )
 
 
@@ -137,6 +139,11 @@ def hold_out_classes(split: KnownUnknown, count: int) -> KnownUnknown:
 def _members(name: str, classes: tuple[str, ...], seed: int) -> tuple[set[str], set[str]]:
     if name == "closed":
         return set(classes), set()
+    if name.startswith(_REST):
+        _, rest = _members(name.removeprefix(_REST), classes, seed)
+        if not rest:
+            raise ValueError(f"split {name!r}: there are no unknown classes to be known")
+        return rest, set()
     if match := _RANDOM.fullmatch(name):
         return _random(name, classes, seed, *map(int, match.groups()))
     if match := _FIRST.fullmatch(name):

@@ -86,7 +86,8 @@ class Examples:
       parts: ``"train"``, ``"validation"`` (where wanted), ``"test"`` and, where known classes are
         held out, ``"held_out"``: their training examples.
       image_shape: ``(h, w, c)`` of all chips.
-      mean, std: of the training images, per channel, in their raw units.
+      mean, std: of the training images, per channel, in their raw units; 0 and 1 where they are
+        not to be normalised.
     """
 
     def __init__(self, config: Config):
@@ -120,6 +121,8 @@ class Examples:
         self.image_shape = _shared_shape(self.parts)
         train = self.parts["train"]
         self.mean, self.std = data.image_statistics(train.split, train.indices, chip)
+        if not fields.normalize:
+            self.mean, self.std = np.zeros_like(self.mean), np.ones_like(self.std)
         self._batch_size, self._seed = config.train.batch_size, config.seed
         self._negatives: dict[str, Any] = {}
 

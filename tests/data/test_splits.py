@@ -57,6 +57,19 @@ def test_mstar_retrieval():
     assert split.unknown == ("BTR60", "BTR70", "D7", "ZIL131")
 
 
+def test_the_rest_of_a_split_is_known():
+    split = known_unknown("rest/mstar/retrieval", MSTAR, seed=3)
+    assert split.known == ("BTR60", "BTR70", "D7", "ZIL131")
+    assert (split.unknown, split.seed, split.name) == ((), 0, "rest/mstar/retrieval")
+    drawn = known_unknown("random-6/4", MSTAR, seed=3)
+    rest = known_unknown("rest/random-6/4", MSTAR, seed=3)
+    assert (rest.known, rest.seed) == (drawn.unknown, 3)
+    with pytest.raises(ValueError, match="'rest/closed': there are no unknown classes"):
+        known_unknown("rest/closed", MSTAR)
+    with pytest.raises(ValueError, match="no split 'mstar/retrieva'"):
+        known_unknown("rest/mstar/retrieva", MSTAR)
+
+
 def test_the_first_classes_are_those_of_the_data_sets_order():
     split = known_unknown("first-2", ("van", "bus", "car"), seed=4)
     assert (split.known, split.unknown, split.seed) == (("van", "bus"), ("car",), 0)
