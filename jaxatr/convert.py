@@ -1,6 +1,7 @@
 """Takes models in from ONNX files, and out as ONNX files.
 
 python -m jaxatr.convert inspect model.onnx [--json]
+python -m jaxatr.convert operators
 python -m jaxatr.convert import model.onnx --out=DIR
 python -m jaxatr.convert export --workdir=DIR --out=model.onnx [--layout=NHWC|NCHW]
 """
@@ -51,6 +52,15 @@ def _inspect(arguments: Sequence[str]) -> int:
     return 0 if all(layer.supported for layer in found) else 1
 
 
+def _operators(arguments: Sequence[str]) -> None:
+    """Prints the operators that have an implementation."""
+    from jaxatr.onnx.inspection import operator_table
+
+    if arguments:
+        raise ValueError(f"operators takes nothing, got {list(arguments)}")
+    print(operator_table())
+
+
 def _import(arguments: Sequence[str]) -> None:
     """Writes a model as source code."""
     from jaxatr.onnx import generate
@@ -95,6 +105,7 @@ def _needed(name: str) -> str:
 
 _COMMANDS: dict[str, Callable[[Sequence[str]], int | None]] = {
     "inspect": _inspect,
+    "operators": _operators,
     "import": _import,
     "export": _export,
 }

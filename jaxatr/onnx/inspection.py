@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from jaxatr.onnx import ops  # noqa: F401 (fills the table of operators)
 from jaxatr.onnx.layers import Layer
+from jaxatr.onnx.registry import Operator, operators
 
 HEADER = ("name", "operator", "attributes", "inputs", "outputs", "parameters", "supported")
 WIDEST = 48
@@ -35,6 +37,23 @@ def summary(layers: Sequence[Layer]) -> str:
     return "\n".join(
         [*found, *(f"  {name}: {_plain(', '.join(at))}" for name, at in sorted(missing.items()))]
     )
+
+
+def operator_table() -> str:
+    """Returns a Markdown table of every operator that has an implementation.
+
+    Operators that ONNX defines by others need none: their definition is put in their place.
+    """
+    versions: dict[tuple[str, str], list[Operator]] = {}
+    for operator in operators():
+        versions.setdefault((operator.domain, operator.name), []).append(operator)
+    lines = ["| operator | from version | function |", "|---|---|---|"]
+    for (domain, name), found in versions.items():
+        title = f"{domain}.{name}".lstrip(".")
+        since = ", ".join(str(operator.since) for operator in found)
+        functions = ", ".join(dict.fromkeys(f"`{o.function.__name__}`" for o in found))
+        lines.append(f"| {title} | {since} | {functions} |")
+    return "\n".join(lines)
 
 
 def _cells(layer: Layer) -> tuple[str, ...]:

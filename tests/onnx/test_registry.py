@@ -1,5 +1,7 @@
 """The hook for operators: unknown ones, versions, known ones replaced."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,8 @@ from jaxatr import onnx as importer
 from jaxatr.onnx import registry
 
 onnx = pytest.importorskip("onnx")
+from jaxatr.onnx.inspection import operator_table  # noqa: E402 (it needs the package)
+
 node = onnx.helper.make_node
 
 
@@ -103,3 +107,10 @@ def test_every_function_is_public_and_has_its_operators_attributes():
         if newest is operator and not schema.deprecated and operator.name != "Gradient":
             known = {*operator.keywords, *operator.ignored}
             assert set(schema.attributes) <= known, operator.name
+
+
+def test_the_guides_table_is_what_is_implemented():
+    page = Path(__file__).parents[2] / "docs" / "onnx_operators.md"
+    table = operator_table()
+    assert page.read_text(encoding="utf-8").endswith(f"\n\n{table}\n")
+    assert "| Conv |" in table and "| ai.onnx.ml.TreeEnsemble |" in table
