@@ -10,10 +10,10 @@ from jaxatr.onnx import ops
 from jaxatr.onnx.registry import register
 
 if TYPE_CHECKING:
-    from jaxatr.onnx.export import export
+    from jaxatr.onnx.exporter import export
     from jaxatr.onnx.exporting.weights import replace_weights
-    from jaxatr.onnx.generate import generate
-    from jaxatr.onnx.layers import Layer, layers
+    from jaxatr.onnx.generator import generate
+    from jaxatr.onnx.listing import Layer, layers
     from jaxatr.onnx.model import OnnxModel, load
     from jaxatr.onnx.weights import load_weights
 
@@ -30,9 +30,10 @@ __all__ = [
     "replace_weights",
 ]
 
-_HOMES = {"Layer": "layers", "OnnxModel": "model", "layers": "layers", "load": "model"}
-_HOMES |= {"generate": "generate", "load_weights": "weights"}
-_HOMES |= {"export": "export", "replace_weights": "exporting.weights"}
+# No module is called as a function is: importing it would put it in the function's place.
+_HOMES = {"Layer": "listing", "OnnxModel": "model", "layers": "listing", "load": "model"}
+_HOMES |= {"generate": "generator", "load_weights": "weights"}
+_HOMES |= {"export": "exporter", "replace_weights": "exporting.weights"}
 
 
 def __getattr__(name: str) -> Any:
@@ -40,5 +41,5 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value  # over the submodule of the same name
+    globals()[name] = value
     return value

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxatr.onnx import ops  # noqa: F401 (fills the table of operators)
-from jaxatr.onnx.layers import Layer
+from jaxatr.onnx.listing import Layer
 from jaxatr.onnx.registry import Operator, operators
 
 HEADER = ("name", "operator", "attributes", "inputs", "outputs", "parameters", "supported")

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr import models, training
-from jaxatr.onnx.export import OPSET, export
+from jaxatr.onnx.exporter import OPSET, export
 from jaxatr.onnx.package import onnx
 from jaxatr.runs.folder import load_config, variables_of
 from jaxatr.tasks.examples import normalize

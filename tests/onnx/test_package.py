@@ -30,3 +30,12 @@ for name in ("load", "layers", "generate", "export", "replace_weights"):
         run(script).splitlines()
         == ["reading and writing ONNX needs the package onnx: pip install 'jaxatr[onnx]'"] * 5
     )
+
+
+def test_a_function_is_a_function_whatever_was_imported_before():
+    script = """
+import jaxatr.onnx.inspection, jaxatr.onnx.generator, jaxatr.runs.export
+import jaxatr.onnx
+print([callable(getattr(jaxatr.onnx, name)) for name in jaxatr.onnx.__all__ if name != "ops"])
+"""
+    assert "False" not in run(script)
