@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
-from sklearn.linear_model import Ridge
 
 from jaxatr.explainers.inputs import (
     Function,
@@ -145,6 +144,8 @@ def _coefficients(
     penalty: float,
 ) -> Float[np.ndarray, " s"]:
     """Returns the superpixels' coefficients, 0 where below the rounding of the probabilities."""
+    from sklearn.linear_model import Ridge  # takes a second, and a training has no use for it
+
     distance = 1 - np.sqrt(shows.mean(axis=1, dtype=np.float64))  # cosine, from all ones
     weights = np.exp(-(distance**2) / (2 * kernel_width**2))
     model = Ridge(alpha=penalty).fit(

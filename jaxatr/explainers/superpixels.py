@@ -1,8 +1,6 @@
 """Superpixels for LIME."""
 
 import numpy as np
-from skimage.segmentation import quickshift as of_skimage
-from skimage.transform import resize
 
 from jaxatr.typing import Float, Int
 
@@ -33,6 +31,8 @@ def quickshift(
     Raises:
       ValueError: the image has neither one channel nor three.
     """
+    from skimage import segmentation, transform  # takes a second, and a training has no use for it
+
     if image.ndim != 3 or image.shape[-1] not in (1, 3):
         raise ValueError(
             f"image: got shape {image.shape}, wanted [h, w, 1] or [h, w, 3]; for other channels, "
@@ -43,8 +43,10 @@ def quickshift(
     span = np.ptp(image)
     image = (image - image.min()) / (span if span > 0 else 1)
     factor = max(1, least_side / min(rows, columns))
-    enlarged = resize(image, (round(rows * factor), round(columns * factor)), order=1)
-    labels = of_skimage(enlarged, kernel_size=kernel_size, max_dist=max_dist, ratio=ratio)
+    enlarged = transform.resize(image, (round(rows * factor), round(columns * factor)), order=1)
+    labels = segmentation.quickshift(
+        enlarged, kernel_size=kernel_size, max_dist=max_dist, ratio=ratio
+    )
     return labels[np.ix_(_centres(rows, len(labels)), _centres(columns, labels.shape[1]))]
 
 

@@ -68,7 +68,7 @@ def faithfulness(
       ValueError: the shapes differ.
 
     >>> yes, no = jnp.array([[50.0, 0.0]]), jnp.array([[0.0, 50.0]])
-    >>> float(faithfulness(yes, no, jnp.array([0]))[0])
+    >>> round(float(faithfulness(yes, no, jnp.array([0]))[0]), 6)
     0.0
     """
     check_same_shape(inserted_logits=inserted_logits, erased_logits=erased_logits)
