@@ -106,9 +106,11 @@ def score(results, weights):
 
 # The quick run meets every cell and every algorithm once.
 QUICK = {("lstm", "gemm"), ("gru", "step_gemm"), ("tanh", "step"), ("relu", "scan")}
+# The kernels of accelerators have tests of their own, under interpreters (tests/kernels/pallas).
+PLAIN = [name for name in ALGORITHMS if name not in ("hopper", "tpu")]
 CASES = [
     pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow)
-    for case in itertools.product(CELLS, ALGORITHMS)
+    for case in itertools.product(CELLS, PLAIN)
 ]
 
 
