@@ -19,16 +19,9 @@ from experiments.attentive_distillation.run import (
 )
 from experiments.records import NOT_RUN, cell, commits, recorded, table
 from jaxatr import metrics
+from jaxatr.reporting.tables import MEASURES, method_title
 
 SPEED = RESULTS.parents[1] / "benchmarks" / "results" / "explanations_cpu.json"
-NAMES = {"grad_cam": "Grad-CAM", "rise": "RISE", "lime": "LIME"}
-MEASURES = {
-    "insertion": "insertion",
-    "deletion": "deletion",
-    "mean_intensity": "mean intensity",
-    "share_inside": "share inside",
-    "pointing_game": "pointing game",
-}
 PAPER_TABLE2 = {  # top-1 accuracy of target and student
     "ImageNet": (0.7615, 0.7371),
     "CUB-200": (0.8172, 0.84),
@@ -101,7 +94,7 @@ def table4(data: str) -> list[str]:
     for method in METHODS:
         values = [rival(data, method, measure) for measure in MEASURES]
         shown = [NOT_RUN if value is None else f"{value:.3f}" for value in values]
-        rows.append([NAMES[method], *shown])
+        rows.append([method_title(method), *shown])
     return table(["method", *MEASURES.values()], rows)
 
 
