@@ -6,22 +6,42 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxatr import kernels
 from jaxatr.onnx.ops.values import Value, at_least_rank
 from jaxatr.onnx.ops.windows import Ints, windows
 from jaxatr.onnx.registry import register
 
 
-def convolved(x: Value, w: Value, found: Any, group: int, **options: Any) -> Value:
+def convolved(x: Value, w: Value, found: Any, group: int) -> Value:
     """Returns the convolution of ``[b, c, …]`` with ``[f, c/group, …]``, over given windows."""
+    x, w = jnp.asarray(x), jnp.asarray(w)
+    if x.ndim == 4 and x.dtype == w.dtype and jnp.issubdtype(x.dtype, jnp.floating):
+        return _image(x, w, found, group)
     return jax.lax.conv_general_dilated(
-        jnp.asarray(x),
-        jnp.asarray(w),
+        x,
+        w,
         found.strides,
         found.pads,
         rhs_dilation=found.dilations,
         feature_group_count=group,
-        **options,
     )
+
+
+def _image(x: jax.Array, w: jax.Array, found: Any, group: int) -> jax.Array:
+    """Returns the convolution by the algorithm that is the fastest for its shapes.
+
+    Its images have their channels last. XLA turns the first and the last of a chain of them round
+    and takes the others, with what lies between, as they come.
+    """
+    result = kernels.convolution(
+        jnp.transpose(x, (0, 2, 3, 1)),
+        jnp.transpose(w, (2, 3, 1, 0)),
+        stride=found.strides,
+        padding=found.pads,
+        dilation=found.dilations,
+        groups=group,
+    )
+    return jnp.transpose(result, (0, 3, 1, 2))
 
 
 def _windows(x: Value, w: Value, kernel_shape, strides, dilations, pads, auto_pad):

@@ -1,139 +1,19 @@
-"""Recurrent layers: one scan over time, every gate's weights in one product."""
+"""Recurrent layers: those of :mod:`jaxatr.kernels`, or a scan for what only ONNX has."""
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-
-from jaxatr.onnx.ops import functions
+from jaxatr import kernels
+from jaxatr.onnx.ops.networks import (
+    biases,
+    by_kernel,
+    check_directions,
+    chosen,
+    clipped,
+    is_usual,
+    scanned,
+)
 from jaxatr.onnx.ops.values import Value
 from jaxatr.onnx.registry import register
-
-# Which parameters each activation has, with the defaults that the specification gives.
-ACTIVATIONS: dict[str, tuple[Callable[..., Any], float | None, float | None]] = {
-    "relu": (lambda x, a, b: jax.nn.relu(x), None, None),
-    "tanh": (lambda x, a, b: jnp.tanh(x), None, None),
-    "sigmoid": (lambda x, a, b: jax.nn.sigmoid(x), None, None),
-    "affine": (lambda x, a, b: a * x + b, 1.0, 0.0),
-    "leakyrelu": (lambda x, a, b: functions.leaky_relu(x, alpha=a), 0.01, None),
-    "thresholdedrelu": (lambda x, a, b: functions.thresholded_relu(x, alpha=a), 1.0, None),
-    "scaledtanh": (lambda x, a, b: a * jnp.tanh(b * x), 1.0, 1.0),
-    "hardsigmoid": (lambda x, a, b: functions.hard_sigmoid(x, alpha=a, beta=b), 0.2, 0.5),
-    "elu": (lambda x, a, b: functions.elu(x, alpha=a), 1.0, None),
-    "softsign": (lambda x, a, b: functions.softsign(x), None, None),
-    "softplus": (lambda x, a, b: functions.softplus(x), None, None),
-}
-
-
-def activations(
-    names: Sequence[str], alphas: Sequence[float] | None, betas: Sequence[float] | None
-) -> list[Callable[[Value], Value]]:
-    """Returns the functions of these names; each takes its parameters from the lists in turn.
-
-    Raises:
-      ValueError: there is no such function.
-    """
-    alphas, betas = list(alphas or ()), list(betas or ())
-    found = []
-    for name in names:
-        if name.lower() not in ACTIVATIONS:
-            raise ValueError(f"activations: got {name!r}, wanted one of {list(ACTIVATIONS)}")
-        function, alpha, beta = ACTIVATIONS[name.lower()]
-        alpha = alphas.pop(0) if alpha is not None and alphas else alpha
-        beta = betas.pop(0) if beta is not None and betas else beta
-        found.append(lambda x, f=function, a=alpha, b=beta: f(x, a, b))
-    return found
-
-
-def _run(
-    cell: Callable[..., Any],
-    x: Value,
-    weights: Sequence[Value | None],
-    states: Sequence[Value | None],
-    lengths: Value | None,
-    direction: str,
-    layout: int,
-    functions_each: int,
-    names: Sequence[str],
-    parameters: tuple[Any, Any],
-) -> tuple[Value, ...]:
-    """Returns all hidden states and the last ones of each direction.
-
-    Args:
-      cell: from ``(weights, functions)`` to a function of (states, input) to states.
-      x: ``[t, b, i]``, with layout 1 ``[b, t, i]``.
-      weights: each ``[directions, …]``, or None.
-      states: each ``[directions, b, h]``, with layout 1 ``[b, directions, h]``.
-      lengths: ``[b]``, or None.
-      direction: forward, reverse or bidirectional.
-      layout: 1 for the batch first.
-      functions_each: activations of one direction.
-      names: the activations, those of each direction.
-      parameters: their alphas and betas.
-
-    Returns:
-      ``[t, directions, b, h]`` and, for each state, ``[directions, b, h]``; the batch first with
-      layout 1.
-    """
-    if direction not in ("forward", "reverse", "bidirectional"):
-        raise ValueError(f"direction: got {direction!r}, wanted forward, reverse or bidirectional")
-    count = 2 if direction == "bidirectional" else 1
-    if weights[0] is None or weights[0].shape[0] != count:
-        raise ValueError(f"w: wanted {count} directions first")
-    chosen = activations((tuple(names) * count)[: functions_each * count], *parameters)
-    if layout:
-        x = jnp.swapaxes(x, 0, 1)
-        states = [None if s is None else jnp.swapaxes(s, 0, 1) for s in states]
-    time, batch = x.shape[:2]
-    inside = None if lengths is None else jnp.arange(time)[:, None] < jnp.asarray(lengths)
-    ys, lasts = [], []
-    for i in range(count):
-        step = cell(
-            [None if w is None else w[i] for w in weights],
-            chosen[i * functions_each : (i + 1) * functions_each],
-        )
-        hidden = weights[1].shape[-1]  # pyright: ignore[reportOptionalMemberAccess]
-        start = tuple(jnp.zeros((batch, hidden), x.dtype) if s is None else s[i] for s in states)
-        backward = direction == "reverse" or i == 1
-        y, last = _scanned(step, start, jnp.asarray(x), inside, backward)
-        ys.append(y)
-        lasts.append(last)
-    every = jnp.stack(ys, 1)
-    final = [jnp.stack(group) for group in zip(*lasts, strict=True)]
-    if layout:
-        every = jnp.moveaxis(every, 2, 0)
-        final = [jnp.swapaxes(group, 0, 1) for group in final]
-    return every, *final
-
-
-def _scanned(step, start, x: Value, inside: Value | None, backward: bool) -> tuple[Any, Any]:
-    def one(carry, now):
-        value, valid = now
-        new = step(carry, value)
-        if valid is None:
-            return new, new[0]
-        new = tuple(jnp.where(valid[:, None], n, o) for n, o in zip(new, carry, strict=True))
-        return new, jnp.where(valid[:, None], new[0], 0)
-
-    last, y = jax.lax.scan(one, start, (x, inside), reverse=backward)
-    return y, last
-
-
-def _clipped(x: Value, limit: float | None) -> Value:
-    return x if limit is None or limit == 0 else jnp.clip(x, -limit, limit)
-
-
-def _biases(b: Value | None, gates: int, like: Value) -> tuple[Value, Value]:
-    """Returns the bias of the input's product and that of the hidden state's."""
-    if b is None:
-        zero = jnp.zeros(gates * like.shape[-1], like.dtype)
-        return zero, zero
-    return b[: b.shape[0] // 2], b[b.shape[0] // 2 :]
-
-
-def _chosen(results: tuple[Value, ...], outputs: int) -> Any:
-    return results[0] if outputs == 1 else results[:outputs]
 
 
 @register("RNN", weights=("w", "r", "b"), ignored=("output_sequence",))
@@ -176,17 +56,31 @@ def rnn(
       ``[t, directions, b, h]``, ``[directions, b, h]``.
     """
 
+    check_directions(direction, w)
+    usual = activations[0].lower()
+    if usual in ("tanh", "relu") and is_usual(
+        activations, (usual,), direction, sequence_lens, clip
+    ):
+
+        def run(params, x, lengths, initial):
+            start = None if initial is None else initial[0]
+            y, h = kernels.rnn(params, x, activation=usual, lengths=lengths, initial=start)
+            return y, (h,)
+
+        found = by_kernel(run, usual, x, (w, r, b), (initial_h,), sequence_lens, direction, layout)
+        return chosen(found, outputs)
+
     def cell(weights, functions):
         w, r, b = weights
-        of_input, of_state = _biases(b, 1, r)
+        of_input, of_state = biases(b, 1, r)
 
         def step(carry, value):
             total = value @ w.T + carry[0] @ r.T + of_input + of_state
-            return (functions[0](_clipped(total, clip)),)
+            return (functions[0](clipped(total, clip)),)
 
         return step
 
-    results = _run(
+    results = scanned(
         cell,
         x,
         (w, r, b),
@@ -198,7 +92,7 @@ def rnn(
         activations,
         (activation_alpha, activation_beta),
     )
-    return _chosen(results, outputs)
+    return chosen(results, outputs)
 
 
 @register("GRU", weights=("w", "r", "b"), ignored=("output_sequence",))
@@ -243,27 +137,39 @@ def gru(
       ``[t, directions, b, h]``, ``[directions, b, h]``.
     """
 
+    check_directions(direction, w)
+    if is_usual(activations, ("sigmoid", "tanh"), direction, sequence_lens, clip):
+
+        def run(params, x, lengths, initial):
+            start = None if initial is None else initial[0]
+            reset = "after" if linear_before_reset else "before"
+            y, h = kernels.gru(params, x, reset=reset, lengths=lengths, initial=start)
+            return y, (h,)
+
+        found = by_kernel(run, "gru", x, (w, r, b), (initial_h,), sequence_lens, direction, layout)
+        return chosen(found, outputs)
+
     def cell(weights, functions):
         w, r, b = weights
-        of_input, of_state = _biases(b, 3, r)
+        of_input, of_state = biases(b, 3, r)
         h = r.shape[-1]
 
         def step(carry, value):
             (state,) = carry
             whole = value @ w.T + of_input
             gates = whole[:, : 2 * h] + state @ r[: 2 * h].T + of_state[: 2 * h]
-            gates = functions[0](_clipped(gates, clip))
+            gates = functions[0](clipped(gates, clip))
             update, reset = gates[:, :h], gates[:, h:]
             if linear_before_reset:
                 part = reset * (state @ r[2 * h :].T + of_state[2 * h :])
             else:
                 part = (reset * state) @ r[2 * h :].T + of_state[2 * h :]
-            new = functions[1](_clipped(whole[:, 2 * h :] + part, clip))
+            new = functions[1](clipped(whole[:, 2 * h :] + part, clip))
             return ((1 - update) * new + update * state,)
 
         return step
 
-    results = _run(
+    results = scanned(
         cell,
         x,
         (w, r, b),
@@ -275,7 +181,7 @@ def gru(
         activations,
         (activation_alpha, activation_beta),
     )
-    return _chosen(results, outputs)
+    return chosen(results, outputs)
 
 
 @register("LSTM", weights=("w", "r", "b", "p"), ignored=("output_sequence",))
@@ -324,9 +230,20 @@ def lstm(
       ``[t, directions, b, h]``, ``[directions, b, h]``, ``[directions, b, h]``.
     """
 
+    check_directions(direction, w)
+    usual, rest = ("sigmoid", "tanh", "tanh"), (clip, input_forget, p is not None)
+    if is_usual(activations, usual, direction, sequence_lens, *rest):
+
+        def run(params, x, lengths, initial):
+            return kernels.lstm(params, x, lengths=lengths, initial=initial)
+
+        states = (initial_h, initial_c)
+        found = by_kernel(run, "lstm", x, (w, r, b), states, sequence_lens, direction, layout)
+        return chosen(found, outputs)
+
     def cell(weights, functions):
         w, r, b, p = weights
-        of_input, of_state = _biases(b, 4, r)
+        of_input, of_state = biases(b, 4, r)
         h = r.shape[-1]
         peep = [0, 0, 0] if p is None else [p[i * h : (i + 1) * h] for i in range(3)]
 
@@ -334,15 +251,15 @@ def lstm(
             state, memory = carry
             whole = value @ w.T + state @ r.T + of_input + of_state
             i, o, f, c = (whole[:, k * h : (k + 1) * h] for k in range(4))
-            i = functions[0](_clipped(i + peep[0] * memory, clip))
-            f = functions[0](_clipped(f + peep[2] * memory, clip)) if not input_forget else 1 - i
-            memory = f * memory + i * functions[1](_clipped(c, clip))
-            o = functions[0](_clipped(o + peep[1] * memory, clip))
+            i = functions[0](clipped(i + peep[0] * memory, clip))
+            f = functions[0](clipped(f + peep[2] * memory, clip)) if not input_forget else 1 - i
+            memory = f * memory + i * functions[1](clipped(c, clip))
+            o = functions[0](clipped(o + peep[1] * memory, clip))
             return o * functions[2](memory), memory
 
         return step
 
-    results = _run(
+    results = scanned(
         cell,
         x,
         (w, r, b, p),
@@ -354,4 +271,4 @@ def lstm(
         activations,
         (activation_alpha, activation_beta),
     )
-    return _chosen(results, outputs)
+    return chosen(results, outputs)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxatr.kernels.ops.recurrent.convert.order import ONNX, OURS, check_cell, reordered
+from jaxatr.kernels.ops.recurrent.convert.order import ONNX, OURS, check_cell, module_of, reordered
 from jaxatr.kernels.ops.recurrent.convert.torch import merged, parted
 from jaxatr.kernels.ops.recurrent.problem import Cell
 from jaxatr.kernels.ops.recurrent.weights import Weights
@@ -22,7 +22,7 @@ def from_onnx(
 
     ONNX stacks an LSTM's gates as i, o, f, c and a GRU's as z, r, h. A GRU with
     ``linear_before_reset = 0``, ONNX's default, is ``gru(..., reset="before")``. Peepholes (``P``)
-    are not supported.
+    are not supported. NumPy's arrays give NumPy's; jax's may be traced.
 
     Raises:
       ValueError: the cell is unknown.
@@ -30,10 +30,10 @@ def from_onnx(
     check_cell(cell)
     layer = []
     for direction in range(len(w)):
-        ours = [reordered(np.asarray(m[direction]).T, ONNX[cell], OURS[cell]) for m in (w, r)]
+        ours = [reordered(m[direction].T, ONNX[cell], OURS[cell]) for m in (w, r)]
         bias = rb = None
         if b is not None:
-            halves = np.split(np.asarray(b[direction]), 2)
+            halves = module_of(b).split(b[direction], 2)
             bias, rb = merged(cell, *(reordered(half, ONNX[cell], OURS[cell]) for half in halves))
         layer.append(Weights(ours[0], ours[1], bias, rb))
     return tuple(layer)

@@ -18,6 +18,11 @@ def check_cell(cell: str) -> None:
         raise ValueError(f"cell: got {cell!r}, wanted one of {list(CELLS)}")
 
 
+def module_of(array: Any) -> Any:
+    """Returns ``numpy`` for its arrays and ``jax.numpy`` for all others, which may be traced."""
+    return np if isinstance(array, np.ndarray) else jnp
+
+
 def reordered(array: Any, source: str, target: str) -> Any:
     """Returns the array with the blocks of its last axis, named by letters, in another order.
 
@@ -26,6 +31,6 @@ def reordered(array: Any, source: str, target: str) -> Any:
     """
     if source == target:
         return array
-    module = np if isinstance(array, np.ndarray) else jnp
+    module = module_of(array)
     blocks = dict(zip(source, module.split(array, len(source), axis=-1), strict=True))
     return module.concatenate([blocks[letter] for letter in target], axis=-1)

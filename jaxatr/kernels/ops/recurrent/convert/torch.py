@@ -2,10 +2,11 @@
 
 import itertools
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from jaxatr.kernels.ops.recurrent.convert.order import OURS, TORCH, check_cell, reordered
+from jaxatr.kernels.ops.recurrent.convert.order import OURS, TORCH, check_cell, module_of, reordered
 from jaxatr.kernels.ops.recurrent.problem import Cell
 from jaxatr.kernels.ops.recurrent.weights import Params, Weights
 from jaxatr.typing import ArrayLike
@@ -47,12 +48,12 @@ def _one(cell: Cell, state: Mapping[str, np.ndarray], name: str) -> Weights:
     return Weights(w, r, b, rb)
 
 
-def merged(cell: Cell, b: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+def merged(cell: Cell, b: ArrayLike, second: ArrayLike) -> tuple[Any, Any]:
     """Returns ``b`` and ``rb`` for the two biases that other libraries keep per gate."""
     if cell != "gru":
         return b + second, None
     rest = 2 * len(b) // 3
-    return np.concatenate([b[:rest] + second[:rest], b[rest:]]), second[rest:]
+    return module_of(b).concatenate([b[:rest] + second[:rest], b[rest:]]), second[rest:]
 
 
 def parted(cell: Cell, weights: Weights) -> tuple[np.ndarray, np.ndarray]:
