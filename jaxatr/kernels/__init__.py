@@ -6,7 +6,7 @@ from jaxatr.kernels.find import Performance, find
 from jaxatr.kernels.freezing import freeze
 from jaxatr.kernels.ops import recurrent
 from jaxatr.kernels.ops.batch_norm import batch_norm, batch_statistics
-from jaxatr.kernels.ops.convolution import convolution
+from jaxatr.kernels.ops.convolution import convolution, transposed_convolution
 from jaxatr.kernels.ops.pooling import max_pool
 from jaxatr.kernels.ops.recurrent import gru, lstm, rnn
 from jaxatr.kernels.outline import outlined
@@ -28,4 +28,5 @@ __all__ = [
     "outlined",
     "recurrent",
     "rnn",
+    "transposed_convolution",
 ]
