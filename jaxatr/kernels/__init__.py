@@ -6,14 +6,16 @@ from jaxatr.kernels.find import Performance, find
 from jaxatr.kernels.freezing import freeze
 from jaxatr.kernels.ops import recurrent
 from jaxatr.kernels.ops.batch_norm import batch_norm, batch_statistics
-from jaxatr.kernels.ops.convolution import convolution
-from jaxatr.kernels.ops.pooling import max_pool
+from jaxatr.kernels.ops.convolution import convolution, transposed_convolution
+from jaxatr.kernels.ops.pooling import average_pool, max_pool
 from jaxatr.kernels.ops.recurrent import gru, lstm, rnn
+from jaxatr.kernels.ops.response_norm import local_response_norm
 from jaxatr.kernels.outline import outlined
 
 __all__ = [
     "Choices",
     "Performance",
+    "average_pool",
     "batch_norm",
     "batch_statistics",
     "choices",
@@ -23,9 +25,11 @@ __all__ = [
     "freeze",
     "fusion",
     "gru",
+    "local_response_norm",
     "lstm",
     "max_pool",
     "outlined",
     "recurrent",
     "rnn",
+    "transposed_convolution",
 ]

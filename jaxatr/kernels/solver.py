@@ -95,8 +95,9 @@ class Operation:
       heuristic: ``(problem, device) -> Choice``, without measuring.
       function: ``(problem, choice, device) -> function`` of the problem's arguments, as programs
         run it.
-      arguments: ``(problem, generator) -> tuple of arrays``, random.
-      reference: ``(problem, arguments) -> result``, in float64 and by plain means.
+      arguments: ``(problem, generator) -> tuple of arrays``, or of trees of them, random.
+      reference: ``(problem, arguments) -> result``, in float64 and by plain means; a tree where
+        there are several.
       tolerance: ``(problem, device) -> error`` that is accepted (:func:`jaxatr.kernels.find`).
       canonical: ``(problem, device) -> problem`` that stands for it where choices are looked up.
     """
@@ -105,8 +106,8 @@ class Operation:
     solvers: Mapping[str, Solver]
     heuristic: Callable[[Any, Device], Choice]
     function: Callable[[Any, Choice, Device], Callable[..., Any]]
-    arguments: Callable[[Any, np.random.Generator], tuple[np.ndarray, ...]]
-    reference: Callable[[Any, tuple[np.ndarray, ...]], np.ndarray]
+    arguments: Callable[[Any, np.random.Generator], tuple[Any, ...]]
+    reference: Callable[[Any, tuple[Any, ...]], Any]
     tolerance: Callable[[Any, Device], float]
     canonical: Callable[[Any, Device], Any]
 

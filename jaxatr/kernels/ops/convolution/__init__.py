@@ -1,6 +1,6 @@
-"""Two-dimensional convolution with an algorithm chosen per problem, direction and platform."""
+"""Convolution with an algorithm chosen per problem, direction and platform."""
 
-from jaxatr.kernels.ops.convolution.api import convolution
+from jaxatr.kernels.ops.convolution.api import convolution, transposed_convolution
 from jaxatr.kernels.ops.convolution.problem import Problem
 
-__all__ = ["Problem", "convolution"]
+__all__ = ["Problem", "convolution", "transposed_convolution"]

@@ -3,13 +3,13 @@
 import dataclasses
 import math
 from collections.abc import Iterable
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import jax.numpy as jnp
 
+from jaxatr.kernels.ops.windows import Pair, Shape
+
 Direction: TypeAlias = Literal["forward", "data", "weight"]
-Pair: TypeAlias = tuple[int, int]
-Shape: TypeAlias = tuple[Any, ...]  # of numbers, or of symbolic dimensions of jax.export
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +26,9 @@ class Problem:
     data       ``y``, ``w``      ``x``
     weight     ``x``, ``y``      ``w``
     =========  ================  ==========
+
+    A sequence is an image of one row. A transposed convolution is the ``data`` direction of the
+    convolution that takes its result back.
 
     Attributes:
       direction: which of the three is asked for.

@@ -3,27 +3,16 @@
 from collections.abc import Iterator
 from itertools import product
 
-import jax
 import numpy as np
 
 from jaxatr.kernels.device import Device
+from jaxatr.kernels.ops.accuracy import PLAIN, of_products
 from jaxatr.kernels.ops.convolution.problem import Problem
-
-# Of the RMS of the difference over the largest value, as MIOpen's driver has them.
-_TOLERANCE = {"float32": 1.5e-6, "float16": 8.2e-3, "bfloat16": 8 * 8.2e-3, "float64": 1e-13}
 
 
 def tolerance(problem: Problem, device: Device) -> float:
-    """Returns the accepted error; integers must be exact.
-
-    Unless jax's ``default_matmul_precision`` asks for more, products of ``float32`` are rounded as
-    TF32 on a GPU, whose fraction is that of ``float16``, and as ``bfloat16`` on a TPU.
-    """
-    dtype = problem.dtype
-    precise = jax.config.values["jax_default_matmul_precision"] in ("highest", "float32")
-    if dtype == "float32" and not precise:
-        dtype = {"cpu": "float32", "gpu": "float16"}.get(device.platform, "bfloat16")
-    return _TOLERANCE.get(dtype, 0.0)
+    """Returns the accepted error (:func:`~jaxatr.kernels.ops.accuracy.of_products`)."""
+    return of_products(problem.dtype, device, PLAIN)
 
 
 def arguments(problem: Problem, generator: np.random.Generator) -> tuple[np.ndarray, ...]:

@@ -1,0 +1,56 @@
+"""What is said about arguments that do not fit together."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxatr.kernels.device import of_platform
+from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.solvers import SOLVERS
+
+
+def check_arrays(x: Any, w: Any, last: str) -> None:
+    """Raises a ``ValueError`` unless both are images, or both sequences, of the same type.
+
+    Args:
+      x: images or sequences.
+      w: kernel.
+      last: its last two axes, in words.
+    """
+    for name, array in (("x", x), ("w", w)):
+        if not hasattr(array, "dtype"):
+            raise ValueError(f"{name}: got a {type(array).__name__}, wanted an array")
+    if jnp.ndim(x) not in (3, 4) or jnp.ndim(w) != jnp.ndim(x):
+        raise ValueError(
+            f"x: got shape {jnp.shape(x)}, and w: got shape {jnp.shape(w)}; wanted [b, h, w, c] "
+            f"and [kh, kw, {last}], or [b, t, c] and [k, {last}]"
+        )
+    if x.dtype != w.dtype:
+        raise ValueError(f"w: got {w.dtype.name}, wanted the type of x, {x.dtype.name}")
+
+
+def check_groups(channels: int, features: int, depth: int, groups: int) -> None:
+    """Raises a ``ValueError`` unless a kernel has the channels and features of its groups."""
+    if groups < 1 or channels % groups or features % groups:
+        raise ValueError(
+            f"groups: got {groups}, wanted a divisor of x's {channels} channels "
+            f"and w's {features} features"
+        )
+    if depth * groups != channels:
+        raise ValueError(
+            f"w: got {depth} input channels, wanted {channels // groups} "
+            f"(x's {channels} channels in {groups} groups)"
+        )
+
+
+def check_algorithm(problem: Problem, name: str) -> None:
+    """Raises a ``ValueError`` unless the algorithm exists and can compute the problem."""
+    if name == "auto":
+        return
+    if name not in SOLVERS:
+        raise ValueError(f"algorithm: got {name!r}, wanted 'auto' or one of {sorted(SOLVERS)}")
+    device = of_platform(jax.default_backend())
+    if not SOLVERS[name].applies(problem, device):
+        fit = [other for other, solver in SOLVERS.items() if solver.applies(problem, device)]
+        raise ValueError(f"algorithm: {name!r} cannot compute {problem}, but {fit} can")

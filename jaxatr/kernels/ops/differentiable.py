@@ -1,0 +1,115 @@
+"""Operations whose solvers are functions that jax differentiates.
+
+A problem of theirs is a frozen dataclass with a ``direction`` and a ``dtype``. *Forward* is the
+function; *backward* takes its arguments and the cotangent of its result, and gives the gradients,
+what it needs of the forward pass included: that is what a training step computes.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal, TypeAlias
+
+import jax
+import numpy as np
+
+from jaxatr.kernels import choosing
+from jaxatr.kernels.device import Device, of_platform
+from jaxatr.kernels.ops.accuracy import PLAIN
+from jaxatr.kernels.solver import Choice, Config, Operation, Solver, operation_of
+from jaxatr.typing import Array
+
+Direction: TypeAlias = Literal["forward", "backward"]
+
+
+class Form(Solver):
+    """A function of a problem and its arguments, for every problem on every device."""
+
+    def __init__(self, name: str, run: Callable[..., Any], differentiated: int = 1):
+        """Takes its name, the function, and how many of its first arguments have a gradient."""
+        self.name, self.run, self._count = name, run, differentiated
+
+    def applies(self, problem: Any, device: Device) -> bool:
+        """Always."""
+        return True
+
+    def workspace_bytes(self, problem: Any) -> int:
+        """Unknown, so 0: XLA decides what it fuses."""
+        return 0
+
+    def build(self, problem: Any, config: Config) -> Callable[..., Any]:
+        """Returns the function of a direction's arguments."""
+        if problem.direction == "forward":
+            return partial(self.run, problem)
+
+        def backward(*given: Array) -> tuple[Array, ...]:
+            *inputs, cotangent = given
+            fixed = inputs[self._count :]
+            forward = lambda *varied: self.run(problem, *varied, *fixed)  # noqa: E731
+            return jax.vjp(forward, *inputs[: self._count])[1](cotangent)
+
+        return backward
+
+
+def operation(
+    name: str,
+    forms: Sequence[Form],
+    arguments: Callable[[Any, np.random.Generator], tuple[np.ndarray, ...]],
+    reference: Callable[[Any, tuple[np.ndarray, ...]], Any],
+) -> Operation:
+    """Returns the operation of some forms, of which the first is the rule."""
+    solvers = {form.name: form for form in forms}
+    return Operation(
+        name=name,
+        solvers=solvers,
+        heuristic=lambda problem, device: Choice(forms[0].name),
+        function=lambda problem, choice, device: solvers[choice.algorithm].build(problem, ()),
+        arguments=arguments,
+        reference=reference,
+        tolerance=lambda problem, device: PLAIN.get(problem.dtype, 0.0),
+        canonical=lambda problem, device: problem,
+    )
+
+
+def check_algorithm(solvers: Any, name: str) -> None:
+    """Raises a ``ValueError`` unless there is such an algorithm."""
+    if name != "auto" and name not in solvers:
+        raise ValueError(f"algorithm: got {name!r}, wanted 'auto' or one of {sorted(solvers)}")
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def run(problem: Any, algorithm: str, x: Array) -> Array:
+    """Returns the result for a forward problem; differentiated, it is the backward problem's form.
+
+    Args:
+      problem: forward.
+      algorithm: a form's name, or ``"auto"``: who chooses at the moment does so when the program is
+        traced, for jax's default platform.
+      x: the argument.
+    """
+    return _form(problem, algorithm)(problem, x)
+
+
+@run.defjvp
+def _derivative(problem, algorithm, primals, tangents):
+    form = _form(dataclasses.replace(problem, direction="backward"), algorithm)
+    return jax.jvp(partial(form, problem), primals, tangents)
+
+
+def _form(problem: Any, algorithm: str) -> Callable[..., Any]:
+    found = operation_of(problem)
+    if algorithm == "auto":
+        device = of_platform(jax.default_backend())
+        algorithm = choosing.current().choose(found, problem, device).algorithm
+    form: Any = found.solvers[algorithm]
+    return form.run
+
+
+def draw(generator: np.random.Generator, dtype: str, *shapes: tuple[int, ...]) -> list[np.ndarray]:
+    """Returns normal numbers of a type."""
+    return [generator.standard_normal(shape).astype(dtype) for shape in shapes]
+
+
+def wide(*arrays: np.ndarray) -> list[np.ndarray]:
+    """Returns the arrays in float64."""
+    return [np.asarray(array).astype(np.float64) for array in arrays]

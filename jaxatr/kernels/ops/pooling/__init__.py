@@ -1,0 +1,6 @@
+"""Pooling whose form is chosen per problem and direction."""
+
+from jaxatr.kernels.ops.pooling.api import average_pool, max_pool
+from jaxatr.kernels.ops.pooling.problem import Problem
+
+__all__ = ["Problem", "average_pool", "max_pool"]

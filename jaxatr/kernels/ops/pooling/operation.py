@@ -1,0 +1,56 @@
+"""Pooling as the find step sees it, with its definition in NumPy's float64."""
+
+import numpy as np
+
+from jaxatr.kernels.ops.differentiable import Form, draw, operation, wide
+from jaxatr.kernels.ops.pooling.forms import taps, xla
+from jaxatr.kernels.ops.pooling.problem import Problem
+from jaxatr.kernels.solver import register
+
+
+def arguments(problem: Problem, generator: np.random.Generator) -> tuple[np.ndarray, ...]:
+    """Returns random images, and the cotangent of the backward direction."""
+    shapes = [problem.x_shape]
+    if problem.direction == "backward":
+        shapes.append(problem.y_shape)
+    return tuple(draw(generator, problem.dtype, *shapes))
+
+
+def reference(problem: Problem, given: tuple[np.ndarray, ...]) -> np.ndarray | tuple:
+    """Returns the pooled images, or the gradient of the images."""
+    x, *cotangent = wide(*given)
+    edges = ((0, 0), *problem.padding, (0, 0))
+    fill = -np.inf if problem.mode == "max" else 0.0
+    padded, inside = np.pad(x, edges, constant_values=fill), np.pad(np.ones_like(x), edges)
+    slices = _slices(problem)
+    values = np.stack([padded[part] for part in slices])
+    count = np.stack([inside[part] for part in slices]).sum(0)
+    if problem.mode == "average_inclusive":
+        count = np.full(problem.y_shape, float(len(slices)))
+    if problem.direction == "forward":
+        return values.max(0) if problem.mode == "max" else values.sum(0) / count
+    (dy,), gradient, first = cotangent, np.zeros_like(padded), values.argmax(0)
+    for index, part in enumerate(slices):
+        gradient[part] += dy * (first == index) if problem.mode == "max" else dy / count
+    (top, _), (left, _) = problem.padding
+    return (gradient[:, top : top + x.shape[1], left : left + x.shape[2]],)
+
+
+def _slices(problem: Problem) -> list[tuple[slice, ...]]:
+    """Returns which part of the padded image each tap of the window meets, by rows."""
+    starts = [(i, j) for i in range(problem.window[0]) for j in range(problem.window[1])]
+    sides = list(zip(problem.y_shape[1:3], problem.stride, strict=True))
+    return [
+        (
+            slice(None),
+            *(
+                slice(start, start + (count - 1) * step + 1, step)
+                for start, (count, step) in zip(first, sides, strict=True)
+            ),
+        )
+        for first in starts
+    ]
+
+
+OPERATION = operation("pooling", (Form("taps", taps), Form("xla", xla)), arguments, reference)
+register(Problem, OPERATION)

@@ -1,0 +1,55 @@
+"""What a pooling is asked to do, described so that it can be a dictionary key."""
+
+import dataclasses
+from typing import Literal, TypeAlias
+
+from jaxatr.kernels.ops.differentiable import Direction
+from jaxatr.kernels.ops.windows import Pair, Shape
+
+Mode: TypeAlias = Literal["max", "average", "average_inclusive"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """One direction of a pooling.
+
+    Attributes:
+      direction: ``"forward"``, or ``"backward"``: the gradient of ``x``, the forward pass included.
+      mode: the ``"max"`` of a window, the ``"average"`` of its pixels inside of the image, or the
+        ``"average_inclusive"`` of zeros beyond the edge too.
+      x_shape: ``(batch, height, width, channels)``.
+      window: its rows and columns.
+      stride: rows and columns between neighbouring windows.
+      padding: ``((top, bottom), (left, right))`` pixels beyond the edge.
+      dtype: name of the element type.
+    """
+
+    direction: Direction
+    mode: Mode
+    x_shape: Shape
+    window: Pair
+    stride: Pair
+    padding: tuple[Pair, Pair]
+    dtype: str
+
+    @property
+    def y_shape(self) -> Shape:
+        """``(batch, result height, result width, channels)``."""
+        height, width = (
+            (size + sum(pad) - taps) // stride + 1
+            for size, taps, stride, pad in zip(
+                self.x_shape[1:3], self.window, self.stride, self.padding, strict=True
+            )
+        )
+        return (self.x_shape[0], height, width, self.x_shape[3])
+
+    @property
+    def key(self) -> str:
+        """The problem in one line, by which its choice is recorded."""
+        shape, window, stride = (
+            "x".join(map(str, numbers)) for numbers in (self.x_shape, self.window, self.stride)
+        )
+        edges = ".".join(str(edge) for pad in self.padding for edge in pad)
+        return (
+            f"pooling {self.direction} {self.mode} {shape} {window} s{stride} p{edges} {self.dtype}"
+        )
