@@ -8,15 +8,23 @@ import numpy as np
 
 from jaxatr import kernels
 from jaxatr.onnx.ops.values import Value, at_least_rank
-from jaxatr.onnx.ops.windows import Ints, windows
+from jaxatr.onnx.ops.windows import Ints, along, around, windows
 from jaxatr.onnx.registry import register
 
 
 def convolved(x: Value, w: Value, found: Any, group: int) -> Value:
     """Returns the convolution of ``[b, c, …]`` with ``[f, c/group, …]``, over given windows."""
     x, w = jnp.asarray(x), jnp.asarray(w)
-    if x.ndim == 4 and x.dtype == w.dtype and jnp.issubdtype(x.dtype, jnp.floating):
-        return _image(x, w, found, group)
+    if _has_kernel(x, w) and min(min(pair) for pair in found.pads) >= 0:
+        result = kernels.convolution(
+            jnp.moveaxis(x, 1, -1),
+            jnp.moveaxis(w, (0, 1), (-1, -2)),
+            stride=along(found.strides),
+            padding=around(found.pads),
+            dilation=along(found.dilations),
+            groups=group,
+        )
+        return jnp.moveaxis(result, -1, 1)
     return jax.lax.conv_general_dilated(
         x,
         w,
@@ -27,21 +35,13 @@ def convolved(x: Value, w: Value, found: Any, group: int) -> Value:
     )
 
 
-def _image(x: jax.Array, w: jax.Array, found: Any, group: int) -> jax.Array:
-    """Returns the convolution by the algorithm that is the fastest for its shapes.
+def _has_kernel(x: jax.Array, w: jax.Array) -> bool:
+    """Says whether :mod:`jaxatr.kernels` has convolutions of such arrays, channels last.
 
-    Its images have their channels last. XLA turns the first and the last of a chain of them round
-    and takes the others, with what lies between, as they come.
+    Of a chain of them XLA turns the first and the last round, and takes the others as they come.
     """
-    result = kernels.convolution(
-        jnp.transpose(x, (0, 2, 3, 1)),
-        jnp.transpose(w, (2, 3, 1, 0)),
-        stride=found.strides,
-        padding=found.pads,
-        dilation=found.dilations,
-        groups=group,
-    )
-    return jnp.transpose(result, (0, 3, 1, 2))
+    floating = jnp.issubdtype(x.dtype, jnp.floating)
+    return x.ndim in (3, 4) and x.dtype == w.dtype and floating and w.size > 0
 
 
 def _windows(x: Value, w: Value, kernel_shape, strides, dilations, pads, auto_pad):
@@ -142,18 +142,32 @@ def conv_transpose(
         pairs = [(s - s // 2, s // 2) for s in spare]
         if auto_pad == "SAME_UPPER":
             pairs = [(after, before) for before, after in pairs]
+    x, w = jnp.asarray(x), jnp.asarray(w)
+    small = min(map(min, pairs)) >= 0 and all(m < s for m, s in zip(more, strides, strict=True))
+    if _has_kernel(x, w) and small:
+        result = kernels.transposed_convolution(
+            jnp.moveaxis(x, 1, -1),
+            jnp.moveaxis(w, (0, 1), (-1, -2)),
+            stride=along(strides),
+            padding=around(pairs),
+            output_padding=along(more),
+            dilation=along(dilations),
+            groups=group,
+        )
+        result = jnp.moveaxis(result, -1, 1)
+        return result if b is None else result + _beside_channels(b, x.ndim)
     # The same as a convolution of the spread input with the kernel turned round.
-    around = [
+    spread = [
         (r - 1 - before, r - 1 - after + o)
         for r, (before, after), o in zip(reach, pairs, more, strict=True)
     ]
     kernel = jnp.reshape(w, (group, -1, *w.shape[1:]))
     kernel = jnp.swapaxes(kernel, 1, 2).reshape(-1, w.shape[0] // group, *w.shape[2:])
     result = jax.lax.conv_general_dilated(
-        jnp.asarray(x),
+        x,
         jnp.flip(kernel, tuple(range(2, kernel.ndim))),
         (1,) * rank,
-        around,
+        spread,
         lhs_dilation=strides,
         rhs_dilation=dilations,
         feature_group_count=group,

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxatr import kernels
 from jaxatr.onnx.ops.values import Value, at_least_rank, first_place, known_ints, sized
 from jaxatr.onnx.ops.windows import Ints, Windows, windows
 from jaxatr.onnx.registry import register
@@ -23,6 +24,23 @@ def _pooled(x: Value, found: Windows, empty: Any, combine: Any) -> Value:
         [(0, 0), (0, 0), *pads],
         window_dilation=(1, 1, *found.dilations),
     )
+
+
+def _for_kernel(x: Value, found: Windows) -> tuple[Any, ...] | None:
+    """Returns what :mod:`jaxatr.kernels` takes, or None where it has no such pooling.
+
+    It has those of images. Of a chain with convolutions XLA turns round the first and last alone.
+    """
+    pads = tuple((b, a + e) for (b, a), e in zip(found.pads, found.extra, strict=True))
+    if x.ndim != 4 or not jnp.issubdtype(x.dtype, jnp.floating) or set(found.dilations) != {1}:
+        return None
+    for size, pair, taps, stride, count in zip(
+        x.shape[2:], pads, found.kernel, found.strides, found.counts, strict=True
+    ):
+        fits = 0 <= min(pair) and max(pair) < taps
+        if not fits or (size + sum(pair) - taps) // stride + 1 != count:
+            return None
+    return jnp.moveaxis(jnp.asarray(x), 1, -1), found.kernel, found.strides, pads
 
 
 @register("MaxPool", ignored=("consumed_inputs",))
@@ -53,8 +71,12 @@ def max_pool(
     """
     at_least_rank("x", x, 3)
     found = windows(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
-    lowest = -np.inf if x.dtype.kind not in "iu" else jnp.iinfo(x.dtype).min
-    largest = _pooled(x, found, lowest, jax.lax.max)
+    arguments = _for_kernel(x, found)
+    if arguments is not None:
+        largest = jnp.moveaxis(kernels.max_pool(*arguments), -1, 1)
+    else:
+        lowest = -np.inf if x.dtype.kind not in "iu" else jnp.iinfo(x.dtype).min
+        largest = _pooled(x, found, lowest, jax.lax.max)
     if outputs == 1:
         return largest
     return largest, _places(x, found, storage_order)
@@ -111,6 +133,10 @@ def average_pool(
     """Returns each window's mean, of what lies inside or, on demand, of the padding too (-22)."""
     at_least_rank("x", x, 3)
     found = windows(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+    arguments = _for_kernel(x, found)
+    if arguments is not None and not any(found.extra):
+        pooled = kernels.average_pool(*arguments, include_padding=bool(count_include_pad))
+        return jnp.moveaxis(pooled, -1, 1)
     counts = np.ones((), np.float64)
     for axis, length in enumerate(x.shape[2:]):
         start = np.arange(found.counts[axis]) * found.strides[axis] - found.pads[axis][0]

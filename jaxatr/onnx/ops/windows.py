@@ -1,7 +1,7 @@
 """Where windows lie: the arithmetic that convolution and pooling share."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 Ints = tuple[int, ...]
 
@@ -67,6 +67,16 @@ def windows(
     return Windows(
         tuple(kernel), tuple(strides), tuple(dilations), tuple(pairs), tuple(extra), tuple(counts)
     )
+
+
+def along(numbers: Ints) -> Any:
+    """Returns one number for each axis as :mod:`jaxatr.kernels` takes them: of one axis, alone."""
+    return numbers[0] if len(numbers) == 1 else tuple(numbers)
+
+
+def around(pads: Sequence[tuple[int, int]]) -> Any:
+    """Returns the elements before and after each axis likewise."""
+    return tuple(pads[0] if len(pads) == 1 else pads)
 
 
 def padding(
