@@ -32,6 +32,9 @@ def cut(
 ) -> Cut:
     """Returns a network cut after its last module with a map of at least so many rows and columns.
 
+    Everything goes through that map: a layer inside of a residual block, which a shortcut goes
+    round, is none.
+
     Args:
       apply: of one linen module and its variables, in test mode: images to logits. Not jitted: what
         jit has traced once runs no module again; jit the two functions instead.
@@ -64,8 +67,17 @@ def cut(
             f"no module of the network has a map of at least {least} × {least} for chips of "
             f"{shape[1]} × {shape[2]} pixels"
         )
-    layer = fitting[-1]
+    for layer in reversed(fitting):
+        found = Cut(layer, _features(apply, layer), _head(apply, layer, shape))
+        if _goes_through(found, shape, maps[layer]):
+            return found
+    raise ValueError(
+        f"no module of the network has a map of at least {least} × {least} that everything goes "
+        "through"
+    )
 
+
+def _features(apply: Callable[..., Any], layer: tuple[str, ...]) -> Callable[[ArrayLike], Array]:
     def features(images: ArrayLike) -> Array:
         found = []
 
@@ -79,13 +91,30 @@ def cut(
             apply(images)
         return found[-1]
 
-    def head(given: ArrayLike) -> Array:
+    return features
+
+
+def _head(
+    apply: Callable[..., Any], layer: tuple[str, ...], shape: tuple[int, ...]
+) -> Callable[..., Array]:
+    def head(given: ArrayLike, images: ArrayLike | None = None) -> Array:
         def put(run, args, kwargs, context) -> Any:
             here = context.module.path == layer and context.method_name == "__call__"
             # What comes before is computed of nothing and used by nobody: XLA leaves it out.
             return given if here else run(*args, **kwargs)
 
         with nn.intercept_methods(put):
-            return apply(jnp.zeros((len(given), *shape[1:])))
+            return apply(jnp.zeros((len(given), *shape[1:])) if images is None else images)
 
-    return Cut(layer, features, head)
+    return head
+
+
+def _goes_through(cut: Cut, shape: tuple[int, ...], of_map: tuple[int, ...]) -> bool:
+    """Says whether the second half needs nothing of the images but the map."""
+    given, images = (jax.ShapeDtypeStruct(one, jnp.float32) for one in (of_map, shape))
+    jaxpr = jax.make_jaxpr(cut.head)(given, images).jaxpr
+    needed = set(map(id, jaxpr.outvars))
+    for equation in reversed(jaxpr.eqns):
+        if needed.intersection(map(id, equation.outvars)):
+            needed.update(map(id, equation.invars))
+    return id(jaxpr.invars[1]) not in needed

@@ -1,7 +1,7 @@
 """A model that was read: its variables, and the pure function that it is."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxatr.onnx.fitting import fitted, on_device
 from jaxatr.onnx.lowering import lower
-from jaxatr.onnx.program import Info, Program, Run, execute
+from jaxatr.onnx.program import Call, Info, Program, Run, execute
 from jaxatr.onnx.reading import info, read
 from jaxatr.onnx.scope import wide
 from jaxatr.onnx.variables import divide
@@ -44,6 +44,7 @@ class OnnxModel:
         training: bool = False,
         rngs: Any = None,
         keep_64_bit: bool = True,
+        each: Callable[[Call, tuple], tuple] | None = None,
     ) -> Any:
         """Returns the model's outputs, one alone or a tuple: a pure function of its arguments.
 
@@ -58,6 +59,8 @@ class OnnxModel:
             their ``seed`` (0 where they have none), and dropout does not drop.
           keep_64_bit: False leaves types to jax's own setting, as a function that is jitted from
             outside may have to: jax lowers it outside of the scope in which 64 bits are kept.
+          each: is given every call, those of subgraphs left out, with its results, and returns the
+            results that count.
 
         Returns:
           The outputs; with ``training`` the pair of them and of the new state
@@ -77,7 +80,7 @@ class OnnxModel:
             }
             values = {name: on_device(value) for name, value in arrays.items()} | self.known
             given = [fitted(v, wanted) for v, wanted in zip(inputs, self.inputs, strict=True)]
-            results = [on_device(r) for r in execute(self.program, given, values, run)]
+            results = [on_device(r) for r in execute(self.program, given, values, run, each)]
         outputs = results[0] if len(results) == 1 else tuple(results)
         if not training:
             return outputs

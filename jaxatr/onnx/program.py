@@ -125,7 +125,13 @@ class Run:
 ERRORS = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
 
 
-def execute(program: Program, inputs: Sequence[Any], values: Mapping[str, Any], run: Run) -> list:
+def execute(
+    program: Program,
+    inputs: Sequence[Any],
+    values: Mapping[str, Any],
+    run: Run,
+    each: Callable[[Call, tuple], tuple] | None = None,
+) -> list:
     """Returns the outputs of a program.
 
     Args:
@@ -133,6 +139,8 @@ def execute(program: Program, inputs: Sequence[Any], values: Mapping[str, Any], 
       inputs: one value for each of ``program.inputs``.
       values: known values, variables and, for a subgraph, the values around it.
       run: what the evaluation carries along.
+      each: is given every call, those of subgraphs left out, with its results, and returns the
+        results that count.
 
     Raises:
       ValueError: a call fails; the message names its node.
@@ -140,6 +148,7 @@ def execute(program: Program, inputs: Sequence[Any], values: Mapping[str, Any], 
     values = {**values, **dict(zip(program.inputs, inputs, strict=True))}
     for call, finished in zip(program.calls, program.finished, strict=True):
         results = evaluate(call, values, run)
+        results = results if each is None else each(call, results)
         values.update(named(call, results))
         for name in finished:
             del values[name]

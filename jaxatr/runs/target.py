@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxatr import models, training
@@ -46,6 +45,7 @@ def onnx_target(path: str | os.PathLike) -> Target:
       ValueError: it cannot be read, names no classes, or has no such input or output.
     """
     from jaxatr.onnx.model import load  # which needs a package of its own
+    from jaxatr.onnx.places import Network
 
     model = load(path)
     metadata = {entry.key: entry.value for entry in model.proto.metadata_props}
@@ -66,18 +66,13 @@ def onnx_target(path: str | os.PathLike) -> Target:
             f"{', '.join(outputs)}"
         )
     digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    logits = partial(_onnx_logits, model, index=outputs.index(chosen), layout=layout)
+    logits = partial(_onnx_logits, Network(model, outputs.index(chosen), layout))
     source = {"workdir": str(path), "sha256": digest, "output": chosen}
     return Target(logits, model.variables, classes, source)
 
 
-def _onnx_logits(model, variables: PyTree, images: ArrayLike, *, index: int, layout: str):
-    images = jnp.asarray(images, jnp.float32)
-    if layout == "NCHW":
-        images = jnp.transpose(images, (0, 3, 1, 2))
-    # What calls this is jitted from outside, where 64-bit types cannot be lowered.
-    out = model.apply(variables, images, keep_64_bit=False)
-    return (out[index] if isinstance(out, tuple) else out).astype(jnp.float32)
+def _onnx_logits(network: Any, variables: PyTree, images: ArrayLike) -> jax.Array:
+    return network.apply({}, images, variables)
 
 
 def _run_target(workdir: str | os.PathLike) -> Target:

@@ -67,3 +67,25 @@ def test_the_gradient_in_the_middle_is_the_chain_rule():
     weight = variables["params"]["last"]["kernel"][:, 0]
     expected = (1 - np.tanh(maps) ** 2) * weight / 256
     np.testing.assert_allclose(slope, expected, rtol=1e-5, atol=1e-8)
+
+
+def test_a_layer_that_a_shortcut_goes_round_is_no_place_to_cut():
+    class Block(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            y = nn.Conv(4, (1, 1), name="inner")(x)
+            y = nn.Conv(4, (3, 3), strides=2, name="outer")(jnp.tanh(y))
+            return y + nn.Conv(4, (1, 1), strides=2, name="shortcut")(x)
+
+    class Network(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            x = Block(name="block")(nn.Conv(4, (3, 3), name="first")(x))
+            return nn.Dense(2, name="last")(x.mean((1, 2)))
+
+    images = IMAGES[:, :12, :12]
+    variables = Network().init(jax.random.key(1), images)
+    cut = models.cut(lambda x: Network().apply(variables, x), images)
+    assert cut.layer == ("first",)  # inner has a map as large, but is not the only way
+    whole = Network().apply(variables, images)
+    np.testing.assert_allclose(cut.head(cut.features(images)), whole, rtol=1e-5, atol=1e-6)

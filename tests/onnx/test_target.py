@@ -8,8 +8,9 @@ import pytest
 
 onnx = pytest.importorskip("onnx")
 
-from jaxatr import runs  # noqa: E402 (what needs the package comes after it)
+from jaxatr import explainers, models, runs  # noqa: E402 (what needs the package comes after it)
 from jaxatr.explanation import Explainer  # noqa: E402
+from jaxatr.tasks.explaining import rival  # noqa: E402
 
 
 def a_classifier(classes, *, channels=1, extra=()):
@@ -59,6 +60,33 @@ def test_its_logits(images, tmp_path, extra):
     np.testing.assert_allclose(target.logits(target.variables, images), wanted, rtol=1e-4)
     jitted = jax.jit(target.logits)
     np.testing.assert_allclose(jitted(target.variables, images), wanted, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["grad_cam", "integrated_gradients"])
+def test_rivals_explain_it(images, tmp_path, name):
+    model, weights = a_classifier("abc")
+    onnx.save(model, tmp_path / "small.onnx")
+    target = runs.load_target(tmp_path / "small.onnx")
+    predict = jax.tree_util.Partial(target.logits, target.variables)
+    options = {} if name == "grad_cam" else {"steps": 4}
+    maps = np.asarray(rival(name, predict, np.zeros(1), **options)(images))
+    assert maps.shape == (3, 24, 24) and maps.max() <= 1 and np.all(maps.max((1, 2)) > 0)
+
+
+def test_grad_cam_of_it_is_equation_1_and_2(images, tmp_path):
+    model, weights = a_classifier("abc")
+    onnx.save(model, tmp_path / "small.onnx")
+    target = runs.load_target(tmp_path / "small.onnx")
+    cut = models.cut(jax.tree_util.Partial(target.logits, target.variables), images)
+    assert cut.layer == ("relu",)
+    maps = np.asarray(cut.features(images))
+    assert maps.shape == (3, 11, 11, 6)
+    wanted = target.logits(target.variables, images)
+    np.testing.assert_allclose(cut.head(maps), wanted, rtol=1e-4)
+    found = explainers.grad_cam(cut.features, cut.head, images, raw=True, targets=np.full(3, 1))
+    small = np.maximum((maps * weights["dense"][:, 1] / 121).sum(-1), 0)
+    resized = jax.image.resize(small, (3, 24, 24), "bilinear")
+    np.testing.assert_allclose(found, resized, rtol=1e-3, atol=1e-6)
 
 
 @pytest.mark.slow  # to compile

@@ -39,7 +39,7 @@ def shares(task, phase, batch, devices=1):
         lambda part: phase.loss(params, state, part, jax.random.key(1), jnp.int32(0)),
         axis_name=parallel.AXIS,
     )
-    return loss(parallel.shard(batch, devices)), params, state
+    return jax.jit(loss)(parallel.shard(batch, devices)), params, state
 
 
 def apply(task, *arguments, **options):
@@ -48,7 +48,7 @@ def apply(task, *arguments, **options):
     def run(_):
         return task.module.apply(*arguments, train=True, mutable=["batch_stats"], **options)[0]
 
-    out = jax.vmap(run, axis_name=parallel.AXIS)(jnp.zeros(1))
+    out = jax.jit(jax.vmap(run, axis_name=parallel.AXIS))(jnp.zeros(1))
     return jax.tree.map(lambda leaf: leaf[0], out)
 
 
