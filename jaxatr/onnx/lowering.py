@@ -1,6 +1,7 @@
 """A model's graph as a program: names made unique, functions expanded, operators looked up."""
 
 import inspect
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,6 +25,9 @@ DEEPEST = 32
 MOST = 1 << 16
 """Nodes after all functions are expanded."""
 
+FIXED = "jaxatr.constants"
+"""In a model's metadata: a JSON list of initializers that are not to be trained."""
+
 GRADIENT = ("ai.onnx.preview.training", "Gradient")
 
 RESERVED = ("opset", "outputs", "rng", "training")
@@ -38,11 +42,13 @@ class Lowered:
       program: its calls.
       initializers: the tensors that the graph, or a subgraph, lists.
       constants: the values of its ``Constant`` nodes.
+      fixed: names of initializers that the file says are not to be trained.
     """
 
     program: Program
     initializers: dict[str, np.ndarray]
     constants: dict[str, np.ndarray]
+    fixed: frozenset[str] = frozenset()
 
 
 def lower(proto: Any, folder: Path | None) -> Lowered:
@@ -60,7 +66,18 @@ def lower(proto: Any, folder: Path | None) -> Lowered:
     program = lowering.graph(proto.graph, {}, opsets(proto.opset_import), "")
     if lowering.missing:
         raise ValueError(describe(lowering.missing))
-    return Lowered(program, lowering.initializers, lowering.constants)
+    return Lowered(program, lowering.initializers, lowering.constants, _fixed(proto))
+
+
+def _fixed(proto: Any) -> frozenset[str]:
+    for entry in proto.metadata_props:
+        if entry.key == FIXED:
+            try:
+                names = json.loads(entry.value)
+                return frozenset(name for name in names if isinstance(name, str))
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"metadata {FIXED!r}: wanted a JSON list of names") from error
+    return frozenset()
 
 
 def describe(missing: Mapping[str, list[str]]) -> str:

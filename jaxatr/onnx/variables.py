@@ -39,18 +39,19 @@ class Divided:
 def divide(lowered: Lowered) -> Divided:
     """Returns the model with everything folded that is known at load time.
 
-    A float initializer is a parameter, unless an operator needs its value to know a shape. So is a
-    float constant that is a layer's weight. What is neither is part of the program, or, where it is
-    large, a constant among the variables.
+    A float initializer is a parameter, unless an operator needs its value to know a shape or the
+    file says otherwise. So is a float constant that is a layer's weight. What is neither is part of
+    the program, or, where it is large, a constant among the variables.
     """
     program = lowered.program
     needed = deciding(program)
     known = dict(lowered.constants)
     for name, value in lowered.initializers.items():
-        if name in needed or not _trainable(value):
+        if name in needed or name in lowered.fixed or not _trainable(value):
             known[name] = value
     program = _folded(program, known)
     weights, statistics = _slots(program)
+    weights -= lowered.fixed
     arrays = lowered.initializers | known
     used = _used(program)
     params, batch_stats, constants, small = {}, {}, {}, {}

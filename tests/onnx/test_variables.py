@@ -126,3 +126,27 @@ def test_a_weight_of_a_condition_is_trained_where_the_condition_is_data(built):
     ]
     model = importer.load(built(nodes, {"x": [1]}, "y", {"w": np.float32([2])}))
     assert set(model.variables["params"]) == {"w"}
+
+
+def test_what_a_file_says_is_no_weight_is_not_trained(built):
+    nodes = [node("Sub", ["x", "mean"], ["a"]), node("Mul", ["a", "w"], ["y"])]
+    weights = {"mean": np.float32([1, 2]), "w": np.float32([3, 4])}
+    model = built(nodes, {"x": [1, 2]}, "y", weights)
+    assert set(importer.load(model).variables["params"]) == {"mean", "w"}
+    onnx.helper.set_model_props(model, {"jaxatr.constants": '["mean"]'})
+    loaded = importer.load(model)
+    assert set(loaded.variables["params"]) == {"w"} and set(loaded.known) == {"mean"}
+    onnx.helper.set_model_props(model, {"jaxatr.constants": "mean"})
+    with pytest.raises(ValueError, match="'jaxatr.constants': wanted a JSON list of names"):
+        importer.load(model)
+
+
+def test_what_an_exported_function_takes_from_around_it_is_not_trained(tmp_path):
+    mean = np.float32([1, 2])
+    variables = {"w": np.float32([3, 4])}
+    importer.export(
+        lambda v, x: (x - mean) * v["w"], variables, np.ones((1, 2)), tmp_path / "m.onnx"
+    )
+    model = importer.load(tmp_path / "m.onnx")
+    assert set(model.variables["params"]) == {"w"}
+    np.testing.assert_allclose(model.apply(model.variables, np.float32([[2, 4]])), [[3, 8]])

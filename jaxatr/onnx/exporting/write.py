@@ -1,5 +1,6 @@
 """From a graph to a file: the model as ONNX has it, checked, and written whole or not at all."""
 
+import json
 import os
 import tempfile
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from jaxatr.onnx.exporting.graph import Graph, Node
+from jaxatr.onnx.lowering import FIXED
 from jaxatr.onnx.package import onnx
 
 # What a file may have: protobuf counts its bytes in 31 bits, and the graph needs some too.
@@ -34,7 +36,8 @@ def model_proto(
       graph: the root, whose values' names are final.
       opset: version of ONNX's own operators.
       name: of the graph.
-      properties: go into ``metadata_props``.
+      properties: go into ``metadata_props``, with the names of those initializers that are no
+        weights: who reads the file again does not train them.
     """
     opsets = [onnx.helper.make_opsetid("", opset)]
     model = onnx.helper.make_model(
@@ -44,7 +47,9 @@ def model_proto(
         producer_name="jaxatr",
         producer_version=metadata.version("jaxatr"),
     )
-    onnx.helper.set_model_props(model, dict(properties))
+    fixed = [name for name in graph.initializers if name not in graph.weights]
+    told = {FIXED: json.dumps(fixed)} if fixed else {}
+    onnx.helper.set_model_props(model, {**properties, **told})
     return model
 
 
