@@ -15,7 +15,7 @@ from jaxatr import kernels, tune
 from jaxatr.kernels import database
 from jaxatr.kernels.device import of_platform
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS
-from jaxatr.tuning import conv, model, show
+from jaxatr.tuning import bn, conv, ctc, fusions, lrn, model, pool, rnn, show, softmax, tensor
 
 SMALL = ("-n=2", "-c=4", "-H=5", "-W=6", "-k=4", "-y=3", "-x=2", "-p=1", "-v=2", "-g=2")
 KEY = "convolution forward 2x5x6x4 3x2x2x4 s1x2 p1.1.0.0 d1x1 g2 float32"
@@ -73,6 +73,71 @@ def test_conv_lists_every_direction_without_computing(flags_of, capsys):
 def test_int8_has_the_forward_product_alone(flags_of, capsys):
     assert run(conv, flags_of, *SMALL, "--dtype=int8", "--list") == 0
     assert "weight" not in capsys.readouterr().out
+
+
+def test_a_transposed_convolution_is_a_data_gradient(flags_of, capsys):
+    assert run(conv, flags_of, *SMALL, "--mode=trans", "--direction=forward", "--list") == 0
+    # 5 rows with padding 1 and 3 taps give 5, 6 columns with stride 2 and 2 taps give 12.
+    text = capsys.readouterr().out
+    assert text.startswith("convolution data 2x5x12x4 3x2x2x4 s1x2 p1.1.0.0 d1x1 g2 float32")
+
+
+IMAGES = ("-n=2", "-c=3", "-H=4", "-W=5")
+OTHERS = [
+    (pool, (*IMAGES, "--mode=average", "-p=1"), "pooling forward average 2x4x5x3 2x2", "taps"),
+    (softmax, (*IMAGES, "--log"), "log_softmax forward channel 2x4x5x3 float32", "xla"),
+    (lrn, (*IMAGES, "-N=3", "--mode=within"), "response_norm forward within 2x4x5x3 n3", "taps"),
+    (bn, (*IMAGES, "--notrain"), "batch_norm forward spatial inference none 2x4x5x3", "xla"),
+    (ctc, ("-n=2", "-t=6", "-L=3", "-k=4"), "ctc forward b2 t6 n3 k4 float32", "xla"),
+    (tensor, (*IMAGES, "--name=max", "--shared=nHW"), "tensor forward max 2x4x5x3 1x1x1x3", "xla"),
+    (rnn, ("-n=2", "-k=3", "-W=4", "-H=4", "--mode=tanh"), "recurrent forward tanh t3 b2", "gemm"),
+]
+
+
+@pytest.mark.parametrize(("module", "arguments", "key", "solver"), OTHERS)
+def test_the_other_operations_are_listed_and_verified(
+    module, arguments, key, solver, flags_of, capsys
+):
+    assert run(module, flags_of, *arguments, "--direction=forward", "--notime") == 0
+    text = capsys.readouterr().out
+    assert text.startswith(key) and f"  {solver:<12} verified: error" in text
+
+
+@pytest.mark.parametrize("module", [pool, rnn])
+def test_both_directions_are_asked_for_by_default(module, flags_of, capsys):
+    assert run(module, flags_of, "--list") == 0
+    text = capsys.readouterr().out
+    assert " forward " in text and " backward " in text and "configurations" in text
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "message"),
+    [
+        (pool, ["-p=2"], "-p and -q: got 2 and 0, wanted less than -y 2 and -x 2"),
+        (pool, ["-H=1"], "-H and -W: got 1 and 32, smaller than the window"),
+        (ctc, ["-t=10", "-L=6"], "-L: got 6, wanted at most half of -t 10"),
+        (tensor, ["--shared=nq"], r"--shared: got \['q'\], wanted some of the letters nHWc"),
+        (rnn, ["-W=3", "--skip"], "-W: got 3, wanted -H 256 to --skip"),
+        (rnn, ["--before"], "--before: is for a GRU, and the cell is lstm"),
+        (lrn, ["-N=0"], "-N: got 0, wanted at least 1"),
+        (bn, ["stray"], "got 'stray', which is no flag"),
+        (conv, ["--mode=trans", "-H=1", "-p=2"], "-p and -q: got 2 and 0: no result is left"),
+        (conv, ["--mode=trans", "--dtype=int8"], "int8 has the forward product alone"),
+    ],
+)
+def test_bad_flags_of_the_others_are_named(module, arguments, message, flags_of):
+    with pytest.raises(ValueError, match=message):
+        run(module, flags_of, *arguments)
+
+
+def test_the_graph_of_fusions(capsys):
+    fusions.main([])
+    text = capsys.readouterr().out
+    assert "xla (on every platform)" in text and "hopper (on gpu, cuda)" in text
+    assert "  start       -> Convolution " in text and "  BatchNorm   -> Activation" in text
+    assert "  start       -> BatchNorm   a floating-point type" in text
+    with pytest.raises(ValueError, match="there is nothing to be given"):
+        fusions.main(["stray"])
 
 
 @pytest.mark.parametrize(
@@ -145,7 +210,7 @@ def test_the_command_itself(tmp_path):
 def test_an_unknown_sub_command_is_named(unchecked, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["tune", "convolve"])
     tune.define_flags()
-    with pytest.raises(ValueError, match="got 'convolve', wanted one of conv, model, show first"):
+    with pytest.raises(ValueError, match="got 'convolve', wanted one of conv, bn, .*, show first"):
         tune.main(["convolve"])
     with pytest.raises(ValueError, match="nothing was given, wanted one of"):
         tune.main([])

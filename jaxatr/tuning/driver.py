@@ -1,6 +1,7 @@
 """What the sub-commands of single operations share: list, verify and time what can compute it."""
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -21,6 +22,25 @@ def define_flags() -> None:
     flags.DEFINE_bool("verify", True, "Compare every solver with the reference in float64.")
     flags.DEFINE_bool("time", True, "Time the solvers, and keep the best in the database.")
     flags.DEFINE_float("budget", 20.0, "Seconds of measuring for each problem.")
+
+
+def drive_all(problems: Sequence[Any], arguments: Sequence[str]) -> int:
+    """Does what the flags say with several problems.
+
+    Args:
+      problems: what to compute.
+      arguments: what the command line has besides flags, which must be nothing.
+
+    Returns:
+      The exit code.
+
+    Raises:
+      ValueError: there are arguments.
+    """
+    if arguments:
+        raise ValueError(f"got {arguments[0]!r}, which is no flag: write -n 32 or --n=32")
+    wrong = sum(drive(problem) for problem in problems)
+    return EXIT_WRONG if wrong else 0
 
 
 def drive(problem: Any) -> int:

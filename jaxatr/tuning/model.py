@@ -44,8 +44,7 @@ def main(arguments: Sequence[str]) -> int:
         model, (flags.FLAGS.batch, size, size, channels), training=flags.FLAGS.train
     )
     print(f"{len(problems)} problems")
-    wrong = sum(driver.drive(problem) for problem in problems)
-    return driver.EXIT_WRONG if wrong else 0
+    return driver.drive_all(problems, ())
 
 
 def problems_of(model: nn.Module, shape: tuple[int, ...], *, training: bool) -> list[Any]:

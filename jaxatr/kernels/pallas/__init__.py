@@ -7,7 +7,18 @@ the same on both stands here.
 import importlib
 from typing import Any, Literal, TypeAlias
 
+from jaxatr.kernels.device import Device as Target
+
 Device: TypeAlias = Literal["hopper", "tpu"]
+
+_HOPPER = ("H100", "H200", "H800", "H20")
+
+
+def runs_on(device: Device, here: Target) -> bool:
+    """Says whether the kernels for a device run on this one."""
+    if device == "tpu":
+        return here.platform == "tpu"
+    return here.platform == "gpu" and any(name in here.kind for name in _HOPPER)
 
 
 def kernel(device: Device, operation: Literal["convolution", "lstm"]) -> Any:

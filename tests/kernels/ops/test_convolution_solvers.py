@@ -96,7 +96,8 @@ def test_many_random_problems(direction, dtype):
     rng, seen = np.random.default_rng(DIRECTIONS.index(direction)), set()
     for kind in ("any", "winograd", "fft", "direct", "split"):
         seen |= check(random_problem(rng, direction, dtype, kind=kind))
-    assert seen == set(SOLVERS) - ({"split"} if direction == "weight" else set())
+    here = set(SOLVERS) - {"hopper", "tpu"}  # which have tests of their own
+    assert seen == here - ({"split"} if direction == "weight" else set())
 
 
 @pytest.mark.parametrize("kind", ["any", "direct"])

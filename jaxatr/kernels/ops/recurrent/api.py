@@ -45,6 +45,9 @@ def lstm(
       initial: ``(h, c)``, ``[layers * directions, b, h]`` each, directions within layers; zeros if
         None.
       algorithm: ``"auto"``, or one of :data:`ALGORITHMS` for every layer and direction.
+        ``"auto"`` is what was found the fastest on the device (:func:`jaxatr.kernels.find`), and
+        where nothing was measured what a rule expects to be; a network that is differentiated is
+        asked for as such. :func:`jaxatr.kernels.choices` pins it.
 
     Returns:
       The top layer's ``h`` at each step, ``[b, t, directions * h]``, zero beyond a sequence's

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from jaxatr.kernels.ops.recurrent.algorithms import ALGORITHMS
 from jaxatr.kernels.ops.recurrent.cells import State
-from jaxatr.kernels.ops.recurrent.heuristic import choose
+from jaxatr.kernels.ops.recurrent.operation import chosen
 from jaxatr.kernels.ops.recurrent.problem import Cell, Problem
 from jaxatr.kernels.ops.recurrent.weights import Params, Weights
 from jaxatr.typing import Array
@@ -74,8 +74,9 @@ def _direction(problem, weights, x, state, mask, reverse, algorithm, lengths):
 
 
 def _run(problem: Problem, weights: Weights, x, state, mask, reverse, algorithm):
-    name = choose(problem) if algorithm == "auto" else algorithm
-    return ALGORITHMS[name].run(problem, weights, x, state, mask, reverse)
+    if algorithm == "auto":
+        return chosen(problem, reverse, weights, x, state, mask)
+    return ALGORITHMS[algorithm].run(problem, weights, x, state, mask, reverse)
 
 
 def _packed(problem, weights, x, state, reverse, algorithm, lengths):

@@ -5,6 +5,8 @@ from typing import Literal, TypeAlias
 
 import jax.numpy as jnp
 
+from jaxatr.kernels.ops.differentiable import Direction
+
 Cell: TypeAlias = Literal["lstm", "gru", "relu", "tanh"]
 CELLS: tuple[Cell, ...] = ("lstm", "gru", "relu", "tanh")
 
@@ -24,6 +26,8 @@ class Problem:
       dtype: name of the element type of the input and of the outputs.
       reset_after: of a GRU: whether its reset gate acts after the recurrent product (as in cuDNN,
         PyTorch and flax) or before it (as ONNX does unless told otherwise).
+      direction: ``"forward"``, or ``"backward"``: the gradients of weights, inputs and initial
+        state, the forward pass included.
     """
 
     cell: Cell
@@ -35,6 +39,16 @@ class Problem:
     masked: bool
     dtype: str
     reset_after: bool = True
+    direction: Direction = "forward"
+
+    @property
+    def key(self) -> str:
+        """The problem in one line, by which its choice is recorded."""
+        sizes = f"t{self.steps} b{self.batch} d{self.inputs} h{self.hidden}"
+        words = [f"recurrent {self.direction} {self.cell} {sizes} {self.dtype}"]
+        words += ["skip"] * self.skip + ["masked"] * self.masked
+        words += ["reset-before"] * (self.cell == "gru" and not self.reset_after)
+        return " ".join(words)
 
     @property
     def gates(self) -> int:

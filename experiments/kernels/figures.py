@@ -1,0 +1,118 @@
+"""Figures 6 and 7 of the MIOpen paper (Khan et al. 2019), from what the benchmarks recorded.
+
+Figure 6: every algorithm's speed relative to im2col and a matrix product (``matmul``), 1x1 kernels
+and others apart, in the three directions. Figure 7: fused plans relative to the same operations one
+after the other. Nothing is measured here, and nothing is drawn whose record is not there.
+
+Run: python experiments/kernels/figures.py [--kernels RECORD.json] [--fusions RECORD.json]
+"""
+
+import argparse
+import json
+import math
+import statistics
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+
+HERE = Path(__file__).parent
+RECORDED = HERE.parent / "benchmarks" / "results"
+BASE = "matmul"
+DIRECTIONS = ("forward", "data", "weight")
+KERNELS = ("1×1", "other")
+
+
+def relative(rows: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, list[float]]]:
+    """Returns, for each kind of kernel and direction, the speed-ups of each algorithm."""
+    found: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        direction, _, window, *_ = row["problem"].split()
+        kind = "1×1" if window.startswith("1x1x") else "other"
+        times = row["milliseconds"]
+        if BASE not in times:  # it failed, or was left out for its memory
+            continue
+        for name, time in times.items():
+            if name != BASE:
+                found[kind, direction][name].append(times[BASE] / time)
+    return found
+
+
+def mean(ratios: list[float]) -> float:
+    return math.exp(statistics.fmean(map(math.log, ratios)))
+
+
+def algorithms(record: dict[str, Any]) -> Figure:
+    """Draws figure 6: a point per problem, a bar for the geometric mean."""
+    found = relative(record["rows"])
+    names = sorted({name for part in found.values() for name in part} - {"auto", "torch"})
+    names = [*names, "auto", "torch"]
+    figure, axes = plt.subplots(2, 3, figsize=(13, 7), sharex=True, sharey="row")
+    for line, kind in zip(axes, KERNELS, strict=True):
+        for axis, direction in zip(line, DIRECTIONS, strict=True):
+            part = found.get((kind, direction), {})
+            for place, name in enumerate(names):
+                if ratios := part.get(name):
+                    axis.plot([place] * len(ratios), ratios, ".", color="0.6", markersize=4)
+                    axis.plot([place - 0.3, place + 0.3], [mean(ratios)] * 2, color="C0", lw=2.5)
+            axis.axhline(1, color="0.3", lw=0.8)
+            axis.set_yscale("log")
+            axis.set_title(f"{kind}, {direction}", fontsize=10)
+            axis.set_xticks(range(len(names)), names, rotation=60, ha="right")
+        line[0].set_ylabel("times as fast as im2col + product")
+    figure.suptitle(f"{record['device']}, jax {record['jax']}", fontsize=9)
+    figure.tight_layout()
+    return figure
+
+
+def fusions(record: dict[str, Any]) -> Figure:
+    """Draws figure 7: bars of each plan's speed-up, a group per layer."""
+    plans = list(dict.fromkeys(row["plan"] for row in record["rows"]))
+    figure, axes = plt.subplots(len(plans), 1, figsize=(10, 3 * len(plans)), squeeze=False)
+    for axis, plan in zip(axes[:, 0], plans, strict=True):
+        rows = [row for row in record["rows"] if row["plan"] == plan]
+        solvers = sorted({name for row in rows for name in row["milliseconds"]} - {"separate"})
+        width = 0.8 / len(solvers)
+        for index, name in enumerate(solvers):
+            bars = [
+                (place + width * index, row["milliseconds"]["separate"] / row["milliseconds"][name])
+                for place, row in enumerate(rows)
+                if name in row["milliseconds"]
+            ]
+            axis.bar(*zip(*bars, strict=True), width=width, label=name)
+        axis.axhline(1, color="0.3", lw=0.8)
+        axis.set_xticks(range(len(rows)), [row["layer"] for row in rows], rotation=30, ha="right")
+        axis.set_ylabel("separate / fused")
+        axis.set_title(f"{plan}, batch {record['batch']}, {record['dtype']}", fontsize=10)
+        axis.legend(fontsize=8)
+    figure.suptitle(f"{record['device']}, jax {record['jax']}", fontsize=9)
+    figure.tight_layout()
+    return figure
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kernels", type=Path, default=RECORDED / "kernels_cpu.json")
+    parser.add_argument("--fusions", type=Path, default=RECORDED / "fusions_cpu.json")
+    parser.add_argument("--output", type=Path, default=HERE / "results", help="a folder")
+    options = parser.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
+    for name, path, draw in (
+        ("figure6", options.kernels, algorithms),
+        ("figure7", options.fusions, fusions),
+    ):
+        if not path.is_file():
+            print(f"{name}: not drawn, there is no record {path}")
+            continue
+        target = options.output / f"{name}_{path.stem}.svg"
+        draw(json.loads(path.read_text(encoding="utf-8"))).savefig(target)
+        print(f"{name}: {target}")
+
+
+if __name__ == "__main__":
+    main()

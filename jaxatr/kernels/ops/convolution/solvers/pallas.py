@@ -1,0 +1,93 @@
+"""Implicit GEMM on accelerators, by the Pallas kernels without an epilogue.
+
+A kernel of one's own has no derivative, and needs none here: each direction is a problem of its
+own. The data gradient of stride 1 is the forward product with the kernel turned by 180 degrees.
+"""
+
+from functools import partial
+from typing import Any
+
+import jax.numpy as jnp
+
+from jaxatr.kernels.device import Device
+from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.pallas import Device as Target
+from jaxatr.kernels.pallas import kernel, runs_on
+from jaxatr.kernels.pallas.epilogue import Epilogue
+from jaxatr.kernels.pallas.rows import Rows
+from jaxatr.kernels.solver import Config, Solver
+from jaxatr.typing import Array
+
+
+def run(target: Target, problem: Problem, a: Array, b: Array, **options: Any) -> Array:
+    """Returns the result of the forward or data direction.
+
+    Args:
+      target: whose kernel.
+      problem: one that :func:`fits`.
+      a: the direction's first argument.
+      b: the second.
+      **options: passed on to the kernel.
+    """
+    if problem.direction == "data":
+        b = jnp.swapaxes(b[::-1, ::-1], 2, 3)
+    else:
+        a = a[:, :: problem.stride[0], :: problem.stride[1]]
+    module = kernel(target, "convolution")
+    return module.convolution(a, b, _rows(problem), Epilogue(), **options)
+
+
+def fits(target: Target, problem: Problem) -> bool:
+    """Says whether the kernel has the direction, the geometry and the sizes.
+
+    These are one group without dilation, of stride 1, or forward 1x1 without padding.
+    """
+    if problem.direction == "weight" or problem.groups > 1 or problem.dilation != (1, 1):
+        return False
+    pointwise = problem.w_shape[:2] == (1, 1) and not any(map(any, problem.padding))
+    strided = problem.stride != (1, 1)
+    if strided and not (pointwise and problem.direction == "forward"):
+        return False
+    rows = _rows(problem)
+    if min(edge for pad in rows.padding for edge in pad) < 0:
+        return False
+    inputs, outputs = problem.w_shape[2:]
+    if problem.direction == "data":
+        inputs, outputs = outputs, inputs
+    return kernel(target, "convolution").applies(rows, inputs, outputs, problem.dtype)
+
+
+def _rows(problem: Problem) -> Rows:
+    (down, across), (batch, height, width, _) = problem.w_shape[:2], problem.y_shape
+    padding = problem.padding
+    if problem.direction == "data":
+        (top, bottom), (left, right) = padding
+        padding = (down - 1 - top, down - 1 - bottom), (across - 1 - left, across - 1 - right)
+        height, width = problem.x_shape[1:3]
+    return Rows(batch, height, width, (down, across), padding)
+
+
+class Pallas(Solver):
+    """Forward and data directions of stride 1, on the device that the kernel is for."""
+
+    def __init__(self, target: Target):
+        """Takes whose kernel it is, which is its name."""
+        self.name = target
+        self._target: Target = target
+
+    def applies(self, problem: Problem, device: Device) -> bool:
+        """Says whether the device is the kernel's, and the problem :func:`fits`."""
+        return runs_on(self._target, device) and fits(self._target, problem)
+
+    def workspace_bytes(self, problem: Problem) -> int:
+        """The image's rows, once per column of the kernel."""
+        rows = _rows(problem)
+        channels = problem.argument_shapes[0][3]
+        return problem.bytes((rows.taps[1], rows.count, channels))
+
+    def build(self, problem: Problem, config: Config):
+        """Returns :func:`run` of the problem."""
+        return partial(run, self._target, problem)
+
+
+SOLVERS = (Pallas("hopper"), Pallas("tpu"))

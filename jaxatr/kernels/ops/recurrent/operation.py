@@ -1,0 +1,121 @@
+"""A recurrent layer as the find step sees it, and the layer whose algorithm is looked up."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+
+from jaxatr.kernels import choosing
+from jaxatr.kernels.device import Device, of_platform
+from jaxatr.kernels.ops.accuracy import of_products
+from jaxatr.kernels.ops.recurrent import heuristic
+from jaxatr.kernels.ops.recurrent.algorithms import ALGORITHMS
+from jaxatr.kernels.ops.recurrent.cells import State
+from jaxatr.kernels.ops.recurrent.problem import Problem
+from jaxatr.kernels.ops.recurrent.reference import arguments, reference
+from jaxatr.kernels.ops.recurrent.weights import Weights
+from jaxatr.kernels.pallas import runs_on
+from jaxatr.kernels.solver import Choice, Config, Operation, Solver, register
+from jaxatr.typing import Array
+
+# As MIOpen's driver has them for recurrent networks.
+_TOLERANCE = {"float32": 1e-6, "float16": 5e-2, "bfloat16": 5e-2, "float64": 1e-13}
+
+
+class Recurrent(Solver):
+    """One of the algorithms; tuned by the steps per round of its loops."""
+
+    def __init__(self, name: str):
+        """Takes the algorithm's name."""
+        self.name, self._algorithm = name, ALGORITHMS[name]
+
+    def applies(self, problem: Problem, device: Device) -> bool:
+        """Says whether the algorithm can compute it, and has a kernel for the device if it must."""
+        if self.name in ("hopper", "tpu") and not runs_on(self.name, device):
+            return False
+        return self._algorithm.applies(problem)
+
+    def workspace_bytes(self, problem: Problem) -> int:
+        """What a derivative keeps of each step: gates and states."""
+        values = 0 if problem.direction == "forward" else problem.gates + 2 * problem.states
+        size = problem.steps * problem.batch * problem.hidden * problem.wide.itemsize
+        return values * size + problem.gates * size  # the input's part of the gates
+
+    def configs(self, problem: Problem) -> Sequence[Config]:
+        """One step at a time first."""
+        return [(("unroll", n),) for n in (1, 2, 4, 8) if n == 1 or n <= problem.steps]
+
+    def build(self, problem: Problem, config: Config) -> Callable[..., Any]:
+        """Returns the function of weights, input, state, mask, and backward of the cotangents."""
+        unroll = int(dict(config)["unroll"])
+
+        def forward(weights: Weights, x: Array, state: State, mask: Array | None) -> Any:
+            return self._algorithm.run(problem, weights, x, state, mask, False, unroll=unroll)
+
+        def backward(weights, x, state, mask, cotangent) -> Any:
+            fn = lambda weights, x, state: forward(weights, x, state, mask)  # noqa: E731
+            return jax.vjp(fn, weights, x, state)[1](cotangent)
+
+        return forward if problem.direction == "forward" else backward
+
+
+SOLVERS = {name: Recurrent(name) for name in ALGORITHMS}
+
+
+def _heuristic(problem: Problem, device: Device) -> Choice:
+    return Choice(heuristic.choose(problem), (("unroll", 1),))
+
+
+OPERATION = Operation(
+    name="recurrent",
+    solvers=SOLVERS,
+    heuristic=_heuristic,
+    function=lambda problem, choice, device: SOLVERS[choice.algorithm].build(
+        problem, choice.config
+    ),
+    arguments=arguments,
+    reference=reference,
+    tolerance=lambda problem, device: of_products(problem.dtype, device, _TOLERANCE),
+    canonical=lambda problem, device: problem,
+)
+register(Problem, OPERATION)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def chosen(
+    problem: Problem,
+    reverse: bool,
+    weights: Weights,
+    x: Array,
+    state: State,
+    mask: Array | None,
+) -> tuple[Array, State]:
+    """Runs a layer by the algorithm for its problem, or if differentiated for the backward one.
+
+    Who chooses at the moment does so when the program is traced, for jax's default platform.
+
+    Args:
+      problem: forward.
+      reverse: runs from the last step to the first, which is not part of the problem.
+      weights: the layer's weights.
+      x: ``[t, b, d]``.
+      state: the initial state.
+      mask: ``[t, b, 1]`` or None.
+    """
+    return _choice(problem)(problem, weights, x, state, mask, reverse)
+
+
+@chosen.defjvp
+def _derivative(problem, reverse, primals, tangents):
+    mask = primals[3]
+    run = _choice(dataclasses.replace(problem, direction="backward"))
+    return jax.jvp(lambda *given: run(problem, *given, mask, reverse), primals[:3], tangents[:3])
+
+
+def _choice(problem: Problem) -> Callable[..., tuple[Array, State]]:
+    device = of_platform(jax.default_backend())
+    choice = choosing.current().choose(OPERATION, problem, device)
+    unroll = int(dict(choice.config)["unroll"])
+    return partial(ALGORITHMS[choice.algorithm].run, unroll=unroll)

@@ -1,0 +1,159 @@
+"""Random problems: every solver that applies agrees with the float64 reference.
+
+The examples are the same in every run. A few are tried always, many by the slow tests.
+"""
+
+import math
+from functools import partial
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import strategies as st
+
+from jaxatr.kernels.device import of_platform
+from jaxatr.kernels.ops import pooling
+from jaxatr.kernels.ops.convolution.problem import Problem as Convolution
+from jaxatr.kernels.ops.recurrent.problem import CELLS
+from jaxatr.kernels.ops.recurrent.problem import Problem as Recurrent
+from jaxatr.kernels.programs import relative_error
+from jaxatr.kernels.solver import Choice, operation_of
+
+CPU = of_platform("cpu")
+FLOATS = ("float32", "bfloat16", "float16", "float64")
+# A single number may be small by chance, and then its error is not against its summands.
+LEAST = 24
+
+repeatable = partial(
+    settings,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    phases=[Phase.generate],  # a problem that fails is printed as it was drawn
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+
+
+def sizes(low, high, count=2):
+    return st.tuples(*[st.integers(low, high)] * count)
+
+
+@st.composite
+def convolutions(draw):
+    dtype = draw(st.sampled_from([*FLOATS, "int8"]))
+    directions = ("forward",) if dtype == "int8" else ("forward", "data", "weight")
+    window = draw(st.one_of(st.just((3, 3)), sizes(1, 4), st.just((5, 5))))
+    stride, dilation = draw(st.just((1, 1)) | sizes(1, 3)), draw(st.just((1, 1)) | sizes(1, 3))
+    padding = draw(st.tuples(sizes(0, 3), sizes(0, 3)))
+    groups, depth, features = draw(sizes(1, 3, 3))
+    sides = [
+        max(1, (taps - 1) * d + 1 - sum(edges)) + draw(st.integers(0, 6))
+        for taps, d, edges in zip(window, dilation, padding, strict=True)
+    ]
+    problem = Convolution(
+        draw(st.sampled_from(directions)),
+        (draw(st.sampled_from([1, 2, 3, 12])), *sides, groups * depth),
+        (*window, depth, groups * features),
+        stride,
+        padding,
+        dilation,
+        groups,
+        dtype,
+    )
+    assume(math.prod(problem.result_shape) >= LEAST)
+    return problem
+
+
+@st.composite
+def poolings(draw):
+    window, mode = draw(sizes(1, 4)), st.sampled_from(["max", "average", "average_inclusive"])
+    padding = tuple((draw(st.integers(0, n - 1)), draw(st.integers(0, n - 1))) for n in window)
+    sides = [n + draw(st.integers(0, 5)) for n in window]
+    return pooling.Problem(
+        draw(st.sampled_from(["forward", "backward"])),
+        draw(mode),
+        (2, *sides, 3),
+        window,
+        draw(sizes(1, 4)),
+        padding,
+        draw(st.sampled_from(FLOATS)),
+    )
+
+
+@st.composite
+def recurrents(draw):
+    cell, skip = draw(st.sampled_from(CELLS)), draw(st.booleans())
+    hidden = draw(st.integers(4, 8))
+    return Recurrent(
+        cell=cell,
+        steps=draw(st.integers(1, 6)),
+        batch=draw(st.integers(3, 5)),
+        inputs=hidden if skip else draw(st.integers(2, 6)),
+        hidden=hidden,
+        skip=skip,
+        masked=draw(st.booleans()),
+        dtype=draw(st.sampled_from(FLOATS)),
+        reset_after=cell != "gru" or draw(st.booleans()),
+        direction=draw(st.sampled_from(["forward", "backward"])),
+    )
+
+
+def check(problem):
+    """Compares every solver, in its first and last configuration, all in one program."""
+    operation = operation_of(problem)
+    choices = [
+        Choice(name, config)
+        for name, solver in operation.solvers.items()
+        if solver.applies(problem, CPU)
+        for config in dict.fromkeys((solver.configs(problem)[0], solver.configs(problem)[-1]))
+    ]
+    arguments = operation.arguments(problem, np.random.default_rng(0))
+    wanted = jax.tree.leaves(operation.reference(problem, arguments))
+    with jax.enable_x64(problem.dtype == "float64"):
+        runs = [operation.solvers[name].build(problem, config) for name, config in choices]
+        results = jax.jit(lambda *given: [run(*given) for run in runs])(*arguments)
+    allowed = operation.tolerance(problem, CPU)
+    for choice, result in zip(choices, results, strict=True):
+        pairs = zip(jax.tree.leaves(result), wanted, strict=True)
+        error = max(relative_error(*pair) for pair in pairs)
+        assert error <= allowed, (problem, choice, error)
+
+
+@repeatable(max_examples=4)
+@given(convolutions())
+def test_convolutions(problem):
+    check(problem)
+
+
+@repeatable(max_examples=4)
+@given(poolings())
+def test_poolings(problem):
+    check(problem)
+
+
+@repeatable(max_examples=2)
+@given(recurrents())
+def test_recurrent_layers(problem):
+    check(problem)
+
+
+@pytest.mark.slow
+@repeatable(max_examples=150)
+@given(convolutions())
+def test_many_convolutions(problem):
+    check(problem)
+
+
+@pytest.mark.slow
+@repeatable(max_examples=100)
+@given(poolings())
+def test_many_poolings(problem):
+    check(problem)
+
+
+@pytest.mark.slow
+@repeatable(max_examples=40)
+@given(recurrents())
+def test_many_recurrent_layers(problem):
+    check(problem)
