@@ -26,7 +26,7 @@ def get_config(variant: str = "default") -> Config:
 
 def _default(config: Config) -> None:
     config.data.name = "simulated_tracks"
-    config.data.options = ConfigDict({"tracks": 48, "bands": ("visible",), "size": 64, "seed": 0})
+    config.data.options = ConfigDict({"tracks": 64, "bands": ("visible",), "size": 64, "seed": 0})
     config.open_set.split = "random-5/3"
     config.augment.flip_horizontal = True
     config.augment.rotate_degrees = 5.0
@@ -37,7 +37,7 @@ def _default(config: Config) -> None:
     config.optimizer.schedule = "cosine"
     config.optimizer.warmup_epochs = 1.0
     config.train.batch_size = 8  # tracks, of 6 chips on average
-    config.train.epochs = 20
+    config.train.epochs = 30
     config.train.evaluate_every = 5.0
 
 

@@ -84,7 +84,7 @@ def generate(
 def generate_tracks(
     split: str,
     *,
-    tracks: int = 48,
+    tracks: int = 64,
     frames: Sequence[int] = (4, 8),
     starts: Sequence[int] = (3500, 5000),
     closing: int = 250,
