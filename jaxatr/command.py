@@ -5,9 +5,8 @@ import traceback
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
-import numpy as np
 from absl import app, flags, logging
 
 from jaxatr import data
@@ -45,10 +44,12 @@ def checkpoint(text: str) -> Literal["best", "latest"] | int:
 
 def usable_images(
     paths: Iterable[str],
-    check: Callable[[np.ndarray], object],
+    check: Callable[[Any], object],
     used: deque[str],
     failed: list[str],
-) -> Iterator[np.ndarray]:
+    *,
+    read: Callable[[str], Any] = data.read_image,
+) -> Iterator[Any]:
     """Yields the images that can be used; names the others on standard error, at once.
 
     Args:
@@ -56,10 +57,11 @@ def usable_images(
       check: raises ``ValueError`` for an image that cannot be used.
       used: gets the paths of those that can, before each is yielded.
       failed: gets the paths of the others.
+      read: what a path stands for; :func:`jaxatr.data.read_folder` where it is a track.
     """
     for path in paths:
         try:
-            image = data.read_image(path)
+            image = read(path)
             check(image)
         except (ValueError, OSError) as error:
             message = str(error)

@@ -104,6 +104,11 @@ def base() -> Config:
     surrogate.deltas = "last"  # what a stage hands to the explanation network: last or sum
     surrogate.width = 64  # channels of the explanation network's last upsample block
 
+    config.track = track = ConfigDict()  # of the task jaxatr.tasks.track:TrackOpenSet
+    track.frames = 8  # a longer track is cut into pieces of so many chips
+    track.hidden = 128  # components of the LSTM's state; 0: no LSTM, single chips and their mean
+    track.chip_weight = 1.0  # of the loss of single chips beside that of tracks; 0: off
+
     config.optimizer = optimizer = ConfigDict()  # stochastic gradient descent
     optimizer.learning_rate = 1e-3
     optimizer.momentum = 0.9

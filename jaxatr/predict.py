@@ -3,6 +3,7 @@
 python -m jaxatr.predict --workdir=DIR IMAGE... [--jsonl] [--gamma=0.9|fitted]
 python -m jaxatr.predict --workdir=DIR IMAGE... --explain=OUT [--method=grad_cam|rise|…]
 python -m jaxatr.predict --workdir=DIR IMAGE... --neighbours=5 [--jsonl] [--max_distance=0.5]
+python -m jaxatr.predict --workdir=TRACKS FOLDER... [--jsonl] [--gamma=0.9|fitted]
 """
 
 import json
@@ -13,9 +14,9 @@ from functools import partial
 
 from absl import flags
 
-from jaxatr import command, data, training
+from jaxatr import command, data, runs, training
 from jaxatr.explanation import Explainer, Pictures, told
-from jaxatr.recogniser import Prediction, Recogniser
+from jaxatr.recogniser import Prediction, Recogniser, TrackRecogniser
 from jaxatr.retriever import Match, Retriever, is_embedding
 
 
@@ -37,17 +38,21 @@ def define_flags() -> None:
 
 
 def main(arguments) -> int:
-    """Prints a line for each image; images that cannot be used are named, the others still done."""
+    """Prints a line for each image, or track; names those that cannot be used, and goes on."""
     if not arguments:
         raise ValueError("no image given: python -m jaxatr.predict --workdir=DIR IMAGE...")
     training.enable_compilation_cache()
     searches = bool(flags.FLAGS.neighbours) or is_embedding(flags.FLAGS.workdir)
     explainer = _explainer(searches)
     predictor, predict, line = _retriever() if searches else _recogniser()
+    check, read = predictor.chip, data.read_image
+    if isinstance(predictor, TrackRecogniser):
+        check, read = predictor.chips, data.read_folder
     used: deque[str] = deque()
     done: list[str] = []
     failed: list[str] = []
-    for prediction in predict(command.usable_images(arguments, predictor.chip, used, failed)):
+    usable = command.usable_images(arguments, check, used, failed, read=read)
+    for prediction in predict(usable):
         path = used.popleft()
         done.append(path)
         if flags.FLAGS.jsonl:
@@ -89,8 +94,10 @@ def _explain(explainer: Explainer, paths: list[str]) -> None:
 def _recogniser() -> tuple[Recogniser, Callable, Callable]:
     if flags.FLAGS.max_distance is not None:
         raise ValueError("--max_distance is of an embedding's run: this one has --gamma")
-    recogniser = Recogniser.load(
-        flags.FLAGS.workdir,
+    workdir = flags.FLAGS.workdir
+    tracks = runs.takes_tracks(runs.load_config(workdir), training.read_record(workdir))
+    recogniser = (TrackRecogniser if tracks else Recogniser).load(
+        workdir,
         checkpoint=command.checkpoint(flags.FLAGS.checkpoint),
         gamma=_gamma(flags.FLAGS.gamma),
     )

@@ -1,17 +1,19 @@
-"""A trained open-set recogniser: images in, known class or "unknown" out."""
+"""A trained open-set recogniser: images, or tracks, in, known class or "unknown" out."""
 
+import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
 import scipy.special
 
 from jaxatr import data, models, openset, runs, training
+from jaxatr.tasks.examples import normalize
 from jaxatr.tasks.open_set import infer
-from jaxatr.typing import PyTree
+from jaxatr.typing import Config, PyTree, Shaped
 
 UNKNOWN = "unknown"
 
@@ -45,9 +47,11 @@ class Recogniser:
       chip: from an image to the chip that the network sees.
     """
 
+    of_tracks = False
+
     def __init__(
         self,
-        module: models.OpenSetClassifier,
+        module: Any,
         variables: PyTree,
         *,
         classes: Sequence[str],
@@ -84,6 +88,9 @@ class Recogniser:
           ValueError: no run, no such checkpoint, no fitted γ, or a run without binary classifiers.
         """
         config, record = runs.load_config(workdir), training.read_record(workdir)
+        if cls.of_tracks != (tracks := runs.takes_tracks(config, record)):
+            what, name = ("tracks", "Track") if tracks else ("single images", "")
+            raise ValueError(f"{workdir} is a run on {what}: jaxatr.recogniser.{name}Recogniser")
         if "coarse" in record:
             raise ValueError(f"{workdir} is the run of an embedding: jaxatr.retriever loads it")
         if "target" in record:
@@ -102,7 +109,7 @@ class Recogniser:
             )
         classes, intake = record["split"]["known"], runs.Intake.of_run(config, record)
         return cls(
-            models.build_open_set(config.model, len(classes)),
+            cls._network(config, len(classes)),
             runs.variables_of(snapshot),
             classes=classes,
             chip=intake.chip,
@@ -111,7 +118,17 @@ class Recogniser:
             mean=np.asarray(record["normalization"]["mean"]),
             std=np.asarray(record["normalization"]["std"]),
             gamma=config.open_set.gamma if gamma is None else float(gamma),
+            **cls._further(config),
         )
+
+    @staticmethod
+    def _network(config: Config, num_classes: int) -> Any:
+        return models.build_open_set(config.model, num_classes)
+
+    @staticmethod
+    def _further(config: Config) -> dict[str, Any]:
+        del config
+        return {}
 
     def __call__(
         self, images: Iterable[np.ndarray], *, batch_size: int = 32
@@ -122,10 +139,10 @@ class Recogniser:
           ValueError: as :class:`jaxatr.runs.Intake` raises of an image.
         """
         for chips, count in self.chip.batches(images, batch_size):
-            yield from self._predict(chips, count)
+            yield from self._predictions(self._infer(self._variables, chips), count)
 
-    def _predict(self, chips: np.ndarray, count: int) -> Iterator[Prediction]:
-        out = jax.tree.map(np.asarray, self._infer(self._variables, chips))
+    def _predictions(self, out: models.OpenSetOutput, count: int) -> Iterator[Prediction]:
+        out = jax.tree.map(np.asarray, out)
         decided = openset.decide(
             out.logits, out.open_logits, gamma=self.gamma, unknown=openset.UNKNOWN
         )
@@ -142,3 +159,62 @@ class Recogniser:
                 gamma=self.gamma,
                 probabilities=dict(zip(self.classes, map(float, row), strict=True)),
             )
+
+
+class TrackRecogniser(Recogniser):
+    """The same for tracks: images of one target in the order of time.
+
+    Attributes:
+      frames: of a longer track the last so many images count, as many as the longest track had
+        that the network was trained on.
+    """
+
+    of_tracks = True
+
+    def __init__(self, module: Any, variables: PyTree, *, frames: int, **options: Any):
+        """Takes what :class:`Recogniser` takes, and :attr:`frames`."""
+        super().__init__(module, variables, **options)
+        self.frames = frames
+        mean, std = options["mean"], options["std"]
+
+        def infer_tracks(variables: PyTree, tracks: Any, lengths: Any) -> models.OpenSetOutput:
+            return module.apply(variables, normalize(tracks, mean, std), lengths=lengths).track
+
+        self._infer = jax.jit(infer_tracks)
+
+    @staticmethod
+    def _network(config: Config, num_classes: int) -> Any:
+        return models.build_track(config.model, num_classes, config.track.hidden)
+
+    @staticmethod
+    def _further(config: Config) -> dict[str, Any]:
+        return {"frames": config.track.frames}
+
+    def chips(self, track: Sequence[np.ndarray]) -> Shaped[np.ndarray, "t h w c"]:
+        """Returns the chips that the network sees of a track's images.
+
+        Raises:
+          ValueError: there is none, or as :class:`jaxatr.runs.Intake` raises of one.
+        """
+        if not len(track):
+            raise ValueError("got a track without an image")
+        return np.stack([self.chip(image) for image in track[-self.frames :]])
+
+    def __call__(
+        self, images: Iterable[Sequence[np.ndarray]], *, batch_size: int = 8
+    ) -> Iterator[Prediction]:
+        """Yields a prediction for each track, in order.
+
+        Args:
+          images: each track's images ``[h, w, c]``, as :class:`Recogniser` takes them.
+          batch_size: tracks at a time.
+
+        Raises:
+          ValueError: as :meth:`chips`.
+        """
+        tracks = map(self.chips, images)
+        while batch := list(itertools.islice(tracks, batch_size)):
+            filled = batch + [batch[-1]] * (batch_size - len(batch))
+            padded = np.stack([np.resize(one, (self.frames, *one.shape[1:])) for one in filled])
+            lengths = np.array([len(one) for one in filled], np.int32)
+            yield from self._predictions(self._infer(self._variables, padded, lengths), len(batch))

@@ -52,7 +52,10 @@ def main(arguments) -> None:
         evaluation = runs.evaluate_run(workdir)
         print(reporting.evaluation_table(evaluation))
     use = "explain --out=DIR" if "explanation" in evaluation else "predict"
-    print(f"use it: python -m jaxatr.{use} --workdir={workdir} IMAGE...")
+    tracks = runs.takes_tracks(runs.load_config(workdir), training.read_record(workdir))
+    print(
+        f"use it: python -m jaxatr.{use} --workdir={workdir} {'FOLDER' if tracks else 'IMAGE'}..."
+    )
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from jaxatr import config as configuration
 from jaxatr import data, models
 
 ROOT = Path(__file__).parents[1]
-FILES = ("cbc", "quadruplet", "distill")
+FILES = ("cbc", "quadruplet", "distill", "track")
 
 
 def load(file="cbc"):
@@ -39,6 +39,7 @@ def test_variant(file, variant):
             assert set(config[group]) == set(base[group]), group
     assert config.to_json()
     models.build_open_set(config.model, 6)
+    models.build_track(config.model, 6, max(1, config.track.hidden))
 
 
 def _fields(config, prefix=""):

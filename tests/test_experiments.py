@@ -101,6 +101,24 @@ def test_the_runs_of_the_onnx_transfer_set_fields_that_exist(tmp_path, monkeypat
     assert experiment.page().count("not run") == 6
 
 
+def test_the_runs_of_tracks_set_fields_that_exist(tmp_path, monkeypatch):
+    runs = load(EXPERIMENTS / "track" / "run.py").all_runs()
+    assert len({run.name for run in runs}) == 3 * 2
+    for run in runs:
+        check(run.config, run.overrides)
+    tables = load(EXPERIMENTS / "track" / "tables.py")
+    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    assert tables.page().count("not run") == 4 * 7 + 6 * 3
+    figures = {"auroc": 0.75, "oscr": 0.5}
+    own = {"closed_accuracy": 0.9, "scores": dict.fromkeys(("softmax", "mls", "cbc"), figures)}
+    groups = dict.fromkeys(("all", "mean over chips", "single chips"), own)
+    result = {"evaluation": {"groups": groups}, "record": {}}
+    (tmp_path / "lstm-1.json").write_text(json.dumps(result))
+    page = tables.page()
+    assert page.count("75.0") == 6 and page.count("not run") == 2 * 7 + 6 * 3 - 3
+    assert page.count("+0.0") == 3
+
+
 def test_the_end_to_end_benchmark_sets_fields_that_exist():
     check(
         "cbc.py:default",

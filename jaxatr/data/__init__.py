@@ -6,13 +6,14 @@ from jaxatr.data.chip import Chip
 from jaxatr.data.concatenated import concatenated
 from jaxatr.data.dataset import Dataset, Split
 from jaxatr.data.hierarchies import Hierarchy, coarse_of, hierarchy
-from jaxatr.data.images import ImageError, read_image
+from jaxatr.data.images import ImageError, read_folder, read_image
 from jaxatr.data.joined import chips_and_images, read_images
 from jaxatr.data.pipeline import eval_batches, image_statistics, train_batches
 from jaxatr.data.selection import holdout, select
 from jaxatr.data.splits import KnownUnknown, hold_out_classes, known_unknown
 from jaxatr.data.thumbnails import contact_sheet, thumbnail
-from jaxatr.data.tuples import class_batches, tuple_batches
+from jaxatr.data.tracks import Tracks, check_tracks, tracks_of
+from jaxatr.data.tuples import class_batches, eval_tuple_batches, tuple_batches
 
 __all__ = [
     "Chip",
@@ -21,13 +22,16 @@ __all__ = [
     "ImageError",
     "KnownUnknown",
     "Split",
+    "Tracks",
     "augment",
+    "check_tracks",
     "chips_and_images",
     "class_batches",
     "concatenated",
     "coarse_of",
     "contact_sheet",
     "eval_batches",
+    "eval_tuple_batches",
     "hierarchy",
     "hold_out_classes",
     "holdout",
@@ -35,10 +39,12 @@ __all__ = [
     "known_unknown",
     "open_dataset",
     "prepare",
+    "read_folder",
     "read_image",
     "read_images",
     "select",
     "thumbnail",
+    "tracks_of",
     "train_batches",
     "tuple_batches",
 ]

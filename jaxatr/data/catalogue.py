@@ -25,7 +25,7 @@ from jaxatr.data.dataset import Dataset
 from jaxatr.data.images import ImageError
 from jaxatr.resolve import nearest
 
-SIMULATED, IMAGE_FOLDER, DSIAC, MSTAR = "simulated", "image_folder", "dsiac", "mstar"
+IMAGE_FOLDER, DSIAC, MSTAR = "image_folder", "dsiac", "mstar"
 AIRCRAFT = "fgvc_aircraft"
 # Raised when a builder would write other records from the same source.
 _IMAGE_FOLDER_VERSION = 1
@@ -42,9 +42,9 @@ def open_dataset(
     """Returns a data set, prepared on first use; nothing is ever downloaded.
 
     Args:
-      name: ``"simulated"``; ``"image_folder"``, ``"dsiac"``, ``"mstar"`` or ``"fgvc_aircraft"``
-        (with ``source``); the name that one of these was prepared under; or a TFDS name that
-        :func:`prepare` has prepared.
+      name: ``"simulated"`` or ``"simulated_tracks"``; ``"image_folder"``, ``"dsiac"``,
+        ``"mstar"`` or ``"fgvc_aircraft"`` (with ``source``); the name that one of these was
+        prepared under; or a TFDS name that :func:`prepare` has prepared.
       data_dir: where prepared sets lie; by default ``$JAXATR_DATA_DIR``, else ``jaxatr/data`` in
         the user's cache folder.
       source: for ``image_folder``, the folder or archive of class folders; for ``dsiac``, the
@@ -52,6 +52,7 @@ def open_dataset(
         ``fgvc_aircraft``, the folder that its archive unpacks to. What was prepared from it is used
         again until a file in it is added, removed or changed.
       options: for ``simulated``, arguments of :func:`jaxatr.data.simulated.generate`; for
+        ``simulated_tracks``, of :func:`jaxatr.data.simulated.generate_tracks`; for
         ``image_folder``, ``test_fraction`` (see :func:`jaxatr.data.image_folder.scan`); for
         ``dsiac``, ``mstar`` and ``fgvc_aircraft``, ``OPTIONS`` of
         :mod:`jaxatr.data.dsiac_records`, :mod:`jaxatr.data.mstar_records` and
@@ -96,7 +97,7 @@ def prepare(
             )
         if not re.fullmatch(r"\w[\w.-]*", as_name):
             raise ValueError(f"a name is letters, digits, '_', '.' and '-', got {as_name!r}")
-        if as_name in (SIMULATED, *_BUILDERS) or tfds_sets.exists(as_name):
+        if as_name in (*simulated_records.KINDS, *_BUILDERS) or tfds_sets.exists(as_name):
             raise ValueError(f"{as_name!r} is already the name of another data set: choose another")
     return _open(name, data_dir, source, options, skip_corrupt, as_name, download=True)
 
@@ -114,8 +115,8 @@ def _open(
     root = Path(data_dir).expanduser() if data_dir is not None else cache.default_data_dir()
     options = dict(options or {})
     _check_source(name, source, root, prepares=download)
-    if name == SIMULATED:
-        return index.load(_simulated(root / name, options), name)
+    if name in simulated_records.KINDS:
+        return index.load(_simulated(name, root / name, options), name)
     if source is not None:
         place, build = root / (as_name or name), _BUILDERS[name]
         found = build(place, Path(source).expanduser().absolute(), options, skip_corrupt)
@@ -126,7 +127,7 @@ def _open(
         return index.load(_renewed(last), name)
     if tfds_sets.exists(name):
         return index.load(tfds_sets.prepared(name, root, download=download), name)
-    choices = sorted({SIMULATED, *_BUILDERS, *cache.names(root)})
+    choices = sorted({*simulated_records.KINDS, *_BUILDERS, *cache.names(root)})
     raise ValueError(
         f"there is no data set {name!r}{nearest(name, [*choices, *tfds_sets.names()])} "
         f"(there are {', '.join(choices)} in {root}, and those of TFDS)"
@@ -148,14 +149,14 @@ def _check_source(name: str, source: Any, root: Path, *, prepares: bool) -> None
         )
 
 
-def _simulated(folder: Path, options: dict[str, Any]) -> Path:
-    known = simulated_records.OPTIONS
-    _check_options(SIMULATED, options, known)
-    settings = {**known, **options}
-    signature = _signature(SIMULATED, simulated_records.VERSION, settings)
+def _simulated(name: str, folder: Path, options: dict[str, Any]) -> Path:
+    kind = simulated_records.KINDS[name]
+    _check_options(name, options, kind.options)
+    settings = {**kind.options, **options}
+    signature = _signature(name, kind.version, settings)
 
     def make(directory: Path) -> Path:
-        made, facts = simulated_records.write(directory, settings)
+        made, facts = simulated_records.write(name, directory, settings)
         index.write_index(made, facts, facts["keys"])
         return made
 

@@ -54,6 +54,23 @@ def read_image(path: str | os.PathLike) -> Shaped[np.ndarray, "h w c"]:
     return decode_image(content, str(path))
 
 
+def read_folder(path: str | os.PathLike) -> list[Shaped[np.ndarray, "h w c"]]:
+    """Returns the images of a folder as :func:`read_image` does, in the order of their names.
+
+    Hidden files are left out.
+
+    Raises:
+      ImageError: there is no such folder, there is nothing in it, or a file cannot be used.
+    """
+    try:
+        names = sorted(entry.name for entry in os.scandir(path) if not entry.name.startswith("."))
+    except OSError as error:
+        raise ImageError(f"{path}: {error.strerror or error}; a folder is wanted") from error
+    if not names:
+        raise ImageError(f"{path}: there is no image in this folder")
+    return [read_image(Path(path) / name) for name in names]
+
+
 def decode_image(content: bytes, name: str) -> Shaped[np.ndarray, "h w c"]:
     """Returns :func:`read_image` of a file's content; ``name`` is for the error message."""
     try:

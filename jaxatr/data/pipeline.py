@@ -1,7 +1,7 @@
 """From a split to batches of NumPy arrays, through grain: deterministic, and resumable exactly."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import grain
@@ -84,7 +84,7 @@ def process_share(batch_size: int, process_index: int, process_count: int) -> sl
 class EvalBatches:
     """Batches in the order of the examples given; every loop over it starts anew."""
 
-    _read: "Reader"
+    _read: Callable[[np.ndarray], dict[str, Any]]
     _length: int
     _batch_size: int
 

@@ -67,7 +67,11 @@ def _values(split: Split, column: str, accepted: Any) -> list[Any]:
 
 
 def holdout(
-    labels: Int[np.ndarray, " n"], fraction: float, seed: int
+    labels: Int[np.ndarray, " n"],
+    fraction: float,
+    seed: int,
+    *,
+    groups: Int[np.ndarray, " n"] | None = None,
 ) -> tuple[Int[np.ndarray, " t"], Int[np.ndarray, " v"]]:
     """Splits positions into training and validation, class by class.
 
@@ -76,6 +80,8 @@ def holdout(
       fraction: of each class to hold out, rounded, in ``[0, 1)``. At least one example of each
         class stays in training.
       seed: of the draw.
+      groups: ``[n]``, positions that stay together, each group in one class: then it is groups that
+        are counted and drawn.
 
     Returns:
       ``(train, validation)``: positions in ``0..n-1``, each in rising order.
@@ -88,6 +94,11 @@ def holdout(
         raise ValueError(f"the held-out fraction must be in [0, 1), got {fraction}")
     if not len(labels):
         raise ValueError("there is nothing to hold out from: no labels were given")
+    if groups is not None:
+        _, first, member = np.unique(groups, return_index=True, return_inverse=True)
+        _, held_groups = holdout(labels[first], fraction, seed)
+        held = np.isin(member, held_groups)
+        return np.flatnonzero(~held), np.flatnonzero(held)
     generator = np.random.default_rng(seed)
     held = np.zeros(len(labels), bool)
     for label in np.unique(labels):

@@ -2,28 +2,76 @@
 
 import inspect
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from tqdm import tqdm
 
 from jaxatr.data import records, simulated
 
-VERSION = simulated.VERSION
-# The renderer's own defaults, so that they are written in one place and are part of the signature.
-OPTIONS = {
-    name: parameter.default
-    for name, parameter in inspect.signature(simulated.generate).parameters.items()
-    if name != "split"
+Columns: TypeAlias = dict[str, np.ndarray]
+
+
+class Kind(NamedTuple):
+    """A data set of the simulated sensor.
+
+    Attributes:
+      version: raised when the same options would give other chips.
+      generate: ``(split, **options) -> columns``.
+      options: name to default.
+      pieces: from the options to those of its parts, which are rendered each by itself, so that all
+        cores work and progress shows.
+    """
+
+    version: str
+    generate: Callable[..., Columns]
+    options: dict[str, Any]
+    pieces: Callable[[dict[str, Any]], list[dict[str, Any]]]
+
+
+def _defaults(generate: Callable[..., Columns]) -> dict[str, Any]:
+    """Returns the renderer's own, so that they are written in one place."""
+    parameters = inspect.signature(generate).parameters
+    return {
+        name: parameter.default
+        for name, parameter in parameters.items()
+        if name not in ("split", "vehicles")  # a data set always has all of them
+    }
+
+
+def _bands_at_ranges(settings: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {"ranges": (metres,), "bands": (band,)}
+        for metres in settings["ranges"]
+        for band in settings["bands"]
+    ]
+
+
+def _vehicles(settings: dict[str, Any]) -> list[dict[str, Any]]:
+    del settings
+    return [{"vehicles": (vehicle,)} for vehicle in simulated.VEHICLES]
+
+
+KINDS = {
+    "simulated": Kind(
+        simulated.VERSION, simulated.generate, _defaults(simulated.generate), _bands_at_ranges
+    ),
+    "simulated_tracks": Kind(
+        simulated.TRACKS_VERSION,
+        simulated.generate_tracks,
+        _defaults(simulated.generate_tracks),
+        _vehicles,
+    ),
 }
+"""The data sets by name: single views, and tracks."""
 
 
-def write(directory: Path, settings: dict[str, Any]) -> tuple[Path, dict[str, Any]]:
+def write(name: str, directory: Path, settings: dict[str, Any]) -> tuple[Path, dict[str, Any]]:
     """Renders both splits, writes them, and returns where they lie and what is known of them."""
-    arrays = _rendered(settings)
+    arrays = _rendered(KINDS[name], settings)
     features = {
         name: records.scalar(column.dtype)
         if column.ndim == 1
@@ -31,7 +79,7 @@ def write(directory: Path, settings: dict[str, Any]) -> tuple[Path, dict[str, An
         for name, column in arrays["train"].items()
     }
 
-    def examples(columns: dict[str, np.ndarray]) -> Iterator[records.Example]:
+    def examples(columns: Columns) -> Iterator[records.Example]:
         for row in range(len(columns["label"])):
             yield {name: column[row] for name, column in columns.items()}
 
@@ -47,27 +95,22 @@ def write(directory: Path, settings: dict[str, Any]) -> tuple[Path, dict[str, An
     return records.write(splits, features, directory, total), facts
 
 
-def _rendered(settings: dict[str, Any]) -> dict[str, dict[str, np.ndarray]]:
-    """Renders each band at each range by itself, so that all cores work and progress shows."""
+def _rendered(kind: Kind, settings: dict[str, Any]) -> dict[str, Columns]:
     pieces = [
-        (split, settings | {"ranges": (metres,), "bands": (band,)})
-        for split in simulated.SPLITS
-        for metres in settings["ranges"]
-        for band in settings["bands"]
+        (split, settings | piece) for split in simulated.SPLITS for piece in kind.pieces(settings)
     ]
-    rendered: dict[str, list[dict[str, np.ndarray]]] = {split: [] for split in simulated.SPLITS}
+    rendered: dict[str, list[Columns]] = {split: [] for split in simulated.SPLITS}
     with (
         ThreadPoolExecutor(os.cpu_count()) as pool,
-        tqdm(desc="simulating", unit="image", leave=False, dynamic_ncols=True) as bar,
+        tqdm(desc="simulating", unit="part", leave=False, total=len(pieces)) as bar,
     ):
-        bar.total = len(pieces) * len(simulated.VEHICLES) * settings["aspects"]
-        chips = pool.map(lambda piece: simulated.generate(piece[0], **piece[1]), pieces)
+        chips = pool.map(lambda piece: kind.generate(piece[0], **piece[1]), pieces)
         for (split, _), columns in zip(pieces, chips, strict=True):
             rendered[split].append(columns)
-            bar.update(len(columns["label"]))
+            bar.update()
     return {split: _joined(columns) for split, columns in rendered.items()}
 
 
-def _joined(pieces: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+def _joined(pieces: list[Columns]) -> Columns:
     columns = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
     return {**columns, "band": np.array(simulated.BANDS)[columns["band"]]}

@@ -1,6 +1,6 @@
-"""Batches of which the examples belong together: tuples that were selected, several of a class."""
+"""Batches of which the examples belong together: tuples, and several of a class."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import grain
@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxatr.data.chip import Chip
 from jaxatr.data.dataset import Split
-from jaxatr.data.pipeline import Batch, Reader, process_share
+from jaxatr.data.pipeline import Batch, EvalBatches, Reader, process_share
 from jaxatr.typing import Int, Shaped
 
 _FOR_EVER = 2**31 - 1  # batches
@@ -18,12 +18,12 @@ def tuple_batches(
     split: Split,
     indices: Int[np.ndarray, " n"],
     labels: Int[np.ndarray, " n"],
-    members: Int[np.ndarray, "n m"],
+    members: Int[np.ndarray, "r m"],
     *,
     chip: Chip,
     batch_size: int,
     seed: int,
-    columns: Mapping[str, Shaped[np.ndarray, " n"]] | None = None,
+    columns: Mapping[str, Shaped[np.ndarray, " r"]] | None = None,
     start: int = 0,
     process_index: int = 0,
     process_count: int = 1,
@@ -31,14 +31,14 @@ def tuple_batches(
 ) -> grain.DatasetIterator[Batch]:
     """Returns an endless iterator over this process's share of batches of tuples.
 
-    Every example has one tuple. A stream goes round the tuples again and again, in a new order each
-    time; ``start`` goes on in the same stream with other members.
+    A stream goes round the tuples again and again, in a new order each time; ``start`` goes on in
+    the same stream with other members.
 
     Args:
       split: to read from.
       indices: ``[n]`` numbers of the examples to train on.
       labels: ``[n]`` their labels.
-      members: ``[n, m]``, positions in ``indices`` of each tuple's members.
+      members: ``[r, m]``, positions in ``indices`` of each tuple's members.
       chip: geometry; all chips must have one shape.
       batch_size: tuples of all processes together.
       seed: of the order.
@@ -56,25 +56,57 @@ def tuple_batches(
     Raises:
       ValueError: the batch does not divide by the processes, or the chips differ in shape.
     """
-    read = Reader(split, indices, labels, chip)
+    read = _tuple_reader(Reader(split, indices, labels, chip), members, columns)
     mine = process_share(batch_size, process_index, process_count)
-    columns = dict(columns or {})
 
     def make(number: int) -> Batch:
         drawn: Any = stream[number]
         place, position = (column[mine] for column in drawn)
-        tuples = members[position]
-        rows = {
-            name: values.reshape(*tuples.shape, *values.shape[1:])
-            for name, values in read(tuples.reshape(-1)).items()
-        }
-        own = {name: values[position] for name, values in columns.items()}
         draw = place.astype(np.int32)
-        return {**rows, **own, "draw": draw, "epoch": draw // np.int32(len(indices))}
+        return {**read(position), "draw": draw, "epoch": draw // np.int32(len(members))}
 
-    order = grain.MapDataset.range(len(indices)).seed(seed).shuffle().repeat()
+    order = grain.MapDataset.range(len(members)).seed(seed).shuffle().repeat()
     stream = order.map_with_index(lambda place, position: (place, position)).batch(batch_size)
     return _endless(make, start, threads)
+
+
+def eval_tuple_batches(
+    split: Split,
+    indices: Int[np.ndarray, " n"],
+    labels: Int[np.ndarray, " n"],
+    members: Int[np.ndarray, "r m"],
+    *,
+    chip: Chip,
+    batch_size: int,
+    columns: Mapping[str, Shaped[np.ndarray, " r"]] | None = None,
+) -> EvalBatches:
+    """Returns the tuples once, in the given order, as often as it is looped over.
+
+    Batches are those of :func:`tuple_batches` without ``draw`` and ``epoch`` and with ``mask``,
+    bool ``[b]``: the last one is filled up with repeats of the last tuple, whose mask is False.
+
+    Raises:
+      ValueError: the chips differ in shape.
+    """
+    read = _tuple_reader(Reader(split, indices, labels, chip), members, columns)
+    return EvalBatches(read, len(members), batch_size)
+
+
+def _tuple_reader(
+    read: Reader, members: np.ndarray, columns: Mapping[str, np.ndarray] | None
+) -> Callable[[np.ndarray], dict[str, Any]]:
+    """Returns what reads the tuples of the given numbers."""
+    columns = dict(columns or {})
+
+    def rows(numbers: np.ndarray) -> dict[str, Any]:
+        tuples = members[numbers]
+        found = read(tuples.reshape(-1))
+        own = {name: values[numbers] for name, values in columns.items()}
+        return own | {
+            name: values.reshape(*tuples.shape, *values.shape[1:]) for name, values in found.items()
+        }
+
+    return rows
 
 
 def class_batches(

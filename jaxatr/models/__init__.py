@@ -1,7 +1,13 @@
 """Networks as flax linen modules, and how a configuration names them."""
 
 from jaxatr.models import pretrained
-from jaxatr.models.build import BACKBONES, build_embedding, build_open_set, build_surrogate
+from jaxatr.models.build import (
+    BACKBONES,
+    build_embedding,
+    build_open_set,
+    build_surrogate,
+    build_track,
+)
 from jaxatr.models.cbam import CBAM
 from jaxatr.models.embedding import EmbeddingNetwork, EmbeddingOutput
 from jaxatr.models.explanation import Explainer, Surrogate, SurrogateOutput
@@ -18,6 +24,7 @@ from jaxatr.models.resnet import (
 )
 from jaxatr.models.split import Cut, cut
 from jaxatr.models.student import Student, StudentOutput
+from jaxatr.models.track import TrackClassifier, TrackOutput
 
 __all__ = [
     "AttendedFeatures",
@@ -38,12 +45,15 @@ __all__ = [
     "ResNet50",
     "Student",
     "StudentOutput",
+    "TrackClassifier",
+    "TrackOutput",
     "Surrogate",
     "SurrogateOutput",
     "build_embedding",
     "build_open_set",
     "cut",
     "build_surrogate",
+    "build_track",
     "pretrained",
     "squared_gradient_norms",
 ]

@@ -11,6 +11,7 @@ from jaxatr.models.explanation import Explainer, Surrogate
 from jaxatr.models.open_set import OpenSetClassifier
 from jaxatr.models.resnet import ResNet18, ResNet34, ResNet50, ResNet101
 from jaxatr.models.student import Student
+from jaxatr.models.track import TrackClassifier
 from jaxatr.resolve import nearest, resolve
 from jaxatr.typing import Config
 
@@ -40,6 +41,20 @@ def build_open_set(config: Config, num_classes: int) -> OpenSetClassifier:
       ValueError: an unknown backbone or dtype, or a class that is no linen module.
     """
     return OpenSetClassifier(_backbone(config), num_classes, head_bias=config.head_bias)
+
+
+def build_track(config: Config, num_classes: int, hidden: int) -> TrackClassifier:
+    """Returns the recogniser of tracks on the backbone that ``config.model`` describes.
+
+    Args:
+      config: as :func:`build_open_set` has it.
+      num_classes: number of known classes.
+      hidden: components of the LSTM's state.
+
+    Raises:
+      ValueError: as :func:`build_open_set`.
+    """
+    return TrackClassifier(_backbone(config), num_classes, hidden, head_bias=config.head_bias)
 
 
 def build_embedding(

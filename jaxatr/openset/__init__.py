@@ -1,6 +1,7 @@
 """Open-set scores and rules. Higher is more known, always."""
 
 from jaxatr.openset import conflabel, mahalanobis, nearest_neighbour, openmax, vim
+from jaxatr.openset.averaging import mean_outputs, mean_over
 from jaxatr.openset.detectors import (
     DEFAULT,
     FITTED,
@@ -42,6 +43,8 @@ __all__ = [
     "fit_detectors",
     "mahalanobis",
     "max_logit_score",
+    "mean_outputs",
+    "mean_over",
     "names",
     "nearest_neighbour",
     "odin_score",

@@ -11,6 +11,9 @@ import numpy as np
 from jaxatr import openset, runs, training
 from jaxatr.typing import Float, Int, Shaped, UInt8
 
+SIMULATED = ("simulated", "simulated_tracks")
+"""The data sets of the simulated sensor."""
+
 _TASKS = ("open_set", "embedding", "distillation")
 
 
@@ -104,7 +107,7 @@ class RecordedRun(NamedTuple):
     @property
     def simulated(self) -> bool:
         """Whether the images come from the simulated sensor."""
-        return self.record.get("dataset", {}).get("name") == "simulated"
+        return self.record.get("dataset", {}).get("name") in SIMULATED
 
     @property
     def measured(self) -> dict[str, Any]:

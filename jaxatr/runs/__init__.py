@@ -9,6 +9,7 @@ from jaxatr.runs.folder import (
     THUMBNAILS,
     load_config,
     load_evaluation,
+    takes_tracks,
     variables_of,
 )
 from jaxatr.runs.intake import Intake
@@ -30,6 +31,7 @@ __all__ = [
     "load_evaluation",
     "load_target",
     "make_task",
+    "takes_tracks",
     "train_baseline",
     "train_run",
     "variables_of",

@@ -15,7 +15,7 @@ import numpy as np
 from jaxatr import models, training
 from jaxatr.onnx.exporter import OPSET, export
 from jaxatr.onnx.package import onnx
-from jaxatr.runs.folder import load_config, variables_of
+from jaxatr.runs.folder import load_config, takes_tracks, variables_of
 from jaxatr.tasks.examples import normalize
 from jaxatr.typing import Config, PyTree
 
@@ -64,12 +64,14 @@ def export_run(
       opset: version of ONNX's operators.
 
     Raises:
-      ValueError: no run, no such checkpoint, no such layout, or a backbone that has no form in
-        ONNX.
+      ValueError: no run, no such checkpoint, no such layout, a network that takes tracks, or a
+        backbone that has no form in ONNX.
     """
     if layout not in ("NHWC", "NCHW"):
         raise ValueError(f"layout: got {layout!r}, wanted 'NHWC' or 'NCHW'")
     config, record = load_config(workdir), training.read_record(workdir)
+    if takes_tracks(config, record):
+        raise ValueError(f"{workdir}: wanted a network of single images, got one of tracks")
     config.model.dtype = "float32"  # half of it is not in what ONNX's older operators take
     snapshot = training.load_snapshot(workdir, checkpoint)
     network = _network(config, record, variables_of(snapshot))

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,16 @@ def load_evaluation(workdir: str | os.PathLike) -> dict[str, Any]:
             f"{workdir} is not evaluated yet: python -m jaxatr.evaluate --workdir={workdir}"
         )
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def takes_tracks(config: Config, record: Mapping[str, Any]) -> bool:
+    """Returns whether a run's network takes tracks, not single chips.
+
+    Args:
+      config: the run's.
+      record: the content of its ``record.json``.
+    """
+    return "tracks" in record and config.track.hidden > 0
 
 
 def variables_of(snapshot: training.Snapshot) -> PyTree:

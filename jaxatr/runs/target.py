@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from jaxatr import models, training
-from jaxatr.runs.folder import load_config, variables_of
+from jaxatr.runs.folder import load_config, takes_tracks, variables_of
 from jaxatr.tasks.open_set import infer
 from jaxatr.tasks.target import Target
 from jaxatr.typing import ArrayLike, PyTree
@@ -79,6 +79,8 @@ def _run_target(workdir: str | os.PathLike) -> Target:
     config, record = load_config(workdir), training.read_record(workdir)
     if "split" not in record or "coarse" in record or "target" in record:
         raise ValueError(f"{workdir}: wanted the run of a classifier (configs/cbc.py)")
+    if takes_tracks(config, record):
+        raise ValueError(f"{workdir}: wanted a classifier of single images, got one of tracks")
     snapshot = training.load_snapshot(workdir, "latest")
     classes = tuple(record["split"]["known"])
     module = models.build_open_set(config.model, len(classes))

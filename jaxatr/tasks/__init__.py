@@ -4,5 +4,14 @@ from jaxatr.tasks.base import LossOutput, Phase, Task
 from jaxatr.tasks.distillation import Distillation
 from jaxatr.tasks.embedding import Embedding
 from jaxatr.tasks.open_set import OpenSet
+from jaxatr.tasks.track import TrackOpenSet
 
-__all__ = ["Distillation", "Embedding", "LossOutput", "OpenSet", "Phase", "Task"]
+__all__ = [
+    "Distillation",
+    "Embedding",
+    "LossOutput",
+    "OpenSet",
+    "Phase",
+    "Task",
+    "TrackOpenSet",
+]

@@ -90,8 +90,12 @@ class Examples:
         not to be normalised.
     """
 
-    def __init__(self, config: Config):
+    def __init__(self, config: Config, *, tracks: bool = False):
         """Opens the data.
+
+        Args:
+          config: the run's configuration.
+          tracks: hold tracks out for validation, not chips.
 
         Raises:
           ValueError: the data is missing or does not fit the configuration.
@@ -117,7 +121,7 @@ class Examples:
         )
         if self.dataset.skipped:
             warnings.warn(_listing(self.dataset.skipped), stacklevel=3)
-        self.parts = _parts(self.dataset, self.split, fields, config, chip)
+        self.parts = _parts(self.dataset, self.split, fields, config, chip, tracks)
         self.image_shape = _shared_shape(self.parts)
         train = self.parts["train"]
         self.mean, self.std = data.image_statistics(train.split, train.indices, chip)
@@ -186,9 +190,9 @@ class Examples:
         chips = (chosen.chip(chosen.split.image(index)) for index in chosen.indices)
         return np.array([hashlib.sha256(c.tobytes()).hexdigest() for c in chips])
 
-    def train_batches(self) -> Any:
-        """Returns this process's endless iterator of training batches."""
-        return self._training(data.train_batches, batch_size=self._batch_size)
+    def train_batches(self, batch_size: int | None = None) -> Any:
+        """Returns this process's endless iterator of training batches, of the configured size."""
+        return self._training(data.train_batches, batch_size=batch_size or self._batch_size)
 
     def class_batches(self, per_class: int) -> Any:
         """Returns :func:`jaxatr.data.class_batches` of the training part."""
@@ -240,6 +244,7 @@ def _parts(
     fields: Config,
     config: Config,
     chip: data.Chip,
+    tracks: bool,
 ) -> dict[str, Part]:
     train, test = _splits(dataset, fields.train_split, fields.test_split)
     to_known = np.full(len(dataset.classes), openset.UNKNOWN, np.int32)
@@ -254,9 +259,10 @@ def _parts(
             f"data: the split {fields.train_split!r} of {dataset.name} holds no example of "
             f"{', '.join(missing)}, known by open_set.split"
         )
+    groups = _track_numbers(train, test)[indices] if tracks else None
     parts = {}
     if fields.validation:
-        kept, held_out = data.holdout(labels, fields.validation, config.seed)
+        kept, held_out = data.holdout(labels, fields.validation, config.seed, groups=groups)
         if len(held_out):
             parts["validation"] = Part(train, indices[held_out], labels[held_out], chip)
             indices, labels = indices[kept], labels[kept]
@@ -280,6 +286,16 @@ def _parts(
         raise ValueError(f"data: every example of the split {fields.test_split!r} trains")
     parts["test"] = Part(test, indices, to_known[test.columns["label"][indices]], chip)
     return parts
+
+
+def _track_numbers(train: data.Split, test: data.Split) -> np.ndarray:
+    """Returns the track of each training example; refuses tracks that are in both splits."""
+    for split in (train, test):
+        data.check_tracks(split)
+    numbers = train.columns["track"]
+    if len(both := np.intersect1d(numbers, test.columns["track"])):
+        raise ValueError(f"data: {len(both)} tracks have chips to train on and to test on")
+    return numbers
 
 
 def _splits(dataset: data.Dataset, *names: str) -> list[data.Split]:

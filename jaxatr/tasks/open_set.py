@@ -11,7 +11,7 @@ import numpy as np
 from jaxatr import data, losses, models, openset, parallel
 from jaxatr.tasks.apply import apply_training
 from jaxatr.tasks.base import LossOutput, Phase
-from jaxatr.tasks.examples import Examples, normalize
+from jaxatr.tasks.examples import Examples, Part, normalize
 from jaxatr.tasks.limits import check_limits
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.tasks.pretrained import Pretrained, Reader
@@ -47,13 +47,13 @@ class OpenSet:
         """
         _check_fields(config)
         self.config = config
-        self.examples = Examples(config)
-        self.split, self.parts = self.examples.split, self.examples.parts
+        self.examples, self.parts = self.open(config)
+        self.split = self.examples.split
         if config.open_set.negatives:
             self.examples.add_negatives(config.open_set.negatives)
         # The class of the negatives comes after the known ones.
         num_classes = len(self.split.known) + bool(config.open_set.negatives)
-        self.module = models.build_open_set(config.model, num_classes)
+        self.module = self.build(config, num_classes)
         self._pretrained = Pretrained(
             config.model, self.module.backbone, self.examples.image_shape[-1], read
         )
@@ -62,6 +62,15 @@ class OpenSet:
         steps = config.train.steps or round(config.train.epochs * examples / batch)
         optimizer = build_optimizer(config.optimizer, steps, self.steps_per_epoch)
         self.phases = [Phase("open_set", self.loss, optimizer, max(1, steps))]
+
+    def open(self, config: Config) -> tuple[Examples, dict[str, Part]]:
+        """Returns the data, and :attr:`parts`."""
+        examples = Examples(config)
+        return examples, examples.parts
+
+    def build(self, config: Config, num_classes: int) -> Any:
+        """Returns the network."""
+        return models.build_open_set(config.model, num_classes)
 
     @property
     def record(self) -> dict[str, Any]:
@@ -210,23 +219,7 @@ class OpenSet:
         if ranges is not None and len(np.unique(ranges)) > 1:
             for value in np.unique(ranges):
                 groups[f"{value} m"] = measure(test.select(ranges == value), validation)
-        measured = {
-            "task": "open_set",
-            "dataset": self.record["dataset"],
-            "split": self.split.as_dict(),
-            "known": list(self.split.known),
-            "unknown": list(self.split.unknown),
-            "gamma": fields.gamma,
-            "tpr": fields.tpr,
-            "fitted_gamma": groups["all"].pop("fitted_gamma", None),
-            "groups": groups,
-        }
-        arrays: dict[str, Any] = {
-            f"fitted_{name}_{field}": np.asarray(value)
-            for name, model in fitted.models.items()
-            for field, value in model._asdict().items()
-            if name not in ("knn", "nearest")  # the training set itself
-        }
+        measured, arrays = self.measured(groups), fitted_arrays(fitted)
         for part, out in outputs.items():
             recorded = ("logits", "open_logits", "labels")
             arrays |= {f"{part}_{name}": getattr(out, name) for name in recorded}
@@ -237,6 +230,21 @@ class OpenSet:
             if (seen := self.parts[part].column("range_m")) is not None:
                 arrays[f"{part}_range_m"] = seen
         return measured, arrays
+
+    def measured(self, groups: dict[str, Any]) -> dict[str, Any]:
+        """Returns what is recorded of an evaluation, from the figures of each group of examples."""
+        fields = self.config.open_set
+        return {
+            "task": "open_set",
+            "dataset": self.record["dataset"],
+            "split": self.split.as_dict(),
+            "known": list(self.split.known),
+            "unknown": list(self.split.unknown),
+            "gamma": fields.gamma,
+            "tpr": fields.tpr,
+            "fitted_gamma": groups["all"].pop("fitted_gamma", None),
+            "groups": groups,
+        }
 
     def _fitted(
         self,
@@ -304,6 +312,16 @@ class OpenSet:
             "odin": openset.odin_score(lambda images: run(images).logits, images),
             "gradient_norms": jnp.stack(list(norms.values()), axis=-1),
         }
+
+
+def fitted_arrays(fitted: openset.Fitted) -> dict[str, Any]:
+    """Returns what was fitted for the scores, to be recorded; less the training set itself."""
+    return {
+        f"fitted_{name}_{field}": np.asarray(value)
+        for name, model in fitted.models.items()
+        for field, value in model._asdict().items()
+        if name not in ("knn", "nearest")
+    }
 
 
 def infer(module, variables: PyTree, images, mean, std) -> models.OpenSetOutput:

@@ -68,6 +68,15 @@ def test_holdout_leaves_training_one_of_each():
     assert holdout(np.array([4, 4]), 0.0, seed=0)[1].tolist() == []
 
 
+def test_holdout_keeps_groups_together():
+    groups = np.random.default_rng(0).permutation(np.repeat(np.arange(20), 3))
+    labels = groups % 2
+    train, validation = holdout(labels, 0.2, seed=0, groups=groups)
+    assert sorted([*train, *validation]) == list(range(60))
+    assert not set(groups[train]) & set(groups[validation])
+    assert np.bincount(labels[validation]).tolist() == [6, 6]
+
+
 @pytest.mark.parametrize("fraction", [-0.1, 1.0])
 def test_holdout_refuses_what_is_no_fraction(fraction):
     with pytest.raises(ValueError, match="fraction must be in"):

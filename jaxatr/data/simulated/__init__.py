@@ -9,13 +9,27 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from jaxatr.data.simulated import tracks as _tracks
 from jaxatr.data.simulated.render import View, render
 from jaxatr.data.simulated.sensor import BANDS
 from jaxatr.data.simulated.vehicles import FLEET
+from jaxatr.typing import Int
 
-__all__ = ["BANDS", "RANGES_M", "SPLITS", "VEHICLES", "VERSION", "View", "generate", "render"]
+__all__ = [
+    "BANDS",
+    "RANGES_M",
+    "SPLITS",
+    "TRACKS_VERSION",
+    "VEHICLES",
+    "VERSION",
+    "View",
+    "generate",
+    "generate_tracks",
+    "render",
+]
 
 VERSION = "1.0.0"
+TRACKS_VERSION = "1.0.0"
 VEHICLES: tuple[str, ...] = tuple(vehicle.name for vehicle in FLEET)
 SPLITS: tuple[str, ...] = ("train", "test")
 RANGES_M: tuple[int, ...] = (1000, 1500, 2000, 2500, 3000, 3500, 4000, 4500, 5000)
@@ -64,9 +78,75 @@ def generate(
     views = list(_views(split, ranges, bands, aspects, seed))
     frames = np.arange(len(views)) % aspects
     tracks = np.array([_track(split, view) for view in views])
+    return _rendered(views, size, tracks * _MOST_ASPECTS + frames, tracks, frames)
+
+
+def generate_tracks(
+    split: str,
+    *,
+    tracks: int = 64,
+    frames: Sequence[int] = (4, 8),
+    starts: Sequence[int] = (3500, 5000),
+    closing: int = 250,
+    bands: Sequence[str] = ("visible",),
+    seed: int = 0,
+    size: int = 64,
+    vehicles: Sequence[str] = VEHICLES,
+) -> dict[str, np.ndarray]:
+    """Renders tracks: a vehicle that turns by 5° from frame to frame while the sensor closes in.
+
+    Length, first range, first aspect and the direction of the turn are drawn for each track. Test
+    aspects lie half-way between the train aspects. What a track's frames share (paint, light,
+    weather, temperatures, the sensor's height, the turret's pose) is drawn from (seed, split,
+    vehicle, band, track), the rest (ground, bushes, place in the window, noise) for each frame.
+
+    Args:
+      split: ``"train"`` or ``"test"``.
+      tracks: of each vehicle in each band, 1 to 1000.
+      frames: the shortest and the longest track's, at most 72, a turn.
+      starts: metres, between which a track's first range lies, a multiple of ``closing``.
+      closing: metres from one frame to the next.
+      bands: of :data:`BANDS`.
+      seed: a non-negative integer.
+      size: rows and columns of a chip.
+      vehicles: of :data:`VEHICLES`.
+
+    Returns:
+      Stacked examples, one track after the other, with the fields of :func:`generate`. No id or
+      track is in both splits.
+
+    Raises:
+      ValueError: an argument is not of those listed, or a track would come nearer than 1000 m.
+    """
+    _check("split", [split], SPLITS)
+    _check("bands", bands, BANDS)
+    _check("vehicles", vehicles, VEHICLES)
+    if seed < 0:
+        raise ValueError(f"seed: got {seed}, wanted a non-negative integer")
+    plan = _tracks.Plan(tracks, tuple(frames), tuple(starts), closing, seed)
+    part = SPLITS.index(split)
+    drawn = [
+        plan.track(part, VEHICLES.index(vehicle), BANDS.index(band), number)
+        for vehicle in vehicles
+        for band in bands
+        for number in range(tracks)
+    ]
+    views = [view for track in drawn for view in track.views]
+    numbers = np.concatenate([np.full(len(track.views), track.number) for track in drawn])
+    frame = np.concatenate([np.arange(len(track.views)) for track in drawn])
+    return _rendered(views, size, numbers * _tracks.MOST_FRAMES + frame, numbers, frame)
+
+
+def _rendered(
+    views: Sequence[View],
+    size: int,
+    ids: Int[np.ndarray, " n"],
+    tracks: Int[np.ndarray, " n"],
+    frames: Int[np.ndarray, " n"],
+) -> dict[str, np.ndarray]:
     examples = render(views, size) | {
         "label": np.array([view.vehicle for view in views]),
-        "id": tracks * _MOST_ASPECTS + frames,
+        "id": ids,
         "range_m": np.array([view.range_m for view in views]),
         "band": np.array([view.band for view in views]),
         "track": tracks,

@@ -24,6 +24,8 @@ class View:
       range_m: metres from the sensor.
       band: index into ``sensor.BANDS``.
       seed: non-negative integers from which all that is random about the view is drawn.
+      shared: of a view in a track, the integers from which that is drawn which does not change
+        along it: paint, light, weather, temperatures, the sensor's height and the turret's pose.
     """
 
     vehicle: int
@@ -31,6 +33,7 @@ class View:
     range_m: int
     band: int
     seed: tuple[int, ...]
+    shared: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -127,14 +130,16 @@ def render(views: Iterable[View], size: int = 64) -> dict[str, np.ndarray]:
 def _render_one(
     view: View, size: int
 ) -> tuple[UInt8[np.ndarray, "s s"], UInt8[np.ndarray, "s s"], Float[np.ndarray, " 4"]]:
-    rng = np.random.default_rng(np.random.SeedSequence(view.seed))
-    pose = place(view, rng)
+    rng = slow = np.random.default_rng(np.random.SeedSequence(view.seed))
+    if view.shared is not None:
+        slow = np.random.default_rng(np.random.SeedSequence(view.shared))
+    pose = place(view, rng, slow)
     box = pose.box()
     ground = terrain.draw(
         rng, sensor.WINDOW, pose.pixel, pose.foot, float(box[2] - box[0]), pose.elevation
     )
     see = _see_visible if sensor.BANDS[view.band] == "visible" else _see_thermal
-    image = see(view, rng, pose, ground)
+    image = see(view, slow, rng, pose, ground)
     shown = sensor.chip(pose.share * (1 - ground.before), size)
     # A distant target seen through growth still owns the pixel that shows most of it.
     mask = shown >= min(_HIDDEN, float(shown.max()))
@@ -142,13 +147,19 @@ def _render_one(
     return sensor.quantise(sensor.chip(image, size)), mask.astype(np.uint8), boxes
 
 
-def place(view: View, rng: np.random.Generator) -> Pose:
-    """Draws the sensor's elevation, the turret's and gun's pose and the place in the window."""
+def place(view: View, rng: np.random.Generator, slow: np.random.Generator) -> Pose:
+    """Draws the sensor's elevation, the turret's and gun's pose and the place in the window.
+
+    Args:
+      view: what is seen.
+      rng: of the view; gives the place.
+      slow: gives what a track's views share; ``rng`` itself for a view that is alone.
+    """
     pixel = sensor.pixel_size(view.range_m)
     azimuth = float(np.radians(view.aspect_deg))
-    elevation = float(np.radians(rng.uniform(2.0, 6.0)))
+    elevation = float(np.radians(slow.uniform(2.0, 6.0)))
     shape = FLEET[view.vehicle].posed(
-        traverse=float(np.radians(rng.normal(0, 4))), lift=float(np.radians(rng.uniform(0, 3)))
+        traverse=float(np.radians(slow.normal(0, 4))), lift=float(np.radians(slow.uniform(0, 3)))
     )
     axes = raycast.frame(azimuth, elevation)
     low, high = raycast.extent(shape, axes) / pixel
@@ -193,7 +204,11 @@ def _lattice(
 
 
 def _see_visible(
-    view: View, rng: np.random.Generator, pose: Pose, ground: terrain.Terrain
+    view: View,
+    rng: np.random.Generator,
+    noise: np.random.Generator,
+    pose: Pose,
+    ground: terrain.Terrain,
 ) -> Float[np.ndarray, "h w"]:
     clear = rng.uniform(0.45, 1.0)  # 0 overcast, 1 clear
     sun = raycast.frame(
@@ -218,11 +233,15 @@ def _see_visible(
     cover *= 1 - _shadows(pose, light, shade)
     scene = ground.hide(_composed(pose, seen, cover), bush)
     path = sensor.draw_visible(rng, view.range_m, light.ground)
-    return path.image(rng, scene, float(cover.mean()))
+    return path.image(noise, scene, float(cover.mean()))
 
 
 def _see_thermal(
-    view: View, rng: np.random.Generator, pose: Pose, ground: terrain.Terrain
+    view: View,
+    rng: np.random.Generator,
+    noise: np.random.Generator,
+    pose: Pose,
+    ground: terrain.Terrain,
 ) -> Float[np.ndarray, "h w"]:
     day = rng.uniform(0, 1)
     heat = radiance.Heat(
@@ -246,7 +265,7 @@ def _see_thermal(
     )
     scene = ground.hide(_composed(pose, seen, cover), bush)
     path = sensor.draw_thermal(rng, view.range_m)
-    return path.image(rng, scene, float(cover.mean()))
+    return path.image(noise, scene, float(cover.mean()))
 
 
 def _composed(

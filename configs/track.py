@@ -1,0 +1,56 @@
+"""Open-set recognition of tracks: a convolutional network and an LSTM over what it says.
+
+    python -m jaxatr.train --config=configs/track.py[:variant]
+
+Variants:
+  default   simulated tracks, visible band: 4 to 8 chips each, 5° of aspect and 250 m of range from
+            one to the next, from 3500 to 5000 m on; 5 vehicles known and 3 unknown. A network of
+            half the usual width, an LSTM of 128. Each evaluation has the mean over single chips,
+            from heads on the same convolutional network, beside the tracks
+  chips     the same without the LSTM: trained on shuffled single chips, in as many steps of as many
+            chips; a track's score is the mean over its chips
+  smoke     the default on very little data: does it run?
+"""
+
+from ml_collections import ConfigDict
+
+from jaxatr import config as configuration
+from jaxatr.typing import Config
+
+
+def get_config(variant: str = "default") -> Config:
+    """Returns the configuration of a variant; see the module's docstring."""
+    variants = {"default": _default, "chips": _chips, "smoke": _smoke}
+    return configuration.of_variant(variants, variant, task="jaxatr.tasks.track:TrackOpenSet")
+
+
+def _default(config: Config) -> None:
+    config.data.name = "simulated_tracks"
+    config.data.options = ConfigDict({"tracks": 64, "bands": ("visible",), "size": 64, "seed": 0})
+    config.open_set.split = "random-5/3"
+    config.augment.flip_horizontal = True
+    config.augment.rotate_degrees = 5.0
+    config.augment.shift = 4
+    config.model.width = 32
+    config.optimizer.learning_rate = 3e-2
+    config.optimizer.nesterov = True
+    config.optimizer.schedule = "cosine"
+    config.optimizer.warmup_epochs = 1.0
+    config.train.batch_size = 8  # tracks, of 6 chips on average
+    config.train.epochs = 30
+    config.train.evaluate_every = 5.0
+
+
+def _chips(config: Config) -> None:
+    _default(config)
+    config.track.hidden = 0
+
+
+def _smoke(config: Config) -> None:
+    _default(config)
+    config.data.options.tracks = 4
+    config.data.validation = 0.25
+    config.model.width = 8
+    config.track.hidden = 16
+    config.train.epochs = 2
+    config.train.evaluate_every = 1.0

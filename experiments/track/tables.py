@@ -1,0 +1,97 @@
+"""Makes the tables of tracks against single chips from the recorded runs; writes a README there.
+
+    python -m experiments.track.tables
+
+Reads ``results/*.json`` only. A cell of which no run is recorded says "not run"; behind mean and
+deviation stands, in parentheses, of how many runs they are.
+"""
+
+from typing import Any
+
+from experiments.records import NOT_RUN, cell, commits, recorded, table
+from experiments.track.run import RESULTS, SPLITS
+from jaxatr import openset
+from jaxatr.reporting.tables import score_title
+
+ROWS = {  # title to the kind of the runs, and the group of their evaluations
+    "tracks: LSTM": ("lstm", "all"),
+    "tracks: mean over chips, heads beside the LSTM": ("lstm", "mean over chips"),
+    "tracks: mean over chips, a network of its own": ("chips", "all"),
+    "single chips, a network of its own": ("chips", "single chips"),
+}
+MEASURES = ("auroc", "oscr")
+
+
+def group(row: str, split: int) -> dict[str, Any] | None:
+    """Returns the figures of a row on one split, or ``None`` where it was not run."""
+    kind, name = ROWS[row]
+    run = recorded(RESULTS, f"{kind}-{split}")
+    return run and run["evaluation"]["groups"][name]
+
+
+def figures(row: str, score: str, measure: str) -> list[float]:
+    """Returns a score's figure on each recorded split, in percent."""
+    groups = (group(row, split) for split in SPLITS)
+    return [100 * found["scores"][score][measure] for found in groups if found]
+
+
+def accuracies(row: str) -> list[float]:
+    """Returns the closed-set accuracy on each recorded split, in percent."""
+    groups = (group(row, split) for split in SPLITS)
+    return [100 * found["closed_accuracy"] for found in groups if found]
+
+
+def means() -> list[str]:
+    """Every row's mean over the splits."""
+    rows = [
+        [
+            title,
+            cell(accuracies(title)),
+            *(cell(figures(title, score, m)) for m in MEASURES for score in openset.DEFAULT),
+        ]
+        for title in ROWS
+    ]
+    names = [f"{m.upper()} {score_title(score)}" for m in MEASURES for score in openset.DEFAULT]
+    return table(["", "closed acc.", *names], rows)
+
+
+def gains() -> list[str]:
+    """AUROC of the LSTM less that of the means, split by split."""
+    ours, *others, _ = ROWS
+    rows = []
+    for other in others:
+        for score in openset.DEFAULT:
+            cells = []
+            for split in SPLITS:
+                pair = [group(row, split) for row in (ours, other)]
+                values = [found["scores"][score]["auroc"] for found in pair if found]
+                lacks = len(values) < 2
+                cells.append(NOT_RUN if lacks else f"{100 * (values[0] - values[1]):+.1f}")
+            rows.append([f"less {other.removeprefix('tracks: ')}", score_title(score), *cells])
+    return table(["AUROC of the LSTM", "score", *(f"split {split}" for split in SPLITS)], rows)
+
+
+def page() -> str:
+    lines = [
+        "# Tracks: an LSTM against the mean over single chips",
+        "",
+        "Simulated tracks of 4 to 8 chips, 5 vehicles known and 3 unknown, in percent; mean ±",
+        "standard deviation over the splits (number of runs). All networks have the same small",
+        "ResNet-18 (width 16) from random weights, the same number of steps and as many chips in",
+        "a batch. A track's mean score is the mean of its chips' scores; its class is that of the",
+        "largest mean logit.",
+        "",
+        commits(RESULTS),
+        "",
+        *means(),
+        "",
+        "## Split by split",
+        "",
+        *gains(),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    (RESULTS / "README.md").write_text(page(), encoding="utf-8")
+    print(RESULTS / "README.md")

@@ -1,0 +1,329 @@
+"""Open-set recognition of tracks: chips of one target, one after the other as the sensor closes in.
+
+What is said of a track by a convolutional network with an LSTM stands beside the mean of what is
+said of its chips one by one.
+"""
+
+import warnings
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxatr import data, models, openset, parallel
+from jaxatr.tasks.apply import apply_training
+from jaxatr.tasks.base import LossOutput, Phase
+from jaxatr.tasks.examples import Part
+from jaxatr.tasks.limits import check_limits
+from jaxatr.tasks.open_set import OpenSet, fitted_arrays
+from jaxatr.tasks.pretrained import Reader
+from jaxatr.tasks.track_examples import TrackExamples
+from jaxatr.typing import Batch, Config, Float, Int, PyTree
+
+_NEEDED = {"features"}  # what a score may need of a track; the others need a gradient
+TRACKS, MEAN, CHIPS = "all", "mean over chips", "single chips"
+
+
+class Said(NamedTuple):
+    """What a network said of the r tracks of a part and of their m chips.
+
+    Attributes:
+      tracks: of each track; None of a network without a recurrent part.
+      chips: of each chip, track after track.
+      lengths: ``[r]``, chips of each track.
+    """
+
+    tracks: openset.Outputs | None
+    chips: openset.Outputs
+    lengths: Int[np.ndarray, " r"]
+
+    @property
+    def mean(self) -> openset.Outputs:
+        """The mean of each track's chips."""
+        return openset.mean_outputs(self.chips, self.lengths)
+
+
+class TrackOpenSet(OpenSet):
+    """Trains a convolutional network with an LSTM on tracks, by equation 4 on each track.
+
+    With ``track.chip_weight`` single chips are trained besides, by heads of their own on the same
+    convolutional network. With ``track.hidden = 0`` there is no LSTM: the network of
+    :class:`~jaxatr.tasks.open_set.OpenSet` is trained on shuffled single chips, in as many steps of
+    as many chips, and what it says of a track is the mean over its chips.
+
+    Attributes:
+      parts: ``"train"``, ``"validation"``, ``"test"`` to the last chip of each track, which stands
+        for it; :attr:`examples` has them all.
+    """
+
+    examples: TrackExamples
+
+    def __init__(self, config: Config, *, read: Reader | None = None):
+        """Opens the data and describes the training.
+
+        Args:
+          config: the run's configuration.
+          read: as :class:`~jaxatr.tasks.open_set.OpenSet` has it.
+
+        Raises:
+          ValueError: the data is missing, has no tracks or does not fit the configuration, or a
+            field is wrong.
+        """
+        fields = config.track
+        check_limits(
+            config,
+            track__frames=(fields.frames >= 1, "at least 1"),
+            track__hidden=(fields.hidden >= 0, "0 (no LSTM) or more"),
+            track__chip_weight=(fields.chip_weight >= 0, "0 (off) or more"),
+        )
+        if config.open_set.negatives:
+            raise ValueError("open_set.negatives: single images are no tracks, got some")
+        self.recurrent = fields.hidden > 0
+        super().__init__(config, read=read)
+
+    def open(self, config: Config) -> tuple[TrackExamples, dict[str, Part]]:
+        """Returns the data, and :attr:`parts`."""
+        examples = TrackExamples(config)
+        return examples, examples.ends
+
+    def build(self, config: Config, num_classes: int) -> Any:
+        """Returns the network."""
+        if not self.recurrent:
+            return super().build(config, num_classes)
+        return models.build_track(config.model, num_classes, config.track.hidden)
+
+    def init(self, key: jax.Array) -> tuple[PyTree, PyTree]:
+        """Returns freshly drawn parameters and batch statistics, the backbone's perhaps read."""
+        if not self.recurrent:
+            return super().init(key)
+        variables = dict(self.module.init(key, jnp.zeros((1, 1, *self.examples.image_shape))))
+        params = variables.pop("params")
+        return self._pretrained.put_into(params, variables)
+
+    def batches(self, phase: Phase) -> Any:
+        """Returns this process's endless iterator of batches of tracks, or of single chips."""
+        del phase
+        return self.examples.track_batches() if self.recurrent else self.examples.chip_batches()
+
+    def loss(
+        self, params: PyTree, model_state: PyTree, batch: Batch, key: jax.Array, step: jax.Array
+    ) -> LossOutput:
+        """Returns equation 4 summed over one device's share of a batch.
+
+        A track is flipped, shifted and turned as one. The loss of its chips is their mean.
+        """
+        if not self.recurrent:
+            return super().loss(params, model_state, batch, key, step)
+        count, steps, *shape = batch["image"].shape
+        chips = data.augment(
+            key,
+            self.normalize(batch["image"]).reshape(count * steps, *shape),
+            jnp.repeat(batch["id"][:, 0], steps),
+            jnp.repeat(batch["epoch"], steps),
+            **self.config.augment,
+        )
+        tracks, lengths = chips.reshape(count, steps, *shape), batch["length"]
+        out, model_state = apply_training(
+            self.module, params, model_state, tracks, key, step, lengths=lengths
+        )
+        labels = batch["label"][:, 0]
+        values = self.example_losses(out.track.logits, out.track.open_logits, labels)
+        each = jnp.repeat(labels, steps)
+        chip_loss = self.example_losses(out.chips.logits, out.chips.open_logits, each)["loss"]
+        right = jnp.argmax(out.chips.logits, axis=-1) == each
+        values["chip_loss"] = _mean_of_track(chip_loss, lengths)
+        values["chip_accuracy"] = _mean_of_track(right, lengths)
+        values["closed_accuracy"] = jnp.argmax(out.track.logits, axis=-1) == labels
+        total = values.pop("loss") + self.config.track.chip_weight * values["chip_loss"]
+        rows = jnp.float32(count)
+        sums = {name: (jnp.sum(each, dtype=jnp.float32), rows) for name, each in values.items()}
+        return LossOutput(jnp.sum(total), rows, sums, model_state)
+
+    def outputs(self, variables: PyTree, part: str, needs: Collection[str] = ()) -> openset.Outputs:
+        """Returns the network's outputs on every track of a part, in its order.
+
+        Args:
+          variables: parameters and batch statistics, for one device.
+          part: ``"train"``, ``"validation"`` or ``"test"``.
+          needs: ``"features"``, if they are wanted beside the logits.
+        """
+        said = self.said(variables, part, needs)
+        return said.mean if said.tracks is None else said.tracks
+
+    def said(self, variables: PyTree, part: str, needs: Collection[str] = ()) -> Said:
+        """Returns what the network says of the tracks and of the chips of a part.
+
+        Args:
+          variables: as :meth:`outputs` has them.
+          part: as there.
+          needs: as there.
+        """
+        rows: dict[str, list[np.ndarray]] = {}
+        batches = self.examples.eval_track_batches(part)
+        for batch, out in parallel.map_batches(self.infer, variables, batches):
+            inside = np.arange(batch["image"].shape[1]) < batch["length"][:, None]
+            inside &= batch["mask"][:, None]
+            for name, values in out.items():
+                if name.removeprefix("chip_") in ("logits", "open_logits", *needs):
+                    chosen = inside if name.startswith("chip_") else batch["mask"]
+                    rows.setdefault(name, []).append(values[chosen])
+        columns = {name: np.concatenate(parts) for name, parts in rows.items()}
+        labels, lengths = self.parts[part].labels, self.examples.tracks[part].lengths
+        chips = {
+            name.removeprefix("chip_"): columns.pop(name)
+            for name in list(columns)
+            if name.startswith("chip_")
+        }
+        return Said(
+            openset.Outputs(labels=labels, **columns) if self.recurrent else None,
+            openset.Outputs(labels=np.repeat(labels, lengths), **chips),
+            lengths,
+        )
+
+    def infer(self, variables: PyTree, batch: Batch) -> dict[str, jax.Array]:
+        """Returns the outputs on a batch of tracks, in test mode; of chips as ``chip_…``."""
+        tracks = self.normalize(batch["image"])
+        count, steps, *shape = tracks.shape
+        if self.recurrent:
+            out = self.module.apply(variables, tracks, lengths=batch["length"])
+            chips, found = out.chips, out.track._asdict()
+        else:
+            chips, found = self.module.apply(variables, tracks.reshape(-1, *shape)), {}
+        return found | {
+            f"chip_{name}": values.reshape(count, steps, -1)
+            for name, values in chips._asdict().items()
+        }
+
+    def test(
+        self, variables: PyTree, *, scores: str | Collection[str] | None = None
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Returns the figures of the test tracks, and what they came from.
+
+        Args:
+          variables: parameters and batch statistics, for one device.
+          scores: names of scores, or ``"all"``, which leaves out, with a warning, one that needs a
+            gradient or cannot be fitted. Default, :data:`jaxatr.openset.DEFAULT`.
+
+        Returns:
+          ``(measured, arrays)``, as :meth:`jaxatr.tasks.OpenSet.test` does. The group ``all`` is of
+          the tracks; ``mean over chips`` of the same tracks, each score the mean of its chips', and
+          the class that of the largest mean logit; ``single chips`` of every chip by itself. A
+          network without an LSTM has the mean under ``all``; one whose chips were not trained has
+          ``all`` alone. In ``arrays``, ``…_chip_…`` are of the chips and ``…_length`` says how many
+          of them each track has.
+
+        Raises:
+          ValueError: a score needs a gradient, or cannot be fitted to the training examples.
+        """
+        chosen, leave_out = self._chosen(scores), scores == "all"
+        needs = {need for name in chosen for need in openset.NEEDS[name]}
+        parts = [part for part in ("validation", "test") if part in self.parts]
+        said = {part: self.said(variables, part, needs) for part in parts}
+        training = None
+        if set(chosen) & set(openset.FITTED):
+            training = self.said(variables, "train", {"features"})
+        groups, arrays = {}, {}
+        if self.recurrent:
+            fitted = self._fit(chosen, training and training.tracks, variables, "", leave_out)
+            outputs = {part: found.tracks for part, found in said.items()}
+            groups[TRACKS] = self._measure(outputs, fitted.scores)
+            arrays |= fitted_arrays(fitted) | _arrays(outputs, fitted.scores)
+        if not self.recurrent or self.config.track.chip_weight:
+            prefix = "chip_" if self.recurrent else ""
+            fitted = self._fit(chosen, training and training.chips, variables, prefix, leave_out)
+            outputs = {part: found.mean for part, found in said.items()}
+            means = _means(said, outputs, fitted.scores)
+            groups[MEAN if self.recurrent else TRACKS] = self._measure(outputs, means)
+            if not self.recurrent:
+                arrays |= fitted_arrays(fitted) | _arrays(outputs, means)
+            chips = {part: found.chips for part, found in said.items()}
+            groups[CHIPS] = self._measure(chips, fitted.scores)
+            arrays |= _arrays(chips, fitted.scores, "chip_")
+        for part, found in said.items():
+            arrays[f"{part}_id"] = self.parts[part].column("id")
+            arrays[f"{part}_length"] = found.lengths
+        return self.measured(groups), arrays
+
+    def _chosen(self, scores: str | Collection[str] | None) -> tuple[str, ...]:
+        """Returns the names of the scores, less those that there cannot be."""
+        if scores is None:
+            scores = openset.DEFAULT
+        chosen = openset.names(scores) if isinstance(scores, str) else tuple(scores)
+        if self.config.loss.open == "none":
+            chosen = tuple(name for name in chosen if name != "cbc")
+        refused = [name for name in chosen if not set(openset.NEEDS[name]) <= _NEEDED]
+        if refused and scores != "all":
+            raise ValueError(
+                f"scores: {refused[0]} needs a gradient, or a training of its own, which there is "
+                "for single images alone, not for tracks"
+            )
+        for name in refused:
+            warnings.warn(
+                f"{name} is left out: it is of single images, not of tracks", stacklevel=3
+            )
+        return tuple(name for name in chosen if name not in refused)
+
+    def _fit(
+        self,
+        chosen: tuple[str, ...],
+        training: openset.Outputs | None,
+        variables: PyTree,
+        prefix: str,
+        leave_out: bool,
+    ) -> openset.Fitted:
+        head = variables["params"][f"{prefix}closed_head"]
+        kernel, bias = (head.get(name) for name in ("kernel", "bias"))
+        return openset.fit_detectors(
+            chosen, training, openset.Head(kernel, bias), leave_out=leave_out
+        )
+
+    def _measure(self, outputs: Mapping[str, Any], scores: Mapping[str, Any]) -> dict[str, Any]:
+        fields = self.config.open_set
+        return openset.evaluate(
+            outputs["test"],
+            outputs.get("validation"),
+            gamma=fields.gamma,
+            tpr=fields.tpr,
+            scores=scores,
+        )
+
+
+def _mean_of_track(values: jax.Array, lengths: Int[jax.Array, " b"]) -> Float[jax.Array, " b"]:
+    """Returns the mean over each track's chips, of values ``[b * t]``."""
+    values = values.reshape(len(lengths), -1).astype(jnp.float32)
+    inside = jnp.arange(values.shape[1]) < lengths[:, None]
+    return jnp.sum(jnp.where(inside, values, 0), axis=1) / lengths
+
+
+def _means(
+    said: Mapping[str, Said], outputs: Mapping[str, openset.Outputs], scores: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Returns the scores of tracks that are the means of their chips' scores."""
+    means = {
+        name: {
+            part: openset.mean_over(np.asarray(score(found.chips)), found.lengths)
+            for part, found in said.items()
+        }
+        for name, score in scores.items()
+    }
+
+    def look_up(name: str, given: openset.Outputs) -> np.ndarray:
+        return next(means[name][part] for part, known in outputs.items() if known is given)
+
+    return {name: partial(look_up, name) for name in scores}
+
+
+def _arrays(
+    outputs: Mapping[str, Any], scores: Mapping[str, Any], prefix: str = ""
+) -> dict[str, np.ndarray]:
+    """Returns the outputs on each part, and the scores on it."""
+    arrays = {}
+    for part, found in outputs.items():
+        for name in ("logits", "open_logits", "labels"):
+            arrays[f"{part}_{prefix}{name}"] = getattr(found, name)
+        for name, score in scores.items():
+            arrays[f"{part}_{prefix}score_{name}"] = np.asarray(score(found))
+    return arrays

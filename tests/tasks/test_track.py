@@ -1,0 +1,278 @@
+"""The task of tracks: what it trains on, its loss, that it goes on, and what an evaluation says."""
+
+import shutil
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+from PIL import Image
+
+from jaxatr import config as configuration
+from jaxatr import losses, openset, parallel, reporting, runs, training
+from jaxatr.recogniser import Recogniser, TrackRecogniser
+from jaxatr.tasks.track import TrackOpenSet
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    config = configuration.base()
+    config.task = "jaxatr.tasks.track:TrackOpenSet"
+    config.data.name, config.data.validation = "simulated_tracks", 0.25
+    config.data.data_dir = str(tmp_path_factory.mktemp("prepared"))
+    config.data.options = ConfigDict({"tracks": 4, "frames": (1, 3), "size": 16})
+    config.model.backbone = "jaxatr_test_networks:Small"
+    config.open_set.split = "random-5/3"
+    config.optimizer.learning_rate, config.augment.shift = 0.1, 1
+    config.augment.flip_horizontal = True
+    config.track.frames, config.track.hidden = 3, 8
+    config.train.batch_size, config.train.steps, config.train.evaluate_every = 8, 6, 100.0
+    config.train.checkpoint_every, config.train.log_every, config.train.keep = 3, 1, 5
+    return config
+
+
+@pytest.fixture
+def config(base):
+    return base.copy_and_resolve_references()
+
+
+@pytest.fixture(scope="module")
+def run(base, tmp_path_factory):
+    workdir = tmp_path_factory.mktemp("tracks") / "run"
+    runs.train_run(base, workdir, progress=False)
+    return workdir, runs.evaluate_run(workdir), dict(np.load(workdir / "scores.npz"))
+
+
+def test_tracks_are_whole_in_one_part(config):
+    examples = TrackOpenSet(config).examples
+    numbers = {name: set(part.column("track").tolist()) for name, part in examples.parts.items()}
+    assert {name: len(found) for name, found in numbers.items()} == {
+        "train": 15, "validation": 5, "test": 32
+    }  # fmt: skip
+    assert len(set.union(*numbers.values())) == 52
+    for name, part in examples.parts.items():
+        track, frame = part.column("track"), part.column("frame")
+        for members, length in zip(*examples.tracks[name], strict=True):
+            assert len(set(track[members].tolist())) == 1  # also what it is filled up with
+            np.testing.assert_array_equal(frame[members[:length]], range(length))
+            assert length == np.sum(track == track[members[0]])
+        np.testing.assert_array_equal(
+            examples.ends[name].labels, part.labels[examples.tracks[name].last]
+        )
+    assert set(examples.parts["train"].labels) == set(range(5))
+
+
+def test_batches_hold_tracks(config):
+    task = TrackOpenSet(config)
+    batch = next(task.batches(task.phases[0]))
+    assert batch["image"].shape == (8, 3, 16, 16, 1) and batch["length"].shape == (8,)
+    chips = task.examples.parts["train"]
+    lengths = dict(zip(*np.unique(chips.column("track"), return_counts=True), strict=True))
+    number = dict(zip(chips.column("id").tolist(), chips.column("track").tolist(), strict=True))
+    for ids, length in zip(batch["id"], batch["length"], strict=True):
+        assert lengths[number[int(ids[0])]] == length
+        np.testing.assert_array_equal(ids, np.resize(ids[:length], 3))
+
+
+def shares(task, batch, devices, seed=0):
+    """Returns each device's share of the loss, as the loop asks for it, and its gradient."""
+    params, state = task.init(jax.random.key(seed))
+
+    def loss(params, batch):
+        out = task.loss(params, state, batch, jax.random.key(1), jnp.int32(0))
+        return out.total, out
+
+    mapped = jax.vmap(jax.grad(loss, has_aux=True), (None, 0), axis_name=parallel.AXIS)
+    slope, out = mapped(params, parallel.shard(batch, devices))
+    return jax.tree.map(lambda leaf: np.sum(leaf, axis=0), (slope, out))
+
+
+def test_the_loss_is_equation_4_on_tracks_and_on_chips(config):
+    config.model.backbone, config.track.chip_weight = "jaxatr_test_networks:Plain", 0.3
+    config.augment.shift, config.augment.flip_horizontal = 0, False
+    task = TrackOpenSet(config)
+    batch = next(task.batches(task.phases[0]))
+    _, out = shares(task, batch, 1)
+    params, _ = task.init(jax.random.key(0))
+    own, chips = [], []
+    for images, length, label in zip(
+        batch["image"], batch["length"], batch["label"][:, 0], strict=True
+    ):
+        said = task.module.apply({"params": params}, task.normalize(images[None, :length]))
+        own += losses.open_set(
+            said.track.logits, said.track.open_logits, np.array([label])
+        ).tolist()
+        labels = np.full(length, label)
+        chips.append(np.mean(losses.open_set(said.chips.logits, said.chips.open_logits, labels)))
+    np.testing.assert_allclose(out.total, np.sum(own) + 0.3 * np.sum(chips), rtol=1e-4)
+    np.testing.assert_allclose(out.sums["chip_loss"][0], np.sum(chips), rtol=1e-4)
+    assert out.count == 8 and 0 <= out.sums["chip_accuracy"][0] <= 8
+
+
+def test_eight_devices_agree_with_one(config):
+    config.model.backbone = "jaxatr_test_networks:Plain"
+    config.augment.rotate_degrees = 5.0
+    task = TrackOpenSet(config)
+    batch = next(task.batches(task.phases[0]))
+    one, eight = shares(task, batch, 1), shares(task, batch, 8)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-4), eight, one)
+
+
+def test_a_run_goes_on_with_the_same_bits(base, run, tmp_path):
+    whole, broken = run[0], tmp_path / "run"
+    shutil.copytree(whole, broken)
+    shutil.rmtree(broken / "checkpoints" / "6")
+    assert training.load_snapshot(broken, "latest").step == 3
+    runs.train_run(base, broken, progress=False)
+    ours, expected = (training.load_snapshot(path, "latest") for path in (broken, whole))
+    assert ours.step == expected.step == 6
+    jax.tree.map(np.testing.assert_array_equal, ours.state, expected.state)
+
+
+def by_track(values, lengths):
+    return [piece.mean(axis=0) for piece in np.split(np.float64(values), np.cumsum(lengths)[:-1])]
+
+
+def test_the_evaluation_has_the_mean_over_chips_beside_the_tracks(run):
+    workdir, result, arrays = run
+    assert list(result["groups"]) == ["all", "mean over chips", "single chips"]
+    lengths = arrays["test_length"]
+    counts = [group["num_known"] + group["num_unknown"] for group in result["groups"].values()]
+    assert counts == [32, 32, lengths.sum()] and len(lengths) == 32
+    known = arrays["test_labels"] != openset.UNKNOWN
+    tracks = openset.Outputs(*(arrays[f"test_{n}"] for n in ("logits", "open_logits", "labels")))
+    chips = openset.Outputs(
+        *(arrays[f"test_chip_{n}"] for n in ("logits", "open_logits", "labels"))
+    )
+    np.testing.assert_array_equal(chips.labels, np.repeat(tracks.labels, lengths))
+    score = openset.cbc_score(chips.logits, chips.open_logits)
+    mean = np.array(by_track(score, lengths))
+    pairs = mean[known][:, None] - mean[~known]
+    found = result["groups"]["mean over chips"]
+    area = np.mean((pairs > 0) + 0.5 * (pairs == 0))
+    assert found["scores"]["cbc"]["auroc"] == pytest.approx(area, abs=1e-6)
+    predicted = np.argmax(by_track(chips.logits, lengths), axis=1)
+    accuracy = np.mean((predicted == tracks.labels)[known])
+    assert found["closed_accuracy"] == pytest.approx(accuracy)
+    for name, outputs in (("all", tracks), ("single chips", chips)):
+        again = openset.evaluate(outputs)
+        for kind in openset.DEFAULT:
+            area = again["scores"][kind]["auroc"]
+            assert result["groups"][name]["scores"][kind]["auroc"] == pytest.approx(area, abs=1e-6)
+    table = reporting.evaluation_table(result)
+    assert "mean over chips" in table and "single chips" in table
+    assert len(np.load(workdir / "thumbnails.npz")["id"]) > 0
+    assert set(np.load(workdir / "thumbnails.npz")["id"]) <= set(arrays["test_id"])
+
+
+def test_the_report_shows_the_tracks(run, tmp_path):
+    reporting.write_report([run[0]], tmp_path / "report.html")
+    assert "simulated" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_scores_that_need_a_gradient_are_of_single_images(run):
+    with pytest.raises(ValueError, match="scores: odin needs a gradient.*not for tracks"):
+        runs.evaluate_run(run[0], scores="odin")
+    result = runs.evaluate_run(run[0], scores="energy,knn")
+    for group in result["groups"].values():
+        assert set(group["scores"]) == {"energy", "knn"} and "auroc" in group["scores"]["knn"]
+    with pytest.warns(UserWarning, match="odin is left out"):
+        result = runs.evaluate_run(run[0], scores="all")
+    assert {"softmax", "mls", "cbc", "mahalanobis"} <= set(result["groups"]["all"]["scores"])
+    assert not {"odin", "conflabel"} & set(result["groups"]["all"]["scores"])
+    runs.evaluate_run(run[0])
+
+
+def test_the_recogniser_says_what_the_evaluation_did(base, run, tmp_path, flags_of, capsys):
+    from jaxatr import predict
+
+    workdir, _, arrays = run
+    task = TrackOpenSet(base)
+    chips, found = task.examples.parts["test"], task.examples.tracks["test"]
+    images = [
+        [chips.split.image(chips.indices[place]) for place in members[:length]]
+        for members, length in zip(found.members[:5], found.lengths, strict=False)
+    ]
+    recogniser = TrackRecogniser.load(workdir)
+    predictions = list(recogniser(images, batch_size=3))
+    scores = openset.cbc_score(arrays["test_logits"][:5], arrays["test_open_logits"][:5])
+    np.testing.assert_allclose([p.score for p in predictions], scores, atol=1e-4)
+    longer = [[*([images[0][0]] * 4), *images[1][-1:], *[images[0][0]] * 2]]
+    np.testing.assert_allclose(
+        next(recogniser(longer)).score, next(recogniser([longer[0][-3:]])).score, rtol=1e-5
+    )
+    for number, image in enumerate(images[0]):
+        (tmp_path / "track").mkdir(exist_ok=True)
+        Image.fromarray(image[..., 0]).save(tmp_path / "track" / f"{number}.png")
+    (tmp_path / "empty").mkdir()
+    arguments = flags_of(
+        predict, f"--workdir={workdir}", tmp_path / "track", tmp_path / "empty", tmp_path / "no"
+    )
+    assert predict.main(arguments) == 1
+    printed = capsys.readouterr()
+    assert f"{tmp_path}/track: {predictions[0].label} (known" in printed.out
+    assert "there is no image in this folder" in printed.err and "a folder is wanted" in printed.err
+
+
+def test_what_takes_single_images_refuses_a_run_of_tracks(run):
+    with pytest.raises(ValueError, match="is a run on tracks: jaxatr.recogniser.TrackRecogniser"):
+        Recogniser.load(run[0])
+    with pytest.raises(ValueError, match="wanted a classifier of single images, got one of tracks"):
+        runs.load_target(run[0])
+    with pytest.raises(ValueError, match="only an open-set run"):
+        runs.train_baseline(run[0], "conflabel", progress=False)
+
+
+def test_without_an_lstm_single_chips_are_trained_and_averaged(config, run, tmp_path):
+    config.track.hidden, config.train.steps = 0, 2
+    task = TrackOpenSet(config)
+    batch = next(task.batches(task.phases[0]))
+    mean = np.mean(task.examples.tracks["train"].lengths)
+    assert batch["image"].shape == (8 * round(mean), 16, 16, 1)
+    runs.train_run(config, tmp_path, progress=False)
+    result, arrays = runs.evaluate_run(tmp_path), dict(np.load(tmp_path / "scores.npz"))
+    assert list(result["groups"]) == ["all", "single chips"]
+    np.testing.assert_array_equal(arrays["test_id"], run[2]["test_id"])
+    score = openset.cbc_score(arrays["test_chip_logits"], arrays["test_chip_open_logits"])
+    expected = by_track(score, arrays["test_length"])
+    np.testing.assert_allclose(arrays["test_score_cbc"], expected, rtol=1e-5, atol=1e-6)
+    recorded = openset.recorded_scores(arrays, ["cbc"])["cbc"]
+    np.testing.assert_array_equal(recorded, arrays["test_score_cbc"])
+    assert Recogniser.load(tmp_path).classes == tuple(result["known"])
+    with pytest.raises(ValueError, match="is a run on single images"):
+        TrackRecogniser.load(tmp_path)
+
+
+def test_chips_that_were_not_trained_are_not_compared_with(config, tmp_path):
+    config.track.chip_weight, config.train.steps, config.data.validation = 0.0, 1, 0.0
+    runs.train_run(config, tmp_path, progress=False)
+    assert list(runs.evaluate_run(tmp_path)["groups"]) == ["all"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("track.frames", 0, "track.frames: got 0, wanted at least 1"),
+        ("track.hidden", -1, "track.hidden: got -1, wanted 0"),
+        ("track.chip_weight", -0.5, "track.chip_weight: got -0.5, wanted 0"),
+        ("open_set.negatives", "x.npz", "open_set.negatives: single images are no tracks"),
+    ],
+)
+def test_a_wrong_field_is_named(config, field, value, message):
+    config.update_from_flattened_dict({field: value})
+    with pytest.raises(ValueError, match=message):
+        TrackOpenSet(config)
+
+
+def test_data_without_tracks_is_refused(small_config):
+    config = small_config.copy_and_resolve_references()
+    with pytest.raises(ValueError, match="split 'train' has no column 'track'"):
+        TrackOpenSet(config)
+
+
+def test_tracks_in_both_splits_are_refused(config):
+    config.data.test_split = "train"
+    with pytest.raises(ValueError, match="data: 32 tracks have chips to train on and to test on"):
+        TrackOpenSet(config)
