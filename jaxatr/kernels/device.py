@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 
 import jax
 
+PLATFORMS = {None: "other", "cpu": "cpu", "cuda": "gpu", "rocm": "gpu", "tpu": "tpu"}
+"""What jax calls a platform that it lowers for, to what it calls its devices; None: any other."""
+
 
 class Device(NamedTuple):
     """What a choice depends on of a device.

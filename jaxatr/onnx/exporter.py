@@ -12,6 +12,7 @@ from jaxatr.onnx.exporting import (  # noqa: F401
     elementwise,
     indexing,
     pooling,
+    recurrent,
     reduction,
     shaping,
 )

@@ -63,6 +63,11 @@ class Equation(NamedTuple):
 Rule = Callable[["Translator", Equation], Value | list[Value]]
 
 RULES: dict[str, Rule] = {}
+COMPUTED: dict[str, Callable[[Mapping[str, Any]], Callable[..., Any] | None]] = {
+    "jaxatr_convolution": lambda params: partial(xla.run, params["problem"]),
+}
+"""Primitives of this package, from their parameters to what jax would compute; None: by a rule."""
+
 _LATER = {"platform_index", "dim_as_value"}  # no constants, though nothing goes in
 _INLINED = {
     "checkpoint": "jaxpr",
@@ -145,8 +150,7 @@ class Translator:
         try:
             if name in _INLINED:
                 return self._inline(params[_INLINED[name]], inputs)
-            if name == "jaxatr_convolution":
-                run = partial(xla.run, params["problem"])
+            if name in COMPUTED and (run := COMPUTED[name](params)) is not None:
                 takes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in equation.invars]
                 return self._inline(jax.make_jaxpr(run)(*takes), inputs)
             return self._by_rule(equation, inputs)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxatr import models
+from jaxatr import kernels, models
 
 pytest.importorskip("onnx")
 
@@ -149,6 +149,38 @@ def test_both_directions(exported, count):
     network = nn.Bidirectional(nn.RNN(nn.LSTMCell(6)), nn.RNN(nn.LSTMCell(6)))
     model = exported(network, drawn(network, tracks), tracks, apart=True)
     assert count(model, "Scan") == 2
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru", "relu", "tanh"])
+def test_the_kernels_networks(exported, count, cell):
+    key, rng = jax.random.key(0), np.random.default_rng(5)
+    params = kernels.recurrent.init(key, cell, 4, 6, layers=2, bidirectional=True)
+    params = jax.tree.map(lambda a: a + 0.1 * jax.random.normal(key, a.shape), params)
+    tracks = rng.normal(size=(3, 5, 4)).astype(np.float32)
+    lengths = np.int32([5, 2, 4])
+
+    def run(variables, tracks, lengths):
+        if cell in ("relu", "tanh"):
+            return kernels.rnn(variables, tracks, lengths=lengths, activation=cell)
+        return getattr(kernels, cell)(variables, tracks, lengths=lengths)
+
+    model = exported(run, params, tracks, lengths)
+    operator = cell.upper() if cell in ("lstm", "gru") else "RNN"
+    assert count(model, operator) == 4 and count(model, "Scan") == 0
+
+
+def test_a_gated_network_whose_reset_acts_before_the_product(exported, count):
+    params = kernels.recurrent.init(jax.random.key(1), "gru", 4, 6, bias=False)
+    tracks = np.random.default_rng(6).normal(size=(3, 5, 4)).astype(np.float32)
+    run = functools.partial(kernels.gru, reset="before")
+    assert count(exported(run, params, tracks), "GRU") == 1
+
+
+def test_a_skip_input_has_no_operator(exported, count):
+    params = kernels.recurrent.init(jax.random.key(1), "lstm", 6, 6, skip=True)
+    tracks = np.random.default_rng(6).normal(size=(3, 5, 6)).astype(np.float32)
+    model = exported(kernels.lstm, params, tracks)
+    assert count(model, "LSTM") == 0 and count(model, "Scan") == 1
 
 
 def test_a_function_of_a_network(exported):

@@ -18,7 +18,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from jaxatr.kernels import choosing
-from jaxatr.kernels.device import of_platform
+from jaxatr.kernels.device import PLATFORMS, of_platform
 from jaxatr.kernels.ops.convolution import trim
 from jaxatr.kernels.ops.convolution.operation import OPERATION, function
 from jaxatr.kernels.ops.convolution.problem import Direction, Problem
@@ -171,8 +171,7 @@ def _named(name, problem, device):
     return Choice(name, SOLVERS[name].configs(problem)[0])
 
 
-_PLATFORMS = {None: "other", "cpu": "cpu", "cuda": "gpu", "rocm": "gpu", "tpu": "tpu"}
-for _name, _platform in _PLATFORMS.items():
+for _name, _platform in PLATFORMS.items():
     mlir.register_lowering(
         convolution_p,
         mlir.lower_fun(partial(_lower, platform=_platform), multiple_results=False),

@@ -157,7 +157,7 @@ def _network(cell: Cell, params, x, lengths, initial, algorithm, reset_after=Tru
     return jnp.swapaxes(y, 0, 1), states
 
 
-def _lengths(lengths: Any, batch: int, steps: int) -> Array | tuple[int, ...] | None:
+def _lengths(lengths: Any, batch: Any, steps: int) -> Array | tuple[int, ...] | None:
     """Returns longest-first integers as a tuple, and everything else as an array to mask by."""
     if lengths is None:
         return None

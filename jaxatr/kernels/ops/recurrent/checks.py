@@ -53,7 +53,7 @@ def _check_weights(problem, name: str, weights: Any, width: int, params: Params)
         check_shape(f"{name}.rb", weights.rb, (hidden,))
 
 
-def check_shape(name: str, array: Any, shape: tuple[int, ...]) -> None:
+def check_shape(name: str, array: Any, shape: tuple[Any, ...]) -> None:
     """Raises a ``ValueError`` unless the array has the shape."""
     if jnp.shape(array) != shape:
         raise ValueError(f"{name}: got shape {jnp.shape(array)}, wanted {shape}")

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import jax.numpy as jnp
 
+from jaxatr.kernels.ops.recurrent import primitive
 from jaxatr.kernels.ops.recurrent.algorithms import ALGORITHMS
 from jaxatr.kernels.ops.recurrent.cells import State
-from jaxatr.kernels.ops.recurrent.operation import chosen
 from jaxatr.kernels.ops.recurrent.problem import Cell, Problem
 from jaxatr.kernels.ops.recurrent.weights import Params, Weights
 from jaxatr.typing import Array
@@ -75,7 +75,7 @@ def _direction(problem, weights, x, state, mask, reverse, algorithm, lengths):
 
 def _run(problem: Problem, weights: Weights, x, state, mask, reverse, algorithm):
     if algorithm == "auto":
-        return chosen(problem, reverse, weights, x, state, mask)
+        return primitive.layer(problem, reverse, weights, x, state, mask)
     return ALGORITHMS[algorithm].run(problem, weights, x, state, mask, reverse)
 
 

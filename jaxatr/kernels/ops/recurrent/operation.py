@@ -1,14 +1,11 @@
-"""A recurrent layer as the find step sees it, and the layer whose algorithm is looked up."""
+"""A recurrent layer as the find step sees it."""
 
-import dataclasses
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import jax
 
-from jaxatr.kernels import choosing
-from jaxatr.kernels.device import Device, of_platform
+from jaxatr.kernels.device import Device
 from jaxatr.kernels.ops.accuracy import of_products
 from jaxatr.kernels.ops.recurrent import heuristic
 from jaxatr.kernels.ops.recurrent.algorithms import ALGORITHMS
@@ -81,41 +78,3 @@ OPERATION = Operation(
     canonical=lambda problem, device: problem,
 )
 register(Problem, OPERATION)
-
-
-@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def chosen(
-    problem: Problem,
-    reverse: bool,
-    weights: Weights,
-    x: Array,
-    state: State,
-    mask: Array | None,
-) -> tuple[Array, State]:
-    """Runs a layer by the algorithm for its problem, or if differentiated for the backward one.
-
-    Who chooses at the moment does so when the program is traced, for jax's default platform.
-
-    Args:
-      problem: forward.
-      reverse: runs from the last step to the first, which is not part of the problem.
-      weights: the layer's weights.
-      x: ``[t, b, d]``.
-      state: the initial state.
-      mask: ``[t, b, 1]`` or None.
-    """
-    return _choice(problem)(problem, weights, x, state, mask, reverse)
-
-
-@chosen.defjvp
-def _derivative(problem, reverse, primals, tangents):
-    mask = primals[3]
-    run = _choice(dataclasses.replace(problem, direction="backward"))
-    return jax.jvp(lambda *given: run(problem, *given, mask, reverse), primals[:3], tangents[:3])
-
-
-def _choice(problem: Problem) -> Callable[..., tuple[Array, State]]:
-    device = of_platform(jax.default_backend())
-    choice = choosing.current().choose(OPERATION, problem, device)
-    unroll = int(dict(choice.config)["unroll"])
-    return partial(ALGORITHMS[choice.algorithm].run, unroll=unroll)

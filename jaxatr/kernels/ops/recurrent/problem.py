@@ -1,7 +1,7 @@
 """What a recurrent layer is asked to do, described so that it can be a dictionary key."""
 
 import dataclasses
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import jax.numpy as jnp
 
@@ -32,7 +32,7 @@ class Problem:
 
     cell: Cell
     steps: int
-    batch: int
+    batch: Any  # a number, or a symbolic dimension of jax.export
     inputs: int
     hidden: int
     skip: bool
