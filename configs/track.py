@@ -3,8 +3,8 @@
     python -m jaxatr.train --config=configs/track.py[:variant]
 
 Variants:
-  default   simulated tracks, visible band: 4 to 8 chips each, 5° of aspect and 250 m of range from
-            one to the next, from 3500 to 5000 m on; 5 vehicles known and 3 unknown. A network of
+  default   simulated tracks, visible band: 4 to 8 chips each, 5° of aspect and 150 m of range from
+            one to the next, from 2100 to 3450 m on; 5 vehicles known and 3 unknown. A network of
             half the usual width, an LSTM of 128. Each evaluation has the mean over single chips,
             from heads on the same convolutional network, beside the tracks
   chips     the same without the LSTM: trained on shuffled single chips, in as many steps of as many
@@ -26,7 +26,17 @@ def get_config(variant: str = "default") -> Config:
 
 def _default(config: Config) -> None:
     config.data.name = "simulated_tracks"
-    config.data.options = ConfigDict({"tracks": 64, "bands": ("visible",), "size": 64, "seed": 0})
+    config.data.options = ConfigDict(
+        {
+            "tracks": 64,
+            "frames": (4, 8),
+            "starts": (2000, 3500),
+            "closing": 150,
+            "bands": ("visible",),
+            "size": 64,
+            "seed": 0,
+        }
+    )
     config.open_set.split = "random-5/3"
     config.augment.flip_horizontal = True
     config.augment.rotate_degrees = 5.0

@@ -118,28 +118,27 @@ class TrackOpenSet(OpenSet):
         if not self.recurrent:
             return super().loss(params, model_state, batch, key, step)
         count, steps, *shape = batch["image"].shape
-        chips = data.augment(
+        images = data.augment(
             key,
             self.normalize(batch["image"]).reshape(count * steps, *shape),
             jnp.repeat(batch["id"][:, 0], steps),
             jnp.repeat(batch["epoch"], steps),
             **self.config.augment,
         )
-        tracks, lengths = chips.reshape(count, steps, *shape), batch["length"]
+        tracks, lengths = images.reshape(count, steps, *shape), batch["length"]
         out, model_state = apply_training(
             self.module, params, model_state, tracks, key, step, lengths=lengths
         )
         labels = batch["label"][:, 0]
         values = self.example_losses(out.track.logits, out.track.open_logits, labels)
-        each = jnp.repeat(labels, steps)
-        chip_loss = self.example_losses(out.chips.logits, out.chips.open_logits, each)["loss"]
-        right = jnp.argmax(out.chips.logits, axis=-1) == each
-        values["chip_loss"] = _mean_of_track(chip_loss, lengths)
-        values["chip_accuracy"] = _mean_of_track(right, lengths)
+        own, chips = jnp.repeat(labels, steps), out.chips
+        chip_losses = self.example_losses(chips.logits, chips.open_logits, own)["loss"]
+        values["chip_loss"] = _mean_of_track(chip_losses, lengths)
+        values["chip_accuracy"] = _mean_of_track(jnp.argmax(chips.logits, axis=-1) == own, lengths)
         values["closed_accuracy"] = jnp.argmax(out.track.logits, axis=-1) == labels
         total = values.pop("loss") + self.config.track.chip_weight * values["chip_loss"]
         rows = jnp.float32(count)
-        sums = {name: (jnp.sum(each, dtype=jnp.float32), rows) for name, each in values.items()}
+        sums = {name: (jnp.sum(value, dtype=jnp.float32), rows) for name, value in values.items()}
         return LossOutput(jnp.sum(total), rows, sums, model_state)
 
     def outputs(self, variables: PyTree, part: str, needs: Collection[str] = ()) -> openset.Outputs:

@@ -173,7 +173,8 @@ def test_a_name_remembers_that_corrupt_images_may_be_skipped(folder, data_dir):
         (
             "min",
             {},
-            "did you mean 'mine'.*dsiac, fgvc_aircraft, image_folder, mine, mstar, simulated in",
+            "did you mean 'mine'.*dsiac, fgvc_aircraft, image_folder, mine, mstar, simulated, "
+            "simulated_tracks in",
         ),
         ("image_folder", {}, "image_folder needs a source.*--config.data.source=PATH"),
         ("image_foldr", {"source": "x"}, "takes no source.*did you mean 'image_folder'"),
