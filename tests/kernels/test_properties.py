@@ -139,21 +139,21 @@ def test_recurrent_layers(problem):
 
 
 @pytest.mark.slow
-@repeatable(max_examples=150)
+@repeatable(max_examples=60)
 @given(convolutions())
 def test_many_convolutions(problem):
     check(problem)
 
 
 @pytest.mark.slow
-@repeatable(max_examples=100)
+@repeatable(max_examples=50)
 @given(poolings())
 def test_many_poolings(problem):
     check(problem)
 
 
 @pytest.mark.slow
-@repeatable(max_examples=40)
+@repeatable(max_examples=20)
 @given(recurrents())
 def test_many_recurrent_layers(problem):
     check(problem)
