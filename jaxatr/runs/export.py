@@ -28,12 +28,14 @@ class _Network(NamedTuple):
       variables: that it needs.
       outputs: which fields of what it returns are worth having, and what they are called.
       classes: of the columns of its logits.
+      frames: chips of a track that it takes; 0 of one that takes single chips.
     """
 
     module: Any
     variables: PyTree
     outputs: Mapping[str, str]
     classes: tuple[str, ...]
+    frames: int = 0
 
 
 def export_run(
@@ -50,7 +52,8 @@ def export_run(
     was trained on: its normalisation is in the graph. The arithmetic is float32, that of a run in
     bfloat16 too. The outputs are ``logits``, ``open_logits`` (where there are trained binary
     classifiers) and ``features`` of an open-set run; ``embedding``, ``coarse_logits`` and
-    ``fine_logits`` of an embedding; ``logits`` and ``saliency`` of a surrogate.
+    ``fine_logits`` of an embedding; ``logits`` and ``saliency`` of a surrogate. A network of tracks
+    has a second input, ``lengths`` (int32): how many of its chips each track has.
 
     The file's metadata has, as JSON, ``classes``, ``image_shape`` (rows, columns, channels),
     ``image_dtype`` (of the images it was trained on), ``layout``, ``mean``, ``std``, ``step`` and,
@@ -64,26 +67,27 @@ def export_run(
       opset: version of ONNX's operators.
 
     Raises:
-      ValueError: no run, no such checkpoint, no such layout, a network that takes tracks, or a
-        backbone that has no form in ONNX.
+      ValueError: no run, no such checkpoint, no such layout, or a backbone that has no form in
+        ONNX.
     """
     if layout not in ("NHWC", "NCHW"):
         raise ValueError(f"layout: got {layout!r}, wanted 'NHWC' or 'NCHW'")
     config, record = load_config(workdir), training.read_record(workdir)
-    if takes_tracks(config, record):
-        raise ValueError(f"{workdir}: wanted a network of single images, got one of tracks")
     config.model.dtype = "float32"  # half of it is not in what ONNX's older operators take
     snapshot = training.load_snapshot(workdir, checkpoint)
     network = _network(config, record, variables_of(snapshot))
     shape = tuple(record["image_shape"])
-    chip = np.zeros((1, *shape), np.float32)
+    chip = np.zeros((1, *[network.frames] * bool(network.frames), *shape), np.float32)
+    inputs: list[np.ndarray] = [chip if layout == "NHWC" else np.moveaxis(chip, -1, -3)]
+    if network.frames:
+        inputs.append(np.ones(1, np.int32))
     return export(
         _from_raw(network, record["normalization"], layout),
         network.variables,
-        chip if layout == "NHWC" else chip.transpose(0, 3, 1, 2),
+        inputs,
         path,
         opset=opset,
-        input_names=["images"],
+        input_names=["images", "lengths"][: len(inputs)],
         output_names=list(network.outputs.values()),
         properties={
             name: json.dumps(value, ensure_ascii=False)
@@ -128,17 +132,24 @@ def _network(config: Config, record: Mapping[str, Any], variables: PyTree) -> _N
     fields = ["logits", "open_logits", "features"]
     if config.loss.open == "none":
         fields.remove("open_logits")  # nothing has trained them
-    module = models.build_open_set(config.model, len(classes))
-    return _Network(module, variables, {name: name for name in fields}, classes)
+    outputs = {name: name for name in fields}
+    if takes_tracks(config, record):
+        module = models.build_track(config.model, len(classes), config.track.hidden)
+        return _Network(module, variables, outputs, classes, config.track.frames)
+    return _Network(models.build_open_set(config.model, len(classes)), variables, outputs, classes)
 
 
 def _from_raw(network: _Network, normalization: Mapping[str, Any], layout: str) -> Callable:
     mean, std = (np.asarray(normalization[name]) for name in ("mean", "std"))
 
-    def run(variables: PyTree, images: jax.Array) -> list[jax.Array]:
+    def run(variables: PyTree, images: jax.Array, *lengths: jax.Array) -> list[jax.Array]:
         if layout == "NCHW":
-            images = jnp.transpose(images, (0, 2, 3, 1))
-        result = network.module.apply(variables, normalize(images, mean, std), train=False)
+            images = jnp.moveaxis(images, -3, -1)
+        images = normalize(images, mean, std)
+        if lengths:
+            result = network.module.apply(variables, images, lengths=lengths[0]).track
+        else:
+            result = network.module.apply(variables, images, train=False)
         return [getattr(result, name) for name in network.outputs]
 
     return run

@@ -211,6 +211,25 @@ def test_the_recogniser_says_what_the_evaluation_did(base, run, tmp_path, flags_
     assert "there is no image in this folder" in printed.err and "a folder is wanted" in printed.err
 
 
+def test_it_goes_out_as_onnx(base, run, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    onnx = pytest.importorskip("onnx")
+    from jaxatr.runs.export import export_run
+
+    workdir, _, arrays = run
+    model = export_run(workdir, tmp_path / "tracks.onnx")
+    assert [node.op_type for node in model.graph.node].count("LSTM") == 1
+    session = onnxruntime.InferenceSession(tmp_path / "tracks.onnx")
+    rows = []
+    for batch in TrackOpenSet(base).examples.eval_track_batches("test"):
+        given = {"images": np.float32(batch["image"]), "lengths": np.int32(batch["length"])}
+        rows.append(session.run(["logits"], given)[0][batch["mask"]])
+    np.testing.assert_allclose(np.concatenate(rows), arrays["test_logits"], atol=1e-4)
+    assert (
+        onnx.load(tmp_path / "tracks.onnx").graph.input[0].type.tensor_type.shape.dim[0].dim_param
+    )
+
+
 def test_what_takes_single_images_refuses_a_run_of_tracks(run):
     with pytest.raises(ValueError, match="is a run on tracks: jaxatr.recogniser.TrackRecogniser"):
         Recogniser.load(run[0])
