@@ -125,16 +125,16 @@ def operators(found):
     return names
 
 
-def record(results, folder):
-    """Writes the results as JSON, and the tables of them as Markdown."""
-    folder.mkdir(parents=True, exist_ok=True)
+def record(results, path, title):
+    """Writes the results as JSON, and the tables of them as Markdown beside it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(entry) for entry in results]
-    (folder / "conformance.json").write_text("[\n" + ",\n".join(lines) + "\n]\n")
-    (folder / "conformance.md").write_text(table(results))
+    path.write_text("[\n" + ",\n".join(lines) + "\n]\n")
+    path.with_suffix(".md").write_text(table(results, title))
 
 
-def table(results):
-    """Returns the tables: by kind, by operator, and the failures with their reasons."""
+def table(results, title):
+    """Returns the tables: by kind, the failures with their reasons, and by operator."""
     kinds, by_operator = collections.Counter(), collections.Counter()
     kinds_passed, operators_passed = collections.Counter(), collections.Counter()
     for entry in results:
@@ -143,12 +143,7 @@ def table(results):
         if entry["kind"] == "node":
             by_operator[entry["operator"]] += 1
             operators_passed[entry["operator"]] += not entry["reason"]
-    text = [
-        f"# ONNX {onnx.__version__}'s own suite",
-        "",
-        "| kind | passed | tests |",
-        "|---|---|---|",
-    ]
+    text = [f"# {title}", "", "| kind | passed | tests |", "|---|---|---|"]
     text += [f"| {kind} | {kinds_passed[kind]} | {count} |" for kind, count in kinds.items()]
     text += ["", "## Failures", "", "| kind | test | reason |", "|---|---|---|"]
     text += [
@@ -161,17 +156,27 @@ def table(results):
     return "\n".join(text) + "\n"
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kind", choices=KINDS, action="append", help="default: all")
+def main(description, name, title, kinds, *, prepare=backend.prepare, limit=180):
+    """Parses the flags, goes through the tests and records what passes.
+
+    Args:
+      description: for ``--help``.
+      name: of the files of results.
+      title: of the tables.
+      kinds: of tests.
+      prepare: from a model to what runs it.
+      limit: default of ``--limit``.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--kind", choices=kinds, action="append", help="default: all")
     parser.add_argument("--only", default="", help="tests whose name, or operator, matches this")
-    parser.add_argument("--limit", type=int, default=180, help="seconds that a test may take")
+    parser.add_argument("--limit", type=int, default=limit, help="seconds that a test may take")
     parser.add_argument("--resume", action="store_true", help="keep what is recorded")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
-    found = cases(options.kind or KINDS)
+    found = cases(options.kind or kinds)
     names = operators(found)
-    known = options.out / "conformance.json"
+    known = options.out / f"{name}.json"
     before = json.loads(known.read_text()) if options.resume and known.exists() else []
     done = {(entry["kind"], entry["name"]) for entry in before}
     results = list(before)
@@ -181,19 +186,19 @@ def main():
         wanted = re.search(options.only, test.name) or options.only == operator
         if (kind, test.name) in done or not wanted:
             continue
-        reason = run(test, limit=options.limit)
+        reason = run(test, limit=options.limit, prepare=prepare)
         results.append({"kind": kind, "name": test.name, "operator": operator, "reason": reason})
         if options.only and reason:
             print(f"{test.name}: {reason}")
         if not options.only and len(results) % 100 == 0:
-            record(results, options.out)
+            record(results, known, title)
     passed = sum(not entry["reason"] for entry in results)
     print(f"{passed} of {len(results)} in {time.monotonic() - started:.0f} s")
     if not options.only:
-        record(results, options.out)
+        record(results, known, title)
 
 
 if __name__ == "__main__":
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     np.seterr(all="ignore")
-    main()
+    main(__doc__, "conformance", f"ONNX {onnx.__version__}'s own suite", KINDS)

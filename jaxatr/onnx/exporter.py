@@ -84,7 +84,7 @@ def export(
     """
     source = getattr(model, "proto", None)
     if isinstance(source, onnx.ModelProto):
-        return replace_weights(source, variables, path)
+        return replace_weights(source, variables, path, before=getattr(model, "variables", None))
     newest = onnx.defs.onnx_opset_version()
     if not OPSET <= opset <= newest:
         raise ValueError(f"opset: got {opset}, wanted {OPSET} to {newest}")

@@ -47,6 +47,6 @@ def test_the_table(conformance):
         {"kind": "node", "name": "test_a", "operator": "Add", "reason": ""},
         {"kind": "node", "name": "test_b", "operator": "Add", "reason": "bad | worse"},
     ]
-    text = conformance.table(entries)
+    text = conformance.table(entries, "Tests")
     assert "| node | 1 | 2 |" in text and "| Add | 1 | 2 |" in text
     assert "| node | test_b | bad ¦ worse |" in text

@@ -1,7 +1,8 @@
 """A model file's weights exchanged for others, its graph left as it is."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import jax
 import numpy as np
@@ -12,7 +13,11 @@ from jaxatr.typing import PyTree
 
 
 def replace_weights(
-    model: onnx.ModelProto, variables: PyTree, path: str | os.PathLike
+    model: onnx.ModelProto,
+    variables: PyTree,
+    path: str | os.PathLike,
+    *,
+    before: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> onnx.ModelProto:
     """Writes a model with other values in its initializers and constants; nodes and names stay.
 
@@ -23,6 +28,9 @@ def replace_weights(
         the array in ``{"params": {"conv1.weight": …}}`` is for ``params/conv1.weight`` or
         ``conv1.weight``. What no array is for keeps its values.
       path: of the file.
+      before: the variables that the model was read with. What has not changed since is left alone;
+        what has, and was computed from constants, is the value of a ``Constant`` node in the place
+        of the node that computed it.
 
     Returns:
       What was written.
@@ -32,12 +40,17 @@ def replace_weights(
     """
     changed = onnx.ModelProto()
     changed.CopyFrom(model)
-    tensors = dict(_tensors(changed.graph))
-    problems = []
+    tensors, problems = dict(_tensors(changed.graph)), []
+    known = {name: array for group in (before or {}).values() for name, array in group.items()}
+    makers = {node.output[0]: node for node in changed.graph.node if len(node.output) == 1}
     for keys, leaf in jax.tree.leaves_with_path(variables):
         array = np.asarray(leaf)
         name = jax.tree_util.keystr(keys, simple=True, separator="/")
         short = jax.tree_util.keystr(keys[1:], simple=True, separator="/")
+        if short in known and np.array_equal(array, np.asarray(known[short])):
+            continue
+        if short in known and short in makers and short not in tensors:
+            tensors[short] = _as_constant(makers[short], np.asarray(known[short]))
         tensor = tensors.get(name, tensors.get(short))
         problem = _problem(tensor, array)
         if problem or tensor is None:
@@ -48,6 +61,15 @@ def replace_weights(
         raise ValueError("\n".join(["variables do not fit the model:", *problems]))
     write_model(changed, path)
     return changed
+
+
+def _as_constant(node: onnx.NodeProto, value: np.ndarray) -> onnx.TensorProto:
+    """Makes a node one of a constant, and returns the tensor that it has."""
+    tensor = onnx.numpy_helper.from_array(value, node.output[0])
+    node.op_type, node.domain = "Constant", ""
+    del node.input[:], node.attribute[:]
+    node.attribute.append(onnx.helper.make_attribute("value", tensor))
+    return node.attribute[0].t
 
 
 def _tensors(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TensorProto]]:

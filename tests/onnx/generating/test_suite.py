@@ -46,13 +46,3 @@ def test_a_few(generated, unchecked):
 def test_a_tenth(generated, unchecked):
     count, failed = failures(generated, 10)
     assert 100 * (count - len(failed)) >= FLOOR * count, failed
-
-
-def test_the_table(generated):
-    entries = [
-        {"name": "test_a", "operator": "Add", "reason": ""},
-        {"name": "test_b", "operator": "Add", "reason": "bad | worse"},
-    ]
-    text = generated.table(entries)
-    assert "1 of 2 pass." in text and "| Add | 1 | 2 |" in text
-    assert "| test_b | bad ¦ worse |" in text
