@@ -36,8 +36,8 @@ def model_proto(
       graph: the root, whose values' names are final.
       opset: version of ONNX's own operators.
       name: of the graph.
-      properties: go into ``metadata_props``, with the names of those initializers that are no
-        weights: who reads the file again does not train them.
+      properties: go into ``metadata_props``, with the names of those floating-point initializers
+        that are no weights: who reads the file again does not train them.
     """
     opsets = [onnx.helper.make_opsetid("", opset)]
     model = onnx.helper.make_model(
@@ -47,7 +47,11 @@ def model_proto(
         producer_name="jaxatr",
         producer_version=metadata.version("jaxatr"),
     )
-    fixed = [name for name in graph.initializers if name not in graph.weights]
+    fixed = [
+        name
+        for name, array in graph.initializers.items()
+        if name not in graph.weights and array.dtype.kind not in "biu"  # which nobody trains
+    ]
     told = {FIXED: json.dumps(fixed)} if fixed else {}
     onnx.helper.set_model_props(model, {**properties, **told})
     return model
