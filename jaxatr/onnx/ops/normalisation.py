@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxatr import kernels
 from jaxatr.onnx.ops.dtypes import dtype_of, is_float
 from jaxatr.onnx.ops.values import Value, at_least_rank, axis_of
 from jaxatr.onnx.registry import register
@@ -52,14 +53,11 @@ def batch_normalization(
       ``[b, c, …]``; in training also the new running mean and variance.
     """
     at_least_rank("x", x, 2)
-    mean, var = input_mean, input_var
+    last, mean, var = jnp.moveaxis(jnp.asarray(x), 1, -1), input_mean, input_var
     if training or training_mode:
-        axes = (0, *range(2, x.ndim))
-        wide = jnp.asarray(x).astype(jnp.promote_types(input_mean.dtype, "float32"))
-        mean, var = jnp.mean(wide, axes), jnp.var(wide, axes)
-    rank = x.ndim
-    spread = jax.lax.rsqrt(_channels(var, rank) + epsilon) * _channels(scale, rank)
-    y = ((x - _channels(mean, rank)) * spread + _channels(b, rank)).astype(x.dtype)
+        mean, var = kernels.batch_statistics(last)
+    y = kernels.batch_norm(last, *map(jnp.asarray, (scale, b, mean, var)), epsilon=epsilon)
+    y = jnp.moveaxis(y, -1, 1).astype(x.dtype)
     if not (training or training_mode):
         return y
     new_mean = input_mean * momentum + mean * (1 - momentum)
