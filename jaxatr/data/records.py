@@ -55,7 +55,14 @@ def write(
       directory: an existing folder.
       total: how many examples there will be, for the progress bar.
     """
-    bar = tqdm(total=total, unit="image", desc="preparing", leave=False, dynamic_ncols=True)
+    bar = tqdm(  # at a terminal: in a log it would be a line of a thousand states
+        total=total,
+        unit="image",
+        desc="preparing",
+        leave=False,
+        dynamic_ncols=True,
+        disable=None,
+    )
 
     def counted(examples: Examples) -> Examples:
         def run() -> Iterator[Example]:

@@ -102,7 +102,7 @@ def _rendered(kind: Kind, settings: dict[str, Any]) -> dict[str, Columns]:
     rendered: dict[str, list[Columns]] = {split: [] for split in simulated.SPLITS}
     with (
         ThreadPoolExecutor(os.cpu_count()) as pool,
-        tqdm(desc="simulating", unit="part", leave=False, total=len(pieces)) as bar,
+        tqdm(desc="simulating", unit="part", leave=False, total=len(pieces), disable=None) as bar,
     ):
         chips = pool.map(lambda piece: kind.generate(piece[0], **piece[1]), pieces)
         for (split, _), columns in zip(pieces, chips, strict=True):
