@@ -31,5 +31,5 @@ def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
 def commits(results: Path) -> str:
     """Returns a sentence with the commits that the recorded runs came from."""
     runs = (json.loads(path.read_text()) for path in sorted(results.glob("*.json")))
-    found = {run["record"].get("code", {}).get("commit", "unknown")[:12] for run in runs}
+    found = {run.get("record", {}).get("code", {}).get("commit", "unknown")[:12] for run in runs}
     return f"Commits of the runs: {', '.join(sorted(found)) or 'none'}."

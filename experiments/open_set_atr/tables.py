@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from experiments.records import NOT_RUN, table
+from experiments.records import NOT_RUN, commits, table
 from jaxatr import metrics
 
 RESULTS = Path(__file__).parent / "results"
@@ -363,7 +363,8 @@ FIGURES = {"mstar.png": "AUROC of every score on MSTAR", "table1.png": "AUROC by
 
 def main() -> None:
     """Writes the tables."""
-    parts = ["# Open-set results", "Made by `tables.py` from the recorded runs in this folder."]
+    made = f"Made by `tables.py` from the recorded runs in this folder. {commits(RESULTS)}"
+    parts = ["# Open-set results", made]
     for title, make in SECTIONS.items():
         parts += [f"## {title}", make()]
     parts += [f"![{text}]({name})" for name, text in FIGURES.items() if (RESULTS / name).exists()]
