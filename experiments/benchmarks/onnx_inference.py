@@ -57,6 +57,7 @@ def of_batch(name: str, batch: int) -> tuple[onnx.ModelProto, onnx.ValueInfoProt
             new = onnx.numpy_helper.from_array(shape, node.input[1])
             constants[node.input[1]].CopyFrom(new)
     used = {name for node in graph.node for name in node.input}
+    values: Any
     for values in (graph.initializer, graph.input):
         for unused in [one for one in values if one.name not in used]:
             values.remove(unused)
