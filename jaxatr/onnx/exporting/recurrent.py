@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from jaxatr.kernels.ops.recurrent import scan
-from jaxatr.kernels.ops.recurrent.convert.order import ONNX, OURS
+from jaxatr.kernels.ops.recurrent.convert.order import ONNX, OURS, reordered
 from jaxatr.kernels.ops.recurrent.problem import Problem
 from jaxatr.onnx.exporting.graph import Info
 from jaxatr.onnx.exporting.translate import COMPUTED, Equation, Translator, Value, rule
@@ -80,8 +80,7 @@ def _ordered(t: Translator, problem: Problem, name: str, axis: int) -> str:
     ours, theirs = OURS[problem.cell], ONNX[problem.cell]
     if ours == theirs:
         return name
-    blocks = np.arange(problem.gates * problem.hidden).reshape(problem.gates, -1)
-    order = np.concatenate([blocks[ours.index(letter)] for letter in theirs])
+    order = reordered(np.arange(problem.gates * problem.hidden), ours, theirs)
     return t.graph.add("Gather", [name, t.graph.int64(order)], t.graph.info[name].shape, axis=axis)
 
 

@@ -53,8 +53,8 @@ def _windows(x: Value, w: Value, kernel_shape, strides, dilations, pads, auto_pa
     return windows(x.shape[2:], w.shape[2:], strides, dilations, pads, auto_pad)
 
 
-def _beside_channels(b: Value, rank: int) -> Value:
-    return jnp.reshape(b, (-1, *(1,) * (rank - 2)))
+def _with_bias(result: Value, b: Value | None) -> Value:
+    return result if b is None else result + jnp.reshape(b, (-1, *(1,) * (result.ndim - 2)))
 
 
 @register("Conv", weights=("w", "b"))
@@ -87,8 +87,7 @@ def conv(
       ``[b, f, …]``.
     """
     found = _windows(x, w, kernel_shape, strides, dilations, pads, auto_pad)
-    result = convolved(x, w, found, group)
-    return result if b is None else result + _beside_channels(b, x.ndim)
+    return _with_bias(convolved(x, w, found, group), b)
 
 
 @register("ConvTranspose", weights=("w", "b"))
@@ -154,8 +153,7 @@ def conv_transpose(
             dilation=along(dilations),
             groups=group,
         )
-        result = jnp.moveaxis(result, -1, 1)
-        return result if b is None else result + _beside_channels(b, x.ndim)
+        return _with_bias(jnp.moveaxis(result, -1, 1), b)
     # The same as a convolution of the spread input with the kernel turned round.
     spread = [
         (r - 1 - before, r - 1 - after + o)
@@ -172,7 +170,7 @@ def conv_transpose(
         rhs_dilation=dilations,
         feature_group_count=group,
     )
-    return result if b is None else result + _beside_channels(b, x.ndim)
+    return _with_bias(result, b)
 
 
 def _centred(x: Value, zero: Value | None, axis: int | None = None) -> Value:
@@ -240,8 +238,7 @@ def causal_conv_with_state(
     past = jnp.zeros((*x.shape[:2], taps - 1), x.dtype) if past_state is None else past_state
     whole = jnp.concatenate([past, x], -1)
     found = windows(whole.shape[2:], (taps,), None, None, None, "VALID")
-    result = convolved(whole, weight, found, x.shape[1])
-    result = result if bias is None else result + _beside_channels(bias, 3)
+    result = _with_bias(convolved(whole, weight, found, x.shape[1]), bias)
     if activation not in ("none", "silu", "swish"):
         raise ValueError(f"activation: got {activation!r}, wanted none, silu or swish")
     result = result if activation == "none" else jax.nn.silu(result)
@@ -300,7 +297,7 @@ def deform_conv(
     taken = taken.reshape(n, group, channels // group, taps, *out)
     kernel = jnp.reshape(w, (group, -1, w.shape[1], taps))
     result = jnp.einsum("ngctyx,gfct->ngfyx", taken, kernel).reshape(n, -1, *out)
-    return result if b is None else result + _beside_channels(b, 4)
+    return _with_bias(result, b)
 
 
 def _bilinear(image: Value, y: Value, x: Value) -> Value:

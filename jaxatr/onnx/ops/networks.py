@@ -76,7 +76,7 @@ def scanned(
       ``[t, directions, b, h]`` and, for each state, ``[directions, b, h]``; the batch first with
       layout 1.
     """
-    count = 2 if direction == "bidirectional" else 1
+    count = _directions(direction)
     found = activations((tuple(names) * count)[: functions_each * count], *parameters)
     if layout:
         x = jnp.swapaxes(x, 0, 1)
@@ -103,11 +103,15 @@ def scanned(
     return every, *final
 
 
+def _directions(direction: str) -> int:
+    return 2 if direction == "bidirectional" else 1
+
+
 def check_directions(direction: str, w: Value) -> None:
     """Raises a ``ValueError`` unless the weights are for as many directions as there are."""
     if direction not in ("forward", "reverse", "bidirectional"):
         raise ValueError(f"direction: got {direction!r}, wanted forward, reverse or bidirectional")
-    count = 2 if direction == "bidirectional" else 1
+    count = _directions(direction)
     if w.shape[0] != count:
         raise ValueError(f"w: got {w.shape[0]} directions, wanted {count}")
 
@@ -134,7 +138,7 @@ def is_usual(
     names: Sequence[str], wanted: Sequence[str], direction: str, lengths: Value | None, *others: Any
 ) -> bool:
     """Says whether :mod:`jaxatr.kernels` has the layer: the usual activations and nothing else."""
-    count = 2 if direction == "bidirectional" else 1
+    count = _directions(direction)
     usual = [name.lower() for name in (tuple(names) * count)[: len(wanted) * count]]
     back = direction == "reverse" and lengths is not None
     return usual == list(wanted) * count and not back and not any(others)
