@@ -54,22 +54,16 @@ def l2(
     return root(squared_l2(first, second, valid))
 
 
-@jax.custom_jvp
+@jax.checkpoint
 def pairwise_squared_l2(points: Float[Array, "b d"]) -> Float[Array, "b b"]:
     """Returns the squared distances between all rows: exactly symmetric, 0 on the diagonal.
 
-    They are sums of squared differences: expanded into inner products they would lose, between
-    close points, all the digits that a triplet is chosen by. The derivative has no such trouble and
-    is taken through inner products, so that no ``[b, b, d]`` array is ever stored.
+    They are sums of squared differences, and so is the derivative: expanded into inner products
+    both would lose, between close points, all the digits that a triplet is chosen by, and the root
+    of so small a distance would make much of what is left. The differences are computed again for
+    the derivative, where XLA sums them as they come: no ``[b, b, d]`` array is stored.
     """
-    return jnp.sum(jnp.square(points[:, None] - points[None]), axis=-1)
-
-
-@pairwise_squared_l2.defjvp
-def _pairwise_squared_l2_jvp(primals, tangents):
-    (points,), (change,) = primals, tangents
-    # Distances do not depend on the origin; the rounding of inner products does.
-    centred = points - jnp.mean(points, axis=0)
-    inner = jnp.matmul(centred, change.T, precision=jax.lax.Precision.HIGHEST)
-    own = jnp.sum(centred * change, axis=-1)
-    return pairwise_squared_l2(points), 2 * (own[:, None] + own[None] - inner - inner.T)
+    squared = jnp.sum(jnp.square(points[:, None] - points[None]), axis=-1)
+    # XLA may compute what the points come from twice within the difference, and fuse a product of
+    # one with the subtraction: then even a point's distance to itself is a rounding, not 0.
+    return jnp.where(jnp.eye(len(points), dtype=bool), 0, squared)

@@ -75,3 +75,31 @@ def test_masked_moments():
     np.testing.assert_array_equal(reduce.masked_moments(values, nothing), [0.0, 0.0])
     gradient = jax.grad(lambda x: sum(reduce.masked_moments(x, nothing)))(values)
     np.testing.assert_array_equal(gradient, 0.0)
+
+
+def test_the_slope_of_distances_is_right_where_xla_fuses_what_the_points_come_from():
+    """Points of unit length within one program: rounding may leave a point off itself."""
+    rng = np.random.default_rng(0)
+    given, weights = rng.normal(size=(16, 8)), rng.normal(size=(8, 8))
+
+    def loss(weights):
+        points = given.astype(weights.dtype) @ weights
+        points /= jnp.linalg.norm(points, axis=1, keepdims=True)
+        return jnp.sum(jnp.sin(distances.root(distances.pairwise_squared_l2(points))))
+
+    found = jax.jit(jax.grad(loss))(jnp.float32(weights))
+    with jax.enable_x64(True):
+        expected = jax.grad(loss)(jnp.float64(weights))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_the_slope_between_close_points_is_right():
+    points = np.array([[1.0, 0.0, 0.0], [1.0, 1e-5, 0.0], [0.0, 1.0, 0.0]])
+
+    def loss(points):
+        return jnp.sum(distances.root(distances.pairwise_squared_l2(points)))
+
+    found = jax.jit(jax.grad(loss))(jnp.float32(points))
+    with jax.enable_x64(True):
+        expected = jax.grad(loss)(jnp.float64(points))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
