@@ -119,7 +119,7 @@ def deletion(
     *,
     pixels_per_step: int,
     targets: Int[ArrayLike, " b"] | None = None,
-    fill: float | Sequence[float] = 0.0,
+    fill: float | Sequence[float] | Float[ArrayLike, " c"] = 0.0,
     batch_size: int = 64,
 ) -> Faithfulness:
     """Returns how the target's score falls as pixels are erased, algorithm A2.
@@ -142,7 +142,7 @@ def deletion(
       ValueError: as :func:`insertion` raises, or ``fill`` has neither one value nor one a channel.
     """
     images = np.asarray(images, np.float32)
-    values = tuple(fill) if isinstance(fill, Sequence) else (fill,)
+    values = tuple(np.ravel(fill).astype(float).tolist())
     if len(values) not in (1, images.shape[-1]):
         raise ValueError(f"fill: got {len(values)} values, wanted 1 or {images.shape[-1]}")
     blank = np.broadcast_to(np.asarray(values, np.float32), images.shape)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.mining.classes import Classes
-from jaxatr.typing import Array, Float, Int, Shaped
+from jaxatr.typing import Array, Bool, Float, Int, Shaped
 
 _CHUNK = 1024  # examples at a time
 _FORBIDDEN = np.uint32(0xFFFFFFFF)
@@ -60,7 +60,7 @@ def nearest_members(
     """Returns positive, sibling and negative of each reference; -1 where there is none.
 
     Args:
-      embeddings: of the whole data set.
+      embeddings: of the whole data set; one that is not finite takes no part.
       classes: of its examples.
       references: indices.
       drawn: the fine class of each reference's sibling; None for any that qualifies.
@@ -71,7 +71,8 @@ def nearest_members(
     count = len(references)
     if not count:
         return references, references, references
-    layout, place = _lay_out(embeddings, classes)
+    embeddings, finite = _centred(embeddings)
+    layout, place = _lay_out(embeddings, finite, classes)
     order = jnp.argsort(place[references])  # neighbours in the layout share their stretch
     chosen = references[order]
     start = classes.coarse_start[chosen]
@@ -94,11 +95,29 @@ def nearest_members(
     found = jax.lax.map(search, jax.tree.map(blocked, queries))
     back = jnp.zeros(count, jnp.int32).at[order].set(jnp.arange(count, dtype=jnp.int32))
     positive, sibling, negative = (column.reshape(-1)[:count][back] for column in found)
-    return positive, sibling, negative
+    return positive, sibling, jnp.where(finite[references], negative, -1)
 
 
-def _lay_out(embeddings: Array, classes: Classes) -> tuple[_Layout, Int[Array, " n"]]:
-    """Returns the layout, and where each example stands in it."""
+def _centred(
+    embeddings: Float[Array, "n d"],
+) -> tuple[Float[Array, "n d"], Bool[Array, " n"]]:
+    """Returns the embeddings from the one nearest to their mean, and which of them are finite.
+
+    The same is taken from all, so no distance changes, but the products' rounding is that of the
+    embeddings' spread and not of how far they lie from the origin. Taken from an example and not
+    from the mean, whole numbers stay whole, and ties remain ties.
+    """
+    finite = jnp.isfinite(embeddings).all(axis=1)
+    points = jnp.where(finite[:, None], embeddings, 0)
+    mean = jnp.sum(points, axis=0) / jnp.maximum(jnp.sum(finite), 1)
+    away = jnp.where(finite, jnp.sum(jnp.square(points - mean), axis=1), jnp.inf)
+    return jnp.where(finite[:, None], points - points[jnp.argmin(away)], 0), finite
+
+
+def _lay_out(
+    embeddings: Array, finite: Array, classes: Classes
+) -> tuple[_Layout, Int[Array, " n"]]:
+    """Returns the layout, and where each example stands in it; one not finite is as none."""
     count = len(embeddings)
     order = jnp.argsort(classes.coarse_start, stable=True).astype(jnp.int32)
     place = jnp.zeros(count, jnp.int32).at[order].set(jnp.arange(count, dtype=jnp.int32))
@@ -108,12 +127,12 @@ def _lay_out(embeddings: Array, classes: Classes) -> tuple[_Layout, Int[Array, "
         widths = [(0, missing)] + [(0, 0)] * (column.ndim - 1)
         return jnp.pad(column[order], widths, constant_values=value)
 
-    half_squares = jnp.sum(jnp.square(embeddings), axis=-1) / 2
+    half_squares = jnp.where(finite, jnp.sum(jnp.square(embeddings), axis=-1) / 2, jnp.inf)
     layout = _Layout(
         filled(embeddings, 0),
         filled(half_squares, jnp.inf),
         jnp.pad(order, (0, missing), constant_values=_NONE),
-        filled(classes.fine, -2),
+        filled(jnp.where(finite, classes.fine, -2), -2),
     )
     return layout, place
 
@@ -160,7 +179,9 @@ def _search(
         rank = _rank(beyond, distance)
         same = part.fine == queries.fine[:, None]
         positive = inside & same & (part.index != queries.index[:, None])
-        sibling = inside & ~same if queries.drawn is None else part.fine == queries.drawn[:, None]
+        sibling = inside & ~same & (part.fine >= 0)
+        if queries.drawn is not None:
+            sibling = part.fine == queries.drawn[:, None]
         return tuple(
             _lower(one, jnp.where(allowed, rank, _FORBIDDEN), part.index)
             for one, allowed in zip(best, (positive, sibling), strict=True)

@@ -63,10 +63,12 @@ def quadruplets(
     index.
 
     Args:
-      embeddings: of the whole data set.
+      embeddings: of the whole data set. One that is not finite is in no quadruplet, except that
+        ``"random"`` does not look at them.
       fine: fine class of each example; its number may be used again under another coarse class.
       coarse: coarse class of each example.
-      references: indices of the examples to select for, in ``[0, n)``.
+      references: indices of the examples to select for; one that is not in ``[0, n)`` has no valid
+        quadruplet.
       method: ``"nearest_to_negative"`` is the paper's method 1, ``"nearest_to_reference"`` its
         method 2; ``"random"`` draws each member uniformly from all that qualify.
       key: of the draws.
@@ -76,7 +78,8 @@ def quadruplets(
       block_size: references at a time.
 
     Raises:
-      ValueError: an unknown method or sibling class, a block size below 1, or an empty data set.
+      ValueError: an unknown method or sibling class, a block size below 1, an empty data set, or
+        labels of another length than the embeddings.
     """
     if method not in get_args(Method):
         raise ValueError(f"method: got {method!r}, wanted one of {', '.join(get_args(Method))}")
@@ -86,10 +89,15 @@ def quadruplets(
         raise ValueError(f"block_size: got {block_size}, wanted at least 1")
     if not len(embeddings):
         raise ValueError("embeddings: got none, wanted at least one")
+    for name, labels in (("fine", fine), ("coarse", coarse)):
+        if len(labels) != len(embeddings):
+            raise ValueError(f"{name}: got {len(labels)}, wanted {len(embeddings)}, the embeddings")
     if sibling_class is None:
         sibling_class = "drawn" if method == "nearest_to_reference" else "any"
     classes = order_classes(fine, coarse)
-    references = references.astype(jnp.int32)
+    inside = (references >= 0) & (references < len(embeddings))
+    asked = references.astype(jnp.int32)
+    references = jnp.where(inside, asked, 0)
     keys = jax.vmap(partial(jax.random.fold_in, key))(references)
     drawn = _drawn_class(classes, references, keys) if sibling_class == "drawn" else None
     if method == "random":
@@ -103,9 +111,9 @@ def quadruplets(
             from_negative=method == "nearest_to_negative",
             block_size=block_size,
         )
-    found = jnp.stack([member >= 0 for member in members]).all(0)
-    positive, sibling, negative = (jnp.where(found, member, references) for member in members)
-    return Quadruplets(references, positive, sibling, negative, found)
+    found = jnp.stack([inside, *(member >= 0 for member in members)]).all(0)
+    positive, sibling, negative = (jnp.where(found, member, asked) for member in members)
+    return Quadruplets(asked, positive, sibling, negative, found)
 
 
 def _drawn_class(classes: Classes, references: Int[Array, " r"], keys: Array) -> Int[Array, " r"]:

@@ -1,6 +1,7 @@
 """The rivals of quadruplet selection: losses that form their tuples within the batch."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from jaxatr import losses
@@ -21,6 +22,7 @@ class _InBatch(NamedTuple):
 
 IN_BATCH = {
     "semi_hard_triplet": _InBatch(losses.semi_hard_triplet, "margin"),
+    "semi_hard_one": _InBatch(partial(losses.semi_hard_triplet, negatives="one"), "margin"),
     "lifted_structure": _InBatch(losses.lifted_structure, "margin"),
     "n_pairs": _InBatch(losses.n_pairs, None),
     "clustering": _InBatch(losses.clustering, "margin_multiplier"),

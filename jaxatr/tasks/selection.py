@@ -33,8 +33,10 @@ def select(
       ``valid`` bool ``[n]``; ``selected``, the step.
 
     Raises:
-      ValueError: not one example has a quadruplet.
+      ValueError: an embedding is not finite, or not one example has a quadruplet.
     """
+    if bad := np.count_nonzero(~np.isfinite(embeddings).all(axis=1)):
+        raise ValueError(f"after step {step}, {bad} of {len(fine)} embeddings are not finite")
     key = jax.random.key_data(jax.random.fold_in(jax.random.key(seed), step))
     choose = _chooser(fields.method, fields.sibling_class or None, fields.block_size)
     references = {"reference": np.arange(len(fine), dtype=np.int32)}

@@ -242,6 +242,11 @@ def test_given_targets_and_the_convention():
     assert recorded["measure"] == "deletion" and recorded["start"] == "image"
     assert recorded["pixels_per_step"] == 6 and recorded["target"] == "given"
     assert recorded["fill"] == [0.0] and recorded["blur"] is None
+    colour = np.float32([0.5, 1, 0])
+    filled = metrics.deletion(predict, images, saliency, pixels_per_step=6, fill=colour)
+    assert json.loads(json.dumps(dataclasses.asdict(filled.convention)))["fill"] == [0.5, 1, 0]
+    same = metrics.deletion(predict, images, saliency, pixels_per_step=6, fill=(0.5, 1.0, 0.0))
+    np.testing.assert_array_equal(filled.curve, same.curve)
     inserted = metrics.insertion(predict, images, saliency, pixels_per_step=6, blur=RISE_BLUR)
     recorded = json.loads(json.dumps(dataclasses.asdict(inserted.convention)))
     assert recorded["blur"] == {

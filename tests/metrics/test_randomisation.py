@@ -1,10 +1,12 @@
+from functools import partial
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxatr import metrics
+from jaxatr import explainers, metrics, models
 
 
 class Network(nn.Module):
@@ -61,6 +63,20 @@ def test_saliency_of_the_network_changes(params):
     np.testing.assert_allclose(
         metrics.saliency_similarity(gradient(params), gradient(params)), 1, rtol=1e-6
     )
+
+
+def test_grad_cam_of_the_network_changes(params):
+    images = jax.random.normal(jax.random.key(6), (3, 9, 9, 1))
+
+    def saliency(params):
+        found = models.cut(partial(Network().apply, {"params": params}), images)
+        assert found.layer == ("stem_2",)
+        return explainers.grad_cam(found.features, found.head, images)
+
+    before = saliency(params)
+    changed = saliency(metrics.randomise_layers(params, ["head", "stem_2"], jax.random.key(7)))
+    assert np.all(metrics.saliency_similarity(before, changed) < 0.9)
+    np.testing.assert_allclose(metrics.saliency_similarity(before, saliency(params)), 1, rtol=1e-6)
 
 
 def test_a_layer_that_is_not_there_is_refused(params):

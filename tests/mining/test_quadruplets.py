@@ -1,3 +1,7 @@
+import os
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -203,7 +207,7 @@ def test_where_there_is_no_quadruplet_it_is_not_valid(method, fine, coarse):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_blocks_and_devices_do_not_change_the_answer(method):
+def test_blocks_and_shares_do_not_change_the_answer(method):
     embeddings, fine, coarse = a_set(64, 3)
     references = np.random.default_rng(1).permutation(64)[:48]
 
@@ -216,12 +220,90 @@ def test_blocks_and_devices_do_not_change_the_answer(method):
     for block_size in (1, 7, 48):
         for one, other in zip(whole, select(references, block_size), strict=True):
             np.testing.assert_array_equal(one, other)
-    divided = jax.pmap(select)(references.reshape(jax.local_device_count(), -1))
-    for one, other in zip(whole, divided, strict=True):
-        np.testing.assert_array_equal(one, other.reshape(-1))
+    for start in range(0, 48, 16):  # what another device would be given
+        for one, other in zip(whole, select(references[start : start + 16]), strict=True):
+            np.testing.assert_array_equal(one[start : start + 16], other)
 
 
-def test_no_array_is_as_large_as_all_pairs():
+@pytest.mark.parametrize("method", METHODS[:2])
+@pytest.mark.parametrize("shift", [64.0, 2.0**20])
+def test_how_far_from_the_origin_does_not_matter(method, shift):
+    embeddings, fine, coarse = a_set()
+    given = fine, coarse, np.arange(60)
+    near = mining.quadruplets(embeddings / 8, *given, method=method, key=KEY)
+    far = mining.quadruplets(embeddings / 8 + np.float32(shift), *given, method=method, key=KEY)
+    for one, other in zip(near, far, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("method", METHODS[:2])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("sibling_class", ["any", "drawn"])
+def test_what_is_not_finite_takes_no_part(method, bad, sibling_class):
+    embeddings, fine, coarse = a_set()
+    fine[:3], coarse[:3] = 9, 3  # a class whose going leaves the other draws as they are
+    options = {"method": method, "key": KEY, "sibling_class": sibling_class}
+    spoilt = embeddings.copy()
+    spoilt[:3, 1] = bad
+    found = mining.quadruplets(spoilt, fine, coarse, np.arange(60), **options)
+    rest = mining.quadruplets(embeddings[3:], fine[3:], coarse[3:], np.arange(57), **options)
+    assert not found.valid[:3].any()
+    if sibling_class == "any":  # draws go by the index
+        for one, other in zip(found[:4], rest[:4], strict=True):
+            valid = np.asarray(rest.valid)
+            np.testing.assert_array_equal(one[3:][valid], other[valid] + 3)
+    members = np.stack(found[1:4])[:, found.valid]
+    assert members.min() >= 3 and found.valid.sum() == rest.valid.sum()
+
+
+def test_a_reference_that_is_not_there_has_no_quadruplet():
+    embeddings, fine, coarse = a_set()
+    for method in METHODS:
+        found = mining.quadruplets(
+            embeddings, fine, coarse, np.array([60, -1, 5]), method=method, key=KEY
+        )
+        assert found.valid.tolist() == [False, False, True]
+        np.testing.assert_array_equal(found.reference, [60, -1, 5])
+
+
+DEVICES = """
+import sys
+import numpy as np, jax
+from ml_collections import ConfigDict
+from jaxatr.tasks import selection
+assert jax.local_device_count() == int(sys.argv[3])
+given = np.load(sys.argv[1])
+found = {}
+for method in ("nearest_to_negative", "nearest_to_reference", "random"):
+    fields = ConfigDict({"method": method, "sibling_class": "", "block_size": 16})
+    chosen = selection.select(*(given[n] for n in ("x", "fine", "coarse")), fields, seed=1, step=5)
+    found |= {f"{method}_{name}": value for name, value in chosen.items()}
+np.savez(sys.argv[2], **found)
+"""
+
+
+def test_eight_devices_select_as_one_does(tmp_path):
+    x, fine, coarse = a_set(61)  # no multiple of eight
+    np.savez(tmp_path / "set.npz", x=x, fine=fine, coarse=coarse)
+    found = {}
+    for count in (1, 8):
+        out = tmp_path / f"{count}.npz"
+        flags = f"--xla_force_host_platform_device_count={count}"
+        subprocess.run(
+            [sys.executable, "-c", DEVICES, tmp_path / "set.npz", out, str(count)],
+            env=os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags},
+            check=True,
+            timeout=240,
+        )
+        with np.load(out) as arrays:
+            found[count] = dict(arrays)
+    assert found[1]["random_members"].shape == (61, 4) and found[1]["random_valid"].all()
+    for name, value in found[1].items():
+        np.testing.assert_array_equal(found[8][name], value, err_msg=name)
+
+
+@pytest.mark.parametrize("method", METHODS[:2])
+def test_no_array_is_as_large_as_all_pairs(method):
     n = 3000
     shapes = jax.eval_shape(lambda x: x, jnp.zeros((n, 4)))
     labels = jnp.arange(n) % 30
@@ -232,7 +314,7 @@ def test_no_array_is_as_large_as_all_pairs():
             labels,
             labels // 3,
             jnp.arange(n),
-            method="nearest_to_negative",
+            method=method,
             key=KEY,
             block_size=64,
         )
@@ -256,9 +338,12 @@ def test_no_references_give_no_quadruplets():
         ({"method": "hardest"}, "method: got 'hardest', wanted one of nearest_to_negative"),
         ({"sibling_class": "all"}, "sibling_class: got 'all', wanted 'any' or 'drawn'"),
         ({"block_size": 0}, "block_size: got 0, wanted at least 1"),
+        ({"fine": np.arange(5)}, "fine: got 5, wanted 60, the embeddings"),
+        ({"coarse": np.arange(61)}, "coarse: got 61, wanted 60, the embeddings"),
     ],
 )
 def test_wrong_arguments_are_named(unchecked, arguments, message):
     embeddings, fine, coarse = a_set()
     with pytest.raises(ValueError, match=message):
-        mining.quadruplets(embeddings, fine, coarse, np.arange(3), key=KEY, **arguments)
+        labels = {"fine": fine, "coarse": coarse}
+        mining.quadruplets(embeddings, references=np.arange(3), key=KEY, **(labels | arguments))

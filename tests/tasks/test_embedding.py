@@ -19,7 +19,7 @@ from jaxatr.tasks.in_batch import IN_BATCH
 
 
 def variables_of(task, seed=0):
-    params, state = task.init(jax.random.key(seed))
+    params, state = jax.jit(task.init)(jax.random.key(seed))
     return params, state
 
 
@@ -34,7 +34,7 @@ def shares(task, batch, devices):
     params, state = variables_of(task)
     loss = partial(task.phases[0].loss, params, state)
     mapped = jax.vmap(loss, (0, None, None), axis_name=parallel.AXIS)
-    return mapped(parallel.shard(batch, devices), jax.random.key(1), jnp.int32(0))
+    return jax.jit(mapped)(parallel.shard(batch, devices), jax.random.key(1), jnp.int32(0))
 
 
 def by_hand(out, fine, coarse, fields, weights):
@@ -72,9 +72,8 @@ def test_the_loss_is_equation_6(embedding_config):
     assert batch["valid"].all() and batch["image"].shape == (4, 4, 24, 24, 1)
     params, state = variables_of(task)
     images = task.normalize(batch["image"].reshape(16, 24, 24, 1))
-    out, _ = task.module.apply(
-        {"params": params, **state}, images, train=True, mutable=["batch_stats"]
-    )
+    apply = jax.jit(partial(task.module.apply, train=True, mutable=["batch_stats"]))
+    out, _ = apply({"params": params, **state}, images)
     fine = batch["label"][:, 0]
     round_ones = np.isin(np.array(task.split.known)[fine], ("disc", "ring"))
     coarse = np.where(round_ones, 0, 1)  # 'round' comes before 'straight'
@@ -83,6 +82,28 @@ def test_the_loss_is_equation_6(embedding_config):
     result = shares(task, batch, 1)
     np.testing.assert_allclose(result.total[0], expected, rtol=1e-5)
     assert float(result.count[0]) == 1
+
+
+@pytest.mark.slow  # to compile, twice each
+@pytest.mark.parametrize("loss", IN_BATCH)
+def test_devices_share_one_gradient(embedding_config, loss):
+    embedding_config.model.backbone = "jaxatr_test_networks:Plain"
+    embedding_config.embedding.loss = loss
+    task = Embedding(embedding_config)
+    batch = next(task.batches(task.phases[0]))
+    params, state = variables_of(task)
+
+    def device(part):
+        def share(params):
+            return task.phases[0].loss(params, state, part, jax.random.key(1), jnp.int32(0)).total
+
+        return jax.lax.psum(jax.grad(share)(params), parallel.AXIS)
+
+    mapped = jax.jit(jax.vmap(device, axis_name=parallel.AXIS))
+    one, four = (mapped(parallel.shard(batch, devices)) for devices in (1, 4))
+    assert max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(one)) > 1e-3
+    for ours, theirs in zip(jax.tree.leaves(four), jax.tree.leaves(one), strict=True):
+        np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("loss", ["quadruplet", *IN_BATCH])
