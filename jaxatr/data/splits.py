@@ -28,7 +28,10 @@ _MSTAR = {
     "mstar/reference-2": ("2S1", "BMP2", "BRDM_2", "BTR70", "D7", "T72"),
     # For retrieval of classes never trained on: two of each of three coarse classes are known.
     "mstar/retrieval": ("BMP2", "BRDM_2", "T62", "T72", "2S1", "ZSU_23_4"),
+    # To choose what that is trained with: every class that trains still has its sibling.
+    "mstar/retrieval-tuning": ("T62", "T72", "2S1", "ZSU_23_4"),
 }
+_UNKNOWN = {"mstar/retrieval-tuning": ("BMP2", "BRDM_2")}  # not all the others
 NAMES = ("closed", *_CIFAR10, *_MSTAR, "first-5", "random-6/4", "random-5/3")
 _FIRST = re.compile(r"first-(\d+)")
 _REST = "rest/"
@@ -80,8 +83,10 @@ def known_unknown(name: str, classes: Sequence[str], *, seed: int = 0) -> KnownU
         rest unknown: the field's zero-shot retrieval on Cars-196 is ``"first-98"`` and on CUB-200
         ``"first-100"``); ``"cifar10/osr-0"`` to ``"cifar10/osr-4"``, the field's five (0 and 1 are
         the same set); ``"cifar10/paper-code"``; ``"mstar/reference-0"`` to ``-2``;
-        ``"mstar/retrieval"``; ``"rest/NAME"`` (the classes that are unknown in the split NAME are
-        all there are, and known: for training on what another network has not seen).
+        ``"mstar/retrieval"``; ``"mstar/retrieval-tuning"`` (four of the former's known classes
+        known, the other two unknown, the rest left out); ``"rest/NAME"`` (the classes that are
+        unknown in the split NAME are all there are, and known: for training on what another network
+        has not seen).
       classes: the data set's class names in its own order.
       seed: for the random splits. The draw orders the names by the SHA-256 of seed and name, so it
         depends on no library's random stream, nor on the order of ``classes``.
@@ -159,6 +164,8 @@ def _members(name: str, classes: tuple[str, ...], seed: int) -> tuple[set[str], 
                 f"got {list(classes)}"
             )
         known = set(_MSTAR[name])
+        if name in _UNKNOWN:
+            return known, set(_UNKNOWN[name])
     else:
         raise ValueError(
             f"there is no split {name!r}{nearest(name, NAMES)} "

@@ -112,6 +112,17 @@ def test_levels(root, data_dir, options, classes, coarse, hierarchy):
     assert ("coarse" in dataset.splits["train"].columns) == (coarse is not None)
 
 
+def test_a_level_is_asked_for_with_the_source_as_configs_distill_says(root, data_dir):
+    where = {"source": root, "data_dir": data_dir}
+    families = data.open_dataset("fgvc_aircraft", options={"level": "family"}, **where)
+    again = data.open_dataset("fgvc_aircraft", options={"level": "family"}, **where)
+    assert again.directory == families.directory
+    variants = data.open_dataset("fgvc_aircraft", options={"level": "variant"}, **where)
+    assert variants.classes != families.classes
+    with pytest.raises(ValueError, match=r"takes no options, got \['level'\]"):
+        data.open_dataset("fgvc_aircraft", data_dir=data_dir, options={"level": "family"})
+
+
 def test_larger_images_are_reduced_with_their_boxes(root, data_dir):
     Image.new("L", (10, 28), 7).save(root / "images/0034309.jpg")  # 10 columns, 8 rows, gray
     replace(root / "images_box.txt", "0034309 1 1 30 24", "0034309 1 1 10 8")

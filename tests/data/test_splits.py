@@ -28,6 +28,8 @@ def test_every_named_split_parts_its_classes(name):
         assert (split.known, split.unknown) == (classes[:5], classes[5:])
     elif name == "closed":
         assert (split.known, split.unknown) == (classes, ())
+    elif name == "mstar/retrieval-tuning":
+        assert (len(split.known), len(split.unknown)) == (4, 2)
     else:
         assert (len(split.known), len(split.unknown)) == (6, 4)
 
@@ -55,6 +57,11 @@ def test_mstar_retrieval():
     split = known_unknown("mstar/retrieval", MSTAR)
     assert split.known == ("2S1", "BMP2", "BRDM_2", "T62", "T72", "ZSU_23_4")
     assert split.unknown == ("BTR60", "BTR70", "D7", "ZIL131")
+    tuning = known_unknown("mstar/retrieval-tuning", MSTAR)
+    assert tuning.unknown == ("BMP2", "BRDM_2")
+    assert {*tuning.known, *tuning.unknown} == {*split.known}
+    coarse = data.hierarchy("mstar", tuning.known).fine_to_coarse
+    assert sorted(coarse) == [0, 0, 1, 1]  # each has its sibling
 
 
 def test_the_rest_of_a_split_is_known():
