@@ -6,7 +6,9 @@ DIR is the folder of a classifier's run (configs/cbc.py); data and split must be
 
 Variants:
   default    the target is a run of configs/cbc.py, default variant: simulated vehicles, first the
-             student, then the explanation network; a small network, without an accelerator
+             student, which begins with the target's weights, for 3 epochs, then the explanation
+             network for 6; a small network, without an accelerator. A target that is no such run
+             wants --config.model.pretrained= (nothing), or weights, and more epochs
   smoke      the same on very little data, for a target of configs/cbc.py:smoke: does it run?
   mstar      MSTAR radar chips, for a target of configs/cbc.py:mstar; give --config.data.source=…
   cifar100   the first 20 classes of CIFAR-100 in folders, for a target of configs/cbc.py:folder
@@ -14,12 +16,19 @@ Variants:
   cub200     the paper's recipe (section 4.1) for CUB-200: ResNet-50, alpha 0.5, lambda 1e-5, 190
              epochs for the student and 16 for the explanation network
   cars196    the same for Cars-196
-  variant    the same for FGVC-Aircraft by variant
+  variant    the same for FGVC-Aircraft by variant; give --config.data.source=FOLDER, as for the
+             next two: what was prepared before has one level, and its own name
   family     the same by family
   manufacturer  the same by manufacturer
   target     the fine-tuning of a target for these (section 4.1): learning rate 0.01, 100 epochs,
              halved every 20; set --config.data.name and --config.model.pretrained
+  target_variant  the same for FGVC-Aircraft by variant; give --config.data.source=FOLDER
+  target_family  the same by family
+  target_manufacturer  the same by manufacturer
 """
+
+from collections.abc import Callable
+from functools import partial
 
 from ml_collections import ConfigDict
 
@@ -36,11 +45,11 @@ def get_config(variant: str = "default") -> Config:
         "cifar100": _cifar100,
         "cub200": _cub200,
         "cars196": _cars196,
-        "variant": lambda config: _aircraft(config, "variant"),
-        "family": lambda config: _aircraft(config, "family"),
-        "manufacturer": lambda config: _aircraft(config, "manufacturer"),
         "target": _target,
     }
+    for level in ("variant", "family", "manufacturer"):
+        variants[level] = partial(_aircraft, level=level)
+        variants[f"target_{level}"] = partial(_aircraft, level=level, recipe=_target)
     return configuration.of_variant(
         variants, variant, task="jaxatr.tasks.distillation:Distillation"
     )
@@ -62,6 +71,11 @@ def _from_scratch(config: Config) -> None:
 
 def _simulated(config: Config) -> None:
     _from_scratch(config)
+    # The student learns the attention alone: it begins as the target, wherever that is.
+    config.model.pretrained = config.distillation.get_oneway_ref("target")
+    config.train.epochs = 3
+    config.train.evaluate_every = 3.0
+    config.explanation.epochs = 6.0
     config.model.width = 32
     config.surrogate.width = 16
     config.data.name = "simulated"
@@ -133,8 +147,8 @@ def _cars196(config: Config) -> None:
     config.data.name = "cars196"
 
 
-def _aircraft(config: Config, level: str) -> None:
-    _paper(config)
+def _aircraft(config: Config, level: str, recipe: Callable[[Config], None] = _paper) -> None:
+    recipe(config)
     config.data.name = "fgvc_aircraft"
     config.data.options = ConfigDict({"level": level})
     config.data.train_split = "train+validation"  # as the paper merges them

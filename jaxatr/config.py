@@ -148,7 +148,7 @@ def base() -> Config:
     distillation.scorer = "target"  # of the masked image in equation 9, or student
     distillation.l1_weight = 1e-5  # λ of equation 8
     distillation.l1 = "sum"  # over the pixels of a saliency map, or mean
-    distillation.judged = 200  # examples whose insertion and deletion are measured
+    distillation.judged = 200  # examples, evenly spread, whose insertion and deletion are measured
     distillation.pixels_per_step = 0  # of insertion and deletion; 0: one row of the chip
     distillation.rise_samples = 8000  # masks of RISE, where an evaluation compares with it
     distillation.lime_samples = 1000  # of LIME, likewise

@@ -36,6 +36,7 @@ def main(arguments) -> None:
         data={name: value for name, value in moved.items() if value is not None},
         scores=flags.FLAGS.scores,
         methods=flags.FLAGS.methods,
+        progress=True,
     )
     print(json.dumps(result, indent=2) if flags.FLAGS.json else reporting.evaluation_table(result))
 

@@ -27,7 +27,7 @@ def main(arguments) -> int:
         )
     training.enable_compilation_cache()
     values = flags.FLAGS
-    explainer = Explainer.load(values.workdir, values.method, seed=values.seed)
+    explainer = Explainer.load(values.workdir, values.method, seed=values.seed, progress=True)
     pictures = Pictures(values.out, explainer.method)
     used: deque[str] = deque()
     failed: list[str] = []

@@ -2,18 +2,18 @@
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxatr import models, reporting, runs, training
+from jaxatr.explainers.maps import finished
 from jaxatr.tasks.distillation import surrogate_saliency
-from jaxatr.tasks.explaining import RIVALS, judge, method_name, rival
+from jaxatr.tasks.explaining import RIVALS, judge, maps_of, method_name, rival
 from jaxatr.tasks.target import Target
 from jaxatr.typing import ArrayLike, Float, Shaped
 
@@ -28,16 +28,21 @@ class Explanation(NamedTuple):
       score: its softmax probability.
       chip: ``[h, w, c]``, what the network saw.
       saliency: ``[h, w]`` in [0, 1].
+      raw: ``[h, w]``, the map as the method gives it, in units and with signs of its own; of a
+        surrogate the same.
       insertion: area under the insertion curve of this image; high is good.
       deletion: area under the deletion curve; low is good.
+      convention: of insertion and of deletion, as JSON values.
     """
 
     label: str
     score: float
     chip: Shaped[np.ndarray, "h w c"]
     saliency: Float[np.ndarray, "h w"]
+    raw: Float[np.ndarray, "h w"]
     insertion: float
     deletion: float
+    convention: Sequence[Mapping[str, Any]]
 
 
 class Explainer:
@@ -62,15 +67,23 @@ class Explainer:
           target: the network.
           intake: what its images have to be.
           method: what ``explain`` is called.
-          explain: from chips in their raw units to saliency maps in [0, 1].
+          explain: from chips in their raw units to saliency maps as the method gives them; of a
+            surrogate they are in [0, 1].
         """
         self.method, self.classes, self.chip = method, target.classes, intake
         self._predict = jax.tree_util.Partial(target.logits, target.variables)
+        self._probabilities = jax.jit(lambda predict, images: jax.nn.softmax(predict(images)))
         self._explain = explain
 
     @classmethod
     def load(
-        cls, workdir: str | os.PathLike, method: str | None = None, *, seed: int = 0, **options: Any
+        cls,
+        workdir: str | os.PathLike,
+        method: str | None = None,
+        *,
+        seed: int = 0,
+        progress: bool = False,
+        **options: Any,
     ) -> "Explainer":
         """Returns what explains a run's network.
 
@@ -79,10 +92,13 @@ class Explainer:
           method: one of :data:`METHODS`; by default, ``"surrogate"`` of a surrogate's run and
             ``"grad_cam"`` of another.
           seed: of the methods that draw.
-          options: of the method, as :mod:`jaxatr.explainers` has them; a surrogate has none.
+          progress: show a bar on standard error, at a terminal, of those that try masked copies.
+          options: of the method, as :mod:`jaxatr.explainers` has them but for ``raw``; a surrogate
+            has none.
 
         Raises:
-          ValueError: no run, no such method, or a surrogate is asked of another run.
+          ValueError: no run, no such method, a surrogate is asked of another run, or it is given
+            options.
         """
         config, record = runs.load_config(workdir), training.read_record(workdir)
         is_surrogate = "target" in record
@@ -90,6 +106,8 @@ class Explainer:
         method = method_name(method or default, METHODS)
         if method == "surrogate" and not is_surrogate:
             raise ValueError("method: a surrogate takes the run of configs/distill.py")
+        if method == "surrogate" and options:
+            raise ValueError(f"options: got {', '.join(options)}; a surrogate has none")
         mean, std = (np.asarray(record["normalization"][name]) for name in ("mean", "std"))
         target = runs.load_target(config.distillation.target if is_surrogate else workdir)
         variables = None
@@ -102,7 +120,8 @@ class Explainer:
             explain = partial(run, variables)
         else:
             predict = jax.tree_util.Partial(target.logits, target.variables)
-            explain = rival(method, predict, mean, seed=seed, **options)
+            options |= {"seed": seed, "progress": progress, "raw": True}
+            explain = rival(method, predict, mean, **options)
         return cls(target, runs.Intake.of_run(config, record), method, explain)
 
     def saliency(self, images: Float[np.ndarray, "b h w c"]) -> Float[np.ndarray, "b h w"]:
@@ -111,7 +130,10 @@ class Explainer:
         Raises:
           ValueError: the method cannot be used on such chips.
         """
-        return np.asarray(self._explain(images))
+        return self._scaled(np.asarray(self._explain(images)))
+
+    def _scaled(self, maps: Float[np.ndarray, "b h w"]) -> Float[np.ndarray, "b h w"]:
+        return maps if self.method == "surrogate" else np.asarray(finished(maps, raw=False))
 
     def __call__(
         self, images: Iterable[np.ndarray], *, batch_size: int = 16, pixels_per_step: int = 0
@@ -127,11 +149,12 @@ class Explainer:
           ValueError: as :class:`jaxatr.runs.Intake` raises of an image, or as :meth:`saliency`.
         """
         for chips, count in self.chip.batches(images, batch_size):
-            raw = chips.astype(np.float32)
-            maps = self.saliency(raw)
-            scores = np.asarray(jax.nn.softmax(self._predict(jnp.asarray(raw))))
-            values, _ = judge(
-                self._predict, raw, maps, pixels_per_step=pixels_per_step, batch_size=batch_size
+            filled = chips.astype(np.float32)
+            images, scores = filled[:count], np.asarray(self._probabilities(self._predict, filled))
+            raw = maps_of(self.method, self._explain, images, batch_size)
+            maps = self._scaled(raw)
+            values, convention = judge(
+                self._predict, images, maps, pixels_per_step=pixels_per_step, batch_size=batch_size
             )
             for row in range(count):
                 label = int(scores[row].argmax())
@@ -140,13 +163,15 @@ class Explainer:
                     float(scores[row, label]),
                     chips[row],
                     maps[row],
+                    raw[row],
                     float(values["insertion"][row]),
                     float(values["deletion"][row]),
+                    convention,
                 )
 
 
 class Pictures:
-    """Writes explanations to a folder: a picture, the map and the figures of each image.
+    """Writes explanations to a folder: a picture, the raw map and the figures of each image.
 
     Attributes:
       folder: which is made where there is none.
@@ -175,7 +200,7 @@ class Pictures:
         )
         picture = reporting.overlay(explanation.chip, explanation.saliency, title=title)
         picture.save(self.folder / f"{name}.png")
-        np.save(self.folder / f"{name}.npy", explanation.saliency)
+        np.save(self.folder / f"{name}.npy", explanation.raw)
         figures = {
             "image": path,
             "method": self._method,
@@ -183,6 +208,7 @@ class Pictures:
             "score": explanation.score,
             "insertion": explanation.insertion,
             "deletion": explanation.deletion,
+            "convention": list(explanation.convention),
         }
         text = json.dumps(figures, indent=2) + "\n"
         (self.folder / f"{name}.json").write_text(text, encoding="utf-8")

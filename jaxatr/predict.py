@@ -79,7 +79,7 @@ def _explainer(searches: bool) -> Explainer | None:
         explained = training.read_record(values.surrogate).get("target", {}).get("fingerprint")
         if explained != training.read_record(values.workdir).get("fingerprint"):
             raise ValueError(f"--surrogate: {values.surrogate} does not explain {values.workdir}")
-    return Explainer.load(values.surrogate or values.workdir, values.method)
+    return Explainer.load(values.surrogate or values.workdir, values.method, progress=True)
 
 
 def _explain(explainer: Explainer, paths: list[str]) -> None:

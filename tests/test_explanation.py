@@ -4,13 +4,17 @@ import functools
 import json
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from ml_collections import ConfigDict
 from PIL import Image
+from tqdm import tqdm
 
 from jaxatr import data, explain, metrics, predict, runs
+from jaxatr.explainers import masked
 from jaxatr.explanation import METHODS, Explainer
+from jaxatr.tasks.target import Target
 
 QUICK = {
     "rise": {"samples": 20, "cells": 4},
@@ -54,6 +58,10 @@ def test_every_method_explains_the_prediction(surrogate_run, images, method):
     for explanation, score, image in zip(found, scores, raw, strict=True):
         assert explanation.saliency.shape == (24, 24)
         assert 0 <= explanation.saliency.min() and explanation.saliency.max() <= 1
+        least = 0 if method == "surrogate" else explanation.raw.min()
+        span = 1 if method == "surrogate" else np.ptp(explanation.raw)
+        np.testing.assert_allclose(span * explanation.saliency, explanation.raw - least, atol=1e-5)
+        assert [each["measure"] for each in explanation.convention] == ["insertion", "deletion"]
         assert explanation.label == explainer.classes[score.argmax()]
         assert explanation.score == pytest.approx(score.max(), abs=1e-5)
         again = metrics.insertion(
@@ -70,6 +78,31 @@ def test_the_target_of_a_surrogate_is_the_run_that_it_explains(surrogate_run, tr
     for one, other in zip(through(arrays[:2]), direct(arrays[:2]), strict=True):
         np.testing.assert_allclose(one.saliency, other.saliency, atol=1e-4)
         assert one.label == other.label
+
+
+@pytest.mark.parametrize(
+    ("method", "given"), [("occlusion", [1]), ("smoothgrad", [1]), ("grad_cam", [16])]
+)
+def test_one_image_is_explained_once(method, given):
+    """A network of two halves; a batch is filled up where it costs one pass and no more."""
+    explained = []
+
+    def logits(scale, images):
+        return scale * jnp.stack([images[:, :4].sum((1, 2, 3)), images[:, 4:].sum((1, 2, 3))], 1)
+
+    def explain(images):
+        explained.append(len(images))
+        return 3 * images[..., 0] - 1
+
+    target = Target(logits, jnp.float32(0.001), ("upper", "lower"), {})
+    intake = runs.Intake(data.Chip(), (8, 8, 1), "uint8")
+    image = np.arange(64, dtype=np.uint8).reshape(8, 8, 1)
+    (found,) = Explainer(target, intake, method, explain)([image])
+    assert explained == given
+    assert found.label == "lower" and found.score == pytest.approx(1 / (1 + np.exp(-1.024)))
+    np.testing.assert_allclose(found.raw, 3.0 * image[..., 0] - 1)
+    np.testing.assert_allclose(found.saliency, image[..., 0] / 63, atol=1e-6)
+    assert found.convention[1]["fill"] == (0.0,) and found.convention[0]["pixels_per_step"] == 8
 
 
 def test_methods_that_draw_are_repeatable(trained_run, images):
@@ -92,6 +125,8 @@ def test_defaults_and_refusals(surrogate_run, trained_run, embedding_run):
         Explainer.load(trained_run, "grad_can")
     with pytest.raises(ValueError, match="wanted the run of a classifier"):
         Explainer.load(embedding_run)
+    with pytest.raises(ValueError, match="options: got samples, cells; a surrogate has none"):
+        Explainer.load(surrogate_run, samples=10, cells=4)
 
 
 @pytest.fixture
@@ -115,9 +150,33 @@ def test_the_command_writes_picture_map_and_figures(surrogate_run, images, flags
     }
     figures = json.loads((out / "000-2.json").read_text())
     assert figures["image"] == str(paths[2]) and figures["method"] == "surrogate"
-    assert set(figures) == {"image", "method", "class", "score", "insertion", "deletion"}
+    names = {"image", "method", "class", "score", "insertion", "deletion", "convention"}
+    assert set(figures) == names
+    inserted, deleted = figures["convention"]
+    assert inserted["blur"]["size"] == 11 and inserted["pixels_per_step"] == 24
+    assert deleted["fill"] == [0.0] and deleted["target"] == "top class of the image"
     assert np.load(out / "000.npy").shape == (24, 24)
     assert Image.open(out / "000.png").size[0] > 600
+
+
+def test_the_command_shows_a_bar_and_writes_the_raw_map(
+    trained_run, images, flags, tmp_path, monkeypatch
+):
+    (path, *_), _ = images
+    bars = []
+
+    def bar(*arguments, **options):
+        bars.append((options["desc"], options["disable"], "file" in options))
+        return tqdm(*arguments, **options)
+
+    monkeypatch.setattr(masked, "tqdm", bar)
+    run, out = f"--workdir={trained_run}", f"--out={tmp_path}"
+    assert explain.main(flags(run, out, "--method=occlusion", path)) == 0
+    assert bars == [("occlusion", None, False)]  # at a terminal, on standard error
+    drops = np.load(tmp_path / "000.npy")
+    assert drops.min() < 0 or drops.max() < 1  # probabilities, not scaled
+    (explanation,) = Explainer.load(trained_run, "occlusion")([data.read_image(path)])
+    np.testing.assert_allclose(drops, explanation.raw, atol=1e-5)
 
 
 def test_the_command_wants_images(surrogate_run, flags, tmp_path):

@@ -13,21 +13,25 @@ import jax.numpy as jnp
 from jaxatr.losses.inputs import at_least_float32, check_same_shape
 from jaxatr.typing import Array, ArrayLike, Float, Int
 
+_LEAST_DEVIATION = 0.01
+
 
 def top_share(
     saliency: Float[ArrayLike, "b h w"], share: Float[ArrayLike, " b"], *, softness: float = 0.1
 ) -> Float[Array, "b h w"]:
     r"""Returns where the most salient pixels are, as a mask with soft edges.
 
-    .. math:: \sigma\left(\frac{H - t}{\beta \, \mathrm{sd}(H)}\right)
+    .. math:: \sigma\left(\frac{H - t}{\beta \max(\mathrm{sd}(H), 0.01)}\right)
 
     where the threshold t is the least saliency among the share of pixels. No gradient goes through
-    t and the deviation: what matters is the order of the pixels.
+    t and the deviation: what matters is the order of the pixels. The least deviation, of maps in
+    [0, 1], keeps the slope bounded by 1 / 0.04 β where a map is nearly flat. One that is constant
+    has no order, and no gradient.
 
     Args:
       saliency: ``[b, h, w]``.
       share: ``[b]``, of the pixels, from 0 to 1.
-      softness: β, in units of the map's standard deviation.
+      softness: β, in units of the map's standard deviation, of at least 0.01.
 
     Raises:
       ValueError: the softness is not above 0.
@@ -44,9 +48,10 @@ def top_share(
     falling = -jnp.sort(-flat, axis=1)
     place = jnp.round(jnp.asarray(share) * flat.shape[1]).astype(int) - 1
     threshold = jnp.take_along_axis(falling, place.clip(0, None)[:, None], axis=1)[..., None]
-    spread = jnp.std(flat, axis=1)[:, None, None]
-    least = jnp.finfo(saliency.dtype).eps  # of a constant map there is no order
-    return jax.nn.sigmoid((saliency - threshold) / (softness * spread + least))
+    ordered = (falling[:, 0] > falling[:, -1])[:, None, None]
+    saliency = jnp.where(ordered, saliency, jax.lax.stop_gradient(saliency))
+    spread = jnp.maximum(jnp.std(flat, axis=1), _LEAST_DEVIATION)[:, None, None]
+    return jax.nn.sigmoid((saliency - threshold) / (softness * spread))
 
 
 def faithfulness(

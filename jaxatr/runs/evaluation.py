@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from jaxatr import openset, training
+from jaxatr import kernels, openset, training
 from jaxatr.runs.compared import BASELINES, add_recorded, trained_scores
 from jaxatr.runs.folder import (
     EVALUATION,
@@ -31,6 +31,7 @@ def evaluate_run(
     data: dict[str, Any] | None = None,
     scores: str | Collection[str] | None = None,
     methods: str | Collection[str] = (),
+    progress: bool = False,
 ) -> dict[str, Any]:
     """Evaluates a run on its test data, and records the result in its folder.
 
@@ -46,6 +47,7 @@ def evaluate_run(
       scores: names of open-set scores, or ``"all"``; by default, the task's. With ``"all"`` and by
         default those join for which something was trained besides (:func:`train_baseline`).
       methods: of a surrogate's run: methods of explanation to compare it with, or ``"all"``.
+      progress: show a bar of those methods that try masked copies.
 
     Raises:
       ValueError: no run, no such checkpoint, other data than the run was trained on, a score that
@@ -56,10 +58,11 @@ def evaluate_run(
     task = make_task(config, workdir)
     refuse_changed_data(workdir, task.record)
     snapshot = training.load_snapshot(workdir, checkpoint)
-    given = {"methods": methods} if methods else {}
+    given = {"methods": methods, "progress": progress} if methods else {}
     if given and "target" not in task.record:
         raise ValueError(f"methods: {workdir} is not the run of a surrogate (configs/distill.py)")
-    measured, arrays = _tested(task, variables_of(snapshot), workdir, scores, given)
+    with kernels.choices(training.recorded_choices(workdir, task.phases[-1].name)):
+        measured, arrays = _tested(task, variables_of(snapshot), workdir, scores, given)
     result = {"checkpoint": {"which": checkpoint, "step": snapshot.step}, **measured}
     folder = Path(workdir)
     thumbnails = task.thumbnails(measured, arrays)

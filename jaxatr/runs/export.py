@@ -45,6 +45,7 @@ def export_run(
     layout: Literal["NHWC", "NCHW"] = "NHWC",
     checkpoint: Literal["best", "latest"] | int = "latest",
     opset: int = OPSET,
+    batch: int | None = None,
 ) -> onnx.ModelProto:
     """Writes the network that a run trained as an ONNX file, and returns what it wrote.
 
@@ -65,11 +66,15 @@ def export_run(
       layout: of the input: channels last or second.
       checkpoint: ``"latest"``, ``"best"`` or a step.
       opset: version of ONNX's operators.
+      batch: how many chips the file takes at once; None: any number. A backbone out of a file
+        whose ``Shape`` nodes read the batch's size wants a number.
 
     Raises:
-      ValueError: no run, no such checkpoint, no such layout, or a backbone that has no form in
-        ONNX.
+      ValueError: no run, no such checkpoint, no such layout, a batch below 1, or a backbone that
+        has no form in ONNX.
     """
+    if batch is not None and batch < 1:
+        raise ValueError(f"batch: got {batch}, wanted 1 or more")
     if layout not in ("NHWC", "NCHW"):
         raise ValueError(f"layout: got {layout!r}, wanted 'NHWC' or 'NCHW'")
     config, record = load_config(workdir), training.read_record(workdir)
@@ -77,16 +82,17 @@ def export_run(
     snapshot = training.load_snapshot(workdir, checkpoint)
     network = _network(config, record, variables_of(snapshot))
     shape = tuple(record["image_shape"])
-    chip = np.zeros((1, *[network.frames] * bool(network.frames), *shape), np.float32)
+    chip = np.zeros((batch or 1, *[network.frames] * bool(network.frames), *shape), np.float32)
     inputs: list[np.ndarray] = [chip if layout == "NHWC" else np.moveaxis(chip, -1, -3)]
     if network.frames:
-        inputs.append(np.ones(1, np.int32))
+        inputs.append(np.ones(batch or 1, np.int32))
     return export(
         _from_raw(network, record["normalization"], layout),
         network.variables,
         inputs,
         path,
         opset=opset,
+        dynamic_batch=batch is None,
         input_names=["images", "lengths"][: len(inputs)],
         output_names=list(network.outputs.values()),
         properties={

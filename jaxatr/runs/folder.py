@@ -81,6 +81,24 @@ def refuse_changed_data(workdir: str | os.PathLike, record: dict[str, Any]) -> N
         )
 
 
+def refuse_other_target(workdir: str | os.PathLike, record: dict[str, Any]) -> None:
+    """Refuses to go on with another network than the run in ``workdir`` began to explain.
+
+    Args:
+      workdir: the run's folder.
+      record: the task's, of the network as it is now; it may have moved.
+
+    Raises:
+      ValueError: the network differs.
+    """
+    recorded, now = (each.get("target") for each in (training.read_record(workdir), record))
+    if recorded and now and {**recorded, "workdir": now["workdir"]} != now:
+        raise ValueError(
+            f"distillation.target: {workdir} explains another network: recorded {recorded}, now "
+            f"{now}"
+        )
+
+
 def write_file(path: Path, write: Callable[[Any], object]) -> None:
     """Writes a file, all of it or nothing, in one of the processes.
 

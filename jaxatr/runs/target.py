@@ -27,6 +27,12 @@ def load_target(source: str | os.PathLike) -> Target:
     Raises:
       ValueError: no run or file, or one whose network is no classifier of known classes.
     """
+    if not Path(source).exists():
+        raise ValueError(
+            f"distillation.target: there is nothing at {source}; if a run explains what was there, "
+            "say where it is now by continuing that run: python -m jaxatr.train --workdir=DIR "
+            "--config=… --config.distillation.target=PATH"
+        )
     return (onnx_target if Path(source).suffix == ".onnx" else _run_target)(source)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from jaxatr import training
 from jaxatr.resolve import resolve
-from jaxatr.runs.folder import refuse_changed_data
+from jaxatr.runs.folder import refuse_changed_data, refuse_other_target
 from jaxatr.runs.pretrained import read_weights
 from jaxatr.runs.target import load_target
 from jaxatr.typing import Config
@@ -25,7 +25,7 @@ def train_run(config: Config, workdir: str | os.PathLike, *, progress: bool = Tr
 
     Raises:
       ValueError: the configuration is wrong, is not that of the run in ``workdir``, or the data
-        has changed since that run began.
+        or the network that is explained has changed since that run began.
       training.NonFiniteLoss: the training diverged.
       training.Preempted: the run was told to stop, and has saved.
     """
@@ -34,6 +34,7 @@ def train_run(config: Config, workdir: str | os.PathLike, *, progress: bool = Tr
     training.check_config(workdir, config, free=free)  # before any data is prepared for nothing
     task = make_task(config, workdir)
     refuse_changed_data(workdir, task.record)
+    refuse_other_target(workdir, task.record)
     training.record_config(workdir, config, free=free)
     training.update_record(workdir, **task.record)
     training.train(

@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr import data, losses, models, openset, parallel
+from jaxatr.tasks import explaining
 from jaxatr.tasks.base import LossOutput, Phase
 from jaxatr.tasks.examples import Examples, normalize
-from jaxatr.tasks.explaining import blurred, judge, recorded, rival, rivals
 from jaxatr.tasks.limits import check_choices, check_limits
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.tasks.pretrained import Pretrained, Reader
@@ -31,8 +31,8 @@ _TOLD = ("predicted", "probability")  # by the target
 class Distillation:
     """Trains a surrogate of a target network, in two stages or end to end (section 3).
 
-    The target's variables are part of the parameters, which no phase trains, so that a checkpoint
-    is all that an explanation needs.
+    The target's variables are part of the parameters, which no phase trains; of what network, its
+    own folder or file says, which is needed whenever the run is used.
 
     Attributes:
       examples: the data; only classes that the target knows are used.
@@ -44,6 +44,7 @@ class Distillation:
     cycles = 1
     best = "fidelity"
     hook = None
+    free_fields = ("distillation.target",)  # where it lies: the record says which network it is
 
     def __init__(
         self, config: Config, *, read: Reader | None = None, load: LoadTarget | None = None
@@ -144,25 +145,25 @@ class Distillation:
         self, params: PyTree, model_state: PyTree, batch: Batch, key: jax.Array, step: jax.Array
     ) -> LossOutput:
         """Returns equation 8 summed over one device's share of a batch."""
-        del step
         images = self._images(batch, key)
         teacher = self.target.logits(params["target"], images)
         out, new = self._run(params, model_state, images, train=True, mutable=[_STATE])
-        values = self._explanation(params, model_state, images, teacher, out.saliency, key)
+        shares = explaining.drawn_shares(batch["id"], key, step)
+        values = self._explanation(params, model_state, images, teacher, out.saliency, shares)
         return _summed(values["explanation"] + values["l1"], values, new)
 
     def whole_loss(
         self, params: PyTree, model_state: PyTree, batch: Batch, key: jax.Array, step: jax.Array
     ) -> LossOutput:
         """Returns equation 11 summed over one device's share of a batch."""
-        del step
         images, labels = self._images(batch, key), batch["label"]
         teacher = self.target.logits(params["target"], images)
         out, new = self._run(
             params, model_state, images, train=True, end_to_end=True, mutable=[_STATE]
         )
         values = {"distillation": self._distillation(teacher, out.logits, labels)}
-        values |= self._explanation(params, model_state, images, teacher, out.saliency, key)
+        shares = explaining.drawn_shares(batch["id"], key, step)
+        values |= self._explanation(params, model_state, images, teacher, out.saliency, shares)
         total = values["distillation"] + values["explanation"] + values["l1"]
         return _summed(total, values | _agreement(teacher, out.logits, labels), new)
 
@@ -173,7 +174,7 @@ class Distillation:
         )
 
     def _explanation(
-        self, params, model_state, images, teacher, saliency, key
+        self, params, model_state, images, teacher, saliency, shares
     ) -> dict[str, jax.Array]:
         """Returns both terms of equation 8, ``[b]`` each, the second one weighted."""
         fields = self.config.distillation
@@ -181,9 +182,8 @@ class Distillation:
         if fields.objective == "mask":
             kept = losses.explanation(teacher, score(images * saliency[..., None]))
         else:
-            share = jax.random.uniform(jax.random.fold_in(key, 1), (len(images),))
-            taken = losses.top_share(saliency, share)[..., None]
-            inserted = score(taken * images + (1 - taken) * blurred(images))
+            taken = losses.top_share(saliency, shares)[..., None]
+            inserted = score(taken * images + (1 - taken) * explaining.blurred(images))
             erased = score((1 - taken) * images)
             kept = losses.faithfulness(inserted, erased, jnp.argmax(teacher, axis=-1))
         norm = losses.saliency_l1(saliency, reduction=fields.l1)
@@ -219,7 +219,7 @@ class Distillation:
         """Returns measures on the validation part; nothing without one.
 
         ``fidelity`` is the area under the insertion curve less that under the deletion curve, of
-        the first ``distillation.judged`` examples; choices are made by it.
+        ``distillation.judged`` examples, evenly spread; choices are made by it.
         """
         if "validation" not in self.parts:
             return {}
@@ -233,6 +233,7 @@ class Distillation:
         *,
         scores: str | Collection[str] | None = None,
         methods: str | Collection[str] = (),
+        progress: bool = False,
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Returns what the surrogate is worth on the test examples of the known classes.
 
@@ -241,24 +242,24 @@ class Distillation:
           scores: none: a surrogate has no open-set scores.
           methods: others that explain the same examples, as :func:`jaxatr.tasks.explaining.rivals`
             has them.
+          progress: show bars of those that try masked copies.
 
         Returns:
           ``(measured, arrays)``: ``explanation`` has the accuracies of target and student and their
           agreement over all examples, and under ``methods``, of the surrogate and the others, the
-          means of what :func:`jaxatr.tasks.explaining.judge` returns for the first
-          ``distillation.judged`` of them, with the convention; the arrays hold these per example,
-          and the maps that a report shows.
+          means of what :func:`jaxatr.tasks.explaining.judge` returns for ``distillation.judged``
+          of them, evenly spread, with the convention; the arrays hold these per example, and the
+          maps that a report shows.
 
         Raises:
           ValueError: scores are asked for, or there is no such method.
         """
         if scores not in (None, "all"):
             raise ValueError(f"scores: got {scores!r}; a surrogate has none")
-        chosen = rivals(methods)
+        chosen = explaining.rivals(methods)
         found = self._tested(variables, "test")
         maps, values, convention = {"surrogate": found["saliency"]}, {}, []
-        for name in chosen:
-            maps[name] = np.asarray(self._rival(name, found["predict"])(found["images"]))
+        maps |= {name: self._maps(name, found, progress) for name in chosen}
         for name, saliency in maps.items():
             values[name], convention = self._judged(found, saliency)
         accuracies = {name: found[name] for name in _ACCURACIES}
@@ -279,26 +280,26 @@ class Distillation:
         ids = self.parts["test"].split.columns["id"][self.parts["test"].indices]
         arrays = {f"test_{name}": found[name] for name in (*_ACCURACIES, *_TOLD)}
         arrays |= {"test_row": found["rows"], "test_id": ids[found["rows"]]}
-        return measured, arrays | recorded(values, maps)
+        return measured, arrays | explaining.recorded(values, maps)
 
-    def _rival(self, name: str, predict):
-        fields = self.config.distillation
-        options = {"rise": fields.rise_samples, "lime": fields.lime_samples}
-        more = {"samples": options[name]} if name in options else {}
-        return rival(name, predict, self.examples.mean, seed=self.config.seed, **more)
+    def _maps(self, name: str, found: Mapping[str, Any], progress: bool):
+        samples = self.config.distillation.get(f"{name}_samples")  # of RISE and LIME
+        options: dict[str, Any] = {"samples": samples} if samples else {}
+        options |= {"seed": self.config.seed, "progress": progress}
+        explain = explaining.rival(name, found["predict"], self.examples.mean, **options)
+        return explaining.maps_of(name, explain, found["images"], self.config.train.batch_size)
 
     def _tested(self, variables: PyTree, part: str) -> dict[str, Any]:
         """Returns who is right over a part's known examples, and the maps of the judged ones."""
         fields, chosen = self.config.distillation, self.parts[part]
-        batches = self.examples.eval_batches(part)
+        ran = parallel.map_batches(self.infer, variables, self.examples.eval_batches(part))
         outputs = [
-            jax.tree.map(lambda leaf, mask=batch["mask"]: leaf[mask], out)
-            for batch, out in parallel.map_batches(self.infer, variables, batches)
+            jax.tree.map(lambda leaf, mask=batch["mask"]: leaf[mask], out) for batch, out in ran
         ]
         out = jax.tree.map(lambda *leaves: np.concatenate(leaves), *outputs)
         known = np.flatnonzero(chosen.labels != openset.UNKNOWN)
         student, target = (out[name][known].argmax(-1) for name in ("student", "target"))
-        rows = known[: fields.judged]
+        rows = explaining.spread(known, fields.judged)  # a part is in the order of its classes
         probabilities = np.asarray(jax.nn.softmax(out["target"][rows]))
         return {
             "student_accuracy": (student == chosen.labels[known]).astype(np.float64),
@@ -314,7 +315,7 @@ class Distillation:
         }
 
     def _judged(self, found: Mapping[str, Any], saliency: Float[np.ndarray, "n h w"]):
-        return judge(
+        return explaining.judge(
             found["predict"],
             found["images"],
             saliency,

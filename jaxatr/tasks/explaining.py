@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxatr import explainers, metrics, models
 from jaxatr.resolve import nearest
-from jaxatr.typing import ArrayLike, Bool, Float
+from jaxatr.typing import ArrayLike, Bool, Float, Int, Key
 
 RIVALS = (
     "grad_cam",
@@ -26,6 +26,8 @@ RIVALS = (
 
 _SPELLINGS = {"gradcam": "grad_cam", "gradcam++": "grad_cam_plus_plus"}
 _RANDOM = ("rise", "lime", "smoothgrad")
+_MASKING = ("rise", "lime", "occlusion")  # one image at a time, in batches of its copies
+_REPEATING = ("integrated_gradients", "smoothgrad")  # many passes of all images
 
 
 class Truth(NamedTuple):
@@ -75,18 +77,22 @@ def rival(
     mean: Float[ArrayLike, " c"],
     *,
     seed: int = 0,
+    progress: bool = False,
     **options: Any,
 ) -> Callable[[ArrayLike], jax.Array]:
-    """Returns a method as a function from chips to saliency maps in [0, 1].
+    """Returns a method as a function from chips to saliency maps, in [0, 1] unless ``raw``.
 
     Args:
       name: one of :data:`RIVALS`.
       predict: chips ``[b, h, w, c]`` in their raw units to logits; not jitted.
       mean: ``[c]``, of the training images. RISE hides behind it, as its authors do.
       seed: of the methods that draw.
+      progress: show a bar at a terminal, of those that try masked copies.
       options: of the method, as :mod:`jaxatr.explainers` has them.
     """
     method = getattr(explainers, name)
+    if name in _MASKING:
+        options = {"progress": progress, **options}
     if name in _RANDOM:
         options = {"key": jax.random.key(seed), **options}
     if name == "rise":
@@ -103,6 +109,47 @@ def rival(
         return method(cut.features, cut.head, images, **options)
 
     return by_parts
+
+
+def maps_of(
+    name: str,
+    explain: Callable[[ArrayLike], ArrayLike],
+    images: Float[np.ndarray, "n h w c"],
+    batch_size: int,
+) -> Float[np.ndarray, "n h w"]:
+    """Returns the maps of n images, no more of which are on the device at a time than may be.
+
+    Methods that mask get all images, as they take one after the other. Of one pass, the last batch
+    is filled up, so that all run one compiled program; where a method takes many passes the
+    filling would cost more than it saves.
+
+    Args:
+      name: ``"surrogate"``, or one of :data:`RIVALS`.
+      explain: the method, from images to maps.
+      images: ``[n, h, w, c]``, n at least 1.
+      batch_size: images at a time.
+    """
+    if name in _MASKING:
+        return np.asarray(explain(images))
+    maps, count = [], len(images)
+    for start in range(0, count, batch_size):
+        end = min(start + batch_size, count) if name in _REPEATING else start + batch_size
+        rows = np.minimum(np.arange(start, end), count - 1)
+        maps.append(np.asarray(explain(images[rows]))[: count - start])
+    return np.concatenate(maps)
+
+
+def spread(rows: Int[np.ndarray, " n"], count: int) -> Int[np.ndarray, " m"]:
+    """Returns so many of the rows at most, evenly spread in their order."""
+    return rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).round().astype(int)]
+
+
+def drawn_shares(
+    ids: Int[ArrayLike, " b"], key: Key, step: Int[ArrayLike, ""] | int
+) -> Float[jax.Array, " b"]:
+    """Returns a number in [0, 1) for each example, which belongs to it and to the step alone."""
+    own = jax.random.fold_in(key, step)
+    return jax.vmap(lambda identity: jax.random.uniform(jax.random.fold_in(own, identity)))(ids)
 
 
 def blurred(
@@ -148,7 +195,7 @@ def judge(
       ``fidelity``, the first less the second; ``mean_intensity``; where masks are known
       ``share_inside``, 0 for a map of zeros; where boxes are known ``pointing_game``.
     """
-    step = pixels_per_step or max(saliency.shape[1:])
+    step = pixels_per_step or saliency.shape[2]
     options: dict[str, Any] = {"pixels_per_step": step, "batch_size": batch_size}
     inserted = metrics.insertion(predict, images, saliency, **options)
     deleted = metrics.deletion(predict, images, saliency, **options)
@@ -186,9 +233,7 @@ def recorded(
       order, 255 for 1.
     """
     order = np.argsort(values["surrogate"]["insertion"], kind="stable")
-    worst, others = order[:each], np.sort(order[each:])
-    spread = np.linspace(0, len(others) - 1, min(each, len(others))).round().astype(int)
-    drawn = others[spread]
+    worst, drawn = order[:each], spread(np.sort(order[each:]), each)
     arrays: dict[str, np.ndarray] = {"sheet_worst": worst, "sheet_drawn": drawn}
     rows = np.concatenate([worst, drawn])
     for name, judged in values.items():

@@ -2,6 +2,7 @@
 
 from jaxatr.training.cache import enable_compilation_cache
 from jaxatr.training.checkpoints import CheckpointError, load_snapshot, saved_steps
+from jaxatr.training.kernels import recorded_choices
 from jaxatr.training.loop import TrainResult, train
 from jaxatr.training.meter import NonFiniteLoss
 from jaxatr.training.record import (
@@ -32,6 +33,7 @@ __all__ = [
     "read_metrics",
     "read_record",
     "record_config",
+    "recorded_choices",
     "saved_steps",
     "stopping_at_once",
     "train",

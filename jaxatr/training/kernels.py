@@ -18,6 +18,22 @@ from jaxatr.training.record import read_record, update_record
 RECORDED = "kernels"
 
 
+def recorded_choices(workdir: str | os.PathLike, phase: str) -> dict[str, Any]:
+    """Returns what computed a run's phase, where this is the same kind of device; else the rules.
+
+    What is in the database today must not change the figures of a run.
+
+    Args:
+      workdir: the run's folder.
+      phase: its name.
+    """
+    record, here = read_record(workdir), jax.devices()[0]
+    device = record.get("device", {})
+    if (device.get("platform"), device.get("kind")) != (here.platform, here.device_kind):
+        return {}
+    return record.get(RECORDED, {}).get(phase, {})
+
+
 class KernelChoices:
     """The choices of each phase of a run.
 

@@ -100,6 +100,20 @@ def test_a_map_that_says_nothing_for_the_class_is_zero():
         np.testing.assert_array_equal(method(itself, head, np.ones((1, 8, 8, 1), np.float32)), 0)
 
 
+@pytest.mark.parametrize("method", [explainers.grad_cam, explainers.grad_cam_plus_plus])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_one_class(method, sign):
+    def head(maps):
+        return sign * jnp.sum(maps[..., :1], axis=(1, 2))
+
+    images = np.stack([four_pixels()[0], np.zeros((8, 8, 2)), np.full((8, 8, 2), 2)])
+    saliency = np.asarray(method(itself, head, np.float32(images)))
+    expected = np.zeros((3, 8, 8))  # nothing speaks for it in a black or a constant image
+    if sign > 0:  # nor anywhere where all speaks against it
+        expected[0, 0, :4] = np.array([3, 1, 0, 1]) / 3
+    np.testing.assert_allclose(saliency, expected, atol=1e-6)
+
+
 def test_a_coarse_map_is_refused(images, network):
     def coarse(x):
         return network.features(x)[:, ::2, ::2]

@@ -78,12 +78,26 @@ def test_the_gradient_lifts_what_the_class_needs():
     assert slope.argmin() == 2 * 6 + 3 and slope[2, 3] < 0
 
 
-def test_constant_maps_and_wild_logits():
-    for value in (0.0, 1.0):
-        taken, slope = jax.value_and_grad(lambda m: losses.top_share(m, jnp.array([0.3])).sum())(
-            jnp.full((1, 4, 4), value)
-        )
-        assert np.isfinite(taken) and np.isfinite(slope).all()
+def slope_of(maps):
+    return jax.grad(lambda m: losses.top_share(m, jnp.full(len(m), 0.3)).sum())(maps)
+
+
+def test_the_slope_of_flat_maps_is_bounded():
+    for value in (0.0, 0.3, 1.0):
+        maps = jnp.full((1, 4, 4), value)
+        np.testing.assert_array_equal(losses.top_share(maps, jnp.array([0.3])), 0.5)
+        np.testing.assert_array_equal(slope_of(maps), 0)
+    flat = 0.3 + 1e-6 * draw(7, 1, 4, 4)
+    assert 1 < np.abs(slope_of(flat)).max() <= 0.25 / (0.1 * 0.01) * 1.001
+    # Above the least deviation it is the map's own that counts, beside flat maps too.
+    wide = draw(8, 1, 4, 4)
+    own = 0.25 / (0.1 * wide.std())
+    both = slope_of(jnp.concatenate([wide, flat]))
+    np.testing.assert_allclose(both[0].max(), own, rtol=1e-4)
+    np.testing.assert_allclose(both[0], slope_of(wide)[0], rtol=1e-5)
+
+
+def test_wild_logits():
     wild = jnp.array([[1e4, -1e4]])
     assert float(losses.faithfulness(wild, -wild, jnp.array([0]))[0]) == 0
     with pytest.raises(ValueError, match="softness: got 0"):

@@ -1,18 +1,21 @@
 """The surrogate's task: whose parameters a phase trains, its losses, what it measures."""
 
+import shutil
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from ml_collections import ConfigDict
+from tqdm import tqdm
 
 from jaxatr import explainers, losses, metrics, parallel, reporting, runs, training
+from jaxatr.explainers import masked
 from jaxatr.recogniser import Recogniser
 from jaxatr.tasks.distillation import Distillation
 
 
-@pytest.fixture
-def config(small_config, trained_run):
+def make_config(small_config, trained_run):
     config = small_config.copy_and_resolve_references()
     config.task = "jaxatr.tasks.distillation:Distillation"
     config.distillation.target = str(trained_run)
@@ -29,14 +32,27 @@ def config(small_config, trained_run):
 
 
 @pytest.fixture
+def config(small_config, trained_run):
+    return make_config(small_config, trained_run)
+
+
+@pytest.fixture(scope="module")
+def surrogate_run(small_config, trained_run, tmp_path_factory):
+    """The folder of a run of that configuration, trained and not yet evaluated."""
+    workdir = tmp_path_factory.mktemp("surrogate") / "run"
+    runs.train_run(make_config(small_config, trained_run), workdir, progress=False)
+    return workdir
+
+
+@pytest.fixture
 def task(config):
     return Distillation(config, load=runs.load_target)
 
 
-def shares(task, phase, batch, devices=1):
-    params, state = task.init(jax.random.key(0))
+def shares(task, phase, batch, devices=1, step=0):
+    params, state = jax.jit(task.init)(jax.random.key(0))
     loss = jax.vmap(
-        lambda part: phase.loss(params, state, part, jax.random.key(1), jnp.int32(0)),
+        lambda part: phase.loss(params, state, part, jax.random.key(1), jnp.int32(step)),
         axis_name=parallel.AXIS,
     )
     return jax.jit(loss)(parallel.shard(batch, devices)), params, state
@@ -61,12 +77,11 @@ def test_the_target_answers_as_its_run_does(task, trained_run):
     assert task.target.classes == task.split.known
 
 
-def test_phases_train_their_own_part_only(config, tmp_path):
-    runs.train_run(config, tmp_path / "run", progress=False)
+def test_phases_train_their_own_part_only(config, surrogate_run):
     task = Distillation(config, load=runs.load_target)
     assert [(p.name, p.steps) for p in task.phases] == [("student", 2), ("explanation", 2)]
-    start, _ = jax.device_get(task.init(jax.random.split(jax.random.key(config.seed))[0]))
-    state = training.load_snapshot(tmp_path / "run", "latest").state
+    start, _ = jax.device_get(jax.jit(task.init)(jax.random.split(jax.random.key(config.seed))[0]))
+    state = training.load_snapshot(surrogate_run, "latest").state
     jax.tree.map(np.testing.assert_array_equal, state["params"]["target"], start["target"])
     for name in ("student", "explainer"):
         changed = jax.tree.map(
@@ -101,7 +116,7 @@ def test_the_losses_are_equations_4_and_8(task, config):
 
 def gradient(task, phase, batch, devices):
     """The mean loss over a batch and its gradient, as so many devices make them together."""
-    params, state = task.init(jax.random.key(0))
+    params, state = jax.jit(task.init)(jax.random.key(0))
     own = {name: params[name] for name in ("student", "explainer")}
 
     def loss(own, part):
@@ -117,14 +132,14 @@ def gradient(task, phase, batch, devices):
     return jax.tree.map(lambda leaf: leaf[0], found)
 
 
-@pytest.mark.slow  # to compile, six times
-@pytest.mark.parametrize("kind", ["student", "explanation", "end to end"])
+@pytest.mark.slow  # to compile, eight times
+@pytest.mark.parametrize("kind", ["student", "explanation", "curves", "end to end"])
 def test_one_and_eight_devices_agree(config, kind):
-    config.augment.shift = 0  # its draws differ by the place in the device's share
     config.distillation.end_to_end = kind == "end to end"
+    config.distillation.objective = "curves" if kind == "curves" else "mask"
     config.train.batch_size = 16
     task = Distillation(config, load=runs.load_target)
-    phase = next(p for p in task.phases if p.name == kind or kind == "end to end")
+    phase = next(p for p in task.phases[::-1] if p.name == kind or kind != "student")
     batch = next(task.batches(phase))
     (one, slopes), (eight, others) = (gradient(task, phase, batch, n) for n in (1, 8))
     np.testing.assert_allclose(eight, one, rtol=1e-4)
@@ -154,13 +169,14 @@ def test_the_curves_loss_is_its_two_images_probabilities(config):
     config.distillation.objective = "curves"
     task = Distillation(config, load=runs.load_target)
     batch = next(task.batches(task.phases[1]))
-    result, params, state = shares(task, task.phases[1], batch)
+    result, params, state = shares(task, task.phases[1], batch, step=3)
     images = jnp.asarray(batch["image"], jnp.float32)
     own = {name: params[name] for name in ("student", "explainer")}
     normal = (images - task.examples.mean) / task.examples.std
     saliency = apply(task, {"params": own, **state}, normal).saliency
-    share = jax.random.uniform(jax.random.fold_in(jax.random.key(1), 1), (len(images),))
-    taken = losses.top_share(saliency, share)[..., None]
+    key = jax.random.fold_in(jax.random.key(1), 3)  # another one at every step
+    share = [jax.random.uniform(jax.random.fold_in(key, i)) for i in batch["id"].tolist()]
+    taken = losses.top_share(saliency, jnp.stack(share))[..., None]
     blurred = metrics.Blur()(np.asarray(images))
     logits = [
         task.target.logits(params["target"], x)
@@ -171,20 +187,27 @@ def test_the_curves_loss_is_its_two_images_probabilities(config):
     np.testing.assert_allclose(result.total[0], expected.sum(), rtol=1e-3)
 
 
-def test_what_is_measured_is_recorded(config, tmp_path, trained_run):
-    runs.train_run(config, tmp_path, progress=False)
-    (record,) = [r for r in training.read_metrics(tmp_path) if r["phase"] == "evaluate"]
+def test_what_is_measured_is_recorded(config, surrogate_run, trained_run, monkeypatch):
+    (record,) = [r for r in training.read_metrics(surrogate_run) if r["phase"] == "evaluate"]
     assert record["fidelity"] == pytest.approx(record["insertion"] - record["deletion"])
-    measured = runs.evaluate_run(tmp_path, methods="gradcam,occlusion")
+    bars = []
+
+    def bar(*arguments, **options):
+        bars.append((options["desc"], options["disable"]))
+        return tqdm(*arguments, **options)
+
+    monkeypatch.setattr(masked, "tqdm", bar)
+    measured = runs.evaluate_run(surrogate_run, methods="gradcam,occlusion", progress=True)
+    assert bars == [("occlusion", None)]  # shown at a terminal
     found = measured["explanation"]
     assert found["examples"] == 6 and found["target_accuracy"] > 0.8
     assert list(found["methods"]) == ["surrogate", "grad_cam", "occlusion"]
     own = found["methods"]["surrogate"]
     assert 0 < own["mean_intensity"] < 1 and "share_inside" not in own
-    saved = np.load(tmp_path / "scores.npz")
-    task = runs.make_task(config, tmp_path)
+    saved = np.load(surrogate_run / "scores.npz")
+    task = runs.make_task(config, surrogate_run)
     test = task.parts["test"]
-    assert (test.labels[saved["test_row"]] >= 0).all()
+    assert test.labels[saved["test_row"]].tolist() == [0, 0, 1, 1, 2, 2]  # all known classes
     images = test.chips(saved["test_row"]).astype(np.float32)
     predict = jax.tree_util.Partial(task.target.logits, task.target.variables)
     maps = explainers.occlusion(predict, images)
@@ -201,8 +224,25 @@ def test_what_is_measured_is_recorded(config, tmp_path, trained_run):
     assert lines[2].startswith("target") and lines[7].startswith("surrogate")
     assert f"{own['insertion']:.3f}" in lines[7] and lines[8].startswith("Grad-CAM ")
     with pytest.raises(ValueError, match="is the run of a surrogate"):
-        Recogniser.load(tmp_path)
+        Recogniser.load(surrogate_run)
     assert measured["target"]["fingerprint"] == training.read_record(trained_run)["fingerprint"]
+
+
+def test_a_target_may_move_but_be_no_other(config, surrogate_run, trained_run, tmp_path):
+    run, moved = tmp_path / "run", tmp_path / "moved"
+    shutil.copytree(surrogate_run, run)
+    shutil.copytree(trained_run, moved)
+    config.distillation.target = str(moved)
+    runs.train_run(config, run, progress=False)  # it is trained: only where the target is changes
+    assert runs.load_config(run).distillation.target == str(moved)
+    assert training.read_record(run)["target"]["workdir"] == str(moved)
+    explained = training.read_record(run)["target"]
+    training.update_record(run, target={**explained, "fingerprint": "another"})
+    with pytest.raises(ValueError, match=r"explains another network: recorded .*'another'.*now"):
+        runs.train_run(config, run, progress=False)
+    shutil.rmtree(moved)
+    with pytest.raises(ValueError, match=r"nothing at .*moved; .* --config.distillation.target="):
+        runs.evaluate_run(run)
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,14 @@ from jaxatr.tasks.explaining import (
     RIVALS,
     Truth,
     blurred,
+    drawn_shares,
     judge,
+    maps_of,
     method_name,
     recorded,
     rival,
     rivals,
+    spread,
 )
 
 WEIGHTS = np.random.default_rng(0).normal(size=(16 * 16, 3)).astype(np.float32)
@@ -46,6 +49,50 @@ def test_rise_hides_behind_the_mean(images):
     np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("rise", [5]),  # which takes them one by one itself
+        ("lime", [5]),
+        ("occlusion", [5]),
+        ("surrogate", [2, 2, 2]),
+        ("grad_cam", [2, 2, 2]),
+        ("smoothgrad", [2, 2, 1]),
+        ("integrated_gradients", [2, 2, 1]),
+    ],
+)
+def test_images_that_a_method_is_given_at_a_time(name, given):
+    images, sizes = np.arange(5 * 4, dtype=np.float32).reshape(5, 2, 2, 1), []
+
+    def explain(some):
+        sizes.append(len(some))
+        return 2 * some[..., 0]
+
+    np.testing.assert_array_equal(maps_of(name, explain, images, 2), 2 * images[..., 0])
+    assert sizes == given
+
+
+def test_rows_are_spread_over_all_classes():
+    labels = np.repeat(np.arange(6), [390, 300, 250, 250, 200, 96])  # as a part has them
+    chosen = labels[spread(np.arange(len(labels)), 200)]
+    assert len(chosen) == 200
+    counts = np.bincount(chosen) / 200 - np.bincount(labels) / len(labels)
+    assert np.abs(counts).max() < 0.01
+    assert spread(np.array([3, 5, 8]), 9).tolist() == [3, 5, 8]
+    assert spread(np.array([3, 5, 8]), 1).tolist() == [3]
+    assert spread(np.zeros(0, int), 4).tolist() == []
+
+
+def test_a_share_belongs_to_the_example_and_the_step():
+    key, ids, draw = jax.random.key(2), np.arange(100, 164), jax.jit(drawn_shares)
+    shares = np.asarray(draw(ids, key, 7))
+    assert shares.min() >= 0 and shares.max() < 1 and 0.4 < shares.mean() < 0.6
+    np.testing.assert_array_equal(draw(ids[::-1], key, 7), shares[::-1])
+    np.testing.assert_array_equal(drawn_shares(ids[8:16], key, 7), shares[8:16])
+    later = np.asarray(draw(ids, key, 8))
+    assert np.abs(np.corrcoef(shares, later)[0, 1]) < 0.3 and (shares != later).all()
+
+
 @pytest.mark.parametrize("blur", [metrics.Blur(), metrics.RISE_BLUR, metrics.Blur(3, 1.0)])
 def test_the_blur_of_a_training_is_that_of_the_measure(images, blur):
     images = images[:, :, :13] * 200
@@ -67,6 +114,12 @@ def test_what_maps_are_worth(images):
     np.testing.assert_array_equal(values["pointing_game"], best)
     assert [each["measure"] for each in convention] == ["insertion", "deletion"]
     assert "share_inside" not in judge(predict, images, maps)[0]
+
+
+def test_a_step_is_one_row_of_the_chip():
+    images = np.random.default_rng(3).random((1, 32, 8, 1)).astype(np.float32)
+    _, convention = judge(predict, images, images[..., 0])
+    assert [each["pixels_per_step"] for each in convention] == [8, 8]
 
 
 def test_what_a_report_shows():

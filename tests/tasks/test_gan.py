@@ -46,7 +46,7 @@ def test_a_phase_trains_its_own_network_only(config, tmp_path):
         ("discriminator", 1),
         ("generator", 1),
     ]
-    start = jax.device_get(task.init(jax.random.key(config.seed)))[0]
+    start = jax.device_get(jax.jit(task.init)(jax.random.key(config.seed)))[0]
     first = trained(config, tmp_path / "run")
     for name in ("generator", "discriminator"):
         changed = jax.tree.map(

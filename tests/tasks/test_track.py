@@ -78,7 +78,7 @@ def test_batches_hold_tracks(config):
 
 def shares(task, batch, devices):
     """Returns the sum of the devices' shares of the loss, as the loop asks for it."""
-    params, state = task.init(jax.random.key(0))
+    params, state = jax.jit(task.init)(jax.random.key(0))
     loss = partial(task.loss, params, state)
     mapped = jax.vmap(loss, (0, None, None), axis_name=parallel.AXIS)
     out = jax.jit(mapped)(parallel.shard(batch, devices), jax.random.key(1), jnp.int32(0))
@@ -91,7 +91,7 @@ def test_the_loss_is_equation_4_on_tracks_and_on_chips(config):
     task = TrackOpenSet(config)
     batch = next(task.batches(task.phases[0]))
     out = shares(task, batch, 1)
-    params, _ = task.init(jax.random.key(0))
+    params, _ = jax.jit(task.init)(jax.random.key(0))
     apply, own, chips = jax.jit(task.module.apply), [], []
     for images, length, label in zip(
         batch["image"], batch["length"], batch["label"][:, 0], strict=True
