@@ -13,8 +13,9 @@ import pytest
 
 from jaxatr import kernels, tune
 from jaxatr.kernels import database
-from jaxatr.kernels.device import of_platform
+from jaxatr.kernels.device import describe, of_platform
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS
+from jaxatr.kernels.solver import Choice
 from jaxatr.tuning import bn, conv, ctc, fusions, lrn, model, pool, rnn, show, softmax, tensor
 
 SMALL = ("-n=2", "-c=4", "-H=5", "-W=6", "-k=4", "-y=3", "-x=2", "-p=1", "-v=2", "-g=2")
@@ -42,6 +43,26 @@ def test_conv_verifies_times_and_keeps_the_best(flags_of, capsys):
     assert kept == KEY
     show.main([])
     assert f"  {KEY}: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("key", "algorithm", "changes", "why"),
+    [
+        (KEY, "xla", {}, ""),
+        (KEY, "xla", {"jax_version": "0.0.1"}, "it was measured with jax 0.0.1, this is"),
+        (KEY, "xla", {"solver_version": 9}, "it is of version 9 of 'xla', this is version 1"),
+        (KEY, "gone", {}, "there is no algorithm 'gone' (any more)"),
+        ("log_softmax forward channel 2x4x5x3 float32", "xla", {}, ""),
+        ("log_softmax forward channel 2x4x5x3 float32", "taps", {}, "there is no algorithm 'taps'"),
+        ("sort forward 3", "xla", {}, "there is no operation 'sort' (any more)"),
+    ],
+)
+def test_what_is_shown_but_not_used_says_why(key, algorithm, changes, why, capsys):
+    made = database.Entry(Choice(algorithm), 1.5, 7, 1, jax.__version__)
+    database.store(describe(jax.local_devices()[0]), {key: made._replace(**changes)})
+    show.main([])
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if key in line]
+    assert f"  (not used: {why}" in line if why else line.endswith(" ms")
 
 
 def test_a_wrong_and_a_failing_solver_are_told_and_give_an_exit_code(flags_of, capsys, monkeypatch):
@@ -130,10 +151,18 @@ def test_bad_flags_of_the_others_are_named(module, arguments, message, flags_of)
         run(module, flags_of, *arguments)
 
 
+SOLVER_LINES = ("xla (on every platform)", "hopper (on gpu, cuda)")
+
+
 def test_the_graph_of_fusions(capsys):
     fusions.main([])
     text = capsys.readouterr().out
     assert "xla (on every platform)" in text and "hopper (on gpu, cuda)" in text
+    head, *lines = text.splitlines()
+    assert head == "C Convolution, B Bias, N BatchNorm, R Residual, A Activation"
+    of_xla, of_hopper = (set(lines[lines.index(one) + 1].split()) for one in SOLVER_LINES)
+    assert {"CBNA", "CBA", "NA", "CBRA", "CBNRA"} <= of_xla
+    assert of_hopper == {letters for letters in of_xla if letters.startswith("C")}
     assert "  start       -> Convolution " in text and "  BatchNorm   -> Activation" in text
     assert "  start       -> BatchNorm   a floating-point type" in text
     with pytest.raises(ValueError, match="there is nothing to be given"):

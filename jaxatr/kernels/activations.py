@@ -8,8 +8,9 @@ from jaxatr.typing import Array
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "none": lambda a: a,
-    "relu": lambda a: jnp.maximum(a, 0.0),
-    "relu6": lambda a: jnp.minimum(jnp.maximum(a, 0.0), 6.0),
+    # Not a maximum, whose gradient at a tie is shared out; what is not a number stays that.
+    "relu": lambda a: jnp.where(a <= 0, 0.0, a),
+    "relu6": lambda a: jnp.where(a <= 0, 0.0, jnp.where(a >= 6, 6.0, a)),
     "leaky_relu": lambda a: jnp.where(a > 0, a, 0.01 * a),
     "elu": lambda a: jnp.where(a > 0, a, jnp.exp(jnp.minimum(a, 0.0)) - 1.0),
     "abs": lambda a: jnp.maximum(a, -a),

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import jax
+import jax.export
 
 from jaxatr.kernels import database
 from jaxatr.kernels.device import Device
@@ -37,7 +38,8 @@ class _Immediate:
         choice = None
         if mode in ("db", "search"):
             choice = database.lookup(operation, problem, device)
-        if choice is None and mode in ("search", "enforce") and device.kind:
+        measured = mode in ("search", "enforce") and device.kind and _has_a_size(problem)
+        if choice is None and measured:
             if asked not in self._measured:
                 with jax.ensure_compile_time_eval():  # outside of the program that is being traced
                     self._measured[asked] = found_choice(problem)
@@ -98,6 +100,11 @@ class Collector:
         """Notes the problem and answers by the rules."""
         self.problems.setdefault(problem.key, (operation, problem, device))
         return operation.heuristic(problem, device)
+
+
+def _has_a_size(problem: Any) -> bool:
+    """Says whether a problem can be measured: one that is exported may leave the batch free."""
+    return not any(map(jax.export.is_symbolic_dim, jax.tree.leaves(dict(vars(problem)))))
 
 
 _IMMEDIATE = _Immediate()

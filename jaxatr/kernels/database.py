@@ -13,7 +13,7 @@ import re
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
@@ -107,14 +107,20 @@ def known(device: Device) -> bool:
 
 
 def _stale(operation: Operation, problem: Any, entry: Entry, device: Device) -> str:
-    if why := operation.refusal(problem, entry.choice, device):
-        return why
-    version = operation.solvers[entry.choice.algorithm].version
+    return operation.refusal(problem, entry.choice, device) or outdated(operation, entry)
+
+
+def outdated(operation: Operation, entry: Entry) -> str:
+    """Returns why an entry does not hold for any problem (any more), ``""`` if it may.
+
+    Whether its algorithm still has its configuration, only a problem can tell.
+    """
+    name = entry.choice.algorithm
+    if name not in operation.solvers:
+        return f"there is no algorithm {name!r} (any more)"
+    version = operation.solvers[name].version
     if entry.solver_version != version:
-        return (
-            f"it is of version {entry.solver_version} of {entry.choice.algorithm!r}, "
-            f"this is version {version}"
-        )
+        return f"it is of version {entry.solver_version} of {name!r}, this is version {version}"
     if entry.jax_version != jax.__version__:
         return f"it was measured with jax {entry.jax_version}, this is {jax.__version__}"
     return ""
@@ -132,7 +138,7 @@ def entries(path: Path) -> dict[str, Entry]:
     return _read(path, status.st_mtime_ns, status.st_size, status.st_ino)
 
 
-@cache
+@lru_cache(maxsize=8)  # the two files of a device, and a few devices
 def _read(path: Path, *state: int) -> dict[str, Entry]:
     """Reads a file once for each state that it is in."""
     del state

@@ -18,6 +18,7 @@ from jaxatr.kernels.solver import Choice, Config, Operation, operation_of
 _HOPELESS = 3.0  # times the best: a solver whose default is slower has no other form tried
 _FINALISTS = 3
 _ROUNDS = 9  # of the finalists, one run of each in turn
+_LEAST = 3  # of those, whatever the time: what is kept is never a single run's luck
 
 
 class Performance(NamedTuple):
@@ -65,7 +66,8 @@ def find(
       workspace_limit: bytes that a solver may take besides arguments and result, by its own
         estimate; by default half of the device's memory.
       budget_seconds: of measuring, compilation included, the reference not. When it is spent,
-        configurations that have not run are left out; the solvers' defaults are always tried.
+        configurations that have not run are left out; the solvers' defaults are always tried, and
+        the last three always run a few times in turn.
 
     Returns:
       Of each candidate its median time, the finalists before those dropped earlier.
@@ -168,11 +170,11 @@ class _Race:
             ranked = self._ranked()
             self._out[:0] = ranked[max(_FINALISTS, math.ceil(len(ranked) / 2)) :]
             rounds *= 2
-        self._take_turns(_ROUNDS)
+        self._take_turns(_ROUNDS, least=_LEAST)
 
-    def _take_turns(self, rounds: int) -> None:
-        for _ in range(rounds):
-            if time.monotonic() >= self._deadline:
+    def _take_turns(self, rounds: int, least: int = 0) -> None:
+        for number in range(rounds):
+            if number >= least and time.monotonic() >= self._deadline:
                 return
             for choice in self._ranked():
                 self._times[choice].append(self._bench.milliseconds(choice))

@@ -1,10 +1,12 @@
-"""Which sequences of operations are computed as one: the constraint graph of each solver.
+"""Which sequences of operations are computed as one, and the constraint graph of each solver.
 
 python -m jaxatr.tune fusions
 """
 
 from collections.abc import Sequence
 
+from jaxatr.kernels.fusion import supported_fusions
+from jaxatr.kernels.fusion.graph import ORDER
 from jaxatr.kernels.fusion.solvers import SOLVERS
 
 
@@ -13,11 +15,18 @@ def define_flags() -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Prints the edges of each graph, with what each operation must be."""
+    """Prints each solver's combinations, as the paper's tables I and II, and its graph.
+
+    An edge of a graph says what its operation must be.
+    """
     if arguments:
         raise ValueError(f"got {arguments[0]!r}: there is nothing to be given")
+    print(", ".join(f"{kind.letter} {kind.__name__}" for kind in ORDER))
+    combinations = supported_fusions()
     for name, solver in SOLVERS.items():
         print(f"{name} (on {', '.join(solver.platforms) or 'every platform'})")
+        letters = [one.combination for one in combinations if one.solver == name]
+        print(f"  {' '.join(sorted(letters, key=len))}")
         for edge in solver.edges:
             source = edge.source.__name__ if edge.source else "start"
             texts = "; ".join(constraint.text for constraint in edge.constraints)

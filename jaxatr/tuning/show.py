@@ -1,4 +1,4 @@
-"""What is in the database for this device.
+"""What is in the database for this device, and what of it is not used.
 
 python -m jaxatr.tune show
 """
@@ -9,6 +9,14 @@ import jax
 
 from jaxatr.kernels import database
 from jaxatr.kernels.device import describe
+from jaxatr.kernels.ops import ctc, response_norm, softmax, tensor
+from jaxatr.kernels.ops.batch_norm import operation as batch_norm
+from jaxatr.kernels.ops.convolution import operation as convolution
+from jaxatr.kernels.ops.pooling import operation as pooling
+from jaxatr.kernels.ops.recurrent import operation as recurrent
+
+_ROOMS = batch_norm, convolution, ctc, pooling, recurrent, response_norm, softmax, tensor
+_OPERATIONS = {room.OPERATION.name: room.OPERATION for room in _ROOMS}
 
 
 def define_flags() -> None:
@@ -30,6 +38,14 @@ def main(arguments: Sequence[str]) -> None:
         for key, entry in sorted(entries.items()):
             config = " ".join(f"{name}={value}" for name, value in entry.choice.config)
             how = f"{entry.choice.algorithm} {config}".strip()
-            other = entry.jax_version != jax.__version__
-            stale = f"  (of jax {entry.jax_version}: not used)" if other else ""
+            why = _outdated(key, entry)
+            stale = f"  (not used: {why})" if why else ""
             print(f"  {key}: {how}, {entry.milliseconds:.3f} ms{stale}")
+
+
+def _outdated(key: str, entry: database.Entry) -> str:
+    name = key.split()[0].removeprefix("log_")  # a softmax's may begin so
+    operation = _OPERATIONS.get(name)
+    if operation is None:
+        return f"there is no operation {name!r} (any more)"
+    return database.outdated(operation, entry)

@@ -20,6 +20,14 @@ def test_values_and_slopes_are_jaxs(name):
     np.testing.assert_allclose(ours, theirs, atol=1e-6)
 
 
+def test_the_slope_at_a_bend_is_one_sides_and_nan_is_kept():
+    for name, bends in (("relu", [0.0]), ("relu6", [0.0, 6.0])):
+        slopes = jax.vmap(jax.grad(ACTIVATIONS[name]))(jnp.array(bends))
+        np.testing.assert_array_equal(slopes, np.zeros(len(bends)))  # PyTorch's, and jax.nn.relu's
+    for name in ACTIVATIONS:
+        assert jnp.isnan(ACTIVATIONS[name](jnp.nan)), name
+
+
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_large_arguments_stay_finite(name):
     a = jnp.array([-100.0, 100.0])

@@ -3,6 +3,7 @@
 import sys
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -180,6 +181,24 @@ def test_a_search_measures_while_a_program_is_traced(monkeypatch):
     y = jax.jit(lambda x: 2 * kernels.convolution(x, w))(x)
     np.testing.assert_allclose(y, 2 * x)
     assert database.known(CPU)
+
+
+@pytest.mark.parametrize("mode", ["db", "search"])
+def test_a_free_batch_goes_by_the_rules(monkeypatch, finds, mode):
+    """As in a program that is exported; a stem, whose rule cuts the batch where there is one."""
+    monkeypatch.setenv("JAXATR_FIND", mode)
+    (batch,) = jax.export.symbolic_shape("b")
+    x = jax.ShapeDtypeStruct((batch, 32, 32, 3), jnp.float32)
+    w = jnp.ones((3, 3, 3, 8)) / 9
+
+    def network(x):
+        return kernels.max_pool(kernels.convolution(x, w, padding=1), 2)
+
+    exported = jax.export.export(jax.jit(network))(x)
+    assert not finds
+    monkeypatch.setenv("JAXATR_FIND", "none")
+    x = jax.random.normal(jax.random.key(0), (3, 32, 32, 3))
+    np.testing.assert_allclose(exported.call(x), network(x), rtol=1e-5, atol=1e-5)
 
 
 def test_freezing_takes_the_database_and_measures_the_rest_when_told(monkeypatch, finds):

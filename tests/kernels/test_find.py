@@ -197,6 +197,16 @@ def test_the_slower_half_is_dropped_in_each_round(registered, monkeypatch):
     assert runs["c11"] == 2 and runs["c4"] == 4 and runs["c2"] == 4 + 9
 
 
+def test_what_is_kept_was_run_several_times_even_late(registered, monkeypatch):
+    made = registered(Plain(), Tuned())
+    race = _Race(made, Sines(10), jax.devices()[0], 10**9, 1e-9)
+    found = {Choice("plain"): 2.0, Choice("tuned"): 1.0}
+    monkeypatch.setattr(race._bench, "milliseconds", found.__getitem__)
+    race._times = {choice: [value] for choice, value in found.items()}
+    race._halve()
+    assert [len(times) for times in race._times.values()] == [1 + 3, 1 + 3]
+
+
 @pytest.mark.parametrize(
     ("result", "expected"),
     [

@@ -12,8 +12,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
+from jaxatr.kernels.activations import ACTIVATIONS
 from jaxatr.kernels.device import of_platform
-from jaxatr.kernels.ops import pooling
+from jaxatr.kernels.ops import ctc, pooling, response_norm, softmax
+from jaxatr.kernels.ops.batch_norm.operation import Problem as BatchNorm
 from jaxatr.kernels.ops.convolution.problem import Problem as Convolution
 from jaxatr.kernels.ops.recurrent.problem import CELLS
 from jaxatr.kernels.ops.recurrent.problem import Problem as Recurrent
@@ -99,6 +101,63 @@ def recurrents(draw):
     )
 
 
+def images(draw, low=1, batch=2):
+    """Draws ``(batch, height, width, channels)`` of at least as many numbers as count."""
+    shape = (batch, *draw(sizes(low, 6, 3)))
+    assume(math.prod(shape) >= LEAST)
+    return shape
+
+
+@st.composite
+def batch_norms(draw):
+    return BatchNorm(
+        draw(st.sampled_from(["forward", "backward"])),
+        draw(st.sampled_from(["spatial", "per_activation"])),
+        draw(st.booleans()),
+        draw(st.sampled_from(sorted(ACTIVATIONS))),
+        images(draw, low=2, batch=draw(st.integers(8, 12))),
+        draw(st.sampled_from(FLOATS)),
+    )
+
+
+@st.composite
+def response_norms(draw):
+    return response_norm.Problem(
+        draw(st.sampled_from(["forward", "backward"])),
+        draw(st.sampled_from(["across", "within"])),
+        images(draw),
+        draw(st.integers(1, 6)),
+        draw(st.sampled_from([1e-4, 0.1, 1.0])),
+        draw(st.sampled_from([0.5, 0.75, 1.0])),
+        draw(st.sampled_from([1.0, 2.0])),
+        draw(st.sampled_from(FLOATS)),
+    )
+
+
+@st.composite
+def softmaxes(draw):
+    return softmax.Problem(
+        draw(st.sampled_from(["forward", "backward"])),
+        draw(st.sampled_from(["instance", "channel"])),
+        draw(st.booleans()),
+        images(draw),
+        draw(st.sampled_from(FLOATS)),
+    )
+
+
+@st.composite
+def ctcs(draw):
+    labels = draw(st.integers(1, 4))
+    return ctc.Problem(
+        draw(st.sampled_from(["forward", "backward"])),
+        draw(st.integers(2, 4)),
+        2 * labels + draw(st.integers(0, 5)),
+        labels,
+        draw(st.integers(2, 6)),
+        draw(st.sampled_from(FLOATS)),
+    )
+
+
 def check(problem):
     """Compares every solver, in its first and last configuration, all in one program."""
     operation = operation_of(problem)
@@ -135,6 +194,37 @@ def test_poolings(problem):
 @repeatable(max_examples=2)
 @given(recurrents())
 def test_recurrent_layers(problem):
+    check(problem)
+
+
+@repeatable(max_examples=2)
+@given(batch_norms())
+def test_batch_norms(problem):
+    check(problem)
+
+
+@repeatable(max_examples=2)
+@given(response_norms())
+def test_response_norms(problem):
+    check(problem)
+
+
+@repeatable(max_examples=2)
+@given(softmaxes())
+def test_softmaxes(problem):
+    check(problem)
+
+
+@repeatable(max_examples=2)
+@given(ctcs())
+def test_ctc_losses(problem):
+    check(problem)
+
+
+@pytest.mark.slow
+@repeatable(max_examples=15)
+@given(batch_norms() | response_norms() | softmaxes() | ctcs())
+def test_many_others(problem):
     check(problem)
 
 

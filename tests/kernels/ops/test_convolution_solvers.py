@@ -14,6 +14,7 @@ from jaxatr.kernels.solver import Choice
 
 CPU = of_platform("cpu")
 DIRECTIONS = ("forward", "data", "weight")
+UNIT = (1, 1), ((1, 1), (1, 1)), (1, 1), 1  # stride, padding, dilation, groups
 FLOATS = ("float32", "bfloat16", "float16", "float64")
 
 
@@ -149,6 +150,22 @@ def test_a_default_configuration_is_always_there(name):
                 configs = solver.configs(problem)
                 assert len(set(configs)) == len(configs) > 0
                 assert solver.workspace_bytes(problem) >= 0
+
+
+def test_a_block_of_images_bounds_the_memory():
+    large = Problem("forward", (32, 224, 224, 64), (3, 3, 64, 64), *UNIT, "float32")
+    assert SOLVERS["blocked"].configs(large) == [(("images", 1),)]
+    assert SOLVERS["blocked"].workspace_bytes(large) == 224 * 224 * 9 * 64 * 4
+    assert SOLVERS["matmul"].workspace_bytes(large) >= 32 * 224 * 224 * 9 * 64 * 4
+    small = Problem("forward", (32, 14, 14, 64), (3, 3, 64, 64), *UNIT, "float32")
+    counts = [dict(config)["images"] for config in SOLVERS["blocked"].configs(small)]
+    assert counts == [16, 1, 2, 4, 8]
+    assert SOLVERS["blocked"].workspace_bytes(small) == 16 * 14 * 14 * 9 * 64 * 4
+
+
+def test_a_direction_that_is_none_is_named(unchecked):
+    with pytest.raises(ValueError, match="direction: got 'backward', wanted forward, data or wei"):
+        Problem("backward", (1, 8, 8, 1), (3, 3, 1, 1), *UNIT, "float32")
 
 
 def test_what_is_accepted_follows_the_precision_of_the_device():

@@ -177,6 +177,23 @@ def test_gru_with_reset_before_the_product():
         gru(single(params), single(x), reset="before", algorithm="gemm")
 
 
+@pytest.mark.parametrize("algorithm", ["auto", "scan"])
+def test_what_stands_beyond_a_length_does_not_matter(algorithm):
+    params, x, initial = single(
+        (network("lstm", 3, 4), draw((2, 3, 3), 1), (draw((1, 2, 4), 2),) * 2)
+    )
+    lengths = jnp.array([3, 1])
+    spoilt = x.at[1, 1:].set(jnp.nan)
+
+    def fn(params, x):
+        y, h, c = run("lstm", params, x, initial, lengths=lengths, algorithm=algorithm)
+        return (y**2).sum() + (h * c).sum()
+
+    slopes = jax.jit(jax.grad(fn, (0, 1)))
+    jax.tree.map(np.testing.assert_array_equal, slopes(params, spoilt), slopes(params, x))
+    assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(slopes(params, spoilt)))
+
+
 @pytest.mark.parametrize("lengths", [(4, 4, 2, 1), (3, 3, 0, 0), [1, 4, 2, 0]])
 def test_lengths_that_are_known(lengths):
     params, x = network("lstm", 3, 2, directions=2), draw((4, 4, 3))

@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxatr.kernels.activations import ACTIVATIONS
 from jaxatr.kernels.pallas.epilogue import Epilogue, folded
 from jaxatr.kernels.pallas.hopper import convolution as hopper
 from jaxatr.kernels.pallas.rows import Rows
@@ -20,6 +21,8 @@ EPILOGUES = [
     Epilogue(scale=True, shift=True, residual=True, activation="tanh"),
 ]
 WIDTH = {"cuda": 64, "tpu": 128}
+MODULES = {"cuda": hopper, "tpu": tpu}
+OTHER_ACTIVATIONS = ["elu", "abs", "relu6", "sigmoid"]
 
 
 def draw(shape, dtype, seed):
@@ -71,10 +74,30 @@ def check(y, wanted):
 @pytest.mark.parametrize("epilogue", EPILOGUES)
 @pytest.mark.parametrize("platform", WIDTH)
 def test_lowering(platform, epilogue, geometry, kernels_in):
-    module = {"cuda": hopper, "tpu": tpu}[platform]
-    x, w, rows, epilogue, *extras = operands(geometry, epilogue, WIDTH[platform], jnp.bfloat16)
-    fn = lambda x, w, *extras: module.convolution(x, w, rows, epilogue, *extras)  # noqa: E731
-    assert kernels_in(platform, fn, x, w, *extras) == 1
+    assert lowered(platform, epilogue, geometry, jnp.bfloat16, kernels_in) == 1
+
+
+def lowered(platform, epilogue, geometry, dtype, kernels_in):
+    x, w, rows, epilogue, *extras = operands(geometry, epilogue, WIDTH[platform], dtype)
+    run = MODULES[platform].convolution
+    return kernels_in(platform, lambda x, w, *e: run(x, w, rows, epilogue, *e), x, w, *extras)
+
+
+@pytest.mark.parametrize("geometry", [ONE, pytest.param(THREE, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("platform", "dtype"), [("cuda", jnp.float16), ("tpu", jnp.float32)])
+def test_lowering_of_the_other_types(platform, dtype, geometry, kernels_in):
+    assert lowered(platform, EPILOGUES[4], geometry, dtype, kernels_in) == 1
+
+
+@pytest.mark.parametrize("activation", OTHER_ACTIVATIONS)
+@pytest.mark.parametrize("platform", WIDTH)
+def test_lowering_of_the_other_activations(platform, activation, kernels_in):
+    epilogue = Epilogue(shift=True, activation=activation)
+    assert lowered(platform, epilogue, ONE, jnp.bfloat16, kernels_in) == 1
+
+
+def test_every_activation_is_lowered():
+    assert {one.activation for one in EPILOGUES} | set(OTHER_ACTIVATIONS) == set(ACTIVATIONS)
 
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])

@@ -45,10 +45,18 @@ def test_a_strided_product_reads_the_pixels_that_it_needs():
     interpreted("tpu", one, True)
 
 
-@pytest.mark.parametrize(("platform", "target", "width"), [("cuda", GPU, 64), ("tpu", TPU, 128)])
+@pytest.mark.parametrize(
+    ("platform", "target", "width", "dtype"),
+    [
+        ("cuda", GPU, 64, "bfloat16"),
+        ("tpu", TPU, 128, "bfloat16"),
+        pytest.param("cuda", GPU, 64, "float16", marks=pytest.mark.slow),
+        pytest.param("tpu", TPU, 128, "float32", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("direction", ["forward", "data"])
-def test_lowering(platform, target, width, direction, kernels_in):
-    one = problem(direction, width)
+def test_lowering(platform, target, width, dtype, direction, kernels_in):
+    one = problem(direction, width, dtype)
     (name,) = {"hopper", "tpu"} & {n for n, s in SOLVERS.items() if s.applies(one, target)}
     given = [jax.ShapeDtypeStruct(shape, one.dtype) for shape in one.argument_shapes]
     assert kernels_in(platform, SOLVERS[name].build(one, ()), *given) == 1

@@ -86,12 +86,18 @@ def test_a_layer_with_its_gradient(device, hidden, skip, mosaic):
         assert np.sqrt(np.mean(error**2)) <= 1e-2 * max(abs(other).max(), 1e-3)
 
 
-@pytest.mark.parametrize(("platform", "algorithm"), [("cuda", "hopper"), ("tpu", "tpu")])
-def test_lowering_of_a_network_and_its_gradient(platform, algorithm, kernels_in):
-    params = recurrent.init(
-        jax.random.key(0), "lstm", 128, 128, bidirectional=True, dtype=jnp.bfloat16
-    )
-    x = draw((5, 3, 128), jnp.bfloat16, 1)
+@pytest.mark.parametrize(
+    ("platform", "algorithm", "dtype"),
+    [
+        ("cuda", "hopper", "bfloat16"),
+        ("tpu", "tpu", "bfloat16"),
+        pytest.param("cuda", "hopper", "float16", marks=pytest.mark.slow),
+        pytest.param("tpu", "tpu", "float32", marks=pytest.mark.slow),
+    ],
+)
+def test_lowering_of_a_network_and_its_gradient(platform, algorithm, dtype, kernels_in):
+    params = recurrent.init(jax.random.key(0), "lstm", 128, 128, bidirectional=True, dtype=dtype)
+    x = draw((5, 3, 128), dtype, 1)
     fn = lambda p, x: lstm(p, x, algorithm=algorithm)[0].sum().astype(jnp.float32)  # noqa: E731
     assert kernels_in(platform, fn, params, x) == 2
     assert kernels_in(platform, jax.grad(fn), params, x) == 2

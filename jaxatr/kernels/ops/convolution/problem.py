@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Iterable
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import jax.numpy as jnp
 
@@ -28,7 +28,7 @@ class Problem:
     =========  ================  ==========
 
     A sequence is an image of one row. A transposed convolution is the ``data`` direction of the
-    convolution that takes its result back.
+    convolution that takes its result back. The layout is NHWC, the only one.
 
     Attributes:
       direction: which of the three is asked for.
@@ -49,6 +49,18 @@ class Problem:
     dilation: Pair
     groups: int
     dtype: str
+
+    def __post_init__(self) -> None:
+        """Raises a ``ValueError`` unless there is such a direction."""
+        if self.direction not in get_args(Direction):
+            raise ValueError(f"direction: got {self.direction!r}, wanted forward, data or weight")
+
+    @property
+    def batch_divisors(self) -> list[int]:
+        """What the batch can be cut into; nothing of a free one, in a program that is exported."""
+        batch = self.x_shape[0]
+        fixed = isinstance(batch, int)
+        return [count for count in range(1, batch + 1) if batch % count == 0] if fixed else []
 
     @property
     def y_shape(self) -> Shape:
@@ -110,5 +122,5 @@ class Problem:
         return dataclasses.replace(self, direction=direction)
 
 
-def _times(numbers: tuple[int, ...]) -> str:
+def _times(numbers: Shape) -> str:
     return "x".join(map(str, numbers))

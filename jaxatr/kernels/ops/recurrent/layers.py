@@ -42,6 +42,7 @@ def stack(
     mask = None
     if lengths is not None and not isinstance(lengths, tuple):
         mask = (jnp.arange(x.shape[0])[:, None] < lengths)[..., None]
+        x = jnp.where(mask, x, 0)  # whatever stands there: nothing times NaN is NaN in a gradient
     finals: list[State] = []
     for layer in params:
         outputs = []

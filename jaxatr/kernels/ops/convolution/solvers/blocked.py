@@ -14,6 +14,7 @@ from jaxatr.kernels.solver import Config, Solver
 from jaxatr.typing import Array
 
 _CACHE = 8e6  # bytes of patches that should stay in a processor's cache
+_MOST = 64e6  # bytes of patches that a block is allowed, if it has more than one image
 
 
 def run(images: int, problem: Problem, a: Array, b: Array) -> Array:
@@ -47,16 +48,19 @@ class Blocked(Solver):
 
     def workspace_bytes(self, problem: Problem) -> int:
         """The patches of the largest block."""
-        return matmul.patch_bytes(problem) // 2
+        images = max(int(dict(config)["images"]) for config in self.configs(problem))
+        return matmul.patch_bytes(problem) // problem.x_shape[0] * images
 
     def configs(self, problem: Problem) -> Sequence[Config]:
-        """The largest block whose patches fit a cache first, then larger and smaller ones."""
-        batch = problem.x_shape[0]
-        counts = [count for count in range(1, batch // 2 + 1) if batch % count == 0]
-        fit = max(1.0, _CACHE / max(1, matmul.patch_bytes(problem) // max(1, batch)))
-        first = max((count for count in counts if count <= fit), default=1)
+        """The largest block whose patches fit a cache first, then some larger and smaller ones."""
+        smaller = problem.batch_divisors[:-1]
+        if not smaller:
+            return []
+        each = matmul.patch_bytes(problem) // problem.x_shape[0]
+        counts = [count for count in smaller if count == 1 or count * each <= _MOST]
+        first = max((count for count in counts if count * each <= _CACHE), default=1)
         others = [count for count in counts if count != first]
-        return [(("images", count),) for count in ([first, *others] if counts else [])]
+        return [(("images", count),) for count in (first, *others)]
 
     def build(self, problem: Problem, config: Config):
         """Returns :func:`run` of the problem."""

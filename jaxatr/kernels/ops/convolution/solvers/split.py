@@ -33,8 +33,7 @@ def applies(problem: Problem) -> bool:
 
 
 def _counts(problem: Problem) -> list[int]:
-    batch = problem.x_shape[0]
-    return [n for n in range(min(batch, MAXIMUM), MINIMUM - 1, -1) if batch % n == 0]
+    return [n for n in reversed(problem.batch_divisors) if MINIMUM <= n <= MAXIMUM]
 
 
 def run(count: int, problem: Problem, a: Array, b: Array) -> Array:
