@@ -3,7 +3,7 @@
 python -m jaxatr.convert inspect model.onnx [--json]
 python -m jaxatr.convert operators
 python -m jaxatr.convert import model.onnx --out=DIR
-python -m jaxatr.convert export --workdir=DIR --out=model.onnx [--layout=NHWC|NCHW]
+python -m jaxatr.convert export --workdir=DIR --out=model.onnx [--layout=NHWC|NCHW] [--batch=N]
 """
 
 import dataclasses
@@ -24,6 +24,7 @@ def define_flags() -> None:
     flags.DEFINE_string("checkpoint", "latest", "export: 'latest', 'best' or a step.")
     flags.DEFINE_enum("layout", "NHWC", ["NHWC", "NCHW"], "export: of the images.")
     flags.DEFINE_integer("opset", None, "export: version of ONNX's operators; default: 18.", 18)
+    flags.DEFINE_integer("batch", None, "export: chips at once; default: any number.", 1)
     flags.DEFINE_string("out", None, "The file or folder to write.")
 
 
@@ -84,6 +85,7 @@ def _export(arguments: Sequence[str]) -> None:
         raise ValueError(f"export takes flags alone, got {list(arguments)}")
     values = flags.FLAGS
     given = {"checkpoint": command.checkpoint(values.checkpoint), "layout": values.layout}
+    given["batch"] = values.batch
     if values.opset is not None:
         given["opset"] = values.opset
     out = _needed("out")

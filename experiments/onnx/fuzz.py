@@ -2,19 +2,26 @@
 
     python experiments/onnx/fuzz.py --count=20000
 
-Each mutant is loaded, listed and, where it loads, traced with abstract inputs; the only error that
-may come out is ValueError. Mutants run in batches in a process of their own with a limit of memory,
-and each with one of time. What ends otherwise is printed with its seed, which alone repeats it.
+Each mutant is written into a file beside a file of weights, listed and loaded. Where it loads, it
+is traced with abstract inputs, as in use and as in training, written as source code, and applied to
+numbers, if its values are not too large. The only error that may come out is ValueError. They run
+in batches in a process of their own. Each has a limit of time, and the most memory that it took, as
+Linux counts it, is held against what its file and its values take. What ends otherwise is printed
+with its seed, which alone repeats it.
 """
 
 import argparse
+import gc
 import json
 import os
 import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,8 +30,15 @@ from onnx import TensorProto, helper, numpy_helper
 
 BATCH = 250
 SECONDS = 10
-MEGABYTES = 256
-"""Memory that a mutant may need beyond four times what its file and its tensors take."""
+MEGABYTES = 80
+"""Memory that a mutant may take beyond four times its file and its values: what is compiled takes
+some of it, and 16 MB may be folded."""
+
+APPLIED = 1 << 24
+"""Bytes of all its values up to which a model is applied to numbers."""
+
+ADDRESSES = 8 << 30
+"""Bytes of addresses that a process gets besides those that it has: a stop, not the measure."""
 
 
 def small_models():
@@ -120,7 +134,58 @@ def small_models():
         [],
         functions=[twice],
     )
-    return [network, made, nested]
+    return [network, made, nested, *more_models(model, weight, ints)]
+
+
+def more_models(model, weight, ints):
+    """Returns models with pieces, functions in functions, and weights in another file."""
+    node = helper.make_node
+    versions = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
+    pieces = model(
+        [
+            node("Split", ["x"], ["a", "b", "c"], num_outputs=3),
+            node("Split", ["x", "sizes"], ["d", "e"], axis=0),
+            node("Concat", ["a", "b", "c", "d", "e"], ["f"], axis=0),
+            node("Dropout", ["f", "ratio"], ["g"], seed=1),
+            node("Resize", ["g", "", "scales"], ["y"], mode="linear"),
+        ],
+        [("x", [6])],
+        ["y"],
+        [ints("sizes", 2, 4), numpy_helper.from_array(np.array(0.5, np.float32), "ratio")]
+        + [numpy_helper.from_array(np.array([1.5], np.float32), "scales")],
+    )
+    functions = []
+    for level in range(3):
+        name, domain = (f"F{level - 1}", "own") if level else ("Mul", "")
+        held = node("Constant", [], ["k"], value=weight("", 2))
+        body = [held, node(name, ["p", "k"], ["r"], domain=domain)]
+        body.append(node(name, ["r", "k"], ["q"], domain=domain))
+        functions.append(
+            helper.make_function("own", f"F{level}", ["p", "k0"], ["q"], body, versions)
+        )
+    functions_in_functions = model(
+        [node("F2", ["x", "x"], ["y"], domain="own")], [("x", [2])], ["y"], [], functions=functions
+    )
+    elsewhere = model(
+        [node("Gemm", ["x", "w", "b"], ["y"])],
+        [("x", ["n", 3])],
+        ["y"],
+        [weight("w", 3, 2), weight("b", 2)],
+    )
+    for number, tensor in enumerate(elsewhere.graph.initializer):
+        tensor.ClearField("raw_data")
+        tensor.data_location = TensorProto.EXTERNAL
+        for key, value in (
+            ("location", BESIDE),
+            ("offset", 24 * number),
+            ("length", 24 - 16 * number),
+        ):
+            tensor.external_data.add(key=key, value=str(value))
+    return [pieces, functions_in_functions, elsewhere]
+
+
+BESIDE = "weights.bin"
+"""The file of weights beside every mutant."""
 
 
 def mutant(seed):
@@ -149,7 +214,7 @@ def mutant(seed):
     return bytes(raw)
 
 
-NAMES = ("", "x", "a", "y", "w", 'a"); import os #', "../x", "é" * 50, "Loop")
+NAMES = ("", "x", "a", "y", "w", "-8", "99999999999", 'a"); import os #', "../x", "é" * 50, "Loop")
 ODD = (0, 1, -1, 2, 7, -8, 2**31 - 1, 2**31, -(2**31), 2**40, 2**62, -(2**62))
 
 
@@ -199,11 +264,42 @@ class Late(BaseException):
     """A mutant took longer than the limit; no handler of errors takes it for one."""
 
 
-def outcome(raw):
-    """Returns what becomes of one model: loaded, refused, or the name of the error."""
+def memory(what):
+    """Returns the bytes that the process has (``VmRSS``), or has had at most (``VmHWM``)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(what))
+
+
+def outcome(raw, apply=True):
+    """Returns what becomes of one model: loaded, refused, or what is wrong.
+
+    Args:
+      raw: its bytes.
+      apply: whether it is applied to numbers, which takes most of the time.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / BESIDE).write_bytes(np.arange(8, dtype=np.float32).tobytes())
+        path = Path(folder) / "model.onnx"
+        path.write_bytes(raw)
+        gc.collect()
+        Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
+        before, values = memory("VmRSS"), []
+        result = tried(path, values, apply)
+        grown = memory("VmHWM") - before
+        if grown > MEGABYTES * 2**20 + 4 * len(raw) + sum(values):
+            return f"memory: {grown / 2**20:.0f} MB"
+        return result
+
+
+def tried(path, values, apply):
+    """Returns what becomes of one model; ``values`` gets the bytes of those that are computed."""
     import jax
 
-    from jaxatr.onnx import layers, load
+    from jaxatr.onnx import generate, layers, load
+
+    def seen(_, results):
+        values.extend(r.size * r.dtype.itemsize for r in results if isinstance(r, jax.Array))
+        return results
 
     def late(*_):
         raise Late
@@ -212,17 +308,23 @@ def outcome(raw):
     signal.alarm(SECONDS)
     try:
         try:
-            layers(raw)
+            layers(path)
         except ValueError:
             pass
-        model = load(raw)
+        model = load(path)
         shapes = [
             jax.ShapeDtypeStruct([s if isinstance(s, int) else 2 for s in i.shape or ()], i.dtype)
             for i in model.inputs
             if i.dtype not in (None, "str")
         ]
         if len(shapes) == len(model.inputs):
-            jax.eval_shape(model.apply, model.variables, *shapes)
+            jax.eval_shape(partial(model.apply, each=seen), model.variables, *shapes)
+            key = jax.random.key(0)
+            jax.eval_shape(partial(model.apply, training=True, rngs=key), model.variables, *shapes)
+            generate(path, path.parent / "source")
+            if apply and sum(values) < APPLIED:
+                numbers = [np.ones(s.shape, s.dtype) for s in shapes]
+                jax.block_until_ready(model.apply(model.variables, *numbers))
         return "loaded"
     except ValueError:
         return "refused"
@@ -234,20 +336,19 @@ def outcome(raw):
         signal.alarm(0)
 
 
+def warm():
+    """Runs the models themselves: what is imported and made once is no mutant's memory."""
+    for proto in small_models():
+        outcome(proto.SerializeToString())
+
+
 def child(first, count):
     """Runs a batch; prints one line for each mutant that is not well treated, and the counts."""
-    from jaxatr.onnx import load
-
-    load(small_models()[0])  # what is loaded once is no mutant's memory
-    counts = {}
+    warm()
+    limit = memory("VmSize") + ADDRESSES
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     for seed in range(first, first + count):
-        raw = mutant(seed)
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        result = outcome(raw)
-        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-        if grown > MEGABYTES + 4 * len(raw) / 2**20:
-            result = f"memory: {grown:.0f} MB"
-        counts[result] = counts.get(result, 0) + 1
+        result = outcome(mutant(seed))
         print(json.dumps({"seed": seed, "result": result}), flush=True)
 
 

@@ -208,6 +208,11 @@ def _tensors(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], str]:
 
 def _parsed(path: str | os.PathLike) -> tuple[dict[str, Any], str]:
     """Returns name to type, shape and bytes; safetensors has checked that the sizes are right."""
+    if Path(path).is_dir():
+        raise ValueError(
+            f"{path} is a folder: a run's network is what jaxatr.runs.backbone_variables reads, "
+            "and a training with --config.model.pretrained"
+        )
     if not Path(path).is_file():
         raise ValueError(f"{path}: there is no such file")
     if Path(path).suffix.lower() in _PICKLES:

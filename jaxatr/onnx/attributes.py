@@ -1,5 +1,6 @@
 """Attributes of nodes in Python, and the nodes that are nothing but attributes."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,17 @@ from jaxatr.onnx.program import NodeError
 from jaxatr.onnx.tensors import to_array, to_dense
 
 
-def plain(attribute: Any, name: str) -> Any:
-    """Returns an attribute's value in Python: numbers, strings, tuples of them, or an array."""
+def plain(attribute: Any, name: str, folder: Path | None = None) -> Any:
+    """Returns an attribute's value in Python: numbers, strings, tuples of them, or an array.
+
+    Args:
+      attribute: the proto.
+      name: of its node.
+      folder: where the model's file lies, or None.
+
+    Raises:
+      ValueError: it has a type that no operator takes, or its tensor is not well formed.
+    """
     kinds = onnx.AttributeProto
     if attribute.ref_attr_name:
         raise NodeError(
@@ -29,9 +39,9 @@ def plain(attribute: Any, name: str) -> Any:
     if attribute.type == kinds.STRINGS:
         return tuple(text.decode("utf-8", "surrogateescape") for text in attribute.strings)
     if attribute.type == kinds.TENSOR:
-        return to_array(attribute.t)
+        return to_array(attribute.t, folder)
     if attribute.type == kinds.SPARSE_TENSOR:
-        return to_dense(attribute.sparse_tensor)
+        return to_dense(attribute.sparse_tensor, folder)
     if attribute.type == kinds.TYPE_PROTO:
         return attribute.tp
     raise NodeError(f"node {name!r}: attribute {attribute.name!r} has type {attribute.type}")
@@ -46,8 +56,8 @@ def shortest(number: float) -> float:
     return float(str(np.float32(number)))
 
 
-def constant(node: Any, name: str) -> np.ndarray:
-    """Returns the value of a ``Constant`` node.
+def constant(node: Any, name: str, folder: Path | None = None) -> np.ndarray:
+    """Returns the value of a ``Constant`` node; ``folder``: where the model's file lies.
 
     Raises:
       ValueError: it has not exactly one.
@@ -55,7 +65,7 @@ def constant(node: Any, name: str) -> np.ndarray:
     if len(node.attribute) != 1 or len(node.output) != 1:
         raise NodeError(f"node {name!r} (Constant): wanted one attribute and one output")
     attribute = node.attribute[0]
-    value = plain(attribute, name)
+    value = plain(attribute, name, folder)
     if attribute.name in ("value", "sparse_value"):
         return value
     types = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64}

@@ -48,6 +48,8 @@ class OnnxBackbone(nn.Module):
           ValueError: the file cannot be read, the model has no such value or more than one input,
             or the images or the value do not fit.
         """
+        if not Path(self.file).is_file():
+            raise ValueError(f"model.onnx: there is no file {self.file!r}")
         model = _part(self.file, self.output, Path(self.file).stat().st_mtime_ns)
         variables = self._variables(model)
         images = jnp.asarray(images, jnp.float32)
@@ -89,7 +91,7 @@ class OnnxBackbone(nn.Module):
 
 
 def until(model: OnnxModel, name: str) -> OnnxModel:
-    """Returns the part of a model that computes one value.
+    """Returns the part of a model that computes one value; it has no ``proto``.
 
     Args:
       model: that was loaded.
@@ -114,7 +116,7 @@ def until(model: OnnxModel, name: str) -> OnnxModel:
         for group, arrays in model.variables.items()
     }
     info = replace(model.outputs[0], name=values[name], shape=None, dtype=None)
-    return replace(model, program=program, variables=variables, outputs=(info,))
+    return replace(model, program=program, variables=variables, outputs=(info,), proto=None)
 
 
 @functools.lru_cache(maxsize=4)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from jaxatr.onnx.package import onnx
@@ -16,13 +17,13 @@ class Body:
     Attributes:
       inputs: names that the body has for the node's inputs.
       outputs: names that it has for the node's outputs.
-      nodes: protos, in order; their attributes refer to no other.
+      node: protos, in order, as a graph has them; their attributes refer to no other.
       versions: opset of each domain that they are written in.
     """
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    nodes: Sequence[Any]
+    node: Sequence[Any]
     versions: dict[str, int]
 
 
@@ -49,7 +50,10 @@ def body(node: Any, versions: dict[str, int], function: Any | None) -> Body | No
 
 
 def schema_body(node: Any, versions: dict[str, int]) -> Any | None:
-    """Returns the function that the operator's schema gives, or None."""
+    """Returns the function that the operator's schema gives, or None.
+
+    The function's ``attribute_proto`` are the defaults of the operator's attributes.
+    """
     domain = own(node.domain)
     version = versions.get(domain, 1)
     try:
@@ -60,20 +64,41 @@ def schema_body(node: Any, versions: dict[str, int]) -> Any | None:
         return None
     if not schema.has_function:
         return None
-    function = onnx.FunctionProto()
     fitting = [v for v in schema.function_opset_versions if v <= max(version, schema.since_version)]
-    found = schema.get_function_with_opset_version(max(fitting)) if fitting else b""
-    function.ParseFromString(found)
+    if not fitting:
+        return None
+    return _parsed(node.op_type, domain, schema.since_version, max(fitting))
+
+
+@cache
+def _parsed(operator: str, domain: str, since: int, version: int) -> Any | None:
+    schema: Any = onnx.defs.get_schema(operator, max_inclusive_version=since, domain=domain)
+    function = onnx.FunctionProto()
+    function.ParseFromString(schema.get_function_with_opset_version(version))
     if not function.node:
         return None
-    for name, attribute in schema.attributes.items():
-        if attribute.default_value.name and name not in {a.name for a in node.attribute}:
+    for attribute in schema.attributes.values():
+        if attribute.default_value.name:
             function.attribute_proto.append(attribute.default_value)
     return function
 
 
+def refers(node: Any) -> bool:
+    """Returns whether a node, or one in its graphs, refers to an attribute of the caller."""
+    return any(
+        attribute.ref_attr_name
+        or any(refers(one) for graph in [attribute.g, *attribute.graphs] for one in graph.node)
+        for attribute in node.attribute
+    )
+
+
 def bound(node: Any, given: dict[str, Any]) -> Any:
-    """Returns a node of a body with the references to the caller's attributes filled in."""
+    """Returns a node of a body with the references to the caller's attributes filled in.
+
+    A node without any is not copied: its tensors are then the same in every call.
+    """
+    if not refers(node):
+        return node
     made = onnx.NodeProto()
     made.CopyFrom(node)
     del made.attribute[:]

@@ -82,9 +82,18 @@ def export(
       ValueError: an argument does not fit, the batch size is needed as a number, or something that
         the function does has no rule: all such primitives are listed, each with its place.
     """
-    source = getattr(model, "proto", None)
+    source = getattr(model, "proto", model)
+    if source is None:
+        raise ValueError(
+            "model: got a part of one that was read, which has no source to write; export the "
+            "function `lambda v, x: part.apply(v, x, keep_64_bit=False)`, which is traced"
+        )
     if isinstance(source, onnx.ModelProto):
-        return replace_weights(source, variables, path, before=getattr(model, "variables", None))
+        read = {
+            "before": getattr(model, "variables", None),
+            "folder": getattr(model, "folder", None),
+        }
+        return replace_weights(source, variables, path, **read)
     newest = onnx.defs.onnx_opset_version()
     if not OPSET <= opset <= newest:
         raise ValueError(f"opset: got {opset}, wanted {OPSET} to {newest}")

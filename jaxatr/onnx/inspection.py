@@ -5,6 +5,7 @@ from typing import Any
 
 from jaxatr.onnx import ops  # noqa: F401 (fills the table of operators)
 from jaxatr.onnx.listing import Layer
+from jaxatr.onnx.reading import printable
 from jaxatr.onnx.registry import Operator, operators
 
 HEADER = ("name", "operator", "attributes", "inputs", "outputs", "parameters", "supported")
@@ -29,13 +30,13 @@ def summary(layers: Sequence[Layer]) -> str:
     found = [f"{len(layers)} nodes, {count:,} parameters"]
     missing: dict[str, list[str]] = {}
     for layer in layers:
-        if not layer.supported:
-            missing.setdefault(_title(layer), []).append(layer.name)
+        for operator in layer.missing:
+            missing.setdefault(printable(operator), []).append(layer.name)
     if not missing:
         return "\n".join([*found, "every operator has an implementation"])
     found.append("operators without an implementation (jaxatr.onnx.register adds one):")
     return "\n".join(
-        [*found, *(f"  {name}: {_plain(', '.join(at))}" for name, at in sorted(missing.items()))]
+        [*found, *(f"  {name}: {printable(', '.join(at))}" for name, at in sorted(missing.items()))]
     )
 
 
@@ -70,7 +71,7 @@ def _cells(layer: Layer) -> tuple[str, ...]:
 
 
 def _title(layer: Layer) -> str:
-    return _plain(f"{layer.domain}.{layer.operator}".lstrip("."))
+    return printable(f"{layer.domain}.{layer.operator}".lstrip("."))
 
 
 def _shape(shape: Any) -> str:
@@ -80,12 +81,5 @@ def _shape(shape: Any) -> str:
 
 
 def _cut(text: str) -> str:
-    text = _plain(text)
+    text = printable(text)
     return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
-
-
-def _plain(text: str) -> str:
-    """Returns text of a file without what a terminal would obey."""
-    return "".join(
-        letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text
-    )

@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from jaxatr.onnx import expansion
 from jaxatr.onnx.attributes import plain
+from jaxatr.onnx.lowering import DEEPEST, MOST
 from jaxatr.onnx.ops.dtypes import NAMES, TRAINABLE
 from jaxatr.onnx.package import onnx
 from jaxatr.onnx.program import Info
@@ -32,6 +34,7 @@ class Layer:
       outputs: what it computes, likewise.
       parameters: how many numbers of its inputs are weights.
       supported: whether the importer has an implementation.
+      missing: the operators that have none: its own, or those in the body that defines it.
     """
 
     name: str
@@ -42,6 +45,7 @@ class Layer:
     outputs: tuple[Info, ...]
     parameters: int
     supported: bool
+    missing: tuple[str, ...] = ()
 
 
 def layers(model: Any) -> list[Layer]:
@@ -62,21 +66,52 @@ def layers(model: Any) -> list[Layer]:
     elif isinstance(model, (bytes, bytearray, memoryview)):
         model = skeleton(bytes(model))
     proto, _ = read(model)
-    try:
-        proto = onnx.shape_inference.infer_shapes(proto)
-    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError):
-        pass  # the shapes are a help, not what was asked for
-    reader = _Reader({(own(f.domain), f.name): f for f in proto.functions})
+    reader = _Reader({(own(f.domain), f.name, f.overload): f for f in proto.functions})
+    # Shape inference expands all functions.
+    if sum(reader.expanded(node) for node in nested(proto.graph)) <= MOST:
+        try:
+            proto = onnx.shape_inference.infer_shapes(proto)
+        except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError):
+            pass  # the shapes are a help, not what was asked for
     reader.graph(proto.graph, opsets(proto.opset_import), {})
     return reader.found
+
+
+def nested(graph: Any) -> Iterator[Any]:
+    """Yields the nodes of a graph, or of a function, and those of the graphs in them."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            for inner in [attribute.g, *attribute.graphs]:
+                yield from nested(inner)
 
 
 class _Reader:
     """Collects layers."""
 
-    def __init__(self, functions: dict[tuple[str, str], Any]):
+    def __init__(self, functions: dict[tuple[str, str, str], Any]):
         self.functions = functions
         self.found: list[Layer] = []
+        self.counts: dict[tuple[str, str, str], int] = {}
+        self.lacks: dict[tuple, tuple[str, ...]] = {}
+
+    def expanded(self, node: Any, depth: int = 0) -> int:
+        """Returns how many nodes a node is with the model's functions expanded.
+
+        More than ``MOST`` stands for too many, and for functions that call each other too deep.
+        """
+        key = (own(node.domain), node.op_type, node.overload)
+        if key not in self.functions:
+            return 1
+        if depth > DEEPEST:
+            return MOST + 1
+        if key not in self.counts:
+            self.counts[key] = MOST + 1  # what a function that calls itself finds
+            inner = nested(self.functions[key])
+            self.counts[key] = min(
+                1 + sum(self.expanded(one, depth + 1) for one in inner), MOST + 1
+            )
+        return self.counts[key]
 
     def graph(self, graph: Any, versions: dict[str, int], outer: dict[str, Info]) -> None:
         known = dict(outer)
@@ -93,6 +128,7 @@ class _Reader:
             self.node(node, versions, known, weights, made)
 
     def node(self, node, versions, known: dict[str, Info], weights: dict[str, int], made) -> None:
+        missing = self.missing(node, versions)
         operator = find(node.op_type, node.domain, versions.get(own(node.domain), 1))
         names = [name for name in node.input if name]
         count = sum(weights.get(name, 0) for name in dict.fromkeys(names))
@@ -110,26 +146,32 @@ class _Reader:
                 tuple(known.get(name) or Info(name, None, None) for name in names),
                 tuple(known.get(n) or Info(n, None, None) for n in node.output if n),
                 count,
-                self.supported(node, versions, 0),
+                not missing,
+                missing,
             )
         )
         for attribute in node.attribute:
             if attribute.HasField("g"):
                 self.graph(attribute.g, versions, known)
 
-    def supported(self, node: Any, versions: dict[str, int], depth: int) -> bool:
-        """Returns whether a node has an implementation, or a body all of whose nodes have one."""
+    def missing(self, node: Any, versions: dict[str, int], depth: int = 0) -> tuple[str, ...]:
+        """Returns the operators without an implementation that a node is, or is defined by."""
         domain = own(node.domain)
+        function = self.functions.get((domain, node.op_type, node.overload))
+        known = find(node.op_type, domain, versions.get(domain, 1)) is not None
+        if known and not (function is not None and domain == ""):
+            return ()
         if (domain, node.op_type) == ("", "Constant"):
-            return True
-        if find(node.op_type, domain, versions.get(domain, 1)) is not None:
-            return True
-        if depth > 16:
-            return False
-        body = expansion.body(node, versions, self.functions.get((domain, node.op_type)))
-        return body is not None and all(
-            self.supported(inner, body.versions, depth + 1) for inner in body.nodes
-        )
+            return ()
+        key = (domain, node.op_type, node.overload, *sorted(versions.items()))
+        if key not in self.lacks:
+            title = (f"{domain}.{node.op_type}".lstrip("."),)
+            self.lacks[key] = title  # what a function that calls itself finds
+            body = expansion.body(node, versions, function)
+            if body is not None and depth < DEEPEST:
+                lacks = [self.missing(one, body.versions, depth + 1) for one in nested(body)]
+                self.lacks[key] = tuple(dict.fromkeys(lack for found in lacks for lack in found))
+        return self.lacks[key]
 
 
 def _described(attribute: Any, name: str) -> Any:

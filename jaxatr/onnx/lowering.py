@@ -15,7 +15,7 @@ from jaxatr.onnx.attributes import constant, plain
 from jaxatr.onnx.ops.dtypes import NAMES
 from jaxatr.onnx.package import onnx
 from jaxatr.onnx.program import Call, NodeError, Program
-from jaxatr.onnx.reading import opsets
+from jaxatr.onnx.reading import opsets, printable
 from jaxatr.onnx.registry import Operator, find, own
 from jaxatr.onnx.tensors import to_array, to_dense
 
@@ -43,20 +43,24 @@ class Lowered:
       initializers: the tensors that the graph, or a subgraph, lists.
       constants: the values of its ``Constant`` nodes.
       fixed: names of initializers that the file says are not to be trained.
+      sources: what holds or makes a value: its ``TensorProto``, or its node if that has no other
+        output. Nodes out of functions are copies.
     """
 
     program: Program
     initializers: dict[str, np.ndarray]
     constants: dict[str, np.ndarray]
     fixed: frozenset[str] = frozenset()
+    sources: dict[str, Any] = field(default_factory=dict)
 
 
-def lower(proto: Any, folder: Path | None) -> Lowered:
+def lower(proto: Any, folder: Path | None, *, complete: bool = True) -> Lowered:
     """Returns the model as a program.
 
     Args:
       proto: a ``ModelProto``.
       folder: where its file lies, or None.
+      complete: whether operators without an implementation are an error, or left out.
 
     Raises:
       ValueError: the model is not well formed, or has operators without an implementation; the
@@ -64,9 +68,10 @@ def lower(proto: Any, folder: Path | None) -> Lowered:
     """
     lowering = _Lowering(proto, folder)
     program = lowering.graph(proto.graph, {}, opsets(proto.opset_import), "")
-    if lowering.missing:
+    if lowering.missing and complete:
         raise ValueError(describe(lowering.missing))
-    return Lowered(program, lowering.initializers, lowering.constants, _fixed(proto))
+    arrays = lowering.initializers, lowering.constants
+    return Lowered(program, *arrays, _fixed(proto), lowering.sources)
 
 
 def _fixed(proto: Any) -> frozenset[str]:
@@ -82,7 +87,10 @@ def _fixed(proto: Any) -> frozenset[str]:
 
 def describe(missing: Mapping[str, list[str]]) -> str:
     """Returns the message that lists every missing operator with its nodes."""
-    lines = [f"  {operator}: {', '.join(nodes)}" for operator, nodes in sorted(missing.items())]
+    lines = [
+        printable(f"  {operator}: {', '.join(nodes)}")
+        for operator, nodes in sorted(missing.items())
+    ]
     return "\n".join(
         ["operators without an implementation (jaxatr.onnx.register adds one):", *lines]
     )
@@ -109,6 +117,28 @@ class _Scope:
 
 
 @dataclass
+class _Names:
+    """The names of one kind that are taken.
+
+    Attributes:
+      taken: all of them.
+      counts: how many names were made of one.
+    """
+
+    taken: set[str] = field(default_factory=set)
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def fresh(self, name: str, prefix: str) -> str:
+        """Returns a name that nothing else has, the given one where it is free."""
+        made, longer = name, f"{prefix}/{name}".lstrip("/")
+        while not made or made in self.taken:
+            count = self.counts[longer] = self.counts.get(longer, 0) + 1
+            made = longer if count == 1 else f"{longer}_{count}".lstrip("/")
+        self.taken.add(made)
+        return made
+
+
+@dataclass
 class _Lowering:
     """The state of one lowering: what names are taken, what has been found."""
 
@@ -116,9 +146,11 @@ class _Lowering:
     folder: Path | None
     initializers: dict[str, np.ndarray] = field(default_factory=dict)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
+    sources: dict[str, Any] = field(default_factory=dict)
     missing: dict[str, list[str]] = field(default_factory=dict)
-    taken: set[str] = field(default_factory=set)
-    nodes: set[str] = field(default_factory=set)
+    values: _Names = field(default_factory=_Names)
+    nodes: _Names = field(default_factory=_Names)
+    arrays: dict[int, tuple[Any, Any]] = field(default_factory=dict)
     depth: int = 0
 
     def __post_init__(self):
@@ -127,8 +159,9 @@ class _Lowering:
         if len(self.functions) < len(functions):
             raise ValueError("model: two of its functions have the same name")
         graph = self.proto.graph  # its names are kept; what is nested gives way
-        self.taken |= {value.name for value in graph.initializer} | {v.name for v in graph.input}
-        self.taken |= {name for node in graph.node for name in node.output}
+        taken = self.values.taken
+        taken |= {value.name for value in graph.initializer} | {v.name for v in graph.input}
+        taken |= {name for node in graph.node for name in node.output}
 
     @contextmanager
     def deeper(self, name: str) -> Iterator[None]:
@@ -139,14 +172,11 @@ class _Lowering:
         yield
         self.depth -= 1
 
-    def fresh(self, name: str, prefix: str, taken: set[str]) -> str:
-        """Returns a name that nothing else has, the given one where it is free."""
-        made, count = name, 1
-        while not made or made in taken:
-            made = f"{prefix}/{name}" if count == 1 else f"{prefix}/{name}_{count}"
-            made, count = made.lstrip("/"), count + 1
-        taken.add(made)
-        return made
+    def once(self, read: Callable[..., Any], proto: Any, *more: Any) -> Any:
+        """Returns what is read of a proto, the same array for every call of a function."""
+        if id(proto) not in self.arrays:
+            self.arrays[id(proto)] = proto, read(proto, *more)  # kept, so is its id
+        return self.arrays[id(proto)][1]
 
     def graph(
         self, graph: Any, outer: Mapping[str, str], versions: dict[str, int], prefix: str
@@ -158,14 +188,17 @@ class _Lowering:
             if name in local:
                 raise ValueError(f"graph {graph.name!r}: {what} {name!r} is defined twice")
             local.add(name)
-            scope.names[name] = self.fresh(name, prefix, self.taken) if prefix else name
+            scope.names[name] = self.values.fresh(name, prefix) if prefix else name
             return scope.names[name]
 
         scope = _Scope(dict(outer), versions, prefix, define, [])
         for tensor in graph.initializer:
-            self.initializers[define(tensor.name, "initializer")] = to_array(tensor, self.folder)
+            made = define(tensor.name, "initializer")
+            self.initializers[made] = self.once(to_array, tensor, self.folder)
+            self.sources[made] = tensor
         for sparse in graph.sparse_initializer:
-            self.initializers[define(sparse.values.name, "initializer")] = to_dense(sparse)
+            made = define(sparse.values.name, "initializer")
+            self.initializers[made] = self.once(to_dense, sparse, self.folder)
         # Before IR version 4 every initializer is listed among the inputs too.
         free = [value.name for value in graph.input if value.name not in local]
         inputs = tuple(define(name, "input") for name in free)
@@ -181,10 +214,10 @@ class _Lowering:
 
     def node(self, node: Any, scope: _Scope) -> None:
         """Adds the calls that a node stands for."""
-        if len(self.nodes) == MOST:
+        if len(self.nodes.taken) == MOST:
             raise NodeError(f"node {node.name!r}: the model has more than {MOST} nodes, expanded")
         title = node.name or next((name for name in node.output if name), node.op_type)
-        name = self.fresh(title, scope.prefix, self.nodes)
+        name = self.nodes.fresh(title, scope.prefix)
         for used in node.input:
             if used and used not in scope.names:
                 raise NodeError(
@@ -193,11 +226,12 @@ class _Lowering:
         inputs = [scope.names[used] if used else "" for used in node.input]
         domain = own(node.domain)
         if (domain, node.op_type) == ("", "Constant"):
-            value = constant(node, name)
-            self.constants[scope.define(node.output[0], "output")] = value
+            value = self.once(constant, node, name, self.folder)
+            made = scope.define(node.output[0], "output")
+            self.constants[made], self.sources[made] = value, node
             return
         function = self.functions.get((domain, node.op_type, node.overload))
-        operator = find(node.op_type, domain, scope.versions.get(domain, 1 << 30))
+        operator = find(node.op_type, domain, scope.versions.get(domain, 1))
         # A model may define operators of ONNX anew; what a user registers for a domain of his own
         # comes before what the model says of it.
         if operator is not None and not (function is not None and domain == ""):
@@ -216,6 +250,8 @@ class _Lowering:
     ) -> Call:
         """Returns the call of a node whose operator has an implementation."""
         outputs = [scope.define(output, "output") if output else "" for output in node.output]
+        if len(outputs) == 1 and outputs[0]:
+            self.sources[outputs[0]] = node
         if (operator.domain, operator.name) == GRADIENT:
             attributes = _differentiated(node, name, scope)
         else:
@@ -224,25 +260,31 @@ class _Lowering:
             while names and not names[-1]:
                 names.pop()
         _check_inputs(f"node {name!r} ({node.op_type})", operator, inputs, attributes)
-        version = scope.versions.get(operator.domain, operator.since)
+        version = scope.versions.get(operator.domain, 1)
         return Call(name, operator, tuple(inputs), tuple(outputs), attributes, version)
 
     def attributes(self, node: Any, operator: Operator, scope: _Scope, name: str) -> dict[str, Any]:
         """Returns a node's attributes as keyword arguments, defaults left out."""
         found: dict[str, Any] = {}
+        seen: set[str] = set()
         for attribute in node.attribute:
             key = attribute.name
+            if key in seen:
+                raise NodeError(f"node {name!r} ({node.op_type}): it has two attributes {key!r}")
+            seen.add(key)
             if key in operator.ignored:
                 continue
             if key not in operator.keywords or key in RESERVED:
                 raise NodeError(f"node {name!r} ({node.op_type}): it has no attribute {key!r}")
             value: Any
+            large = attribute.HasField("t") or attribute.HasField("sparse_tensor")
             if attribute.type == onnx.AttributeProto.GRAPH:
                 with self.deeper(name):
                     inner = f"{name}/{key}"
                     value = self.graph(attribute.g, scope.names, scope.versions, inner)
             else:
-                value = plain(attribute, name)
+                given = (attribute, name, self.folder)
+                value = self.once(plain, *given) if large else plain(*given)
             if key in operator.dtypes:
                 if value not in NAMES:
                     raise NodeError(f"node {name!r}: {key}: got {value}, wanted a type's number")
@@ -270,11 +312,11 @@ class _Lowering:
             if results.get(output):
                 names[output] = scope.define(results[output], what)
             else:
-                names[output] = self.fresh(f"{name}/{output}", name, self.taken)
+                names[output] = self.values.fresh(f"{name}/{output}", name)
             return names[output]
 
         with self.deeper(name):
-            for inner in body.nodes:
+            for inner in body.node:
                 self.node(inner, _Scope(names, body.versions, name, define, scope.calls))
         for output, wanted in results.items():
             if wanted and output not in local:

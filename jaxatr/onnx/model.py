@@ -3,6 +3,8 @@
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,7 +15,7 @@ from jaxatr.onnx.lowering import lower
 from jaxatr.onnx.program import Call, Info, Program, Run, execute
 from jaxatr.onnx.reading import info, read
 from jaxatr.onnx.scope import wide
-from jaxatr.onnx.variables import divide
+from jaxatr.onnx.variables import divide, own_statistics
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +29,8 @@ class OnnxModel:
         (large arrays that are not trained), each a name in the model to an array.
       program: the calls that :meth:`apply` makes.
       known: the arrays that are part of the program.
-      proto: the model as it was read.
+      proto: the model as it was read; None of a part of one.
+      folder: that it was read from, where its external data lie; None of what was no file.
     """
 
     inputs: tuple[Info, ...]
@@ -36,6 +39,7 @@ class OnnxModel:
     program: Program = field(repr=False)
     known: dict[str, np.ndarray] = field(repr=False)
     proto: Any = field(repr=False)
+    folder: Path | None = field(default=None, repr=False)
 
     def apply(
         self,
@@ -54,7 +58,8 @@ class OnnxModel:
           variables: as :attr:`variables`; ``batch_stats`` and ``constants`` may be left out, and
             are then those of the model.
           *inputs: one for each of :attr:`inputs`: arrays, or lists for sequences.
-          training: batch normalisation uses the batch's statistics and dropout drops.
+          training: batch normalisation uses the batch's statistics and dropout drops. Running
+            statistics change where they are an array of one node's own, outside of subgraphs.
           rngs: a key, or a mapping with one key under any name; None: random operators draw from
             their ``seed`` (0 where they have none), and dropout does not drop.
           keep_64_bit: False leaves types to jax's own setting, as a function that is jitted from
@@ -73,7 +78,8 @@ class OnnxModel:
         if len(inputs) != len(self.inputs):
             names = [wanted.name for wanted in self.inputs]
             raise ValueError(f"inputs: got {len(inputs)}, wanted {len(names)}: {names}")
-        run = Run(training, next(iter(rngs.values())) if isinstance(rngs, Mapping) else rngs)
+        rng = next(iter(rngs.values())) if isinstance(rngs, Mapping) else rngs
+        run = Run(training, rng, self._tracked if training else frozenset())
         with wide() if keep_64_bit else contextlib.nullcontext():
             arrays = {
                 k: v for group in {**self.variables, **variables}.values() for k, v in group.items()
@@ -86,6 +92,10 @@ class OnnxModel:
             return outputs
         before = variables.get("batch_stats", self.variables["batch_stats"])
         return outputs, {"batch_stats": {**before, **run.statistics}}
+
+    @cached_property
+    def _tracked(self) -> frozenset[str]:
+        return own_statistics(self.program).intersection(self.variables["batch_stats"])
 
 
 def load(model: Any) -> OnnxModel:
@@ -102,11 +112,13 @@ def load(model: Any) -> OnnxModel:
     lowered = lower(proto, folder)
     divided = divide(lowered)
     infos = {value.name: info(value) for value in proto.graph.input}
-    with wide():
+    with wide(), jax.ensure_compile_time_eval():  # arrays, where jax traces the caller too
         variables = {
-            group: jax.device_put(getattr(divided, group))
-            for group in ("params", "batch_stats", "constants")
+            group: jax.device_put(getattr(divided, group)) for group in ("params", "batch_stats")
         }
+        # Those that are one in the file, a function's, stay one.
+        placed = {id(value): jax.device_put(value) for value in divided.constants.values()}
+        variables["constants"] = {k: placed[id(v)] for k, v in divided.constants.items()}
     return OnnxModel(
         tuple(infos[name] for name in lowered.program.inputs),
         tuple(info(value) for value in proto.graph.output),
@@ -114,4 +126,5 @@ def load(model: Any) -> OnnxModel:
         divided.program,
         divided.known,
         proto,
+        folder,
     )

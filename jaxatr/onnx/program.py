@@ -105,12 +105,14 @@ class Run:
     Attributes:
       training: whether layers that differ there behave as in training.
       rng: a key, or None.
+      tracked: names of the running values that calls are to replace.
       statistics: the running values that calls have replaced.
       drawn: how many keys calls have got.
     """
 
     training: bool = False
     rng: Any = None
+    tracked: frozenset[str] = frozenset()
     statistics: dict[str, Any] = field(default_factory=dict)
     drawn: int = 0
 
@@ -123,6 +125,7 @@ class Run:
 
 
 ERRORS = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
+ERRORS += (jax.errors.JaxRuntimeError,)  # there is not that much memory
 
 
 def execute(
@@ -178,8 +181,10 @@ def evaluate(call: Call, values: Mapping[str, Any], run: Run) -> tuple:
         raise NodeError(f"node {call.name!r} ({operator.name}): {error}") from error
     results = results if isinstance(results, tuple) else (results,)
     if run.training:
-        for name, output in operator.statistics:
-            run.statistics[call.inputs[operator.operands.index(name)]] = results[output]
+        for operand, output in operator.statistics:
+            name = call.inputs[operator.operands.index(operand)]
+            if name in run.tracked:
+                run.statistics[name] = results[output]
     if len(results) < len(call.outputs):
         raise NodeError(
             f"node {call.name!r} ({operator.name}): got {len(results)} results, "

@@ -67,8 +67,17 @@ def _check_texts(texts: Iterable[Any]) -> None:
             raise ValueError(f"model: the name {text!r} is no text")
 
 
+def printable(text: str) -> str:
+    """Returns text of a file without what a terminal would obey."""
+    return "".join(
+        letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text
+    )
+
+
 def opsets(imports: Any) -> dict[str, int]:
     """Returns the version of each domain that a model, or a function, is written in.
+
+    A domain that is not imported has version 1, as all had before there were imports (IR 3).
 
     Raises:
       ValueError: a domain has two versions, or one that cannot be.

@@ -69,7 +69,8 @@ def _stripped(view: memoryview, message: str, depth: int) -> bytes:
         if at > len(view):
             raise ValueError("model: the bytes end within a field")
         if kind == 2 and number in parts:
-            inner = _stripped(view[body:at], parts[number], depth + 1)
+            with view[body:at] as part:  # released, or the file could not be closed on an error
+                inner = _stripped(part, parts[number], depth + 1)
             made += _number(tag) + _number(len(inner)) + inner
         elif not (message == "tensor" and number in VALUES and at - body > KEPT):
             made += view[begin:at]

@@ -47,15 +47,29 @@ def to_array(tensor: Any, folder: Path | None = None) -> np.ndarray:
     return values.reshape(shape)
 
 
-def to_dense(sparse: Any) -> np.ndarray:
-    """Returns a ``SparseTensorProto``'s values, zeros included.
+def embed(tensor: Any, folder: Path | None) -> None:
+    """Puts a ``TensorProto``'s external data into the proto itself.
+
+    Raises:
+      ValueError: as :func:`to_array`.
+    """
+    if tensor.data_location != onnx.TensorProto.EXTERNAL:
+        return
+    to_array(tensor, folder)  # which checks the size
+    tensor.raw_data = _external(f"tensor {tensor.name!r}", tensor, folder).tobytes()
+    tensor.ClearField("external_data")
+    tensor.ClearField("data_location")
+
+
+def to_dense(sparse: Any, folder: Path | None = None) -> np.ndarray:
+    """Returns a ``SparseTensorProto``'s values, zeros included; ``folder``: of the model's file.
 
     Raises:
       ValueError: as :func:`to_array`, or an index is out of range.
     """
     from jaxatr.onnx.ops.values import sized
 
-    values, indices = to_array(sparse.values), to_array(sparse.indices)
+    values, indices = to_array(sparse.values, folder), to_array(sparse.indices, folder)
     shape = sized(sparse.dims)
     flat = indices
     if indices.ndim == 2:

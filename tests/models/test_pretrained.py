@@ -307,9 +307,10 @@ def test_other_types_and_missing_files_are_named(tensors, tmp_path):
     save_file(tensors | odd, path)
     with pytest.raises(ValueError, match="bn1.bias: I8\n  layer1.0.bn1.bias: U16$"):
         pretrained.load(path, MODEL)
-    for missing in (tmp_path / "nowhere.safetensors", tmp_path):
-        with pytest.raises(ValueError, match="there is no such file"):
-            pretrained.load(missing, MODEL)
+    with pytest.raises(ValueError, match="there is no such file"):
+        pretrained.load(tmp_path / "nowhere.safetensors", MODEL)
+    with pytest.raises(ValueError, match=r"is a folder: .* jaxatr\.runs\.backbone_variables reads"):
+        pretrained.load(tmp_path, MODEL)
 
 
 def test_another_module_and_another_mode_are_refused(tensors, tmp_path, unchecked):

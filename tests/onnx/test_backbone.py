@@ -1,17 +1,25 @@
 """A network from a file as the backbone that heads are trained on."""
 
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from absl import flags
+from ml_collections import config_flags
 
 onnx = pytest.importorskip("onnx")
 
 from jaxatr import config as configuration  # noqa: E402 (what needs the package comes after it)
-from jaxatr import models, parallel, runs, training  # noqa: E402
+from jaxatr import convert, models, parallel, runs, training  # noqa: E402
 from jaxatr.onnx.backbone import OnnxBackbone, until  # noqa: E402
+from jaxatr.onnx.exporter import export  # noqa: E402
 from jaxatr.onnx.model import load  # noqa: E402
 from jaxatr.recogniser import Recogniser  # noqa: E402
+from jaxatr.runs.export import export_run  # noqa: E402
+
+CONFIGS = Path(configuration.__file__).parents[1] / "configs"
 
 
 def a_model(channels=1, output="map"):
@@ -99,23 +107,123 @@ def test_devices_share_their_running_statistics(path):
         assert np.abs(value[0] - variables["batch_stats"][name]).max() > 1e-3
 
 
-def test_it_trains_by_the_one_loop_and_is_used(path, small_config, chips, tmp_path):
-    config = small_config.copy_and_resolve_references()
-    config.model.onnx, config.model.output = path, "relu"
+@pytest.fixture(scope="module")
+def run(small_config, tmp_path_factory):
+    """The folder of a run with the network, which lies in a folder of its own, as backbone."""
+    config, workdir = small_config.copy_and_resolve_references(), tmp_path_factory.mktemp("run")
+    config.model.onnx, config.model.output = str(workdir / "small.onnx"), "flatten"
     config.train.steps, config.train.evaluate_every = 12, 100.0
-    runs.train_run(config, tmp_path, progress=False)
-    state = training.load_snapshot(tmp_path, "latest").state
+    onnx.save(a_model(), config.model.onnx)
+    runs.train_run(config, workdir, progress=False)
+    return workdir
+
+
+def test_it_trains_by_the_one_loop_and_is_used(run):
+    state = training.load_snapshot(run, "latest").state
     trained = state["params"]["backbone"]["weight:stem|conv.weight"]
-    begun = load(path).variables["params"]["stem/conv.weight"]
+    begun = load(run / "small.onnx").variables["params"]["stem/conv.weight"]
     assert trained.shape == begun.shape and np.abs(trained - begun).max() > 1e-3
-    losses = [record["loss"] for record in training.read_metrics(tmp_path) if "loss" in record]
+    losses = [record["loss"] for record in training.read_metrics(run) if "loss" in record]
     assert losses[-1] < losses[0]
-    recogniser = Recogniser.load(tmp_path)
+    recogniser = Recogniser.load(run)
     (prediction,) = recogniser([np.zeros((24, 24, 1), np.uint8)])
     assert set(prediction.probabilities) == set(recogniser.classes)
 
 
+def with_sizes():
+    """Returns the model with a Reshape in place of its Flatten, to a size out of a Shape."""
+    model, node = a_model(), onnx.helper.make_node
+    place = [n.op_type for n in model.graph.node].index("Flatten")
+    nodes = [
+        node("Shape", ["pooled"], ["shape"], "shape"),
+        node("Gather", ["shape", "first"], ["batch"]),
+        node("Concat", ["batch", "rest"], ["sizes"], axis=0),
+        node("Reshape", ["pooled", "sizes"], ["flat"], "flatten"),
+    ]
+    del model.graph.node[place]
+    for count, made in enumerate(nodes):
+        model.graph.node.insert(place + count, made)
+    for name, value in (("first", 0), ("rest", 6)):
+        array = np.array([value], np.int64)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    return model
+
+
+def test_a_run_goes_out_again(run, flags_of, tmp_path):
+    """With its Flatten for any batch, with a Shape in the file for one size alone."""
+    runtime = pytest.importorskip("onnxruntime")
+    target, out = runs.load_target(run), tmp_path / "out.onnx"
+    images = np.random.default_rng(0).integers(0, 255, (5, 24, 24, 1)).astype(np.float32)
+    wanted = target.logits(target.variables, images)
+
+    def same():
+        (found,) = runtime.InferenceSession(out).run(["logits"], {"images": images})
+        np.testing.assert_allclose(found, wanted, atol=1e-4)
+
+    export_run(run, out)
+    same()
+    onnx.save(with_sizes(), run / "small.onnx")
+    with pytest.raises(ValueError, match=r"node 'shape' \(Shape\): .* --batch=N"):
+        export_run(run, out)
+    convert.main(flags_of(convert, "export", f"--workdir={run}", f"--out={out}", "--batch=5"))
+    same()
+    with pytest.raises(ValueError, match="batch: got 0, wanted 1 or more"):
+        export_run(run, out, batch=0)
+
+
+@pytest.fixture
+def parsed(monkeypatch):
+    """Returns what a command line makes of ``--config``."""
+
+    def parse(*arguments):
+        values = flags.FlagValues()
+        config_flags.DEFINE_config_file("config", flag_values=values)
+        monkeypatch.setattr("sys.argv", ["train", *arguments])  # where it looks for fields
+        values(["train", *arguments])
+        return values.config
+
+    return parse
+
+
+@pytest.mark.parametrize("name", [pytest.param("cbc", marks=pytest.mark.slow), "quadruplet"])
+def test_the_flags_of_both_configurations(parsed, name, path, levels, tmp_path):
+    fields = {
+        "model.onnx": path,
+        "model.output": "relu",
+        "data.source": levels,
+        "data.data_dir": tmp_path / "prepared",
+        "open_set.split": "random-3/1",
+        "train.batch_size": 8,
+        "train.steps": 2,
+        "train.evaluate_every": 100.0,
+    }
+    config = parsed(
+        f"--config={CONFIGS / name}.py:folder",
+        *(f"--config.{field}={value}" for field, value in fields.items()),
+    )
+    runs.train_run(config, tmp_path / "run", progress=False)
+    state = training.load_snapshot(tmp_path / "run", "latest").state
+    trained = state["params"]["backbone"]
+    begun = load(path).variables["params"]
+    assert set(trained) == {"weight:stem|conv.weight", "weight:scale", "weight:bias"}
+    assert np.abs(trained["weight:scale"] - begun["scale"]).max() > 0
+
+
+def test_a_part_of_a_model_goes_out_as_a_function_alone(path, tmp_path):
+    part = until(load(path), "relu")
+    with pytest.raises(ValueError, match="a part of one that was read"):
+        export(part, part.variables, (), tmp_path / "part.onnx")
+    assert not list(tmp_path.iterdir())
+    x = np.random.default_rng(0).normal(size=(2, 1, 8, 8)).astype(np.float32)
+    made = export(
+        lambda v, x: part.apply(v, x, keep_64_bit=False), part.variables, x, tmp_path / "part.onnx"
+    )
+    assert [node.op_type for node in made.graph.node] == ["Conv", "BatchNormalization", "Relu"]
+
+
 def test_what_cannot_be_a_backbone(path, images, tmp_path):
+    with pytest.raises(ValueError, match="model.onnx: there is no file '.*none.onnx'"):
+        OnnxBackbone(str(tmp_path / "none.onnx")).init(jax.random.key(0), images)
     model = configuration.base().model
     model.output = "relu"
     with pytest.raises(ValueError, match="model.output: got 'relu' without a model.onnx"):

@@ -16,8 +16,18 @@ def test_a_node_by_itself():
     np.testing.assert_allclose(y, [-0.5, 2])
     (y,) = backend.run_node(node("Clip", ["x", "", "high"], ["y"]), [x, np.float32(1)])
     np.testing.assert_allclose(y, [-1, 1])
-    (y,) = backend.run_node(node("Softmax", ["x"], ["y"]), [np.zeros((2, 2), np.float32)], opset=11)
+    (y,) = backend.run_node(node("Softmax", ["x"], ["y"]), [np.zeros((2, 2), np.float32)])
     np.testing.assert_allclose(y, 0.5)
+
+
+def test_a_node_in_the_version_that_onnxs_interface_names():
+    x = np.float32(np.random.default_rng(0).normal(size=(2, 3, 4)))
+    softmax = node("Softmax", ["x"], ["y"], axis=1)
+    flat = np.exp(x.reshape(2, 12))
+    (old,) = backend.run_node(softmax, [x], "CPU", [(np.float32, x.shape)], opset_version=11)
+    np.testing.assert_allclose(old.reshape(2, 12), flat / flat.sum(1, keepdims=True), rtol=1e-5)
+    (new,) = backend.run_node(softmax, [x])
+    np.testing.assert_allclose(new, np.exp(x) / np.exp(x).sum(1, keepdims=True), rtol=1e-5)
 
 
 def test_a_model_by_position_and_by_name(network):
@@ -29,9 +39,21 @@ def test_a_model_by_position_and_by_name(network):
 
 
 def test_devices(network):
-    import jax
-
-    assert backend.supports_device("CPU") == (jax.default_backend() == "cpu")
+    assert backend.supports_device("CPU") and backend.supports_device("CPU:0")
+    assert not backend.supports_device("CPU:4096") and not backend.supports_device("CPU:x")
     assert not backend.supports_device("TPU9000")
     with pytest.raises(ValueError, match="device: got 'nowhere'"):
         backend.prepare(network, "nowhere")
+
+
+def test_the_cpu_serves_where_another_device_is_the_default(network, monkeypatch):
+    import jax
+
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    x = np.zeros((1, 3, 8, 8), np.float32)
+    prepared = backend.prepare(network)
+    with jax.default_device(jax.devices("cpu")[0]):
+        (expected,) = backend.run_model(network, [x])
+    np.testing.assert_array_equal(prepared.run([x])[0], expected)
+    assert prepared.device.platform == "cpu"
+    assert {v.device for v in prepared.model.variables["params"].values()} == {prepared.device}

@@ -108,3 +108,14 @@ def test_the_gradient_of_a_function():
     got = ops.gradient(X, 3 * X, body=lambda a, b: (a * a * b,), count=2)
     np.testing.assert_allclose(got[0], 6 * X * X)
     np.testing.assert_allclose(got[1], X * X)
+
+
+def test_a_loop_of_no_round_has_scan_outputs_of_the_bodys_type_and_shape():
+    def body(i, cond, x):
+        return cond, x, jnp.asarray(x, "int32")[:, None] + i, np.array("text", object)
+
+    for rounds, cond in ((0, None), (5, False)):
+        x, numbers, texts = ops.loop(rounds, cond, X, body=body, outputs=3)
+        np.testing.assert_array_equal(x, X)
+        assert numbers.shape == (0, 2, 1) and numbers.dtype == "int64"
+        assert texts.shape == (0,) and texts.dtype == object

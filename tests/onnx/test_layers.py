@@ -86,3 +86,9 @@ def test_messages_in_messages_without_end():
             raw = tag + size + bytes([length]) + raw
     with pytest.raises(ValueError, match="messages in messages"):
         skeleton(b"\x3a" + bytes([len(raw) & 127 | 128, len(raw) >> 7]) + raw)
+
+
+def test_a_file_that_ends_within_a_node_says_so(tmp_path):
+    (tmp_path / "bad.onnx").write_bytes(b"\x3a\x04\x0a\x02\x0a\x7f")  # a text of 127 bytes
+    with pytest.raises(ValueError, match="the bytes end within a field"):
+        importer.layers(tmp_path / "bad.onnx")

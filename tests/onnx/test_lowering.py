@@ -189,3 +189,44 @@ def test_inputs_and_attributes_that_cannot_be_missing(built):
         r"node 'n' \(Einsum\): it lacks the attribute 'equation'",
         [node("Einsum", ["x"], ["y"], "n")],
     )
+
+
+def test_an_attribute_that_is_there_twice(built):
+    twice = node("LeakyRelu", ["x"], ["y"], "n", alpha=0.5)
+    twice.attribute.add().CopyFrom(onnx.helper.make_attribute("alpha", 0.1))
+    refused(built, r"node 'n' \(LeakyRelu\): it has two attributes 'alpha'", [twice])
+
+
+def test_names_of_missing_operators_are_cleaned(built):
+    nodes = [node("Odd\x1b[2J", ["x"], ["y"], "n\n\x07", domain="own")]
+    with pytest.raises(ValueError, match="without an implementation") as error:
+        importer.load(built(nodes, {"x": [2]}, "y", domains=["own"]))
+    assert str(error.value).splitlines()[1] == "  own.Odd\ufffd[2J: n\ufffd\ufffd"
+
+
+@pytest.mark.parametrize("version", [3, 8])
+def test_what_is_not_imported_has_version_1(built, version):
+    """As ONNX's checker takes it of files that are older than imports are."""
+    nodes = [
+        node("ReduceSum", ["x"], ["r"], "sum", axes=[0], keepdims=0),  # an input since 13
+        node("Own", ["r"], ["y"], "own", domain="own"),
+    ]
+    with importer.registry.restored():
+        importer.register("Own", "own", since=1)(lambda x: x + 1)
+        importer.register("Own", "own", since=2)(lambda x: x + 2)
+        model = built(nodes, {"x": [2]}, "y")
+        del model.opset_import[:]
+        model.ir_version = version
+        assert all(layer.supported for layer in importer.layers(model))
+        loaded = importer.load(model)
+    assert [call.opset for call in loaded.program.calls] == [1, 1]
+    np.testing.assert_allclose(loaded.apply({}, np.float32([1, 2])), 4)
+
+
+def test_a_newer_operator_than_version_1_is_missing_to_both(built):
+    model = built([node("Own", ["x"], ["y"], "n", domain="own")], {"x": [2]}, "y")
+    with importer.registry.restored():
+        importer.register("Own", "own", since=2)(lambda x: x)
+        assert [layer.supported for layer in importer.layers(model)] == [False]
+        with pytest.raises(ValueError, match="without an implementation .*\n  own.Own: n"):
+            importer.load(model)

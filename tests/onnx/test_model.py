@@ -173,3 +173,17 @@ def test_names_are_text(network):
     raw = network.SerializeToString().replace(b"conv.weight", b"conv.\xff\xfeight")
     with pytest.raises(ValueError, match="is no text"):
         importer.load(raw)
+
+
+def test_a_model_that_is_read_where_jax_traces_has_arrays(network):
+    read = []
+
+    @jax.jit
+    def traced(x):
+        read.append(importer.load(network))
+        return read[0].apply(read[0].variables, x, keep_64_bit=False)
+
+    x = np.ones((1, 3, 8, 8), np.float32)
+    found = traced(x)
+    model = read[0]
+    np.testing.assert_allclose(model.apply(model.variables, x), found, rtol=1e-4, atol=1e-5)

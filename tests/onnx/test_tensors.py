@@ -5,6 +5,7 @@ import os
 import numpy as np
 import pytest
 
+from jaxatr import onnx as importer
 from jaxatr.onnx.ops.dtypes import NAMES, dtype_of
 from jaxatr.onnx.tensors import to_array, to_dense
 
@@ -131,3 +132,38 @@ def test_data_of_the_wrong_size(folder, entries, message):
 def test_a_model_that_was_no_file_has_no_data_beside_it():
     with pytest.raises(ValueError, match="the model is no file"):
         to_array(external("weights"))
+
+
+def test_data_of_an_attribute_and_of_a_sparse_tensor_beside_the_file(built, tmp_path):
+    values = np.float32([5, 7])
+    values.tofile(tmp_path / "w.bin")
+
+    def outside(name, first, count):
+        tensor = onnx.TensorProto(name=name, data_type=onnx.TensorProto.FLOAT, dims=[count])
+        tensor.data_location = onnx.TensorProto.EXTERNAL
+        place = {"location": "w.bin", "offset": 4 * first, "length": 4 * count}
+        for key, value in place.items():
+            tensor.external_data.add(key=key, value=str(value))
+        return tensor
+
+    node = onnx.helper.make_node
+    nodes = [
+        node("Constant", [], ["c"], "c", value=outside("c", 0, 2)),
+        node("Add", ["x", "c"], ["a"]),
+        node("Add", ["a", "s"], ["y"]),
+    ]
+    model = built(nodes, {"x": [2]}, "y")
+    indices = onnx.numpy_helper.from_array(np.array([1], np.int64))
+    sparse = onnx.SparseTensorProto(values=outside("s", 1, 1), indices=indices, dims=[2])
+    model.graph.sparse_initializer.append(sparse)
+    onnx.save(model, tmp_path / "m.onnx")
+    read = importer.load(tmp_path / "m.onnx")
+    np.testing.assert_array_equal(read.apply(read.variables, np.zeros(2, np.float32)), [5, 14])
+    with pytest.raises(ValueError, match="'w.bin', and the model is no file"):
+        importer.load((tmp_path / "m.onnx").read_bytes())
+    (tmp_path / "other").mkdir()
+    nodes[0].attribute[0].t.external_data[0].value = "../w.bin"
+    model = built(nodes[:2], {"x": [2]}, "a")
+    onnx.save(model, tmp_path / "other" / "m.onnx")
+    with pytest.raises(ValueError, match="wanted a path in the folder"):
+        importer.load(tmp_path / "other" / "m.onnx")

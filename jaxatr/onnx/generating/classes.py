@@ -85,8 +85,7 @@ def model_class(body: Body, module: Module, title: str, inputs: Sequence[Any]) -
 
 def imports(text: str) -> list[str]:
     """Returns the import statements that the text of a file needs."""
-    outside = [name for name in ("jnp", "np") if re.search(rf"\b{name}\.", text)]
-    found = [f"import {'jax.numpy' if name == 'jnp' else 'numpy'} as {name}" for name in outside]
+    found = ["import jax.numpy as jnp"] if re.search(r"\bjnp\.", text) else []
     found += ["from flax import linen as nn"]
     if re.search(r"\bops\.", text):
         found.append("from jaxatr.onnx import ops")

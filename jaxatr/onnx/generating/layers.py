@@ -115,6 +115,8 @@ def _dense(call: Call, shapes: Mapping[str, tuple]) -> dict[str, Any] | None:
 def _batch_norm(call: Call, shapes: Mapping[str, tuple]) -> dict[str, Any] | None:
     if call.attributes.get("training_mode") or len(call.outputs) > 1 or len(shapes) != 4:
         return None
+    if "spatial" in call.attributes:
+        return None
     return _attributes(call)
 
 

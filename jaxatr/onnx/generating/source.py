@@ -15,7 +15,7 @@ PLAIN = frozenset(
     "float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool complex64 "
     "complex128".split()
 )
-"""The types that ``np.array`` takes by name."""
+"""The types that NumPy itself has."""
 
 
 @dataclass(frozen=True)
@@ -105,11 +105,11 @@ def number(value: float) -> str:
     """Returns the source of a float, infinities and nan included.
 
     >>> number(1e-05), number(float("-inf"))
-    ('1e-05', '-np.inf')
+    ('1e-05', 'float("-inf")')
     """
     if np.isfinite(value):
         return repr(float(value))
-    return "np.nan" if np.isnan(value) else ("np.inf" if value > 0 else "-np.inf")
+    return f'float("{value}")'
 
 
 def element(value: Any, name: str) -> str:
@@ -133,9 +133,7 @@ def array_literal(value: np.ndarray) -> Expression:
     items = tuple(element(item, name) for item in value.reshape(-1))
     nested = nest(items, value.shape) if value.size else None
     if name in PLAIN and nested is not None:
-        return call("np.array", nested, f"np.{'bool_' if name == 'bool' else name}")
-    if name in PLAIN:
-        return call("np.zeros", literal(value.shape), f"np.{'bool_' if name == 'bool' else name}")
+        return call("array", nested, quoted(name))
     flat_values = Group("", items, "[]")
     return call("array", flat_values, quoted(name), literal(value.shape))
 

@@ -13,7 +13,7 @@ from jaxatr.onnx.generating import layers
 from jaxatr.onnx.generating.source import PLAIN
 from jaxatr.onnx.program import Call, Program
 from jaxatr.onnx.registry import Operator
-from jaxatr.onnx.variables import calls_of, deciding
+from jaxatr.onnx.variables import calls_of, deciding, uses
 
 SMALL = 16
 """Elements up to which a constant stands in the source."""
@@ -103,11 +103,8 @@ def graph_of(
 class _Reader:
     def __init__(self, program: Program, known: Mapping, variables: Mapping):
         self.program = program
-        everything = list(calls_of(program))
-        self.uses = Counter(name for call in everything for name in call.inputs)
-        self.uses.update(program.outputs)
-        inner = [(g, c) for c in everything for g in c.subgraphs()]
-        self.uses.update(name for g, _ in inner for name in g.outputs)
+        self.uses = uses(program)
+        inner = [(g, c) for c in calls_of(program) for g in c.subgraphs()]
         program = self.program = _trimmed(program, self.uses)
         self.consumers = {name: call for call in program.calls for name in call.inputs}
         self.weights = {

@@ -69,6 +69,11 @@ from jaxatr.onnx.ops.convolution import (
     deform_conv,
     matmul_integer,
 )
+from jaxatr.onnx.ops.ensembles import (
+    tree_ensemble,
+    tree_ensemble_classifier,
+    tree_ensemble_regressor,
+)
 from jaxatr.onnx.ops.functions import (
     acos,
     acosh,
@@ -156,17 +161,23 @@ from jaxatr.onnx.ops.losses import (
     negative_log_likelihood_loss,
     softmax_cross_entropy_loss,
 )
+from jaxatr.onnx.ops.maps import (
+    cast_map,
+    dict_vectorizer,
+    zip_map,
+)
 from jaxatr.onnx.ops.ml import (
     binarizer,
+    category_mapper,
     feature_vectorizer,
     imputer,
     label_encoder,
+    label_encoder_classes,
     linear_classifier,
     linear_regressor,
     normalizer,
     one_hot_encoder,
     scaler,
-    tree_ensemble,
 )
 from jaxatr.onnx.ops.normalisation import (
     batch_normalization,
@@ -265,6 +276,7 @@ from jaxatr.onnx.ops.shaping import (
     split,
     squeeze,
     tile,
+    tile_along,
     transpose,
     trilu,
     unsqueeze,
@@ -284,5 +296,9 @@ from jaxatr.onnx.ops.text import (
     string_normalizer,
     string_split,
     tf_idf_vectorizer,
+)
+from jaxatr.onnx.ops.vectors import (
+    svm_classifier,
+    svm_regressor,
 )
 from jaxatr.onnx.scope import wide

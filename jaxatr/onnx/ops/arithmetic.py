@@ -179,10 +179,16 @@ def minimum(*values: Value) -> Value:
 
 @register("Clip", folds=True, ignored=("consumed_inputs",))
 def clip(x: Value, min: Value | float | None = None, max: Value | float | None = None) -> Value:
-    """Returns x, not below ``min`` and not above ``max`` (ONNX Clip-13; Clip-6 by attributes)."""
+    """Returns x, not below ``min`` and not above ``max`` (ONNX Clip-13; Clip-6 by attributes).
+
+    At a bound the derivative is 1, as that of PyTorch's ``clamp``.
+    """
     lib = library(x, min, max)
-    x = x if min is None else lib.maximum(x, lib.asarray(min, x.dtype))
-    return x if max is None else lib.minimum(x, lib.asarray(max, x.dtype))
+    for bound, beyond in ((min, lib.less), (max, lib.greater)):
+        if bound is not None:
+            bound = lib.asarray(bound, x.dtype)
+            x = lib.where(beyond(x, bound), bound, x)
+    return x
 
 
 @register("BitShift")

@@ -13,6 +13,9 @@ from jaxatr.onnx.registry import register
 
 Body = Callable[..., tuple]
 
+UNROLLED = 1024
+"""Rounds of a loop that are traced one by one."""
+
 
 def _is_traced(value: Any) -> bool:
     return isinstance(value, Tracer)
@@ -54,8 +57,8 @@ def loop(
     """Returns what is carried through a loop, and its scan outputs stacked (ONNX Loop-25).
 
     Where the number of rounds is known and no condition is computed from traced values, the loop is
-    unrolled by tracing it; else it becomes ``jax.lax.while_loop``, which has no scan outputs and
-    carries fixed shapes.
+    unrolled by tracing it, up to ``UNROLLED`` rounds; else it becomes ``jax.lax.while_loop``, which
+    has no scan outputs and carries fixed shapes.
 
     Args:
       trips: most rounds; None for no limit.
@@ -72,22 +75,26 @@ def loop(
     while (limit is None or count < limit) and bool(known("cond", going).all()):
         results = body(np.array(count, np.int64), going, *values)
         going, values = results[0], list(results[1 : 1 + len(carried)])
-        if _is_traced(going):
-            if rows or len(results) > 1 + len(carried):
+        endless = count + 1 == UNROLLED and any(map(_is_traced, jax.tree.leaves(values)))
+        if _is_traced(going) or endless:
+            if any(rows) or len(results) > 1 + len(carried):
                 raise ValueError(
-                    "cond: under jit the rounds of a loop with scan outputs must be known"
+                    "under jit the rounds of a loop with scan outputs must be known, and at most "
+                    f"{UNROLLED}"
                 )
             rest = None if limit is None else np.array(limit)
             return _single(_while(rest, going, tuple(values), body, outputs, count + 1))
         rows.append(results[1 + len(carried) :])
         count += 1
-    return _single((*values, *_stacked(rows, outputs - len(carried))))
+    if not rows and outputs > len(carried):
+        # Of no round there is no output to tell type and shape by: one is made, and left out.
+        unused = body(np.array(0, np.int64), going, *values)[1 + len(carried) :]
+        return _single((*values, *(rest[:0] for rest in _stacked([unused]))))
+    return _single((*values, *_stacked(rows)))
 
 
-def _stacked(rows: list, count: int) -> list:
+def _stacked(rows: list) -> list:
     """Returns the scan outputs along a new first axis."""
-    if not rows:
-        return [jnp.zeros((0,), "float32")] * count  # of no round, not even the type is known
     stack = [jnp.stack, np.stack]
     columns = zip(*rows, strict=True)
     return [stack[all(isinstance(v, np.ndarray) for v in column)](column) for column in columns]
@@ -95,7 +102,10 @@ def _stacked(rows: list, count: int) -> list:
 
 def _while(trips, cond, carried, body, outputs: int, first: int = 0) -> tuple:
     if outputs > len(carried):
-        raise ValueError("under jit the rounds of a loop with scan outputs must be known")
+        raise ValueError(
+            "under jit the rounds of a loop with scan outputs must be known, and at most "
+            f"{UNROLLED}"
+        )
     started = jnp.asarray(True if cond is None else cond).reshape(())
 
     def going(state):

@@ -104,8 +104,8 @@ def erf(x: Value) -> Value:
 
 @register("Relu", ignored=OLD)
 def relu(x: Value) -> Value:
-    """Returns max(x, 0) (ONNX Relu-14)."""
-    return jnp.maximum(x, 0)
+    """Returns max(x, 0) (ONNX Relu-14); its derivative at 0 is 0, as PyTorch's."""
+    return jax.nn.relu(x)
 
 
 @register("LeakyRelu", ignored=OLD)

@@ -59,12 +59,16 @@ def _nearest(at: np.ndarray, mode: str) -> np.ndarray:
     return rounding[mode](at)
 
 
-def _weights(
+def _taps(
     at: np.ndarray, length: int, mode: str, scale: float, a: float, exclude: int, antialias: int
-) -> np.ndarray:
-    """Returns ``[count, length]``: what each element of an axis gives to each result."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the elements of an axis that each result is mixed of, and their shares.
+
+    Both are ``[count, taps]``.
+    """
     squeeze = min(scale, 1.0) if antialias else 1.0
     reach = (1 if mode == "linear" else 2) / squeeze
+    sized((max(len(at), 1), math.ceil(2 * reach)))
     offsets = np.arange(math.floor(-reach) + 1, math.ceil(reach) + 1)
     places = np.floor(at)[:, None] + offsets
     distance = (places - at[:, None]) * squeeze
@@ -73,10 +77,16 @@ def _weights(
         shares = np.where((places >= 0) & (places < length), shares, 0)
     if exclude or antialias:
         shares = shares / shares.sum(1, keepdims=True)
-    matrix = np.zeros((len(at), length))
-    rows = np.broadcast_to(np.arange(len(at))[:, None], places.shape)
-    np.add.at(matrix, (rows, np.clip(places, 0, length - 1).astype(int)), shares)
-    return matrix
+    return np.clip(places, 0, length - 1).astype(np.int64), shares
+
+
+def _mixed(x: Value, axis: int, places: np.ndarray, shares: np.ndarray) -> Value:
+    """Returns the tensor with an axis whose elements are sums of a few of the old one's."""
+    wide = jnp.promote_types(x.dtype, "float32")
+    taken = jnp.take(x.astype(wide), places, axis)
+    shape = [1] * x.ndim
+    shape[axis : axis + 1] = shares.shape
+    return jnp.sum(taken * jnp.asarray(shares.reshape(shape), wide), axis + 1)
 
 
 @register("Resize", static=("roi", "scales", "sizes"), since=11)
@@ -132,13 +142,10 @@ def resize(
             places = np.clip(_nearest(at, nearest_mode), 0, lengths[i] - 1).astype(np.int64)
             result = jnp.take(result, places, axis)
         else:
-            matrix = _weights(
+            taps = _taps(
                 at, lengths[i], mode, factors[i], cubic_coeff_a, exclude_outside, antialias
             )
-            wide = jnp.promote_types(result.dtype, "float32")
-            result = jnp.moveaxis(
-                jnp.tensordot(jnp.asarray(matrix, wide), result.astype(wide), (1, axis)), 0, axis
-            )
+            result = _mixed(result, axis, *taps)
         if transformation == "tf_crop_and_resize":
             beyond = ((at < 0) | (at > lengths[i] - 1)).reshape(
                 [-1 if j == axis else 1 for j in range(x.ndim)]
@@ -175,7 +182,7 @@ def _lengths(
     if policy not in ("not_larger", "not_smaller"):
         raise ValueError(f"keep_aspect_ratio_policy: got {policy!r}")
     ratio = min(ratios) if policy == "not_larger" else max(ratios)
-    return [ratio] * len(lengths), [math.floor(ratio * n + 0.5) for n in lengths]
+    return [ratio] * len(lengths), list(sized(math.floor(ratio * n + 0.5) for n in lengths))
 
 
 @register("Resize", static=("scales",), since=10)

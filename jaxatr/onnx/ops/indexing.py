@@ -14,6 +14,7 @@ from jaxatr.onnx.ops.values import (
     known_int,
     known_ints,
     library,
+    sized,
 )
 from jaxatr.onnx.registry import register
 
@@ -92,6 +93,7 @@ def scatter_nd(
 def one_hot(indices: Value, depth: Known, values: Value, *, axis: int = -1) -> Value:
     """Returns the second of ``values`` at each index along a new axis, else the first (-11)."""
     count = int(known("depth", depth).reshape(()))
+    sized((*indices.shape, count))
     axis = axis_of(axis, indices.ndim + 1)
     at = jnp.expand_dims(wrapped(jnp.asarray(indices).astype("int64"), count), axis)
     ruler = jnp.arange(count).reshape([-1 if i == axis else 1 for i in range(at.ndim)])

@@ -1,4 +1,4 @@
-"""The operators of ``ai.onnx.ml``: features, linear models, trees."""
+"""The operators of ``ai.onnx.ml`` for features and labels, and linear models."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtri
 
+from jaxatr.onnx.ops.dtypes import is_text
 from jaxatr.onnx.ops.values import Value, first_place, known
 from jaxatr.onnx.registry import register
 
@@ -87,7 +88,7 @@ def one_hot_encoder(
     return found.astype("float32")
 
 
-@register("LabelEncoder", domain=ML)
+@register("LabelEncoder", domain=ML, since=2)
 def label_encoder(
     x: Value,
     *,
@@ -135,6 +136,51 @@ def label_encoder(
     return jnp.where(same.any(-1), picked, jnp.asarray(default, values.dtype))
 
 
+@register("LabelEncoder", domain=ML)
+def label_encoder_classes(
+    x: Value,
+    *,
+    classes_strings: Texts = (),
+    default_int64: int = -1,
+    default_string: str = "_Unused",
+) -> Value:
+    """Returns each string's place in a list, or the string at each place (LabelEncoder-1)."""
+    places = tuple(range(len(classes_strings)))
+    return category_mapper(
+        x,
+        cats_int64s=places,
+        cats_strings=classes_strings,
+        default_int64=default_int64,
+        default_string=default_string,
+    )
+
+
+@register("CategoryMapper", domain=ML)
+def category_mapper(
+    x: Value,
+    *,
+    cats_int64s: Ints,
+    cats_strings: Texts,
+    default_int64: int = -1,
+    default_string: str = "_Unused",
+) -> Value:
+    """Returns the number of each known string, or the string of each number (CategoryMapper-1)."""
+    if len(cats_int64s) != len(cats_strings):
+        raise ValueError(f"cats_int64s: got {len(cats_int64s)} for {len(cats_strings)} strings")
+    numbers, texts = np.array(cats_int64s, np.int64), np.array(cats_strings, object)
+    array = known("x", x)
+    if is_text(array.dtype):
+        return _looked_up(array, texts, numbers, default_int64)
+    return _looked_up(array, numbers, texts, default_string)
+
+
+def labelled(best: Value, ints: Ints | None, strings: Texts | None) -> Value:
+    """Returns the label of each class's number; of labels that are strings, it must be known."""
+    if strings:
+        return np.array(strings, object)[known("x", best)]
+    return jnp.asarray(best, "int64") if not ints else jnp.asarray(ints, "int64")[best]
+
+
 def _looked_up(x: np.ndarray, keys: np.ndarray, values: np.ndarray, default: Any) -> np.ndarray:
     # All NaNs are one key.
     def plain(key):
@@ -147,7 +193,7 @@ def _looked_up(x: np.ndarray, keys: np.ndarray, values: np.ndarray, default: Any
     return np.array(made, values.dtype).reshape(x.shape)
 
 
-def _transformed(scores: Value, post_transform: str) -> Value:
+def transformed(scores: Value, post_transform: str) -> Value:
     """Returns scores ``[b, k]`` after the models' last function."""
     if post_transform == "NONE":
         return scores
@@ -176,7 +222,7 @@ def linear_regressor(
     weights = np.array(coefficients, np.float32).reshape(targets, -1)
     scores = jnp.asarray(x).astype("float32") @ weights.T
     scores = scores if intercepts is None else scores + np.array(intercepts, np.float32)
-    return _transformed(scores, post_transform)
+    return transformed(scores, post_transform)
 
 
 @register("LinearClassifier", domain=ML, ignored=("multi_class",))
@@ -202,129 +248,5 @@ def linear_classifier(
     if scores.shape[1] != len(labels):
         raise ValueError(f"coefficients: got {scores.shape[1]} rows, wanted {len(labels)}")
     best = first_place(jax.lax.argmax, scores, 1)
-    if classlabels_strings:
-        return np.array(labels, object)[known("x", best)], _transformed(scores, post_transform)
-    return jnp.asarray(labels, "int64")[best], _transformed(scores, post_transform)
-
-
-MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER")
-TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
-
-
-@register("TreeEnsemble", domain=ML, ignored=("nodes_hitrates",))
-def tree_ensemble(
-    x: Value,
-    *,
-    aggregate_function: int = 1,
-    leaf_targetids: Ints,
-    leaf_weights: np.ndarray,
-    membership_values: np.ndarray | None = None,
-    n_targets: int = 1,
-    nodes_falseleafs: Ints,
-    nodes_falsenodeids: Ints,
-    nodes_featureids: Ints,
-    nodes_missing_value_tracks_true: Ints | None = None,
-    nodes_modes: np.ndarray,
-    nodes_splits: np.ndarray,
-    nodes_trueleafs: Ints,
-    nodes_truenodeids: Ints,
-    post_transform: int = 0,
-    tree_roots: Ints,
-) -> Value:
-    """Returns ``[b, n_targets]``: what the leaves that each row comes to say (TreeEnsemble-5).
-
-    Args:
-      x: ``[b, features]``.
-      aggregate_function: mean (0), sum (1), minimum (2) or maximum (3) over the trees.
-      leaf_targetids: column of each leaf.
-      leaf_weights: value of each leaf.
-      membership_values: the sets of the nodes that ask for membership, NaN after each.
-      n_targets: number of columns.
-      nodes_falseleafs: whether a node's other branch is a leaf.
-      nodes_falsenodeids: that leaf or node.
-      nodes_featureids: the feature that a node looks at.
-      nodes_missing_value_tracks_true: whether NaN goes to the first branch.
-      nodes_modes: how a node compares: ≤, <, ≥, >, =, ≠, is in.
-      nodes_splits: what it compares with.
-      nodes_trueleafs: whether a node's first branch is a leaf.
-      nodes_truenodeids: that leaf or node.
-      post_transform: none (0), softmax, logistic, softmax of what is not zero, probit (4).
-      tree_roots: first node of each tree.
-    """
-    roots, count = np.array(tree_roots), len(nodes_modes)
-    for name, ids, leaves in (
-        ("nodes_truenodeids", nodes_truenodeids, nodes_trueleafs),
-        ("nodes_falsenodeids", nodes_falsenodeids, nodes_falseleafs),
-    ):
-        limit = np.where(np.array(leaves) != 0, len(leaf_weights), count)
-        if not (np.array(ids) >= 0).all() or not (np.array(ids) < limit).all():
-            raise ValueError(f"{name}: an index is out of range")
-    members = _members(nodes_modes, membership_values, x.dtype)
-    children = np.array([nodes_falsenodeids, nodes_truenodeids])
-    leaves = np.array([nodes_falseleafs, nodes_trueleafs]) != 0
-    at = jnp.broadcast_to(jnp.asarray(roots), (x.shape[0], len(roots)))
-    # A tree that is one leaf has a root both branches of which are that leaf.
-    ended = jnp.zeros(at.shape, bool)
-    missing = np.array(nodes_missing_value_tracks_true or (0,) * count) != 0
-    for _ in range(_depth(roots, children, leaves)):
-        node = jnp.where(ended, 0, at)
-        feature = jnp.asarray(nodes_featureids)[node]
-        value = jnp.take_along_axis(jnp.asarray(x), feature, 1)
-        split = jnp.asarray(nodes_splits).astype(x.dtype)[node]
-        mode = jnp.asarray(nodes_modes).astype("int32")[node]
-        answers = [value <= split, value < split, value >= split, value > split]
-        answers += [value == split, value != split]
-        answers.append((value[..., None] == members[node]).any(-1))
-        true = jnp.take_along_axis(jnp.stack(answers), mode[None], 0)[0]
-        true = true | (jnp.asarray(missing)[node] & jnp.isnan(value))
-        which = true.astype("int32")
-        at = jnp.where(ended, at, jnp.asarray(children)[which, node])
-        ended = ended | jnp.asarray(leaves)[which, node]
-    weights, targets = jnp.asarray(leaf_weights)[at], jnp.asarray(leaf_targetids)[at]
-    hot = targets[..., None] == np.arange(n_targets)
-    return _transformed(
-        _aggregated(weights[..., None], hot, aggregate_function, len(roots)).astype(x.dtype),
-        TRANSFORMS[post_transform],
-    )
-
-
-def _aggregated(weights: Value, hot: Value, function: int, trees: int) -> Value:
-    if function in (0, 1):
-        total = jnp.sum(jnp.where(hot, weights, 0), 1)
-        return total / trees if function == 0 else total
-    extreme, empty = (jnp.min, jnp.inf) if function == 2 else (jnp.max, -jnp.inf)
-    return jnp.where(hot.any(1), extreme(jnp.where(hot, weights, empty), 1), 0)
-
-
-def _members(modes: np.ndarray, values: np.ndarray | None, dtype: Any) -> Value:
-    """Returns ``[nodes, most members]``, NaN where a set has no more."""
-    sets: list[list[float]] = [[]]
-    for value in () if values is None else np.asarray(values).tolist():
-        if value != value:
-            sets.append([])
-        else:
-            sets[-1].append(value)
-    asking = np.flatnonzero(np.asarray(modes) == MODES.index("MEMBER"))
-    if len(asking) > len(sets) - 1:
-        raise ValueError(f"membership_values: got {len(sets) - 1} sets, wanted {len(asking)}")
-    table = np.full((len(modes), max(1, *(len(s) for s in sets))), np.nan)
-    for node, members in zip(asking, sets, strict=False):
-        table[node, : len(members)] = members
-    return jnp.asarray(table, dtype)
-
-
-def _depth(roots: np.ndarray, children: np.ndarray, leaves: np.ndarray) -> int:
-    """Returns the most steps from a root to a leaf.
-
-    Raises:
-      ValueError: there is a way that does not end.
-    """
-    level, depth = {int(root) for root in roots}, 0
-    while level:
-        if min(level) < 0 or max(level) >= children.shape[1]:
-            raise ValueError("tree_roots: an index is out of range")
-        depth += 1
-        if depth > children.shape[1]:
-            raise ValueError("nodes: a node is its own descendant")
-        level = {int(children[b, n]) for n in level for b in (0, 1) if not leaves[b, n]}
-    return depth
+    chosen = labelled(best, classlabels_ints, classlabels_strings)
+    return chosen, transformed(scores, post_transform)

@@ -22,7 +22,7 @@ def _channels(v: Value, rank: int) -> Value:
     "BatchNormalization",
     weights=("scale", "b"),
     statistics=STATISTICS,
-    ignored=("consumed_inputs", "is_test", "spatial"),
+    ignored=("consumed_inputs", "is_test"),
 )
 def batch_normalization(
     x: Value,
@@ -33,6 +33,7 @@ def batch_normalization(
     *,
     epsilon: float = 1e-5,
     momentum: float = 0.9,
+    spatial: int = 1,
     training_mode: int = 0,
     training: bool = False,
 ) -> Value | tuple[Value, Value, Value]:
@@ -46,6 +47,8 @@ def batch_normalization(
       input_var: ``[c]``, running variance.
       epsilon: added to the variance.
       momentum: what the running values keep of themselves in a step.
+      spatial: 0, before version 9, if every place has statistics of its own: ``scale``, ``b``,
+        ``input_mean`` and ``input_var`` are then ``[c, …]``.
       training_mode: whether the batch's own statistics are used.
       training: as ``training_mode``, by the caller's wish.
 
@@ -53,6 +56,21 @@ def batch_normalization(
       ``[b, c, …]``; in training also the new running mean and variance.
     """
     at_least_rank("x", x, 2)
+    if not spatial:
+        flat = (jnp.reshape(v, -1) for v in (scale, b, input_mean, input_var))
+        made = batch_normalization(
+            jnp.reshape(x, (len(x), -1)),
+            *flat,
+            epsilon=epsilon,
+            momentum=momentum,
+            training_mode=training_mode,
+            training=training,
+        )
+        if not isinstance(made, tuple):
+            return jnp.reshape(made, x.shape)
+        y, *running = made
+        new_mean, new_var = (jnp.reshape(v, x.shape[1:]) for v in running)
+        return jnp.reshape(y, x.shape), new_mean, new_var
     last, mean, var = jnp.moveaxis(jnp.asarray(x), 1, -1), input_mean, input_var
     if training or training_mode:
         mean, var = kernels.batch_statistics(last)

@@ -1,5 +1,6 @@
 """Windows reduced to one number each."""
 
+import math
 from typing import Any
 
 import jax
@@ -10,6 +11,9 @@ from jaxatr import kernels
 from jaxatr.onnx.ops.values import Value, at_least_rank, first_place, known_ints, sized
 from jaxatr.onnx.ops.windows import Ints, Windows, windows
 from jaxatr.onnx.registry import register
+
+MOST_TAPS = 128
+"""Taps of a window for each of which the kernels' form makes an operation; XLA's makes one."""
 
 
 def _pooled(x: Value, found: Windows, empty: Any, combine: Any) -> Value:
@@ -33,6 +37,8 @@ def _for_kernel(x: Value, found: Windows) -> tuple[Any, ...] | None:
     """
     pads = tuple((b, a + e) for (b, a), e in zip(found.pads, found.extra, strict=True))
     if x.ndim != 4 or not jnp.issubdtype(x.dtype, jnp.floating) or set(found.dilations) != {1}:
+        return None
+    if math.prod(found.kernel) > MOST_TAPS:
         return None
     for size, pair, taps, stride, count in zip(
         x.shape[2:], pads, found.kernel, found.strides, found.counts, strict=True
@@ -234,6 +240,7 @@ def max_roi_pool(x: Value, rois: Value, *, pooled_shape: Ints, spatial_scale: fl
       ``[r, c, rows, columns]``; 0 in a cell without pixels.
     """
     height, width = x.shape[2:]
+    sized((*pooled_shape, height, width))
 
     def one(roi):
         image = jnp.asarray(x)[roi[0].astype("int32")]

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.onnx.ops.dtypes import dtype_of
-from jaxatr.onnx.ops.values import Known, Value, first_place, known
+from jaxatr.onnx.ops.values import Known, Value, first_place, known, sized
 from jaxatr.onnx.registry import register
 
 Seed: TypeAlias = int | float | None
@@ -73,7 +73,7 @@ def random_normal(
     rng: Any = None,
 ) -> Value:
     """Returns numbers of a normal distribution (ONNX RandomNormal-22)."""
-    drawn = _draw(jax.random.normal, rng, seed, shape)
+    drawn = _draw(jax.random.normal, rng, seed, sized(shape))
     return (mean + scale * drawn).astype(dtype_of(dtype))
 
 
@@ -88,7 +88,7 @@ def random_uniform(
     rng: Any = None,
 ) -> Value:
     """Returns numbers spread evenly from ``low`` to ``high`` (ONNX RandomUniform-22)."""
-    drawn = _draw(jax.random.uniform, rng, seed, shape)
+    drawn = _draw(jax.random.uniform, rng, seed, sized(shape))
     return (low + (high - low) * drawn).astype(dtype_of(dtype))
 
 
@@ -141,6 +141,7 @@ def multinomial(
     rng: Any = None,
 ) -> Value:
     """Returns classes ``[b, sample_size]`` drawn by log-probabilities ``[b, k]`` (-22)."""
-    noise = _draw(jax.random.gumbel, rng, seed, (x.shape[0], sample_size, x.shape[1]))
+    shape = sized((x.shape[0], sample_size, x.shape[1]))
+    noise = _draw(jax.random.gumbel, rng, seed, shape)
     drawn = first_place(jax.lax.argmax, jnp.asarray(x, noise.dtype)[:, None] + noise, 2)
     return drawn.astype(dtype_of(dtype))

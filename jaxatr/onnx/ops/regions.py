@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr.onnx.ops.values import Known, Value, known
+from jaxatr.onnx.ops.values import Known, Value, known, sized
 from jaxatr.onnx.registry import register
 
 
@@ -50,8 +50,8 @@ def roi_align(
         start, length = roi[1::-1], roi[:1:-1] - roi[1::-1]
         length = length if half else jnp.maximum(length, 1.0)
         ats = []
-        for axis in range(2):
-            count = cells[axis] * samples[axis]
+        grid = sized(n * s for n, s in zip(cells, samples, strict=True))
+        for axis, count in enumerate(grid):
             inner = (jnp.arange(count) + 0.5) / count
             ats.append((start[axis] + inner * length[axis]).astype(x.dtype))
         taken = _samples(jnp.asarray(x)[image_index], ats[0], ats[1], mode == "max")

@@ -1,5 +1,6 @@
 """Shapes: what they are, and tensors moved into others."""
 
+import math
 from typing import Any
 
 import jax.numpy as jnp
@@ -22,14 +23,31 @@ from jaxatr.onnx.registry import register
 
 @register("Shape", folds=True, shape_only=True)
 def shape(data: Value, *, start: int = 0, end: int | None = None) -> Value:
-    """Returns the dimensions from ``start`` to ``end`` (ONNX Shape-15): always known."""
-    return np.array(np.shape(data)[start:end], np.int64)
+    """Returns the dimensions from ``start`` to ``end`` (ONNX Shape-15): always known.
+
+    Raises:
+      ValueError: jax traces one of them as a symbol.
+    """
+    return np.array(_numbers(np.shape(data)[start:end]), np.int64)
 
 
 @register("Size", folds=True, shape_only=True)
 def size(data: Value) -> Value:
-    """Returns the number of elements (ONNX Size-13): always known."""
-    return np.array(np.size(data), np.int64)
+    """Returns the number of elements (ONNX Size-13): always known.
+
+    Raises:
+      ValueError: jax traces a dimension as a symbol.
+    """
+    return np.array(math.prod(_numbers(np.shape(data))), np.int64)
+
+
+def _numbers(shape: tuple[Any, ...]) -> tuple[int, ...]:
+    if any(not isinstance(dimension, int) for dimension in shape):
+        raise ValueError(
+            f"shape: got {shape}, wanted numbers: export with dynamic_batch=False "
+            "(`convert export --batch=N`)"
+        )
+    return shape
 
 
 @register("Identity", folds=True)
@@ -56,8 +74,7 @@ def flatten(x: Value, *, axis: int = 1) -> Value:
     axis = axis + x.ndim if axis < 0 else axis
     if not 0 <= axis <= x.ndim:
         raise ValueError(f"axis: got {axis}, wanted 0 to {x.ndim}")
-    rows = int(np.prod(x.shape[:axis]))
-    return x.reshape(rows, int(np.prod(x.shape[axis:])))
+    return x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
 
 
 @register("Squeeze", static=("axes",), folds=True)
@@ -90,7 +107,7 @@ def expand(x: Value, shape: Known) -> Value:
     return library(x).broadcast_to(x, sized(wanted))  # NumPy's takes no memory
 
 
-@register("Tile", static=("repeats",), folds=True)
+@register("Tile", since=6, static=("repeats",), folds=True)
 def tile(x: Value, repeats: Known) -> Value:
     """Returns the tensor repeated along each axis (ONNX Tile-13)."""
     times = known_ints("repeats", repeats)
@@ -98,6 +115,15 @@ def tile(x: Value, repeats: Known) -> Value:
         raise ValueError(f"repeats: got {times}, wanted {x.ndim} numbers")
     shape = [t * s for t, s in zip(times, x.shape, strict=True)]
     return library(x, shape=shape).tile(x, times)
+
+
+@register("Tile", static=("tiles", "axis"), folds=True)
+def tile_along(x: Value, tiles: Known, axis: Known) -> Value:
+    """Returns the tensor repeated along one axis (ONNX Tile-1)."""
+    numbers = (int(known(n, v).reshape(())) for n, v in (("tiles", tiles), ("axis", axis)))
+    times, along = numbers
+    along = axis_of(along, x.ndim)
+    return tile(x, [times if i == along else 1 for i in range(x.ndim)])
 
 
 @register("Concat", folds=True)
@@ -122,9 +148,11 @@ def split(
     """
     axis = axis_of(axis, x.ndim)
     length = x.shape[axis]
+    if num_outputs not in (None, outputs):
+        raise ValueError(f"num_outputs: got {num_outputs}, the node has {outputs} outputs")
     if split is None:
-        each = -(-length // (num_outputs or outputs))
-        sizes = [min(each, max(0, length - i * each)) for i in range(num_outputs or outputs)]
+        each = -(-length // outputs)
+        sizes = [min(each, max(0, length - i * each)) for i in range(outputs)]
     else:
         sizes = known_ints("split", split)
     if sum(sizes) != length or min(sizes, default=0) < 0:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxatr.onnx.ops.values import Value, known
+from jaxatr.onnx.ops.values import Value, known, sized
 from jaxatr.onnx.registry import register
 
 
@@ -50,7 +50,8 @@ def string_split(
 def regex_full_match(x: Value, *, pattern: str) -> Value:
     """Returns whether each whole string matches (ONNX RegexFullMatch-20).
 
-    ONNX means RE2's syntax; this is Python's, which holds it but for a few classes.
+    ONNX means RE2's syntax; this is Python's, which holds it but for a few classes. Other than with
+    RE2, a pattern can be such that the time grows exponentially with a string: it is trusted.
     """
     try:
         compiled = re.compile(pattern)
@@ -117,6 +118,11 @@ def tf_idf_vectorizer(
     """
     if mode not in ("TF", "IDF", "TFIDF"):
         raise ValueError(f"mode: got {mode!r}, wanted TF, IDF or TFIDF")
+    if min_gram_length < 1 or max_skip_count < 0:
+        raise ValueError(
+            f"min_gram_length, max_skip_count: got {min_gram_length}, {max_skip_count}, "
+            "wanted at least 1 and 0"
+        )
     pool = pool_strings if pool_int64s is None else pool_int64s
     grams = _grams(tuple(pool or ()), ngram_counts)
     if len(grams) != len(ngram_indexes) or min(ngram_indexes, default=0) < 0:
@@ -124,7 +130,7 @@ def tf_idf_vectorizer(
     columns = {gram: place for place, gram in enumerate(grams)}
     array = known("x", x)
     rows = array.reshape(1, -1) if array.ndim < 2 else array
-    found = np.zeros((len(rows), max(ngram_indexes, default=-1) + 1), np.float32)
+    found = np.zeros(sized((len(rows), max(ngram_indexes, default=-1) + 1)), np.float32)
     for row, values in zip(found, rows, strict=True):
         seen = _seen(values.tolist(), min_gram_length, max_gram_length, max_skip_count)
         for gram, count in seen.items():
@@ -137,6 +143,12 @@ def tf_idf_vectorizer(
 
 def _grams(pool: tuple, starts: tuple[int, ...]) -> list[tuple]:
     """Returns the n-grams that stand one after the other in a list."""
+    if (
+        list(starts) != sorted(starts)
+        or min(starts, default=0) < 0
+        or max(starts, default=0) > len(pool)
+    ):
+        raise ValueError(f"ngram_counts: got {starts}, wanted places in a list of {len(pool)}")
     grams = []
     for i, start in enumerate(starts):
         end = starts[i + 1] if i + 1 < len(starts) else len(pool)
@@ -147,8 +159,9 @@ def _grams(pool: tuple, starts: tuple[int, ...]) -> list[tuple]:
 def _seen(values: list, shortest: int, longest: int, skip: int) -> Counter:
     """Returns how often each n-gram occurs, its elements 1 to ``skip + 1`` apart."""
     seen: Counter = Counter()
-    for length in range(shortest, longest + 1):
-        for step in range(1, skip + 2 if length > 1 else 2):
+    for length in range(shortest, min(longest, len(values)) + 1):
+        furthest = (len(values) - 1) // (length - 1) if length > 1 else 1
+        for step in range(1, min(skip + 1, furthest) + 1):
             for start in range(len(values) - (length - 1) * step):
                 seen[tuple(values[start : start + length * step : step][:length])] += 1
     return seen

@@ -28,7 +28,7 @@ LARGEST = 1 << 28
 FOLDED = 1 << 22
 """Elements that NumPy computes with; what is larger is left to jax, and to the model's run."""
 
-_folding: ContextVar[bool] = ContextVar("folding", default=False)
+_folding: ContextVar[int | None] = ContextVar("folding", default=None)
 
 
 class TooLargeToFold(ValueError):
@@ -36,9 +36,13 @@ class TooLargeToFold(ValueError):
 
 
 @contextmanager
-def folding() -> Iterator[None]:
-    """Makes :func:`library` stop what is too large to be computed while a model is loaded."""
-    token = _folding.set(True)
+def folding(most: int) -> Iterator[None]:
+    """Makes :func:`library` stop what is too large to be computed while a model is loaded.
+
+    Args:
+      most: elements of an array.
+    """
+    token = _folding.set(most)
     try:
         yield
     finally:
@@ -65,9 +69,10 @@ def library(*values: Any, shape: Iterable[int] | None = None) -> ModuleType:
     count = max((np.size(value) for value in values), default=0)
     if shape is not None:
         count = max(count, math.prod(sized(shape)))
-    if count <= FOLDED:
+    most = _folding.get()
+    if count <= (FOLDED if most is None else min(most, FOLDED)):
         return np
-    if _folding.get():
+    if most is not None:
         raise TooLargeToFold(f"got {count} elements")
     return jnp
 

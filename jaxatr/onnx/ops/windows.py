@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from jaxatr.onnx.ops.values import sized
+
 Ints = tuple[int, ...]
 
 
@@ -38,7 +40,8 @@ def windows(
     """Returns the windows that ONNX's attributes describe.
 
     Raises:
-      ValueError: an attribute has the wrong length or an impossible value, or nothing is left.
+      ValueError: an attribute has the wrong length or an impossible value, nothing is left, or
+        the tensor would be absurdly large with its padding.
     """
     rank = len(spatial)
     strides, dilations = strides or (1,) * rank, dilations or (1,) * rank
@@ -64,6 +67,8 @@ def windows(
         pairs.append((before, after))
         counts.append(count)
         extra.append(max(0, (count - 1) * strides[i] - room))
+    padded = zip(spatial, pairs, extra, strict=True)
+    sized(max(0, length + sum(pair) + more) for length, pair, more in padded)
     return Windows(
         tuple(kernel), tuple(strides), tuple(dilations), tuple(pairs), tuple(extra), tuple(counts)
     )

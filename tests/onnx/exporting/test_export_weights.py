@@ -8,7 +8,7 @@ onnxruntime = pytest.importorskip("onnxruntime")
 
 from onnx import helper, numpy_helper  # noqa: E402
 
-from jaxatr.onnx import export, replace_weights  # noqa: E402
+from jaxatr.onnx import export, load, replace_weights  # noqa: E402
 
 
 @pytest.fixture
@@ -85,3 +85,131 @@ def test_a_model_that_was_read_is_written_as_it_was(source, tmp_path):
     written = onnx.load(tmp_path / "new.onnx")
     assert written.graph.node == source.graph.node
     np.testing.assert_array_equal(numpy_helper.to_array(written.graph.initializer[0]), w)
+
+
+def run(path, *inputs):
+    session = onnxruntime.InferenceSession(path)
+    return session.run(None, {i.name: x for i, x in zip(session.get_inputs(), inputs, strict=True)})
+
+
+def written_and_read(model, variables, path, *inputs):
+    """Exports, and compares nodes and outputs; returns the names of the initializers."""
+    made = export(model, variables, (), path)
+    assert len(made.graph.node) == len(model.proto.graph.node)
+    (found,) = run(path, *inputs)
+    np.testing.assert_allclose(found, model.apply(variables, *inputs), rtol=1e-5, atol=1e-6)
+    again = load(path)
+    for group, arrays in variables.items():
+        assert set(again.variables[group]) == set(arrays)
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(again.variables[group][name], array)
+    return [tensor.name for tensor in made.graph.initializer]
+
+
+@pytest.mark.parametrize("names", [["w"], ["copy"], ["w", "copy"], ["last"], []])
+def test_copies_of_a_weight_change_apart(tmp_path, names):
+    nodes = [
+        helper.make_node("Identity", ["w"], ["copy"]),
+        helper.make_node("Identity", ["copy"], ["last"]),
+        helper.make_node("MatMul", ["x", "w"], ["a"]),
+        helper.make_node("MatMul", ["a", "copy"], ["b"]),
+        helper.make_node("MatMul", ["b", "last"], ["y"]),
+    ]
+    rng = np.random.default_rng(0)
+    w, x = (rng.normal(size=(3, 3)).astype(np.float32) for _ in range(2))
+    model = load(model_of(nodes, {"w": w}))
+    new = {name: w + 1 if name in names else w for name in ("w", "copy", "last")}
+    variables = {**model.variables, "params": new}
+    assert written_and_read(model, variables, tmp_path / "new.onnx", x) == ["w"]
+
+
+def model_of(nodes, weights, functions=(), inputs=()):
+    values = [
+        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [3, 3]) for name in ("x", "y")
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "small",
+        [values[0], *inputs],
+        values[1:],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8, functions=functions)
+
+
+def test_external_data_go_into_the_new_file(tmp_path):
+    rng, folder = np.random.default_rng(0), tmp_path / "source"
+    folder.mkdir()
+    w, v, x = (rng.normal(size=(3, 3)).astype(np.float32) for _ in range(3))
+    constant = helper.make_node("Constant", [], ["v"], value=numpy_helper.from_array(v, "v"))
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"]),
+        constant,
+        helper.make_node("MatMul", ["a", "v"], ["y"]),
+    ]
+    onnx.save(
+        model_of(nodes, {"w": w}),
+        folder / "m.onnx",
+        save_as_external_data=True,
+        location="w.bin",
+        size_threshold=0,
+        convert_attribute=True,
+    )
+    model = load(folder / "m.onnx")
+    assert set(model.variables["params"]) == {"w", "v"}
+    assert written_and_read(model, model.variables, tmp_path / "same.onnx", x) == ["w"]
+    variables = {**model.variables, "params": {"w": w, "v": v + 1}}
+    written_and_read(model, variables, tmp_path / "new.onnx", x)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["new.onnx", "same.onnx", "source"]
+    (folder / "w.bin").rename(tmp_path / "w.bin")
+    (folder / "w.bin").symlink_to(tmp_path / "w.bin")
+    with pytest.raises(ValueError, match="'w.bin' is a link"):
+        export(model, model.variables, (), tmp_path / "linked.onnx")
+
+
+def test_weights_in_branches_and_functions(tmp_path):
+    rng = np.random.default_rng(0)
+    w, v, c, x = (rng.normal(size=(3, 3)).astype(np.float32) for _ in range(4))
+    result = helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, [3, 3])
+    branches = {
+        key: helper.make_graph(
+            [helper.make_node("MatMul", ["x", "w"], ["z"])],
+            key,
+            [],
+            [result],
+            [numpy_helper.from_array(array, "w")],
+        )
+        for key, array in (("then_branch", w), ("else_branch", v))
+    }
+    body = [
+        helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(c)),
+        helper.make_node("MatMul", ["p", "c"], ["q"]),
+    ]
+    layer = helper.make_function("own", "F", ["p"], ["q"], body, [helper.make_opsetid("", 18)])
+    nodes = [
+        helper.make_node("If", ["first"], ["a"], "branch", **branches),
+        helper.make_node("F", ["a"], ["y"], "f", domain="own"),
+    ]
+    flag = helper.make_tensor_value_info("first", onnx.TensorProto.BOOL, [])
+    source = model_of(nodes, {}, [layer], [flag])
+    model = load(source)
+    params = model.variables["params"]
+    assert len(params) == 3
+    new = {**model.variables, "params": {name: array + 1 for name, array in params.items()}}
+    for first in (True, False):
+        written_and_read(model, new, tmp_path / "new.onnx", x, np.array(first))
+    assert not source.functions[0].node[0].doc_string
+    assert not onnx.load(tmp_path / "new.onnx").functions[0].node[0].doc_string
+    # Called twice, the function has two constants here, and one in the file.
+    source.graph.node[1].output[0] = "b"
+    source.graph.node.append(helper.make_node("F", ["b"], ["y"], "g", domain="own"))
+    model = load(source)
+    one, other = (name for name in model.variables["params"] if name.endswith("c"))
+    params = {**model.variables["params"], one: c + 1}
+    with pytest.raises(ValueError, match="one place for them, and they differ") as error:
+        export(model, {**model.variables, "params": params}, (), tmp_path / "twice.onnx")
+    assert one in str(error.value) and other in str(error.value)
+    params[other] = c + 1
+    new = {**model.variables, "params": params}
+    written_and_read(model, new, tmp_path / "twice.onnx", x, np.array(True))

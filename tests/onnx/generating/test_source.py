@@ -18,7 +18,7 @@ NAMES = "float16 float32 float64 int8 int64 uint64 bool complex64".split()
 
 
 def value_of(text):
-    return eval(text, {"np": np, "array": array})
+    return eval(text, {"array": array})
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,15 +1,19 @@
 """A network as PyTorch's exporter writes it, generated, beside PyTorch."""
 
 import io
+import re
 import warnings
 
 import numpy as np
 import pytest
+from flax.traverse_util import flatten_dict
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
 from torch import nn  # noqa: E402
+
+from jaxatr.onnx import load  # noqa: E402
 
 
 class Net(nn.Module):
@@ -50,3 +54,28 @@ def test_a_network_of_torch_s(written):
         x = torch.randn(batch, 3, 4, 4)
         found = module.apply(variables, x.numpy())
         np.testing.assert_allclose(found, net(x).detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_network_that_begins_to_be_trained(written):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.BatchNorm2d(4)).eval()
+    file, x = io.BytesIO(), torch.randn(8, 1, 8, 8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what this exporter will be replaced by
+        torch.onnx.export(net, (x,), file, dynamo=False, do_constant_folding=False)
+    module, variables, text = written(file.getvalue())
+    assert text.count("BatchNorm(name=") == 2 and "ops.identity" not in text
+    reference = load(file.getvalue())
+    state = reference.variables
+    for _ in range(2):
+        y, new = module.apply(variables, x.numpy(), train=True, mutable=["batch_stats"])
+        variables = {**variables, **new}
+        wanted, new = reference.apply(state, x.numpy(), training=True)
+        state = {**state, **new}
+        np.testing.assert_allclose(y, wanted, atol=1e-5)
+    found = {**flatten_dict(variables["batch_stats"], sep=".")}
+    assert len(found) == len(state["batch_stats"]) == 4
+    for name, value in found.items():
+        (layer,) = re.findall(r"\d", name)
+        statistic = f"{layer}.running_{name.rpartition('.')[2]}"
+        np.testing.assert_allclose(value, state["batch_stats"][statistic], rtol=1e-5, atol=1e-6)

@@ -1,0 +1,289 @@
+"""Ensembles of trees of ``ai.onnx.ml``, in both of the forms that files have."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxatr.onnx.ops.ml import ML, Floats, Ints, Texts, labelled, transformed
+from jaxatr.onnx.ops.trees import FUNCTIONS, MODES, Trees, aggregated, said
+from jaxatr.onnx.ops.values import Value, first_place, sized
+from jaxatr.onnx.registry import register
+
+TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+
+
+@register("TreeEnsemble", domain=ML, ignored=("nodes_hitrates",))
+def tree_ensemble(
+    x: Value,
+    *,
+    aggregate_function: int = 1,
+    leaf_targetids: Ints,
+    leaf_weights: np.ndarray,
+    membership_values: np.ndarray | None = None,
+    n_targets: int = 1,
+    nodes_falseleafs: Ints,
+    nodes_falsenodeids: Ints,
+    nodes_featureids: Ints,
+    nodes_missing_value_tracks_true: Ints | None = None,
+    nodes_modes: np.ndarray,
+    nodes_splits: np.ndarray,
+    nodes_trueleafs: Ints,
+    nodes_truenodeids: Ints,
+    post_transform: int = 0,
+    tree_roots: Ints,
+) -> Value:
+    """Returns ``[b, n_targets]``: what the leaves that each row comes to say (TreeEnsemble-5).
+
+    Args:
+      x: ``[b, features]``.
+      aggregate_function: mean (0), sum (1), minimum (2) or maximum (3) over the trees.
+      leaf_targetids: column of each leaf.
+      leaf_weights: value of each leaf.
+      membership_values: the sets of the nodes that ask for membership, NaN after each.
+      n_targets: number of columns.
+      nodes_falseleafs: whether a node's other branch is a leaf.
+      nodes_falsenodeids: that leaf or node.
+      nodes_featureids: the feature that a node looks at.
+      nodes_missing_value_tracks_true: whether NaN goes to the first branch.
+      nodes_modes: how a node compares: ≤, <, ≥, >, =, ≠, is in.
+      nodes_splits: what it compares with.
+      nodes_trueleafs: whether a node's first branch is a leaf.
+      nodes_truenodeids: that leaf or node.
+      post_transform: none (0), softmax, logistic, softmax of what is not zero, probit (4).
+      tree_roots: first node of each tree.
+    """
+    count, branches = len(nodes_modes), []
+    for name, ids, leaves in (
+        ("nodes_falsenodeids", nodes_falsenodeids, nodes_falseleafs),
+        ("nodes_truenodeids", nodes_truenodeids, nodes_trueleafs),
+    ):
+        ended = np.array(leaves) != 0
+        limit = np.where(ended, len(leaf_weights), count)
+        if not (np.array(ids) >= 0).all() or not (np.array(ids) < limit).all():
+            raise ValueError(f"{name}: an index is out of range")
+        branches.append(np.array(ids) + np.where(ended, count, 0))
+    roots = np.array(tree_roots)
+    if not ((roots >= 0) & (roots < count)).all():
+        raise ValueError("tree_roots: an index is out of range")
+    trees = Trees(
+        roots,
+        np.array(branches),
+        np.array(nodes_featureids),
+        np.asarray(nodes_splits),
+        np.asarray(nodes_modes).astype(np.int32),
+        np.array(nodes_missing_value_tracks_true or (0,) * count) != 0,
+        _members(nodes_modes, membership_values),
+    )
+    leaves, weights = np.arange(len(leaf_weights)), np.asarray(leaf_weights)
+    table = said(leaves, np.array(leaf_targetids), weights, len(leaves))
+    scores = aggregated(x, trees, table, n_targets, FUNCTIONS[aggregate_function])
+    return transformed(scores.astype(x.dtype), TRANSFORMS[post_transform])
+
+
+@register(
+    "TreeEnsembleRegressor", domain=ML, ignored=("nodes_hitrates", "nodes_hitrates_as_tensor")
+)
+def tree_ensemble_regressor(
+    x: Value,
+    *,
+    aggregate_function: str = "SUM",
+    base_values: Floats | None = None,
+    base_values_as_tensor: np.ndarray | None = None,
+    n_targets: int = 1,
+    nodes_falsenodeids: Ints,
+    nodes_featureids: Ints,
+    nodes_missing_value_tracks_true: Ints | None = None,
+    nodes_modes: Texts,
+    nodes_nodeids: Ints,
+    nodes_treeids: Ints,
+    nodes_truenodeids: Ints,
+    nodes_values: Floats | None = None,
+    nodes_values_as_tensor: np.ndarray | None = None,
+    post_transform: str = "NONE",
+    target_ids: Ints,
+    target_nodeids: Ints,
+    target_treeids: Ints,
+    target_weights: Floats | None = None,
+    target_weights_as_tensor: np.ndarray | None = None,
+) -> Value:
+    """Returns ``[b, n_targets]``, float32 (ONNX ML TreeEnsembleRegressor-3).
+
+    Args:
+      x: ``[b, features]``.
+      aggregate_function: SUM, AVERAGE, MIN or MAX over the trees.
+      base_values: added to each column.
+      base_values_as_tensor: or as an array.
+      n_targets: number of columns.
+      nodes_falsenodeids: the node of the same tree that comes if the answer is no.
+      nodes_featureids: the feature that a node looks at.
+      nodes_missing_value_tracks_true: whether NaN is a yes.
+      nodes_modes: BRANCH_LEQ, BRANCH_LT … or LEAF.
+      nodes_nodeids: a node's number in its tree.
+      nodes_treeids: the tree that a node is of, each tree's root first.
+      nodes_truenodeids: the node that comes if the answer is yes.
+      nodes_values: what a node compares with.
+      nodes_values_as_tensor: or as an array.
+      post_transform: NONE, SOFTMAX, LOGISTIC, SOFTMAX_ZERO or PROBIT.
+      target_ids: column of each weight.
+      target_nodeids: the leaf that each weight is of.
+      target_treeids: and its tree.
+      target_weights: what leaves say.
+      target_weights_as_tensor: or as an array.
+    """
+    values = _given("nodes_values", nodes_values, nodes_values_as_tensor)
+    weights = _given("target_weights", target_weights, target_weights_as_tensor)
+    trees, places = _listed(
+        (nodes_treeids, nodes_nodeids),
+        nodes_modes,
+        (nodes_falsenodeids, nodes_truenodeids),
+        nodes_featureids,
+        values,
+        nodes_missing_value_tracks_true,
+    )
+    leaves = _leaves(places, len(trees.splits), (target_treeids, target_nodeids))
+    table = said(leaves, np.array(target_ids), weights, len(places) - len(trees.splits))
+    scores = aggregated(_floats(x), trees, table, n_targets, aggregate_function)
+    base = _given("base_values", base_values or (0.0,), base_values_as_tensor)
+    return transformed((scores + base.astype(scores.dtype)).astype("float32"), post_transform)
+
+
+@register(
+    "TreeEnsembleClassifier", domain=ML, ignored=("nodes_hitrates", "nodes_hitrates_as_tensor")
+)
+def tree_ensemble_classifier(
+    x: Value,
+    *,
+    base_values: Floats | None = None,
+    base_values_as_tensor: np.ndarray | None = None,
+    class_ids: Ints,
+    class_nodeids: Ints,
+    class_treeids: Ints,
+    class_weights: Floats | None = None,
+    class_weights_as_tensor: np.ndarray | None = None,
+    classlabels_int64s: Ints | None = None,
+    classlabels_strings: Texts | None = None,
+    nodes_falsenodeids: Ints,
+    nodes_featureids: Ints,
+    nodes_missing_value_tracks_true: Ints | None = None,
+    nodes_modes: Texts,
+    nodes_nodeids: Ints,
+    nodes_treeids: Ints,
+    nodes_truenodeids: Ints,
+    nodes_values: Floats | None = None,
+    nodes_values_as_tensor: np.ndarray | None = None,
+    post_transform: str = "NONE",
+) -> tuple[Value, Value]:
+    """Returns each row's label, and the scores of the classes (TreeEnsembleClassifier-3).
+
+    The attributes are those of :func:`tree_ensemble_regressor`, ``class_…`` for ``target_…``. Where
+    only one of two classes is in ``class_ids``, the sum s is the second's score. As the runtimes
+    have it, s is a probability if no weight is negative and nothing is to be done to it, or PROBIT:
+    the first's score is then 1 − s. Else it is −s.
+    """
+    labels = classlabels_strings or classlabels_int64s or ()
+    values = _given("nodes_values", nodes_values, nodes_values_as_tensor)
+    weights = _given("class_weights", class_weights, class_weights_as_tensor)
+    trees, places = _listed(
+        (nodes_treeids, nodes_nodeids),
+        nodes_modes,
+        (nodes_falsenodeids, nodes_truenodeids),
+        nodes_featureids,
+        values,
+        nodes_missing_value_tracks_true,
+    )
+    leaves = _leaves(places, len(trees.splits), (class_treeids, class_nodeids))
+    table = said(leaves, np.array(class_ids), weights, len(places) - len(trees.splits))
+    scores = aggregated(_floats(x), trees, table, len(labels), "SUM").astype("float32")
+    base = _given("base_values", base_values or (0.0,), base_values_as_tensor)
+    if len(labels) == 2 and len(set(class_ids)) == 1:
+        second = scores[:, class_ids[0]] + np.float32(base[class_ids[0] if len(base) > 1 else 0])
+        plain = post_transform == "NONE" and bool((weights >= 0).all())
+        share = plain or post_transform == "PROBIT"
+        best = (second > (0.5 if share else 0)).astype("int32")
+        scores = jnp.stack([1 - second if share else -second, second], 1)
+    else:
+        scores = scores + base.astype(np.float32)
+        best = first_place(jax.lax.argmax, scores, 1)
+    chosen = labelled(best, classlabels_int64s, classlabels_strings)
+    return chosen, transformed(scores, post_transform)
+
+
+def _given(name: str, numbers: Floats | None, array: np.ndarray | None) -> np.ndarray:
+    """Returns an attribute that can be a list or an array."""
+    if numbers is None and array is None:
+        raise ValueError(f"{name}: got none, nor {name}_as_tensor")
+    return np.array(numbers, np.float32) if array is None else np.asarray(array)
+
+
+def _floats(x: Value) -> Value:
+    x = jnp.asarray(x)
+    return x if x.dtype == np.float64 else x.astype("float32")
+
+
+def _listed(
+    names: tuple[Ints, Ints],
+    modes: Texts,
+    branches: tuple[Ints, Ints],
+    features: Ints,
+    splits: np.ndarray,
+    missing: Ints | None,
+) -> tuple[Trees, dict[tuple[int, int], int]]:
+    """Returns trees whose nodes, leaves among them, are listed with a name of two numbers.
+
+    And the place of each name, inner nodes first.
+    """
+    count = len(modes)
+    if not all(len(given) == count for given in (*names, *branches, features, splits)):
+        raise ValueError(f"nodes: wanted {count} of each attribute, one for each node")
+    inner = np.array([mode != "LEAF" for mode in modes])
+    order = np.argsort(~inner, kind="stable")
+    listed = list(zip(*names, strict=True))
+    places = {listed[node]: place for place, node in enumerate(order)}
+    if len(places) < count:
+        raise ValueError("nodes_nodeids: a tree has two nodes of one number")
+    roots: dict[int, int] = {}
+    for name in listed:
+        roots.setdefault(name[0], places[name])
+    asking = order[: int(inner.sum())]
+    kinds = {f"BRANCH_{mode}": number for number, mode in enumerate(MODES[:-1])}
+    try:
+        children = [[places[names[0][i], branch[i]] for i in asking] for branch in branches]
+        numbers = [kinds[modes[i]] for i in asking]
+    except KeyError as error:
+        raise ValueError(f"nodes: there is no node or mode {error}") from None
+    tracks = np.array(missing or (0,) * count) != 0
+    trees = Trees(
+        np.array(list(roots.values()), np.int64),
+        np.array(children, np.int64).reshape(2, -1),
+        np.array(features)[asking],
+        splits[asking],
+        np.array(numbers, np.int32),
+        tracks[asking],
+        np.full((len(asking), 1), np.nan),
+    )
+    return trees, places
+
+
+def _leaves(places: dict[tuple[int, int], int], inner: int, names: tuple[Ints, Ints]) -> np.ndarray:
+    """Returns the number, among the leaves, of each leaf that is named."""
+    found = [places.get(name, -1) - inner for name in zip(*names, strict=True)]
+    if min(found, default=0) < 0:
+        raise ValueError("a weight is of no leaf")
+    return np.array(found, np.int64)
+
+
+def _members(modes: np.ndarray, values: np.ndarray | None) -> np.ndarray:
+    """Returns ``[nodes, most members]``, NaN where a set has no more."""
+    sets: list[list[float]] = [[]]
+    for value in () if values is None else np.asarray(values).tolist():
+        if value != value:
+            sets.append([])
+        else:
+            sets[-1].append(value)
+    asking = np.flatnonzero(np.asarray(modes) == MODES.index("MEMBER"))
+    if len(asking) > len(sets) - 1:
+        raise ValueError(f"membership_values: got {len(sets) - 1} sets, wanted {len(asking)}")
+    table = np.full(sized((len(modes), max(1, *(len(s) for s in sets)))), np.nan)
+    for node, members in zip(asking, sets, strict=False):
+        table[node, : len(members)] = members
+    return table
