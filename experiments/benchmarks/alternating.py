@@ -1,4 +1,4 @@
-"""The clock that benchmarks in one process share."""
+"""The clock that benchmarks share: contenders take turns, in one process or in several."""
 
 import statistics
 import time
@@ -7,15 +7,45 @@ from typing import Any
 
 import jax
 
+PAUSE = 0.03  # seconds: PyTorch's threads go on spinning after their work, and would be in the way
+
+
+def timed(run: Callable[[], object]) -> Callable[[], float]:
+    """Returns what runs once, waits for it and gives its seconds."""
+
+    def once() -> float:
+        start = time.perf_counter()
+        jax.block_until_ready(run())
+        return time.perf_counter() - start
+
+    return once
+
+
+def in_turn(
+    clocks: Mapping[str, Callable[[], float]], rounds: int, *, warm: bool = True
+) -> dict[str, float]:
+    """Returns the median seconds of each.
+
+    Each takes its turn after a pause, in every other round in the opposite order, so that none is
+    always next to the same one.
+
+    Args:
+      clocks: what runs once and gives its seconds, compiled before.
+      rounds: how many.
+      warm: run once more before each timed run, to have one's own arguments in the cache.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in clocks}
+    for turn in range(rounds):
+        for name in list(clocks)[:: 1 if turn % 2 else -1]:
+            time.sleep(PAUSE)
+            if warm:
+                clocks[name]()
+            seconds[name].append(clocks[name]())
+    return {name: statistics.median(values) for name, values in seconds.items()}
+
 
 def alternately(runs: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
-    """Returns the median seconds of each, one after the other in every round."""
-    times: dict[str, list[float]] = {name: [] for name in runs}
+    """Returns the median seconds of functions, which are compiled first."""
     for run in runs.values():
-        jax.block_until_ready(run())  # compiles
-    for _ in range(repeats):
-        for name, run in runs.items():
-            start = time.perf_counter()
-            jax.block_until_ready(run())
-            times[name].append(time.perf_counter() - start)
-    return {name: statistics.median(values) for name, values in times.items()}
+        jax.block_until_ready(run())
+    return in_turn({name: timed(run) for name, run in runs.items()}, repeats, warm=False)

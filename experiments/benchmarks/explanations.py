@@ -1,19 +1,20 @@
 """Times every explanation beside one forward pass of the network that it explains.
 
-A batch goes through the target's forward pass, the surrogate, Grad-CAM, RISE and LIME alternately,
-in one run; medians, and their ratio to the forward pass. The networks have random weights: what a
-map shows does not change what it costs. RISE and LIME are timed on one image with few masks, and
-their full number (8,000 and 1,000) is that time times so many more; the record has both numbers.
+A batch goes through the target's forward pass, the surrogate, Grad-CAM and Grad-CAM++, and one
+image through the methods of many passes, all alternately in one run; medians, and their ratio to
+the forward pass. The networks have random weights: what a map shows does not change what it costs.
+A method of many passes is timed with few of its turns (masks, steps, windows), and its full number,
+the default of :mod:`jaxatr.explainers`, is that time times so many more; the record has both.
 
 Run: python experiments/benchmarks/explanations.py [--sizes=64,224] [--repeats=20]
 """
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,17 +27,42 @@ from jaxatr.tasks.distillation import surrogate_saliency
 from jaxatr.tasks.explaining import rival
 
 OUTPUT = Path(__file__).parent / "results" / "explanations_cpu.json"
-NETWORKS = {64: ("resnet18", 32, 1), 224: ("resnet50", 64, 3)}
-"""Side of the chip to the target's backbone, its width and the chip's channels."""
-MASKS = {"rise": (100, 8000), "lime": (100, 1000)}
+NETWORKS = {64: ("resnet18", 32, 1, 16), 224: ("resnet50", 64, 3, 64)}
+"""Side of the chip to the target's backbone, its width, the chip's channels and the width of the
+explanation network: those of the short variants of configs/distill.py, and the paper's."""
 CLASSES = 10
 
 
+class Turns(NamedTuple):
+    """A method that takes many passes of one image.
+
+    Attributes:
+      options: with which it is timed.
+      timed: turns that it takes then.
+      full: turns that it takes by default.
+    """
+
+    options: Mapping[str, Any]
+    timed: int
+    full: int
+
+
+def turns(size: int) -> dict[str, Turns]:
+    """Returns how the methods of many passes are timed on a chip of so many pixels a side."""
+    window = size // 8  # which costs what another window does: what counts is how many there are
+    return {
+        "rise": Turns({"samples": 100}, 100, 8000),
+        "lime": Turns({"samples": 100}, 100, 1000),
+        "occlusion": Turns({"window": window, "stride": window}, 8**2, ((size - 8) // 4 + 1) ** 2),
+        "integrated_gradients": Turns({"steps": 5}, 5, 50),
+        "smoothgrad": Turns({"samples": 5}, 5, 25),
+    }
+
+
 def cases(size: int, batch: int) -> dict[str, Callable[[], Any]]:
-    """Returns what is timed: of the batch, but RISE and LIME of one image."""
-    backbone, width, channels = NETWORKS[size]
-    config = configuration.base()
-    config.model.backbone, config.model.width = backbone, width
+    """Returns what is timed: of the batch, but the methods of many passes of one image."""
+    config, channels = configuration.base(), NETWORKS[size][2]
+    config.model.backbone, config.model.width, _, config.surrogate.width = NETWORKS[size]
     target = models.build_open_set(config.model, CLASSES)
     surrogate = models.build_surrogate(config, CLASSES)
     images = np.random.default_rng(0).random((batch, size, size, channels), np.float32)
@@ -51,12 +77,12 @@ def cases(size: int, batch: int) -> dict[str, Callable[[], Any]]:
     predict = jax.tree_util.Partial(logits, variables)
     forward = jax.jit(logits)
     saliency = jax.jit(partial(surrogate_saliency, surrogate, mean=mean, std=std))
-    grad_cam = rival("grad_cam", predict, mean)
-    few = {name: rival(name, predict, mean, samples=masks[0]) for name, masks in MASKS.items()}
+    few = {name: rival(name, predict, mean, **case.options) for name, case in turns(size).items()}
     return {
         "forward pass": lambda: forward(variables, jnp.asarray(images)),
         "surrogate": lambda: saliency(own, jnp.asarray(images)),
-        "grad_cam": lambda: grad_cam(images),
+        "grad_cam": partial(rival("grad_cam", predict, mean), images),
+        "grad_cam_plus_plus": partial(rival("grad_cam_plus_plus", predict, mean), images),
         **{name: partial(method, images[:1]) for name, method in few.items()},
     }
 
@@ -64,17 +90,13 @@ def cases(size: int, batch: int) -> dict[str, Callable[[], Any]]:
 def measured(size: int, batch: int, repeats: int) -> dict[str, dict[str, float]]:
     """Returns milliseconds an image and forward passes, of each method."""
     seconds = alternately(cases(size, batch), repeats)
-    medians = {name: 1e3 * value for name, value in seconds.items()}
-    images = {name: medians[name] / batch for name in ("forward pass", "surrogate", "grad_cam")}
-    rows = {}
-    for name, (few, all_of_them) in MASKS.items():
-        images[name] = medians[name] * all_of_them / few
-        rows[name] = {"timed_masks": few, "masks": all_of_them}
-    one = images["forward pass"]
-    return {
-        name: {"milliseconds": value, "passes": value / one, **rows.get(name, {})}
-        for name, value in images.items()
-    }
+    many, one, rows = turns(size), 1e3 * seconds["forward pass"] / batch, {}
+    for name, value in seconds.items():
+        case = many.get(name)
+        an_image = 1e3 * (value * case.full / case.timed if case else value / batch)
+        more = {"timed_turns": case.timed, "turns": case.full} if case else {}
+        rows[name] = {"milliseconds": an_image, "passes": an_image / one, **more}
+    return rows
 
 
 def main() -> None:
@@ -93,7 +115,7 @@ def main() -> None:
         "sizes": {},
     }
     for size in map(int, flags.sizes.split(",")):
-        backbone, width, _ = NETWORKS[size]
+        backbone, width, *_ = NETWORKS[size]
         name = f"{backbone}, width {width}, {size} pixels"
         record["sizes"][name] = measured(size, flags.batch, flags.repeats)
         print(name, json.dumps(record["sizes"][name]), flush=True)

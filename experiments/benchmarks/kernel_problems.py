@@ -1,9 +1,10 @@
-"""The lists of convolutions that kernels.py times.
+"""The lists of convolutions that kernels.py times, and the work that one is.
 
 A line of DeepBench's is ``W x H, channels > features, kernel width x height, padding, stride :
 batches``, as its training list has them.
 """
 
+import math
 import re
 from collections.abc import Iterator
 
@@ -110,6 +111,17 @@ def resnet(size: int, batch: int, dtype: str = "float32") -> Iterator[tuple[str,
                 seen.add(problem)
                 yield f"resnet{depth} stage {stage + 1}", problem
         side = after
+
+
+def size(problem: Problem) -> int:
+    """Returns the bytes of arguments and result."""
+    shapes = (problem.x_shape, problem.w_shape, problem.y_shape)
+    return sum(problem.bytes(shape) for shape in shapes)
+
+
+def flops(problem: Problem) -> int:
+    """Returns a product and a sum per result, tap and channel: the same in every direction."""
+    return 2 * math.prod(problem.y_shape) * math.prod(problem.w_shape[:3])
 
 
 def _problem(image, kernel, stride: int, pad: int, dtype: str) -> Problem:

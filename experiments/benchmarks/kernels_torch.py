@@ -1,23 +1,27 @@
-"""The worker of kernels.py that runs PyTorch; see there.
+"""The worker that runs PyTorch for kernels.py and recurrent.py; see torch_peer.py.
 
 A line of JSON on its input is a problem, which it gets ready for; an empty line asks for one run,
-and is answered with the seconds that it took. Images are channels_last, PyTorch's fast layout.
+and is answered with the seconds that it took. A failure is answered with its message, and ends the
+process: a GPU cannot be used after some of them. PyTorch runs in its fast settings: images are
+channels_last, and on a GPU cuDNN measures its algorithms.
 """
 
 import json
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def ready(problem: dict):
-    """Returns a function that computes the direction, and waits for it."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+def convolution(problem: dict[str, Any]) -> Callable[[], object]:
+    """Returns a function that computes a direction of a convolution."""
     (n, h, w, c), (kh, kw, depth, k) = problem["x_shape"], problem["w_shape"]
-    options = {"device": device, "dtype": DTYPES[problem["dtype"]]}
+    options: Any = {"device": DEVICE, "dtype": DTYPES[problem["dtype"]]}
     x = torch.randn(n, c, h, w, **options).to(memory_format=torch.channels_last)
     weight = torch.randn(k, depth, kh, kw, **options).to(memory_format=torch.channels_last)
     pad = [edges[0] for edges in problem["padding"]]
@@ -26,7 +30,7 @@ def ready(problem: dict):
     y = torch.randn_like(forward(x, weight, None, *shape, False, [0, 0], problem["groups"]))
 
     @torch.no_grad()
-    def run():
+    def run() -> None:
         if problem["direction"] == "forward":
             forward(x, weight, None, *shape, False, [0, 0], problem["groups"])
         else:
@@ -34,23 +38,55 @@ def ready(problem: dict):
             torch.ops.aten.convolution_backward(
                 y, x, weight, None, *shape, False, [0, 0], problem["groups"], mask
             )
-        if device == "cuda":
-            torch.cuda.synchronize()
 
     return run
 
 
+def recurrent(problem: dict[str, Any]) -> Callable[[], object]:
+    """Returns a function that computes the sum of a layer's outputs, or its gradients too."""
+    options: Any = {"device": DEVICE, "dtype": DTYPES[problem["dtype"]]}
+    kind = getattr(torch.nn, problem["cell"].upper())
+    module = kind(problem["inputs"], problem["hidden"], batch_first=True, **options)
+    x = torch.randn(problem["batch"], problem["steps"], problem["inputs"], **options)
+
+    @torch.no_grad()
+    def forward() -> None:
+        module(x)[0].sum()
+
+    def both() -> None:
+        module.zero_grad()
+        x.grad = None
+        module(x)[0].sum().backward()
+
+    x.requires_grad_(problem["direction"] == "backward")
+    return forward if problem["direction"] == "forward" else both
+
+
+READY = {"convolution": convolution, "recurrent": recurrent}
+
+
+def answer(run: Callable[[], object]) -> None:
+    """Runs once, waits for the device, and prints the seconds."""
+    start = time.perf_counter()
+    run()
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()
+    print(time.perf_counter() - start, flush=True)
+
+
 def main() -> None:
+    torch.backends.cudnn.benchmark = True
     run = None
-    for line in sys.stdin:
-        if line.strip():
-            run = ready(json.loads(line))
-            run()
-            print("ready", flush=True)
-        elif run is not None:
-            start = time.perf_counter()
-            run()
-            print(time.perf_counter() - start, flush=True)
+    try:
+        for line in sys.stdin:
+            if line.strip():
+                problem = json.loads(line)
+                run = READY[problem.pop("operation")](problem)
+            if run is not None:
+                answer(run)
+    except Exception as error:
+        print("failed:", " ".join(f"{type(error).__name__}: {error}".split()), flush=True)
+        raise
 
 
 if __name__ == "__main__":

@@ -1,35 +1,41 @@
 """Times recurrent layers, forward and backward, against flax's and torch's, on DeepBench's sizes.
 
-Every algorithm that applies, flax's ``RNN(OptimizedLSTMCell)`` or ``RNN(GRUCell)``, and torch's
-module (where torch is installed) run in turn in one process; the record holds the median of each.
-DeepBench's vanilla networks are left out: flax has no such cell with ReLU.
+For each problem a find step first, of the forward layer and of the one with its gradients; then
+what it chose ("auto"), every algorithm in its default configuration, flax's
+``RNN(OptimizedLSTMCell)`` or ``RNN(GRUCell)``, and torch's module in a process of its own take
+turns; medians are compared. Ratios above 1 say that auto is faster. DeepBench's vanilla networks
+are left out: flax has no such cell with ReLU. A run that was cut goes on where it was (contest.py).
 
 Run: python experiments/benchmarks/recurrent.py [--cells lstm gru] [--hidden 256 512] [--batch 16]
+     [--dtype float32] [--rounds 9] [--budget SECONDS]
 """
 
 import argparse
-import json
-import os
-import sys
-from collections.abc import Callable
-from importlib import util
-from pathlib import Path
+import dataclasses
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
+from contest import Contest, add_options
 from flax import linen as nn
+from recording import (
+    NEAR,
+    Recording,
+    failures,
+    geometric_mean,
+    heading,
+    losses,
+    ratio,
+    roofline,
+    table,
+)
 
-sys.path.insert(0, str(Path(__file__).parent))
-from alternating import alternately  # noqa: E402
+from jaxatr.kernels import gru, lstm, recurrent
+from jaxatr.kernels.ops.recurrent.operation import OPERATION
+from jaxatr.kernels.ops.recurrent.problem import Problem
 
-from jaxatr.kernels import gru, lstm, recurrent  # noqa: E402
-from jaxatr.kernels.ops.recurrent.algorithms import ALGORITHMS  # noqa: E402
-from jaxatr.kernels.ops.recurrent.heuristic import choose  # noqa: E402
-from jaxatr.kernels.ops.recurrent.problem import Problem  # noqa: E402
-
-HERE = Path(__file__).parent
 # Hidden units (as many inputs), batches and steps, of DeepBench's training problems.
 SIZES = {
     "lstm": [
@@ -41,78 +47,109 @@ SIZES = {
     ],
     "gru": [(1536, (32,), 187), (2048, (32,), 187)],
 }
-ELSEWHERE = ("hopper", "tpu")  # kernels for other devices than this
 PUBLIC: dict[str, Callable] = {"lstm": lstm, "gru": gru}
 CELLS: dict[str, Any] = {"lstm": nn.OptimizedLSTMCell, "gru": nn.GRUCell}
 
 
-def ours(problem: Problem, params: Any, x: jax.Array, name: str) -> dict[str, Callable]:
-    def loss(params, x):
-        return jnp.sum(PUBLIC[problem.cell](params, x, algorithm=name)[0])
+def layers(options: argparse.Namespace) -> Iterator[Problem]:
+    """Yields the layers asked for, forward."""
+    for cell in options.cells:
+        for hidden, batches, steps in SIZES[cell]:
+            if options.hidden and hidden not in options.hidden:
+                continue
+            for batch in batches:
+                if options.batch and batch not in options.batch:
+                    continue
+                sizes = options.steps or steps, batch, hidden, hidden
+                yield Problem(cell, *sizes, False, False, options.dtype)
 
-    forward, both = jax.jit(loss), jax.jit(jax.grad(loss, (0, 1)))
-    return {"forward": lambda: forward(params, x), "both": lambda: both(params, x)}
+
+def problems(options: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Problem]]:
+    """Yields what each row begins with, and its problem, forward and backward."""
+    for forward in layers(options):
+        for problem in (forward, dataclasses.replace(forward, direction="backward")):
+            key = problem.key.removeprefix("recurrent ")
+            group = f"{problem.cell} {problem.hidden} {problem.direction}"
+            yield {"group": group, "problem": key}, problem
 
 
-def flaxs(problem: Problem, params: Any, x: jax.Array) -> dict[str, Callable]:
-    module = nn.RNN(CELLS[problem.cell](problem.hidden))
+def flops(problem: Problem) -> int:
+    """Returns those of the products; a gradient has two for each."""
+    columns = problem.gates * problem.hidden
+    one = 2 * problem.steps * problem.batch * columns * (problem.inputs + problem.hidden)
+    return one * (1 if problem.direction == "forward" else 3)
+
+
+def size(problem: Problem) -> int:
+    """Returns the bytes of inputs, weights and outputs, and of the gradients of the first two."""
+    rows = problem.inputs + problem.hidden
+    weights = problem.gates * problem.hidden * (rows + 1)
+    inputs, outputs = (problem.steps * problem.batch * n for n in (problem.inputs, problem.hidden))
+    backward = 0 if problem.direction == "forward" else inputs + weights
+    return (inputs + weights + outputs + backward) * jnp.dtype(problem.dtype).itemsize
+
+
+def compiled(problem: Problem, layer: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
+    """Returns the sum of a layer's outputs, or its gradients, as a program of its arguments."""
+    loss = lambda *arguments: jnp.sum(layer(*arguments))  # noqa: E731
+    run = jax.jit(loss if problem.direction == "forward" else jax.grad(loss, (0, 1)))
+    jax.block_until_ready(run(*arguments))
+    return partial(run, *arguments)
+
+
+def programs(problem: Problem, algorithms: list[str]) -> dict[str, Callable[[], object]]:
+    """Returns what computes the problem, by name."""
+    params = recurrent.init(
+        jax.random.key(0), problem.cell, problem.inputs, problem.hidden, dtype=problem.dtype
+    )
+    shape = problem.batch, problem.steps, problem.inputs
+    x = jax.random.normal(jax.random.key(1), shape, problem.dtype)
+    run = PUBLIC[problem.cell]
+    ours = {
+        name: compiled(problem, lambda p, x, name=name: run(p, x, algorithm=name)[0], params, x)
+        for name in ("auto", *algorithms)
+    }
+    cell = CELLS[problem.cell](problem.hidden, dtype=problem.dtype, param_dtype=problem.dtype)
+    module: Any = nn.RNN(cell)
     (name,) = jax.eval_shape(module.init, jax.random.key(0), x)["params"]
     variables = {"params": {name: recurrent.to_flax(problem.cell, params[0][0])}}
-
-    def loss(variables: Any, x: jax.Array) -> jax.Array:
-        y: Any = module.apply(variables, x)
-        return jnp.sum(y)
-
-    forward, both = jax.jit(loss), jax.jit(jax.grad(loss, (0, 1)))
-    return {"forward": lambda: forward(variables, x), "both": lambda: both(variables, x)}
+    return ours | {"flax": compiled(problem, module.apply, variables, x)}
 
 
-def torchs(problem: Problem, params: Any, x: jax.Array) -> dict[str, Callable]:
-    import torch
-
-    kind = getattr(torch.nn, problem.cell.upper())
-    module = kind(problem.inputs, problem.hidden, batch_first=True)
-    state = recurrent.to_torch(problem.cell, params)
-    module.load_state_dict({name: torch.from_numpy(array) for name, array in state.items()})
-    images = torch.from_numpy(np.array(x)).requires_grad_()
-
-    def forward() -> float:
-        with torch.no_grad():
-            return module(images)[0].sum().item()
-
-    def both() -> None:
-        module.zero_grad()
-        images.grad = None
-        module(images)[0].sum().backward()
-
-    return {"forward": forward, "both": both}
+def summary(rows: list[dict[str, Any]]) -> list[str]:
+    """Returns the lines above the table: the targets go by the hidden units."""
+    lines = []
+    for group in dict.fromkeys(row["group"] for row in rows):
+        part = [row for row in rows if row["group"] == group]
+        for name in ("flax", "torch", "best"):
+            with_it = [row for row in part if name == "best" or name in row["milliseconds"]]
+            mean = geometric_mean([ratio(row, name) for row in with_it])
+            lines.append(f"- {group}, against {name}: {mean}")
+    with_torch = [row for row in rows if "torch" in row["milliseconds"]]
+    return lines + losses("best", rows, NEAR) + losses("flax", rows) + losses("torch", with_torch)
 
 
-def measured(problem: Problem, repeats: int) -> dict[str, Any]:
-    """Returns the milliseconds of every contestant, and the ratio of flax's and torch's to ours."""
-    params = recurrent.init(jax.random.key(0), problem.cell, problem.inputs, problem.hidden)
-    x = jax.random.normal(jax.random.key(1), (problem.batch, problem.steps, problem.inputs))
-    runs = {
-        name: ours(problem, params, x, name)
-        for name, algorithm in ALGORITHMS.items()
-        if algorithm.applies(problem) and name not in ELSEWHERE
-    }
-    runs["flax"] = flaxs(problem, params, x)
-    if util.find_spec("torch"):
-        runs["torch"] = torchs(problem, params, x)
-    chosen, row = choose(problem), {}
-    for direction in ("forward", "both"):
-        seconds = alternately({name: run[direction] for name, run in runs.items()}, repeats)
-        row[direction] = {
-            "milliseconds": {name: round(1e3 * value, 3) for name, value in seconds.items()},
-            "times as fast": {
-                peer: round(seconds[peer] / seconds[chosen], 2)
-                for peer in ("flax", "torch")
-                if peer in seconds
-            },
-        }
-    size = {"cell": problem.cell, "hidden": problem.hidden, "batch": problem.batch}
-    return size | {"steps": problem.steps, "chosen": chosen} | row
+HEADER = ("problem", "chosen", "ms", "best form", "flax", "PyTorch", "TFLOP/s", "TB/s", "roof")
+
+
+def cells(row: dict[str, Any]) -> list[str]:
+    times = row["milliseconds"]
+    peers = [f"{ratio(row, n):.2f}" if n in times else "failed" for n in ("flax", "torch")]
+    head = [row["problem"], row["chosen"], f"{times['auto']:.3f}", f"{ratio(row, 'best'):.2f}"]
+    return [*head, *peers, *roofline(row["auto"])]
+
+
+def page(recording: Recording) -> list[str]:
+    """Returns the lines of the record as Markdown."""
+    rows = [row for row in recording.rows if row["milliseconds"]]
+    return [
+        f"{heading('recurrent.py', recording)} Backward has the forward pass in it.",
+        "",
+        *summary(rows),
+        *failures(recording.rows),
+        "",
+        *table(HEADER, *map(cells, rows)),
+    ]
 
 
 def main() -> None:
@@ -121,25 +158,11 @@ def main() -> None:
     parser.add_argument("--hidden", type=int, nargs="+", help="only these")
     parser.add_argument("--batch", type=int, nargs="+", help="only these")
     parser.add_argument("--steps", type=int, help="other than the problem's")
-    parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--output", type=Path, default=HERE / "results" / "recurrent_cpu.json")
+    add_options(parser)
     options = parser.parse_args()
-    rows = []
-    for cell in options.cells:
-        for hidden, batches, steps in SIZES[cell]:
-            for batch in batches:
-                if options.hidden and hidden not in options.hidden:
-                    continue
-                if options.batch and batch not in options.batch:
-                    continue
-                steps = options.steps or steps
-                problem = Problem(cell, steps, batch, hidden, hidden, False, False, "float32")
-                rows.append(measured(problem, options.repeats))
-                print(json.dumps(rows[-1]), flush=True)
-    device = jax.devices()[0].device_kind
-    record = {"jax": jax.__version__, "device": device, "cores": os.cpu_count()}
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps(record | {"rows": rows}, indent=1) + "\n")
+    contest = Contest(OPERATION, programs, lambda problem: (flops(problem), size(problem)))
+    recording = contest.hold("recurrent", problems(options), options)
+    print(recording.write_page(page(recording)))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The worker of training_step.py that runs this package; see there."""
 
+import contextlib
 import sys
 from typing import Any
 
@@ -8,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from serve import parse, serve
 
-from jaxatr import config, losses, models, parallel, training
+from jaxatr import config, kernels, losses, models, parallel, training
 from jaxatr.tasks.base import LossOutput, Phase
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.training.state import create_state
@@ -72,7 +73,13 @@ def main():
     images = draw.standard_normal((options.batch, options.size, options.size, 3), np.float32)
     batch = {"image": images, "label": draw.integers(0, CLASSES, options.batch, np.int32)}
     batch = jax.device_put(parallel.shard(batch, 1))
-    serve((training_step if options.mode == "training" else inference_step)(task, state, batch))
+    prepare = training_step if options.mode == "training" else inference_step
+    step, lower = prepare(task, state, batch)
+    found = contextlib.nullcontext()
+    if options.find:  # as a training run does
+        found = kernels.choices(kernels.freeze(lower, measure=True))
+    with found:
+        serve(step)
 
 
 def training_step(task, state, batch):
@@ -83,14 +90,15 @@ def training_step(task, state, batch):
         state, sums = train_step(state, batch, stop)
         return jax.block_until_ready(sums)["loss"][0][0]
 
-    return step
+    return step, lambda: train_step.lower(state, batch, stop)
 
 
 def inference_step(task, state, batch):
     # Not the whole state, whose optimiser would count in the peak memory.
     variables = {"params": state.params, **state.model_state}
     infer = jax.pmap(task.infer, axis_name=parallel.AXIS)
-    return lambda: jax.block_until_ready(infer(variables, batch))
+    step = lambda: jax.block_until_ready(infer(variables, batch))  # noqa: E731
+    return step, lambda: infer.lower(variables, batch)
 
 
 if __name__ == "__main__":

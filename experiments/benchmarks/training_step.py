@@ -7,7 +7,11 @@ not at turn waits for its input. ``first_step.py`` times how long a fresh proces
 "huge" is a contender whose memory glibc keeps, and takes in huge pages (see docs/training.md).
 Two ratios are given: without that for both sides, and each side at its fastest.
 
-Run: python experiments/benchmarks/training_step.py [--sizes 32 64 128 224] [--quick]
+With ``--find`` a process of its own first measures what computes each problem, as a training run
+does with ``--config.kernels.find=true``; the contenders find its choices in the database, which is
+a new one either way.
+
+Run: python experiments/benchmarks/training_step.py [--sizes 32 64 128 224] [--quick] [--find]
 """
 
 import argparse
@@ -18,8 +22,10 @@ import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 SETTINGS = {
@@ -82,10 +88,15 @@ class Worker:
 def compare(mode: str, size: int, options: argparse.Namespace) -> dict:
     """Returns the measurements of one case."""
     common = {"mode": mode, "size": size, "batch": options.batch}
-    workers = {}
+    ours: dict[str, Any] = common | {"find": int(options.find)}
+    finding, workers = {}, {}
+    if options.find:
+        finder = Worker("step_jax.py", **ours)
+        finder.close()
+        finding = {"finding_s": round(finder.first_step, 1)}
     try:
         for name, huge in (("jaxatr", False), ("jaxatr huge", True)):
-            workers[name] = Worker("step_jax.py", huge=huge, **common)
+            workers[name] = Worker("step_jax.py", huge=huge, **ours)
         for setting in (QUICK if options.quick else SETTINGS)[mode]:
             for name, huge in ((f"torch {setting}", False), (f"torch {setting} huge", True)):
                 if huge and "compile" in setting:
@@ -102,7 +113,7 @@ def compare(mode: str, size: int, options: argparse.Namespace) -> dict:
         for worker in workers.values():
             worker.close()
     contenders = {name: row(worker, options.batch) for name, worker in workers.items()}
-    return summary(mode, size, contenders)
+    return summary(mode, size, contenders) | finding
 
 
 def row(worker: Worker, batch: int) -> dict:
@@ -166,10 +177,24 @@ def main() -> None:
     parser.add_argument(
         "--quick", action="store_true", help="PyTorch's usually fastest settings only"
     )
-    parser.add_argument("--output", type=Path, default=HERE / "results" / "training_step_cpu.json")
+    parser.add_argument(
+        "--find", action="store_true", help="measure first what computes each problem"
+    )
+    parser.add_argument("--output", type=Path, help="default: by whether kernels are found")
     options = parser.parse_args()
+    if options.output is None:
+        name = "training_step_cpu_find.json" if options.find else "training_step_cpu.json"
+        options.output = HERE / "results" / name
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ["JAXATR_CACHE"] = cache
+        measure(options)
+
+
+def measure(options: argparse.Namespace) -> None:
+    """Measures every case, and records it."""
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-    record = {**machine(), "load_at_start": load, "batch": options.batch, "cases": []}
+    record = {**machine(), "load_at_start": load, "batch": options.batch, "find": options.find}
+    record |= {"cases": []}
     for size in options.sizes:
         for mode in SETTINGS:
             case = compare(mode, size, options)
@@ -211,7 +236,8 @@ def page(record: dict) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
     return (
         f"Made by `training_step.py`. {record['device']}, {record['cores']} cores; batch "
-        f"{record['batch']}; {versions}; load at the start {record['load_at_start']:.1f}.\n\n"
+        f"{record['batch']}; {versions}; load at the start {record['load_at_start']:.1f}; "
+        f"kernels {'found by measuring' if record['find'] else 'by the rules'}.\n\n"
         f"{HEADER}\n{rows}\n"
     )
 

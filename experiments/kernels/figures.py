@@ -2,9 +2,10 @@
 
 Figure 6: every algorithm's speed relative to im2col and a matrix product (``matmul``), 1x1 kernels
 and others apart, in the three directions. Figure 7: fused plans relative to the same operations one
-after the other. Nothing is measured here, and nothing is drawn whose record is not there.
+after the other. A third, which the paper has not: recurrent layers relative to flax's and torch's.
+Nothing is measured here, and nothing is drawn whose record is not there.
 
-Run: python experiments/kernels/figures.py [--kernels RECORD.json] [--fusions RECORD.json]
+Run: python experiments/kernels/figures.py [--device cpu] [--dtype float32]
 """
 
 import argparse
@@ -65,17 +66,16 @@ def algorithms(record: dict[str, Any]) -> Figure:
             axis.set_title(f"{kind}, {direction}", fontsize=10)
             axis.set_xticks(range(len(names)), names, rotation=60, ha="right")
         line[0].set_ylabel("times as fast as im2col + product")
-    figure.suptitle(f"{record['device']}, jax {record['jax']}", fontsize=9)
-    figure.tight_layout()
-    return figure
+    return finished(figure, record)
 
 
 def fusions(record: dict[str, Any]) -> Figure:
     """Draws figure 7: bars of each plan's speed-up, a group per layer."""
-    plans = list(dict.fromkeys(row["plan"] for row in record["rows"]))
+    timed = [row for row in record["rows"] if "separate" in row["milliseconds"]]
+    plans = list(dict.fromkeys(row["plan"] for row in timed))
     figure, axes = plt.subplots(len(plans), 1, figsize=(10, 3 * len(plans)), squeeze=False)
     for axis, plan in zip(axes[:, 0], plans, strict=True):
-        rows = [row for row in record["rows"] if row["plan"] == plan]
+        rows = [row for row in timed if row["plan"] == plan]
         solvers = sorted({name for row in rows for name in row["milliseconds"]} - {"separate"})
         width = 0.8 / len(solvers)
         for index, name in enumerate(solvers):
@@ -88,28 +88,62 @@ def fusions(record: dict[str, Any]) -> Figure:
         axis.axhline(1, color="0.3", lw=0.8)
         axis.set_xticks(range(len(rows)), [row["layer"] for row in rows], rotation=30, ha="right")
         axis.set_ylabel("separate / fused")
-        axis.set_title(f"{plan}, batch {record['batch']}, {record['dtype']}", fontsize=10)
+        axis.set_title(f"{plan}, batch {record['batch']}", fontsize=10)
         axis.legend(fontsize=8)
-    figure.suptitle(f"{record['device']}, jax {record['jax']}", fontsize=9)
+    return finished(figure, record)
+
+
+def networks(record: dict[str, Any]) -> Figure:
+    """Draws how many times as fast as flax and PyTorch the choice is, a panel per direction."""
+    figure, axes = plt.subplots(2, 1, figsize=(10, 8), squeeze=False)
+    for axis, direction in zip(axes[:, 0], ("forward", "backward"), strict=True):
+        rows = [
+            row
+            for row in record["rows"]
+            if row["milliseconds"] and row["problem"].startswith(direction)
+        ]
+        for peer, shift in (("flax", -0.2), ("torch", 0.2)):
+            bars = [
+                (place + shift, row["milliseconds"][peer] / row["milliseconds"]["auto"])
+                for place, row in enumerate(rows)
+                if peer in row["milliseconds"]
+            ]
+            axis.bar(*zip(*bars, strict=True) if bars else ([], []), width=0.4, label=peer)
+        labels = [" ".join(row["problem"].split()[1:-1]) for row in rows]
+        axis.axhline(1, color="0.3", lw=0.8)
+        axis.set_xticks(range(len(rows)), labels, rotation=30, ha="right", fontsize=7)
+        axis.set_ylabel("times as fast")
+        axis.set_title("forward and backward" if direction == "backward" else "forward")
+        axis.legend(fontsize=8)
+    return finished(figure, record)
+
+
+def finished(figure: Figure, record: dict[str, Any]) -> Figure:
+    """Writes above a figure where it was measured."""
+    figure.suptitle(f"{record['device']}, {record['dtype']}, jax {record['jax']}", fontsize=9)
     figure.tight_layout()
     return figure
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kernels", type=Path, default=RECORDED / "kernels_cpu.json")
-    parser.add_argument("--fusions", type=Path, default=RECORDED / "fusions_cpu.json")
+    parser.add_argument("--device", default="cpu", help="cpu, gpu or tpu")
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--records", type=Path, default=RECORDED, help="a folder")
     parser.add_argument("--output", type=Path, default=HERE / "results", help="a folder")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
-    for name, path, draw in (
-        ("figure6", options.kernels, algorithms),
-        ("figure7", options.fusions, fusions),
+    for name, recorded, draw in (
+        ("figure6", "kernels", algorithms),
+        ("figure7", "fusions", fusions),
+        ("networks", "recurrent", networks),
     ):
+        stem = f"{recorded}_{options.device}_{options.dtype}"
+        path = options.records / f"{stem}.json"
         if not path.is_file():
             print(f"{name}: not drawn, there is no record {path}")
             continue
-        target = options.output / f"{name}_{path.stem}.svg"
+        target = options.output / f"{name}_{stem}.svg"
         draw(json.loads(path.read_text(encoding="utf-8"))).savefig(target)
         print(f"{name}: {target}")
 

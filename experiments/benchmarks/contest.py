@@ -1,0 +1,105 @@
+"""The automatic choice beside every single form and PyTorch, for kernels.py and recurrent.py.
+
+Each problem is recorded as soon as it is measured. Run again, a script goes on where it was, and
+tries again what failed.
+"""
+
+import argparse
+import dataclasses
+import os
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import jax
+from alternating import in_turn, timed
+from ceilings import measured, reached
+from recording import Recording
+from torch_peer import Torch
+
+from jaxatr import kernels
+from jaxatr.kernels import choosing
+from jaxatr.kernels.device import describe
+from jaxatr.kernels.solver import Operation
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options that both scripts have."""
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--budget", type=float, default=20.0, help="seconds of each find step")
+    parser.add_argument("--output", type=Path, help="without suffix; default: by device and dtype")
+
+
+@dataclasses.dataclass
+class Contest:
+    """How the problems of an operation are measured.
+
+    Attributes:
+      operation: theirs.
+      programs: ``(problem, algorithms) -> programs`` by name, compiled, ``"auto"`` first.
+      work: ``problem -> (flops, bytes)``, as its definition has them.
+    """
+
+    operation: Operation
+    programs: Callable[[Any, list[str]], dict[str, Callable[[], object]]]
+    work: Callable[[Any], tuple[float, float]]
+
+    def hold(
+        self, name: str, listed: Iterable[tuple[dict[str, Any], Any]], options: argparse.Namespace
+    ) -> Recording:
+        """Measures what is not recorded yet; returns the record.
+
+        Args:
+          name: the beginning of the record's.
+          listed: what a problem's row begins with, by which it is known, and the problem.
+          options: as :func:`add_options` has them.
+        """
+        device = jax.local_devices()[0]
+        about = {"device": describe(device).kind, "jax": jax.__version__, "dtype": options.dtype}
+        about |= {"rounds": options.rounds, "budget": options.budget}
+        output = options.output or RESULTS / f"{name}_{device.platform}_{options.dtype}"
+        recording, torch = Recording(output, about), Torch()
+        ceilings = recording.about.setdefault("ceilings", measured(options.dtype))
+        with tempfile.TemporaryDirectory() as cache:
+            os.environ["JAXATR_CACHE"] = cache  # found in this run, not by the way
+            for key, problem in listed:
+                if not recording.has(key):
+                    row = self._row(problem, options, torch)
+                    if times := row["milliseconds"]:
+                        row["auto"] = reached(*self.work(problem), times["auto"], ceilings)
+                    recording.add(key, row)
+                    print(key | row, flush=True)
+        torch.close()
+        return recording
+
+    def _row(self, problem: Any, options: argparse.Namespace, torch: Torch) -> dict[str, Any]:
+        try:
+            return self._measure(problem, options, torch)
+        except Exception as error:  # hours of others must not be lost with a kernel that raises
+            message = f"{type(error).__name__}: {error}"
+            return {"milliseconds": {}, "failed": {"problem": message}}
+
+    def _measure(self, problem: Any, options: argparse.Namespace, torch: Torch) -> dict[str, Any]:
+        """Returns the median milliseconds of each, which take turns, and what failed."""
+        found = kernels.find(problem, budget_seconds=options.budget)
+        names = list(dict.fromkeys(performance.algorithm for performance in found))
+        clocks = {name: timed(run) for name, run in self.programs(problem, names).items()}
+        row: dict[str, Any] = {"chosen": self._chosen(problem)}
+        try:
+            torch.take(self.operation.name, problem)
+            clocks["torch"] = torch.seconds
+        except RuntimeError as error:
+            row["failed"] = {"torch": str(error)}
+        seconds = in_turn(clocks, options.rounds)
+        times = {name: round(1e3 * value, 4) for name, value in seconds.items()}
+        return row | {"milliseconds": times}
+
+    def _chosen(self, problem: Any) -> str:
+        here = describe(jax.local_devices()[0])
+        canonical = self.operation.canonical(problem, here)
+        choice = choosing.current().choose(self.operation, canonical, here)
+        return " ".join([choice.algorithm, *(f"{name}={value}" for name, value in choice.config)])

@@ -1,0 +1,127 @@
+"""Records of long benchmarks: each row is kept as soon as it is there, and not measured again."""
+
+import json
+import math
+import os
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+PEERS = ("auto", "torch", "flax")  # the other contenders are single forms
+NEAR = 0.97  # of the best form: anything above is as good
+
+
+class Recording:
+    """A file of rows, and what all of them depend on.
+
+    Attributes:
+      about: what the rows depend on.
+      rows: those that are there.
+    """
+
+    def __init__(self, output: Path, about: dict[str, Any]):
+        """Reads what an earlier run left.
+
+        Args:
+          output: the file's path, without its suffix.
+          about: the device, versions and settings of this run.
+
+        Raises:
+          ValueError: what is there is of another device, version or setting.
+        """
+        self._output, self.about = output, dict(about)
+        self.rows: list[dict[str, Any]] = []
+        if self._path.is_file():
+            found = json.loads(self._path.read_text(encoding="utf-8"))
+            self.rows = found.pop("rows")
+            for name, value in about.items():
+                if found.get(name) != value:
+                    raise ValueError(
+                        f"{self._path}: {name}: it is of {found.get(name)!r}, this run is of "
+                        f"{value!r}: move it away, or give another --output"
+                    )
+            self.about = found
+
+    @property
+    def _path(self) -> Path:
+        return self._output.with_name(self._output.name + ".json")
+
+    def has(self, key: Mapping[str, Any]) -> bool:
+        """Says whether a row begins with ``key`` in which nothing failed."""
+        return any(_begins(row, key) and not row.get("failed") for row in self.rows)
+
+    def add(self, key: Mapping[str, Any], row: Mapping[str, Any]) -> None:
+        """Keeps a row, in place of what is there for its key, and saves all."""
+        self.rows = [one for one in self.rows if not _begins(one, key)]
+        self.rows.append({**key, **row})
+        self._replace(self._path, json.dumps(self.about | {"rows": self.rows}, indent=1))
+
+    def write_page(self, lines: Iterable[str]) -> str:
+        """Writes the rows as Markdown beside the record; returns them."""
+        text = "\n".join(lines)
+        self._replace(self._output.with_name(self._output.name + ".md"), text)
+        return text
+
+    def _replace(self, path: Path, text: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".{path.name}.partial")
+        partial.write_text(text + "\n", encoding="utf-8")
+        os.replace(partial, path)
+
+
+def _begins(row: Mapping[str, Any], key: Mapping[str, Any]) -> bool:
+    return all(row.get(name) == value for name, value in key.items())
+
+
+def heading(script: str, recording: Recording) -> str:
+    """Returns the page's first line: where it comes from."""
+    about = recording.about
+    top = ", ".join(f"{value} {name}" for name, value in about["ceilings"].items())
+    return (
+        f"Made by `{script}`. {about['device']}; {about['dtype']}; jax {about['jax']}; "
+        f"{len(recording.rows)} problems. Ceilings measured here: {top}."
+    )
+
+
+def ratio(row: dict[str, Any], name: str) -> float:
+    """Returns how many times as fast auto is; ``"best"`` is the fastest of the single forms."""
+    times = row["milliseconds"]
+    if name == "best":
+        return min(time for one, time in times.items() if one not in PEERS) / times["auto"]
+    return times[name] / times["auto"]
+
+
+def losses(name: str, rows: Iterable[dict[str, Any]], least: float = 1.0) -> list[str]:
+    """Returns a line for each row that is below a ratio to ``name``, the worst first."""
+    found = sorted((ratio(row, name), row["problem"], row["chosen"]) for row in rows)
+    lines = [f"  - {one:.2f}: {what}, {how}" for one, what, how in found if one < least]
+    return [f"- losses to {name}, below {least:g}: {len(lines)}", *lines]
+
+
+def roofline(rates: dict[str, float]) -> list[str]:
+    """Returns the cells of what :func:`ceilings.reached` gave."""
+    return [f"{rates['TFLOP/s']:.3f}", f"{rates['TB/s']:.4f}", f"{rates['roof']:.2f}"]
+
+
+def geometric_mean(ratios: Sequence[float]) -> str:
+    """Returns the geometric mean and the least."""
+    if not ratios:
+        return "none"
+    middle = math.exp(statistics.fmean(map(math.log, ratios)))
+    return f"{middle:.3f}, least {min(ratios):.3f}, of {len(ratios)}"
+
+
+def table(*rows: Iterable[str]) -> list[str]:
+    """Returns the lines of a Markdown table; the first row is its header."""
+    header, *others = map(list, rows)
+    return [f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *others)]
+
+
+def failures(rows: Iterable[dict[str, Any]]) -> list[str]:
+    """Returns a line for all that failed, with its message."""
+    return [
+        f"- failed: {row['problem']}: {who}: {' '.join(message.split())[:300]}"
+        for row in rows
+        for who, message in row.get("failed", {}).items()
+    ]
