@@ -16,8 +16,9 @@ Variants:
   folder    any folder of class folders with a coarse.json; give --config.data.source and
             --config.open_set.split
 
-The rivals, with --config.embedding.loss: semi_hard_triplet, lifted_structure, n_pairs, clustering,
-triplet_global. Lifted structure and N-pairs want --config.embedding.unit_length=False.
+The rivals, with --config.embedding.loss: semi_hard_triplet, semi_hard_one, lifted_structure,
+n_pairs, clustering, triplet_global. Lifted structure and N-pairs want
+--config.embedding.unit_length=False.
 """
 
 from ml_collections import ConfigDict
