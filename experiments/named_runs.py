@@ -2,8 +2,9 @@
 
 A run's evaluation and record are copied to ``results/NAME.json`` of its experiment. A run whose
 file is there, with every score that it is to have, is not repeated; one that was interrupted is
-continued; one that fails is named at the end, and its output is in ``WORKDIR/NAME.log``. Data is
-read from ``JAXATR_DATA`` (default ``../shared/data``).
+continued; one that fails is named at the end, and its output is in ``WORKDIR/NAME.log``. A run that
+tries a setting may diverge, and then that is its result: the loss that is not finite. Data is read
+from ``JAXATR_DATA`` (default ``../shared/data``).
 
 With several jobs each has its share of the cores, which on CPU is the better use of them: two
 trainings on a core each are faster than one after the other on both.
@@ -13,6 +14,7 @@ import argparse
 import concurrent.futures
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -23,6 +25,9 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).parents[1]
 TRAINED = {"conflabel": "conflabel_detector", "gopenmax": "gopenmax"}
 """What can be trained beside a run to the score that it brings."""
+
+# What the loop says of a loss, of what it would save, and of embeddings.
+_NOT_FINITE = r"the loss of step \d+ .* is (nan|-?inf)$|.* (is|are) not finite.*"
 
 
 class Run(NamedTuple):
@@ -37,6 +42,7 @@ class Run(NamedTuple):
       scores: that its evaluation is to have; empty: the command's own choice.
       methods: explanations that its evaluation is to have, of a surrogate's run.
       exported: its network is written beside its folder, as ``NAME.onnx``.
+      may_diverge: a loss that is not finite is its result (``diverged``), not a failure.
     """
 
     name: str
@@ -47,6 +53,7 @@ class Run(NamedTuple):
     scores: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
     exported: bool = False
+    may_diverge: bool = False
 
     def commands(self, workdir: Path, data: Path) -> list[list[str]]:
         """Returns the command lines that train and evaluate it."""
@@ -84,7 +91,10 @@ class Run(NamedTuple):
         path = results / f"{self.name}.json"
         if not path.exists():
             return False
-        evaluation = json.loads(path.read_text())["evaluation"]
+        result = json.loads(path.read_text())
+        if self.may_diverge and "diverged" in result:
+            return True
+        evaluation = result["evaluation"]
         scores = evaluation.get("groups", {}).get("all", {}).get("scores", {})
         methods = evaluation.get("explanation", {}).get("methods", {})
         return set(self.all_scores) <= set(scores) and set(self.methods) <= set(methods)
@@ -104,9 +114,18 @@ def carry_out(
     workdir.mkdir(parents=True, exist_ok=True)
     environment = os.environ | ({} if cores is None else {"NPROC": str(cores)})
     started = time.monotonic()
-    with open(workdir / f"{run.name}.log", "ab") as log:
-        for command in run.commands(own, data):
-            subprocess.run(command, check=True, cwd=ROOT, env=environment, stdout=log, stderr=log)
+    output = workdir / f"{run.name}.log"
+    diverged = None
+    try:
+        with open(output, "ab") as log:
+            for command in run.commands(own, data):
+                subprocess.run(
+                    command, check=True, cwd=ROOT, env=environment, stdout=log, stderr=log
+                )
+    except subprocess.CalledProcessError:
+        diverged = _divergence(output) if run.may_diverge else None
+        if diverged is None:
+            raise
     result = {
         "run": run.name,
         "config": run.config,
@@ -114,14 +133,24 @@ def carry_out(
         "baselines": list(run.baselines),
         "cores": cores or os.cpu_count(),
         "seconds": round(time.monotonic() - started),
-        "validation": _last_validation(own),
-        "evaluation": json.loads((own / "evaluation.json").read_text()),
         "record": json.loads((own / "record.json").read_text()),
     }
+    if diverged is None:
+        result["validation"] = _last_validation(own)
+        result["evaluation"] = json.loads((own / "evaluation.json").read_text())
+    else:
+        result["diverged"] = diverged
     path = results / f"{run.name}.json"
     if path.exists():  # with fewer scores: what its training took is what it took
         result["seconds"] = json.loads(path.read_text())["seconds"]
     path.write_text(json.dumps(result, indent=1, default=str) + "\n")
+
+
+def _divergence(output: Path) -> str | None:
+    """Returns what a training said of the loss that ended it, ``None`` if it ended otherwise."""
+    said = output.read_text(errors="replace").splitlines()[-1:]
+    found = re.search(_NOT_FINITE, said[0]) if said else None
+    return found[0] if found else None
 
 
 def _last_validation(workdir: Path) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import json
 import re
 from pathlib import Path
 
@@ -106,17 +107,49 @@ def test_splits_of_the_variants_exist():
         assert len(split.known) == known and split.unknown
 
 
-def test_the_distillation_papers_recipe():
-    config = load("distill").get_config("cub200")
+@pytest.mark.parametrize("variant", ["cub200", "cars196", "variant", "family", "manufacturer"])
+def test_the_distillation_papers_recipe(variant):
+    config = load("distill").get_config(variant)
     optimizer, fields, second = config.optimizer, config.distillation, config.explanation
     assert (optimizer.learning_rate, optimizer.momentum, optimizer.nesterov) == (0.1, 0.9, True)
     assert optimizer.boundaries == (100.0, 130.0, 160.0) and optimizer.factor == 0.1
     assert (second.learning_rate, second.boundaries) == (0.1, (10.0, 12.0, 14.0))
     assert (fields.alpha, fields.temperature, fields.l1_weight) == (0.5, 1.0, 1e-5)
-    assert config.model.backbone == "resnet50"
-    target = load("distill").get_config("target")
-    assert (target.optimizer.learning_rate, target.optimizer.factor) == (1e-2, 0.5)
-    assert target.optimizer.boundaries == (20.0, 40.0, 60.0, 80.0) and target.train.epochs == 100
+    assert config.train.epochs == 190 and second.epochs == 16 and not fields.end_to_end
+    assert (fields.objective, fields.scorer, fields.l1) == ("mask", "target", "sum")
+    assert config.model.backbone == "resnet50" and config.model.width == 64
+    assert (config.data.size, config.data.channels) == (224, 3)
+    names = {"cub200": "caltech_birds2011", "cars196": "cars196"}
+    assert config.data.name == names.get(variant, "fgvc_aircraft")
+    if variant in names:
+        assert not config.data.options and config.data.train_split == "train"
+
+
+@pytest.mark.parametrize("level", ["", "variant", "family", "manufacturer"])
+def test_the_fine_tuning_of_the_distillation_papers_targets(level):
+    module = load("distill")
+    target = module.get_config(f"target_{level}" if level else "target")
+    assert target.task == "jaxatr.tasks.open_set:OpenSet"
+    optimizer = target.optimizer
+    assert (optimizer.learning_rate, optimizer.factor, optimizer.nesterov) == (1e-2, 0.5, False)
+    assert (optimizer.momentum, optimizer.schedule) == (0.9, "steps")
+    assert optimizer.boundaries == (20.0, 40.0, 60.0, 80.0) and target.train.epochs == 100
+    if level:
+        assert target.data.options.to_dict() == {"level": level}
+        assert target.data.train_split == "train+validation"
+        assert target.data.to_dict() == module.get_config(level).data.to_dict()  # the same images
+
+
+def test_the_short_surrogate_begins_as_its_target():
+    for variant in ("default", "smoke"):
+        config = load("distill").get_config(variant)
+        assert config.model.pretrained == config.distillation.target == ""
+        config.distillation.target = "runs/1"
+        assert config.model.pretrained == "runs/1"
+        assert json.loads(config.to_json())["model"]["pretrained"] == "runs/1"
+        config.model.pretrained = ""  # a target of another kind
+        assert config.distillation.target == "runs/1" and config.model.pretrained == ""
+        assert config.model.width == load("cbc").get_config(variant).model.width
 
 
 def test_the_quadruplet_papers_recipe():

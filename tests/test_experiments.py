@@ -2,12 +2,14 @@
 
 import importlib.util
 import json
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
+NAN = "error: the loss of step 16 (phase 'embedding') is nan"
 CONFIGS = EXPERIMENTS.parent / "configs"
 
 
@@ -47,13 +49,44 @@ def test_the_named_runs_set_fields_that_exist():
 def test_the_rows_of_the_quadruplet_table_set_fields_that_exist():
     experiment = load(EXPERIMENTS / "quadruplet_selection" / "run.py")
     runs = experiment.tuning()
-    assert len({run.name for run in runs}) == 2 * 8 * 3
+    assert len({run.name for run in runs}) == 2 * 8 * 4
     for run in runs:
         check(run.config, run.overrides)
     tables = load(EXPERIMENTS / "quadruplet_selection" / "tables.py")
     assert set(tables.NAMES) == set(tables.PAPER) == set(experiment.ROWS)
     for run in experiment.final():
         check(run.config, run.overrides)
+
+
+def test_a_learning_rate_that_diverges_is_a_result(tmp_path, monkeypatch):
+    experiment = load(EXPERIMENTS / "quadruplet_selection" / "run.py")
+    monkeypatch.setattr(experiment, "RESULTS", tmp_path / "results")
+    (tmp_path / "results").mkdir()
+    carry_out = sys.modules["experiments.named_runs"].carry_out
+    own = tmp_path / "a"
+    own.mkdir()
+    (own / "record.json").write_text("{}")
+
+    def said(last):
+        return lambda *_: [[sys.executable, "-c", f"import sys; print({last!r}); sys.exit(2)"]]
+
+    run = experiment.Run("a", "quadruplet.py:mstar", {}, may_diverge=True)
+    for other, last in ((run, "error: no such file"), (run._replace(may_diverge=False), NAN)):
+        monkeypatch.setattr(experiment.Run, "commands", said(last))
+        with pytest.raises(subprocess.CalledProcessError):
+            carry_out(other, tmp_path / "results", tmp_path, tmp_path)
+    monkeypatch.setattr(experiment.Run, "commands", said(NAN))
+    carry_out(run, tmp_path / "results", tmp_path, tmp_path)
+    assert run.done(tmp_path / "results")
+    result = json.loads((tmp_path / "results" / "a.json").read_text())
+    assert result["diverged"] == "the loss of step 16 (phase 'embedding') is nan"
+
+    for rate, recall in zip(experiment.SETS["mstar"]["rates"], (0.5, 0.7, 0.7, None), strict=True):
+        assert experiment.chosen_rate("mstar", "n_pairs") is None
+        found = {"evaluation": {"retrieval": {"new": {"recall_at_1": recall}}}}
+        path = tmp_path / "results" / f"tune-mstar-n_pairs-{rate:g}.json"
+        path.write_text(json.dumps(found if recall else result))
+    assert experiment.chosen_rate("mstar", "n_pairs") == 3e-3
 
 
 def test_the_runs_of_the_distillation_tables_set_fields_that_exist(tmp_path, monkeypatch):
@@ -84,6 +117,67 @@ def test_the_runs_of_the_distillation_tables_set_fields_that_exist(tmp_path, mon
         check(run.config, run.overrides)
     (command, *_) = final[0].commands(tmp_path / final[0].name, tmp_path)
     assert f"--config.distillation.target={tmp_path}/target-simulated" in command
+
+
+def test_every_way_to_train_a_surrogate_has_the_same_budget():
+    experiment = load(EXPERIMENTS / "attentive_distillation" / "run.py")
+    for way, fields in experiment.WAYS.items():
+        both = {**experiment._COMMON, **fields}
+        later = 0 if both.get("distillation.end_to_end") else both["explanation.epochs"]
+        assert both["train.epochs"] + later == 9, way
+    per_pixel = experiment.WAYS["per-pixel"]
+    assert per_pixel["distillation.l1_weight"] == pytest.approx(1e-5 * 224**2)
+
+
+def test_the_tables_of_distillation_say_what_was_recorded(tmp_path, monkeypatch):
+    tables = load(EXPERIMENTS / "attentive_distillation" / "tables.py")
+    experiment = sys.modules[tables.chosen_way.__module__]
+    for module in (tables, experiment):
+        monkeypatch.setattr(module, "RESULTS", tmp_path)
+    monkeypatch.setattr(tables, "SPEED", tmp_path / "speed" / "speed.json")
+    page = tables.page()
+    # Aims and speed; table 2; mean intensities; table 4; and the ways on validation images.
+    ways = len(experiment.WAYS)
+    assert page.count("not run") == 3 * 2 + 1 + 3 * 3 + 1 + 5 * 3 + 3 * 5 * 5 + 3 * ways * 5
+
+    def judged(insertion, deletion, intensity):
+        return {"insertion": insertion, "deletion": deletion, "mean_intensity": intensity}
+
+    def write(name, **result):
+        (tmp_path / f"{name}.json").write_text(json.dumps({"record": {}, **result}))
+
+    for number, way in enumerate(experiment.WAYS):
+        figures = {**judged(0.5, 0.2, 0.25), "fidelity": -number, "student_accuracy": 0.75}
+        write(f"tune-mstar-{way}", validation=figures)
+    for seed, insertion in enumerate((0.61, 0.63, 0.65)):
+        methods = {"surrogate": judged(insertion, 0.2, 0.125)}
+        if not seed:
+            methods |= {"grad_cam": judged(0.6, 0.19, 0.375), "rise": judged(0.7, 0.195, 0.4375)}
+        found = {"target_accuracy": 0.875, "student_accuracy": 0.75, "agreement": 0.8125}
+        samples = {"distillation.rise_samples": 1234, "distillation.lime_samples": 567}
+        write(
+            f"mstar-paper-{seed}",
+            overrides=samples,
+            evaluation={"explanation": {**found, "methods": methods}},
+        )
+    tables.SPEED.parent.mkdir()
+    times = {"forward pass": (2.0, 1.0), "surrogate": (6.0, 3.0), "grad_cam": (3.0, 1.5)}
+    rows = {name: {"milliseconds": ms, "passes": n} for name, (ms, n) in times.items()}
+    rows["rise"] = {"milliseconds": 16000.0, "passes": 8000.0, "timed_turns": 100, "turns": 8000}
+    record = {"device": "a clock", "batch": 8, "sizes": {"small": rows}}
+    tables.SPEED.write_text(json.dumps(record))
+    page = tables.page()
+    assert "mstar, insertion: no worse than Grad-CAM (+0.030) and not within 0.03 of RISE" in page
+    assert "mstar, deletion: worse than Grad-CAM (-0.010) and within 0.03 of RISE (-0.005)" in page
+    aim = "small: the surrogate takes at most 3.5 forward passes (3.00) and more than 1.5 times"
+    assert f"{aim} Grad-CAM's time (2.00)." in page
+    assert "| small | surrogate | 6.00 | 167 | 3.00 |" in page
+    assert "| small | RISE, N = 8000 | 16000.00 | 0.0625 | 8000.00 |" in page
+    assert "| mstar | 0.875 | 0.750 ± 0.000 (3) |" in page
+    assert "| surrogate, λ 1e-5 (chosen) | 0.630 ± 0.020 (3) |" in page
+    assert "| RISE, N = 1234 | 0.700 | 0.195 |" in page and "| LIME, N = 567 | not run |" in page
+    assert "| RISE | not run | 0.438 | not run |" in page  # mean intensity
+    assert "| LIME | deletion | 0.1217 | 0.1287 | 0.1345 | 0.1508 | 0.1935 | 0.3009 |" in page
 
 
 def test_the_runs_of_the_onnx_transfer_set_fields_that_exist(tmp_path, monkeypatch):
@@ -124,6 +218,61 @@ def test_the_end_to_end_benchmark_sets_fields_that_exist():
         "cbc.py:default",
         load(EXPERIMENTS / "benchmarks" / "end_to_end.py").overrides(5, 32, "folder"),
     )
+
+
+def benchmark(name):
+    return load(EXPERIMENTS / "benchmarks" / f"{name}.py")
+
+
+def test_a_benchmark_that_was_cut_goes_on_where_it_was(tmp_path):
+    recording, about = benchmark("recording"), {"device": "d", "dtype": "float32"}
+    first = recording.Recording(tmp_path / "r", about)
+    first.add({"problem": "a"}, {"milliseconds": {"auto": 1.0}, "failed": {}})
+    first.add({"problem": "b"}, {"milliseconds": {}, "failed": {"problem": "no\n memory"}})
+    again = recording.Recording(tmp_path / "r", about)
+    assert again.has({"problem": "a"}) and not again.has({"problem": "b"})
+    assert recording.failures(again.rows) == ["- failed: b: problem: no memory"]
+    again.add({"problem": "b"}, {"milliseconds": {"auto": 2.0}})
+    rows = json.loads((tmp_path / "r.json").read_text())["rows"]
+    assert [row["milliseconds"]["auto"] for row in rows] == [1.0, 2.0]
+    with pytest.raises(ValueError, match="dtype: it is of 'float32', this run is of 'float16'"):
+        recording.Recording(tmp_path / "r", about | {"dtype": "float16"})
+
+
+def test_contenders_take_turns_in_either_order():
+    turns = []
+    clocks = {name: lambda name=name: turns.append(name) or len(turns) for name in "ab"}
+    medians = benchmark("alternating").in_turn(clocks, 2, warm=False)
+    assert turns == ["b", "a", "a", "b"] and medians == {"a": 2.5, "b": 2.5}
+
+
+def test_the_kernels_table_states_each_loss_and_knows_the_networks_layers():
+    def row(layer, auto, torch):
+        times = {"auto": auto, "xla": 24.0, "matmul": 2.0, "torch": torch}
+        return {"layer": layer, "problem": layer, "chosen": "matmul", "milliseconds": times}
+
+    rows = [row("deepbench resnet", 2.0, 1.0), row("resnet18 stage 1 32px", 2.5, 10.0)]
+    text = "\n".join(benchmark("kernels").summary([*rows, row("stem 32px", 4.0, 4.0)]))
+    assert "ResNet's layers: 2.000, least 1.000, of 2" in text
+    assert "XLA's form: 7.589, least 6.000, of 2; its cliffs: 12.000" in text
+    assert "losses to torch, below 1: 1\n  - 0.50: deepbench resnet, matmul" in text
+    assert "losses to best, below 0.97: 2\n  - 0.50: stem 32px, matmul\n  - 0.80: " in text
+
+
+def test_a_fused_plan_is_timed_only_if_it_is_right(monkeypatch):
+    fusions = benchmark("fusions")
+    plan = fusions.FusionPlan([fusions.Convolution(), *fusions.TAILS["CBNRA"]])
+    problem = fusions.FusionProblem((1, 3, 4, 5), (1, 1, 5, 6), "bfloat16")
+    arguments = fusions.drawn(plan, problem)
+    assert arguments["residual"].dtype == "bfloat16" and arguments["bias"].dtype == "float32"
+    row = fusions.measure(plan, problem, rounds=1)
+    assert set(row["milliseconds"]) == set(row["errors"]) == {"separate", "xla"}
+    assert row["work"] == (2 * 12 * 5 * 6, 2 * (60 + 30 + 2 * 72) + 4 * 5 * 6)
+    plan = fusions.FusionPlan([fusions.BatchNorm(), fusions.Activation()])
+    exact = fusions.exact
+    monkeypatch.setattr(fusions, "exact", lambda *given: exact(*given) + 3)
+    row = fusions.measure(plan, fusions.FusionProblem((1, 3, 4, 5)), rounds=1)
+    assert row["milliseconds"] == {} and "wrong by" in row["failed"]["xla"]
 
 
 def test_a_misspelt_field_would_be_found():

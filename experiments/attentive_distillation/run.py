@@ -58,7 +58,15 @@ WAYS: Mapping[str, Mapping[str, Any]] = {
     "paper": {"distillation.l1_weight": 1e-5},
     "paper-1e-4": {"distillation.l1_weight": 1e-4},
     "student-scores": {"distillation.l1_weight": 1e-5, "distillation.scorer": "student"},
-    "end-to-end": {"distillation.l1_weight": 1e-5, "distillation.end_to_end": True},
+    "end-to-end": {  # in one phase as many steps as in the two others
+        "distillation.l1_weight": 1e-5,
+        "distillation.end_to_end": True,
+        "train.epochs": 9,
+    },
+    # The paper's λ weighs a sum over 224 × 224 pixels, so that it weighs their mean by 1e-5 · 224²
+    # = 0.50176; over 64 × 64 pixels the same λ weighs the mean by a twelfth of that. Here the mean
+    # has the paper's weight, whatever the chip's size.
+    "per-pixel": {"distillation.l1_weight": 0.50176, "distillation.l1": "mean"},
     "sum-of-deltas": {"distillation.l1_weight": 1e-5, "surrogate.deltas": "sum"},
     "curves": {"distillation.l1_weight": 0.0, "distillation.objective": "curves"},
 }
