@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxatr.kernels.device import describe
 from jaxatr.kernels.fusion.graph import combinations, refusal
 from jaxatr.kernels.fusion.operations import Convolution, FusionProblem, Operation, Shape
 from jaxatr.kernels.fusion.solvers import SOLVERS
@@ -104,10 +105,9 @@ class FusionPlan:
         if name not in SOLVERS:
             raise ValueError(f"solver: got {solver!r}, wanted 'auto' or one of {sorted(SOLVERS)}")
         reason = refusal(SOLVERS[name].edges, self.operations, problem)
-        if reason is None and SOLVERS[name].platforms:
-            platform = jax.default_backend()
-            if platform not in SOLVERS[name].platforms:
-                reason = f"it runs on {SOLVERS[name].platforms}, not on {platform}"
+        here = describe(jax.local_devices()[0])
+        if reason is None and not SOLVERS[name].runs_on(here):
+            reason = f"it is for another device than {here.kind}"
         if reason is not None:
             raise NotImplementedError(f"{name} does not take {self.letters}: {reason}")
         shapes = self.arguments(problem)

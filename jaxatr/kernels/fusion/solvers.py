@@ -7,6 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from jaxatr.kernels.device import Device as Target
 from jaxatr.kernels.fusion.graph import Constraint, Edge, ordered_edges
 from jaxatr.kernels.fusion.operations import (
     Activation,
@@ -16,7 +17,7 @@ from jaxatr.kernels.fusion.operations import (
     FusionProblem,
     Operation,
 )
-from jaxatr.kernels.pallas import Device, kernel
+from jaxatr.kernels.pallas import Device, kernel, runs_on
 from jaxatr.kernels.pallas.epilogue import Epilogue, folded
 from jaxatr.kernels.pallas.rows import Rows
 from jaxatr.typing import Array
@@ -30,11 +31,13 @@ class FusionSolver:
       platforms: where it runs; empty for everywhere.
       edges: its constraint graph.
       run: ``(operations, arguments) -> result``.
+      runs_on: says whether a device of such a platform will do.
     """
 
     platforms: tuple[str, ...]
     edges: tuple[Edge, ...]
     run: Callable[..., Array]
+    runs_on: Callable[[Target], bool] = lambda _: True
 
 
 _FLOATING = Constraint(
@@ -115,7 +118,7 @@ def _kernel_solver(device: Device, platforms: tuple[str, ...], sizes: str) -> Fu
     )
     constraints = {Convolution: (_KERNEL, plain, fits), BatchNorm: (known,)}
     edges = ordered_edges((Convolution,), constraints)
-    return FusionSolver(platforms, edges, partial(run_kernel, device))
+    return FusionSolver(platforms, edges, partial(run_kernel, device), partial(runs_on, device))
 
 
 SOLVERS = {

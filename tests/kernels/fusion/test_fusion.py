@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxatr.kernels.device import Device
 from jaxatr.kernels.fusion import (
     Activation,
     BatchNorm,
@@ -183,7 +184,7 @@ def test_the_list_is_what_the_graph_takes():
         (
             [Convolution(), Bias()],
             {"solver": "tpu", "dtype": "bfloat16", "channels": 128},
-            r"it runs on \('tpu',\), not on cpu",
+            "it is for another device than .* cores",
         ),
     ],
 )
@@ -193,6 +194,12 @@ def test_refusals(operations, options, reason):
     problem = FusionProblem((2, 8, 8, n), (1, 1, n, n), options["dtype"])
     with pytest.raises(NotImplementedError, match=reason):
         FusionPlan(operations).compile(problem, solver=options["solver"])
+
+
+def test_an_older_gpu_is_no_hopper():
+    runs_on = SOLVERS["hopper"].runs_on
+    assert runs_on(Device("gpu", "NVIDIA H100 80GB HBM3"))
+    assert not runs_on(Device("gpu", "NVIDIA A100-SXM4-40GB"))
 
 
 def test_errors():
