@@ -2,7 +2,8 @@
 
 ResNet-50, DenseNet-121 and SqueezeNet as :mod:`onnx` has them, jitted, at batches of 1 and 8. One
 process, both on all cores; medians and their ratio. onnxruntime is in its default setting, which
-its documentation gives as the fastest (all graph optimisations).
+its documentation gives as the fastest (all graph optimisations). How glibc keeps memory
+(docs/training.md) holds for both, and is in the record.
 
 Run: python experiments/benchmarks/onnx_inference.py [--repeats=20]
 It needs ``pip install 'jaxatr[onnx]' onnxruntime``.
@@ -115,6 +116,7 @@ def main() -> None:
         "device": f"{jax.devices()[0].device_kind}, {os.cpu_count()} cores",
         "versions": {"jax": jax.__version__, "onnxruntime": onnxruntime.__version__},
         "repeats": flags.repeats,
+        "GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", ""),  # of both
         "models": {},
     }
     for name in MODELS:
