@@ -233,8 +233,8 @@ def page() -> str:
     lines = [
         "# Attentive distillation: tables 2 to 4",
         "",
-        "Target and student are a ResNet-18 of a quarter of the usual width; the student begins with",
-        "the target's weights. Mean ± standard deviation (number of runs); a method that is not",
+        "Target and student are a ResNet-18 of a quarter of the usual width; the student begins",
+        "with the target's weights. Mean ± standard deviation (number of runs); a method that is not",
         "trained has one figure, for one target and one set of test images.",
         "",
         commits(RESULTS),
