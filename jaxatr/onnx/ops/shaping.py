@@ -130,6 +130,11 @@ def tile_along(x: Value, tiles: Known, axis: Known) -> Value:
 def concat(*values: Value, axis: int = 1) -> Value:
     """Returns the tensors joined along an axis (ONNX Concat-13)."""
     lib = library(*values, shape=(sum(np.size(value) for value in values),))
+    if lib is jnp and values[0].ndim == 4 and axis_of(axis, 4) == 1:
+        # Images between convolutions, which are channels last: XLA moves no transposition through
+        # a concatenation, and would turn them twice.
+        last = [jnp.moveaxis(jnp.asarray(value), 1, -1) for value in values]
+        return jnp.moveaxis(jnp.concatenate(last, -1), -1, 1)
     return lib.concatenate(values, axis=axis)
 
 
