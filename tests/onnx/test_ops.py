@@ -121,3 +121,15 @@ def test_onnxruntime_agrees(case, onnxruntime):
         for one, other in zip(got, expected, strict=True):
             assert one.dtype == other.dtype and one.shape == other.shape
             np.testing.assert_allclose(one, other, atol=2e-5, rtol=1e-4)
+
+
+def test_what_is_quantised_is_divided_exactly():
+    """-2.5 / (5 / 255) is -127.49999 in float32, and -127.5 by the reciprocal: another number."""
+    scale, zero = np.float32(5) / np.float32(255), np.uint8(153)
+    x = np.float32([-2.5, 2.0])
+    wanted = np.rint(x / scale) + zero
+    assert (
+        jax.jit(importer.ops.quantize_linear)(x, scale, zero).tolist()
+        == wanted.tolist()
+        == [26, 255]
+    )

@@ -1,5 +1,6 @@
 """Numbers in few bits and back."""
 
+import jax
 import jax.numpy as jnp
 
 from jaxatr.onnx.ops.casting import FLOAT8, cast
@@ -67,7 +68,9 @@ def quantize_linear(
     scale = _beside(y_scale, x, axis, block_size)
     wide = dtype_of(precision) if precision else x.dtype
     wide = wide if is_float(wide) else scale.dtype
-    quotient = jnp.asarray(x).astype(wide) / scale.astype(wide)
+    # Where the divisor is broadcast XLA multiplies by its reciprocal, and halves round otherwise.
+    divisor = jax.lax.optimization_barrier(jnp.broadcast_to(scale.astype(wide), x.shape))
+    quotient = jnp.asarray(x).astype(wide) / divisor
     zero = None if y_zero_point is None else _beside(y_zero_point, x, axis, block_size)
     if to not in RANGES:
         if to not in FLOAT8 and zero is not None:
