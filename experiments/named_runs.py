@@ -1,8 +1,8 @@
 """Named runs: the two commands that a user would type, and the result of each as one file.
 
 A run's evaluation and record are copied to ``results/NAME.json`` of its experiment. A run whose
-file is there, with every score that it is to have, is not repeated; one that was interrupted is
-continued; one that fails is named at the end, and its output is in ``WORKDIR/NAME.log``. A run that
+file is there, of the same overrides and with every score that it is to have, is not repeated; one
+that was interrupted is continued; one that fails is named at the end, and its output is in ``WORKDIR/NAME.log``. A run that
 tries a setting may diverge, and then that is its result: the loss that is not finite. Data is read
 from ``JAXATR_DATA`` (default ``../shared/data``).
 
@@ -81,6 +81,13 @@ class Run(NamedTuple):
             found.append(convert)
         return [[sys.executable, "-m", *command] for command in found]
 
+    def result(self, results: Path) -> dict[str, Any] | None:
+        """Returns what is recorded of it; nothing where that had other overrides."""
+        path = results / f"{self.name}.json"
+        found = json.loads(path.read_text()) if path.exists() else {}
+        same = found.get("overrides") == json.loads(json.dumps(dict(self.overrides)))
+        return found if same else None
+
     @property
     def all_scores(self) -> tuple[str, ...]:
         """Its scores with those of what is trained besides."""
@@ -88,10 +95,9 @@ class Run(NamedTuple):
 
     def done(self, results: Path) -> bool:
         """Whether its result is recorded, with every score and method that it is to have."""
-        path = results / f"{self.name}.json"
-        if not path.exists():
+        result = self.result(results)
+        if result is None:
             return False
-        result = json.loads(path.read_text())
         if self.may_diverge and "diverged" in result:
             return True
         evaluation = result["evaluation"]
@@ -140,9 +146,9 @@ def carry_out(
         result["evaluation"] = json.loads((own / "evaluation.json").read_text())
     else:
         result["diverged"] = diverged
+    if before := run.result(results):  # with fewer scores: what its training took is what it took
+        result["seconds"] = before["seconds"]
     path = results / f"{run.name}.json"
-    if path.exists():  # with fewer scores: what its training took is what it took
-        result["seconds"] = json.loads(path.read_text())["seconds"]
     path.write_text(json.dumps(result, indent=1, default=str) + "\n")
 
 

@@ -100,11 +100,17 @@ def test_the_runs_of_the_distillation_tables_set_fields_that_exist(tmp_path, mon
     assert experiment.tuning() == [] and experiment.final() == []
     empty = {"groups": {}}
     for run in experiment.targets():
-        (tmp_path / f"{run.name}.json").write_text(json.dumps({"evaluation": empty}))
+        (tmp_path / f"{run.name}.json").write_text(
+            json.dumps({"overrides": dict(run.overrides), "evaluation": empty})
+        )
     tuning = experiment.tuning()
     assert len({run.name for run in tuning}) == 3 * len(experiment.WAYS)
     for number, run in enumerate(tuning):
-        result = {"evaluation": empty, "validation": {"fidelity": float(number)}}
+        result = {
+            "overrides": dict(run.overrides),
+            "evaluation": empty,
+            "validation": {"fidelity": float(number)},
+        }
         (tmp_path / f"{run.name}.json").write_text(json.dumps(result))
     last = list(experiment.WAYS)[-1]
     assert experiment.chosen_way("mstar") == last
@@ -186,7 +192,11 @@ def test_the_runs_of_the_onnx_transfer_set_fields_that_exist(tmp_path, monkeypat
     (base,) = experiment.all_runs()
     *_, convert = base.commands(tmp_path / "base", tmp_path)
     assert f"--out={tmp_path}/base.onnx" in convert
-    (tmp_path / "base.json").write_text(json.dumps({"evaluation": {"groups": {}}}))
+    result = {"overrides": {}, "evaluation": {"groups": {}}}
+    (tmp_path / "base.json").write_text(json.dumps(result))
+    assert len(experiment.all_runs()) == 1, "that was another network"
+    result["overrides"] = dict(base.overrides)
+    (tmp_path / "base.json").write_text(json.dumps(result))
     runs = experiment.all_runs()
     assert len({run.name for run in runs}) == 1 + 3 * 3 * 2
     for run in runs:
