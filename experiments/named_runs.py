@@ -2,9 +2,9 @@
 
 A run's evaluation and record are copied to ``results/NAME.json`` of its experiment. A run whose
 file is there, of the same overrides and with every score that it is to have, is not repeated; one
-that was interrupted is continued; one that fails is named at the end, and its output is in ``WORKDIR/NAME.log``. A run that
-tries a setting may diverge, and then that is its result: the loss that is not finite. Data is read
-from ``JAXATR_DATA`` (default ``../shared/data``).
+that was interrupted is continued; one that fails is named at the end, and its output is in
+``WORKDIR/NAME.log``. A run that tries a setting may diverge, and then that is its result: the loss
+that is not finite. Data is read from ``JAXATR_DATA`` (default ``../shared/data``).
 
 With several jobs each has its share of the cores, which on CPU is the better use of them: two
 trainings on a core each are faster than one after the other on both.
