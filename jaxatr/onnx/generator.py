@@ -15,8 +15,7 @@ from jaxatr.onnx.generating.printing import Module, shape_text
 from jaxatr.onnx.generating.source import call, flat, literal
 from jaxatr.onnx.generating.steps import graph_of
 from jaxatr.onnx.model import OnnxModel, load
-from jaxatr.onnx.package import onnx
-from jaxatr.onnx.reading import info
+from jaxatr.onnx.reading import inferred, info
 from jaxatr.onnx.weights import save_weights
 
 STYLES = ("linen",)
@@ -91,10 +90,7 @@ def arrays(model: OnnxModel, places: Mapping[tuple[str, ...], Any]) -> dict[tupl
 
 def shapes_of(proto: Any) -> dict[str, tuple[int | str | None, ...] | None]:
     """Returns the shapes that a model, or ONNX's inference, states; for comments alone."""
-    try:
-        graph = onnx.shape_inference.infer_shapes(proto).graph
-    except (onnx.shape_inference.InferenceError, ValueError):
-        graph = proto.graph  # what is stated must do
+    graph = inferred(proto).graph
     values = [*graph.value_info, *graph.output, *graph.input]
     return {value.name: info(value).shape for value in values}
 

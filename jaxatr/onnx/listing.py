@@ -2,7 +2,6 @@
 
 import math
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,9 +11,8 @@ from jaxatr.onnx import expansion
 from jaxatr.onnx.attributes import plain
 from jaxatr.onnx.lowering import DEEPEST, MOST
 from jaxatr.onnx.ops.dtypes import NAMES, TRAINABLE
-from jaxatr.onnx.package import onnx
 from jaxatr.onnx.program import Info
-from jaxatr.onnx.reading import info, opsets, read
+from jaxatr.onnx.reading import inferred, info, nested, opsets, read
 from jaxatr.onnx.registry import find, own
 from jaxatr.onnx.skeleton import skeleton
 
@@ -69,21 +67,9 @@ def layers(model: Any) -> list[Layer]:
     reader = _Reader({(own(f.domain), f.name, f.overload): f for f in proto.functions})
     # Shape inference expands all functions.
     if sum(reader.expanded(node) for node in nested(proto.graph)) <= MOST:
-        try:
-            proto = onnx.shape_inference.infer_shapes(proto)
-        except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError):
-            pass  # the shapes are a help, not what was asked for
+        proto = inferred(proto)  # the shapes are a help, not what was asked for
     reader.graph(proto.graph, opsets(proto.opset_import), {})
     return reader.found
-
-
-def nested(graph: Any) -> Iterator[Any]:
-    """Yields the nodes of a graph, or of a function, and those of the graphs in them."""
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            for inner in [attribute.g, *attribute.graphs]:
-                yield from nested(inner)
 
 
 class _Reader:

@@ -1,7 +1,7 @@
 """Files, bytes and protos in; checked protos out."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +38,10 @@ def read(model: Any) -> tuple[Any, Path | None]:
         raise ValueError(f"model: got {type(model).__name__}, wanted a path, bytes or ModelProto")
     if not model.HasField("graph"):
         raise ValueError("model: it has no graph")
+    _check_texts(entry.domain for entry in model.opset_import)
     for function in model.functions:
         _check_texts((function.name, function.domain, *function.input, *function.output))
+        _check_texts((function.overload, *(entry.domain for entry in function.opset_import)))
         _check_nodes(function.node)
     _check_graph(model.graph)
     return model, folder
@@ -48,12 +50,16 @@ def read(model: Any) -> tuple[Any, Path | None]:
 def _check_graph(graph: Any) -> None:
     values = (graph.input, graph.output, graph.initializer, graph.value_info)
     _check_texts([graph.name, *(value.name for group in values for value in group)])
+    for group in (graph.input, graph.output, graph.value_info):
+        for value in group:
+            _check_texts(size.dim_param for size in value.type.tensor_type.shape.dim)
     _check_nodes(graph.node)
 
 
 def _check_nodes(nodes: Any) -> None:
     for node in nodes:
-        _check_texts((node.name, node.op_type, node.domain, *node.input, *node.output))
+        _check_texts((node.name, node.op_type, node.domain, node.overload))
+        _check_texts((*node.input, *node.output))
         for attribute in node.attribute:
             _check_texts((attribute.name, attribute.ref_attr_name))
             if attribute.HasField("g"):
@@ -65,6 +71,37 @@ def _check_texts(texts: Iterable[Any]) -> None:
     for text in texts:
         if not isinstance(text, str):
             raise ValueError(f"model: the name {text!r} is no text")
+
+
+def nested(graph: Any) -> Iterator[Any]:
+    """Yields the nodes of a graph, or of a function, and those of the graphs in them."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            for inner in [attribute.g, *attribute.graphs]:
+                yield from nested(inner)
+
+
+def inferred(proto: Any) -> Any:
+    """Returns a model with the shapes that ONNX infers, or as it is where ONNX cannot.
+
+    ONNX's own code makes room for as many outputs of a ``Split`` as an attribute says: a model in
+    which that is not their number is not shown to it.
+    """
+    graphs = [proto.graph, *proto.functions]
+    for node in (node for graph in graphs for node in nested(graph)):
+        said = [a.i for a in node.attribute if a.name == "num_outputs"]
+        if said not in ([], [len(node.output)]):
+            return proto
+    try:
+        return onnx.shape_inference.infer_shapes(proto)
+    except (
+        onnx.checker.ValidationError,
+        onnx.shape_inference.InferenceError,
+        MemoryError,
+        ValueError,
+    ):
+        return proto
 
 
 def printable(text: str) -> str:

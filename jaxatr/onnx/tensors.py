@@ -137,6 +137,8 @@ def _from_fields(tensor: Any, name: str) -> np.ndarray:
 def _external(where: str, tensor: Any, folder: Path | None) -> np.ndarray:
     """Returns the bytes that a tensor has in another file, inside of the model's folder."""
     entries = {entry.key: entry.value for entry in tensor.external_data}
+    if any(isinstance(text, bytes) for entry in entries.items() for text in entry):
+        raise ValueError(f"{where}: what is said of its external data is no text: {entries}")
     location = entries.get("location", "")
     if folder is None:
         raise ValueError(f"{where}: its data are in {location!r}, and the model is no file")

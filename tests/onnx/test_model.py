@@ -169,6 +169,30 @@ def test_nothing_that_is_no_model(tmp_path):
         importer.load(3)
 
 
+def test_domains_dimensions_and_places_are_text(built, tmp_path):
+    nodes = [node("Own", ["x"], ["a"], domain="domain"), node("Add", ["a", "w"], ["y"])]
+    proto = built(nodes, {"x": ["dimension"]}, "y", {"w": np.ones(1)}, domains=["domain"])
+    (tensor,) = proto.graph.initializer
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="place")
+    raw = proto.SerializeToString()
+    for text in (b"domain", b"dimension", b"place"):
+        (tmp_path / "model.onnx").write_bytes(raw.replace(text, b"\xff" + text[1:]))
+        with pytest.raises(ValueError, match="no text"), importer.registry.restored():
+            importer.register("Own", "domain")(lambda x: x)
+            importer.load(tmp_path / "model.onnx")
+
+
+def test_a_split_into_absurdly_many_is_not_shown_to_onnxs_inference(built):
+    split = node("Split", ["x"], ["a", "b"], axis=0, num_outputs=1 << 40)
+    proto = built([split, node("Add", ["a", "b"], ["y"])], {"x": [6]}, "y")
+    first, second = importer.layers(proto)
+    assert first.outputs[0].shape is None and second.operator == "Add"
+    with pytest.raises(ValueError, match="num_outputs"):
+        importer.load(proto).apply({}, np.ones(6, np.float32))
+
+
 def test_names_are_text(network):
     raw = network.SerializeToString().replace(b"conv.weight", b"conv.\xff\xfeight")
     with pytest.raises(ValueError, match="is no text"):
