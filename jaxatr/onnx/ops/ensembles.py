@@ -140,8 +140,7 @@ def tree_ensemble_regressor(
         values,
         nodes_missing_value_tracks_true,
     )
-    leaves = _leaves(places, len(trees.splits), (target_treeids, target_nodeids))
-    table = said(leaves, np.array(target_ids), weights, len(places) - len(trees.splits))
+    table = _table(trees, places, (target_treeids, target_nodeids), target_ids, weights)
     scores = aggregated(_floats(x), trees, table, n_targets, aggregate_function)
     base = _given("base_values", base_values or (0.0,), base_values_as_tensor)
     return transformed((scores + base.astype(scores.dtype)).astype("float32"), post_transform)
@@ -191,8 +190,7 @@ def tree_ensemble_classifier(
         values,
         nodes_missing_value_tracks_true,
     )
-    leaves = _leaves(places, len(trees.splits), (class_treeids, class_nodeids))
-    table = said(leaves, np.array(class_ids), weights, len(places) - len(trees.splits))
+    table = _table(trees, places, (class_treeids, class_nodeids), class_ids, weights)
     scores = aggregated(_floats(x), trees, table, len(labels), "SUM").astype("float32")
     base = _given("base_values", base_values or (0.0,), base_values_as_tensor)
     if len(labels) == 2 and len(set(class_ids)) == 1:
@@ -264,12 +262,19 @@ def _listed(
     return trees, places
 
 
-def _leaves(places: dict[tuple[int, int], int], inner: int, names: tuple[Ints, Ints]) -> np.ndarray:
-    """Returns the number, among the leaves, of each leaf that is named."""
+def _table(
+    trees: Trees,
+    places: dict[tuple[int, int], int],
+    names: tuple[Ints, Ints],
+    columns: Ints,
+    weights: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns what :func:`said` does of leaves that are named as their nodes are."""
+    inner = len(trees.splits)
     found = [places.get(name, -1) - inner for name in zip(*names, strict=True)]
     if min(found, default=0) < 0:
         raise ValueError("a weight is of no leaf")
-    return np.array(found, np.int64)
+    return said(np.array(found, np.int64), np.array(columns), weights, len(places) - inner)
 
 
 def _members(modes: np.ndarray, values: np.ndarray | None) -> np.ndarray:
