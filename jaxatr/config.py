@@ -101,7 +101,9 @@ def base() -> Config:
     mining.block_size = 512  # references at a time, which decides the memory
 
     config.surrogate = surrogate = ConfigDict()  # whose student is config.model, with attention
-    surrogate.deltas = "last"  # what a stage hands to the explanation network: last or sum
+    surrogate.deltas = (
+        "last"  # what a stage hands to the explanation network: last, sum or features
+    )
     surrogate.width = 64  # channels of the explanation network's last upsample block
 
     config.track = track = ConfigDict()  # of the task jaxatr.tasks.track:TrackOpenSet
@@ -148,6 +150,8 @@ def base() -> Config:
     distillation.scorer = "target"  # of the masked image in equation 9, or student
     distillation.l1_weight = 1e-5  # λ of equation 8
     distillation.l1 = "sum"  # over the pixels of a saliency map, or mean
+    distillation.area = 0.1  # the share of the pixels that a saliency map is to mark
+    distillation.area_weight = 0.0  # of that prior on the map; 0: only the norm keeps it small
     distillation.judged = 200  # examples, evenly spread, whose insertion and deletion are measured
     distillation.pixels_per_step = 0  # of insertion and deletion; 0: one row of the chip
     distillation.rise_samples = 8000  # masks of RISE, where an evaluation compares with it

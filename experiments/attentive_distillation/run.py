@@ -22,8 +22,10 @@ METHODS = ("grad_cam", "rise", "lime")
 
 _WIDTH = {"model.width": 16}  # of target and student: more than 60 runs are to end on two cores
 _PLAIN = {"loss.open": "none", "loss.entropy_weight": 0.0, **_WIDTH}
+# Far away a vehicle has few pixels: a network this small takes one in three for another.
+_NEAR = {"data.options.ranges": (1000,)}
 TARGETS: Mapping[str, Run] = {
-    "simulated": Run("target-simulated", "cbc.py:default", {**_PLAIN, "train.epochs": 20}),
+    "simulated": Run("target-simulated", "cbc.py:default", {**_PLAIN, **_NEAR, "train.epochs": 60}),
     "mstar": Run("target-mstar", "cbc.py:mstar", _PLAIN, "mstar10.tar.gz"),
     "cifar100": Run(
         "target-cifar100",
@@ -32,7 +34,7 @@ TARGETS: Mapping[str, Run] = {
             **_PLAIN,
             "open_set.split": "first-20",
             "model.stem": "3x3",
-            "train.epochs": 12,
+            "train.epochs": 30,
         },
         "cifar100_subset.tar.gz",
     ),
@@ -44,32 +46,37 @@ _CONFIGS = {
     "mstar": "distill.py:mstar",
     "cifar100": "distill.py:cifar100",
 }
+_OWN: Mapping[str, Mapping[str, Any]] = {"simulated": _NEAR}
+EPOCHS: Mapping[str, tuple[int, int]] = {"simulated": (6, 12), "mstar": (3, 6), "cifar100": (3, 6)}
+"""The data sets to the epochs of the student, and then of the explanation network."""
 # The student begins with the target's weights, as the paper's does with ImageNet's: what it has to
 # learn is the attention. So a run takes minutes without an accelerator.
 _COMMON: Mapping[str, Any] = {
     **_WIDTH,
-    "train.epochs": 3,
     "train.evaluate_every": 100.0,  # at the end alone
-    "explanation.epochs": 6.0,
     "distillation.rise_samples": 1000,
     "distillation.lime_samples": 500,
 }
 
+_CURVES = {"distillation.l1_weight": 0.0, "distillation.objective": "curves"}
 WAYS: Mapping[str, Mapping[str, Any]] = {
     "paper": {"distillation.l1_weight": 1e-5},
     "paper-1e-4": {"distillation.l1_weight": 1e-4},
     "student-scores": {"distillation.l1_weight": 1e-5, "distillation.scorer": "student"},
-    "end-to-end": {  # in one phase as many steps as in the two others
-        "distillation.l1_weight": 1e-5,
-        "distillation.end_to_end": True,
-        "train.epochs": 9,
-    },
+    "end-to-end": {"distillation.l1_weight": 1e-5, "distillation.end_to_end": True},
     # The paper's λ weighs a sum over 224 × 224 pixels, so that it weighs their mean by 1e-5 · 224²
     # = 0.50176; over 64 × 64 pixels the same λ weighs the mean by a twelfth of that. Here the mean
     # has the paper's weight, whatever the chip's size.
     "per-pixel": {"distillation.l1_weight": 0.50176, "distillation.l1": "mean"},
     "sum-of-deltas": {"distillation.l1_weight": 1e-5, "surrogate.deltas": "sum"},
-    "curves": {"distillation.l1_weight": 0.0, "distillation.objective": "curves"},
+    "area": {
+        "distillation.l1_weight": 0.0,
+        "distillation.area": 0.15,
+        "distillation.area_weight": 1.0,
+    },
+    "features": {"distillation.l1_weight": 1e-5, "surrogate.deltas": "features"},
+    "curves": _CURVES,
+    "curves-features": {**_CURVES, "surrogate.deltas": "features"},
 }
 """Ways to train a surrogate; the first two are the paper's."""
 
@@ -134,9 +141,15 @@ def _run(
     label: str, name: str, fields: Mapping[str, Any], seed: int, methods: tuple[str, ...] = ()
 ) -> Run:
     target = f"{{runs}}/{TARGETS[name].name}"
+    student, explainer = EPOCHS[name]
+    if fields.get("distillation.end_to_end"):  # in one phase as many steps as in the two others
+        student, explainer = student + explainer, 0
     overrides = {
         "distillation.target": target,
         "model.pretrained": target,
+        "train.epochs": student,
+        "explanation.epochs": float(explainer or 1),
+        **_OWN.get(name, {}),
         **_COMMON,
         **fields,
         "seed": seed,

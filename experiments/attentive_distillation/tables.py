@@ -62,9 +62,9 @@ MOST_PASSES, MOST_OF_GRAD_CAM = 3.5, 1.5  # the surrogate's aims; the paper's ow
 TRIED = """\
 Where the paper's way falls short these were tried, each on validation images (below): end-to-end
 training; the masked image scored by the student; the sum of a stage's Δf; the L1 norm per pixel,
-weighted as the paper's is at 224 × 224 pixels; and, in place of the masked image's loss, an
-estimate of insertion and deletion themselves (`curves`). Not tried: another decoder, and another
-prior on the map's area than the L1 norm."""
+weighted as the paper's is at 224 × 224 pixels; a prior on the map's area in place of the norm; a
+decoder of the stages' own features in place of Δf; and, in place of the masked image's loss, an
+estimate of insertion and deletion themselves (`curves`), from Δf and from features."""
 
 
 def explanations(data: str, way: str) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ scalar. The losses of quadruplets are in :mod:`jaxatr.losses.quadruplet`.
 
 from jaxatr.losses import quadruplet
 from jaxatr.losses.adversarial import discriminator_hinge, generator_hinge
+from jaxatr.losses.area import saliency_area
 from jaxatr.losses.clustering import clustering
 from jaxatr.losses.curves import faithfulness, top_share
 from jaxatr.losses.distillation import (
@@ -39,6 +40,7 @@ __all__ = [
     "one_vs_rest_bce",
     "open_set",
     "quadruplet",
+    "saliency_area",
     "saliency_l1",
     "semi_hard_triplet",
     "soft_distillation",

@@ -26,10 +26,12 @@ class AttendedFeatures(NamedTuple):
       features: ``[b, d]``, Z.
       deltas: for each of the last three stages, and in it for each block, what attention changed:
         the map after less the map before, ``[b, h, w, f]``. Without attention, empty stages.
+      stages: what each of the last three stages returns, ``[b, h, w, f]``.
     """
 
     features: Float[Array, "b d"]
     deltas: tuple[tuple[Array, ...], ...]
+    stages: tuple[Array, ...]
 
 
 _HE = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
@@ -178,6 +180,7 @@ class ResNet(nn.Module):
         else:
             raise ValueError(f"stem: got {self.stem!r}, wanted '7x7' or '3x3'")
         deltas: list[tuple[Array, ...]] = []
+        stages: list[Array] = []
         for stage, blocks in enumerate(self.stage_sizes):
             changed = []
             for index in range(blocks):
@@ -193,7 +196,9 @@ class ResNet(nn.Module):
                     x, delta = x
                     changed.append(delta)
             deltas.append(tuple(changed))
-        return AttendedFeatures(jnp.mean(x, axis=(1, 2), dtype=jnp.float32), tuple(deltas[1:]))
+            stages.append(x)
+        features = jnp.mean(x, axis=(1, 2), dtype=jnp.float32)
+        return AttendedFeatures(features, tuple(deltas[1:]), tuple(stages[1:]))
 
 
 def batch_norm(module: Any, train: bool) -> Norm:

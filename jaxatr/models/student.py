@@ -18,7 +18,8 @@ class StudentOutput(NamedTuple):
     Attributes:
       logits: ``[b, k]``.
       features: ``[b, d]``, before the classifier.
-      deltas: Δf of the last three stages, the finest first, each ``[b, h, w, f]``.
+      deltas: Δf of the last three stages, the finest first, each ``[b, h, w, f]``; or what stands
+        in their place (:attr:`Student.deltas`).
     """
 
     logits: Float[Array, "b k"]
@@ -39,27 +40,31 @@ class Student(nn.Module):
       num_classes: k.
       head_bias: whether the classifier has a bias.
       deltas: Δf of a stage: of its ``"last"`` attention module, or the ``"sum"`` over all of them.
+        ``"features"``, which is not the paper's, is what the stage returns: it tells what the
+        student sees, and not only what its attention changed.
     """
 
     backbone: ResNet
     num_classes: int
     head_bias: bool = True
-    deltas: Literal["last", "sum"] = "last"
+    deltas: Literal["last", "sum", "features"] = "last"
 
     @nn.compact
     def __call__(self, images: Float[ArrayLike, "b h w c"], train: bool = False) -> StudentOutput:
         """Returns logits, features and Δf.
 
         Raises:
-          ValueError: the backbone has no attention, or ``deltas`` is neither of the two.
+          ValueError: the backbone has no attention, or ``deltas`` is none of the three.
         """
         if self.backbone.attention is None:
             raise ValueError("backbone: got a network without attention, wanted attention=CBAM")
-        if self.deltas not in ("last", "sum"):
-            raise ValueError(f"deltas: got {self.deltas!r}, wanted 'last' or 'sum'")
-        features, stages = self.backbone.attended(images, train=train)
+        if self.deltas not in ("last", "sum", "features"):
+            raise ValueError(f"deltas: got {self.deltas!r}, wanted 'last', 'sum' or 'features'")
+        features, stages, returned = self.backbone.attended(images, train=train)
         logits = nn.Dense(self.num_classes, use_bias=self.head_bias, name="closed_head")(features)
-        if self.deltas == "last":
+        if self.deltas == "features":
+            deltas = returned
+        elif self.deltas == "last":
             deltas = tuple(stage[-1] for stage in stages)
         else:
             deltas = tuple(sum(stage[1:], stage[0]) for stage in stages)

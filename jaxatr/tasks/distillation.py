@@ -20,6 +20,7 @@ from jaxatr.tasks.examples import Examples, normalize
 from jaxatr.tasks.limits import check_choices, check_limits
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.tasks.pretrained import Pretrained, Reader
+from jaxatr.tasks.saliency_terms import check_saliency_fields, saliency_terms
 from jaxatr.tasks.target import LoadTarget, Target
 from jaxatr.typing import Batch, Config, Float, PyTree
 
@@ -150,7 +151,7 @@ class Distillation:
         out, new = self._run(params, model_state, images, train=True, mutable=[_STATE])
         shares = explaining.drawn_shares(batch["id"], key, step)
         values = self._explanation(params, model_state, images, teacher, out.saliency, shares)
-        return _summed(values["explanation"] + values["l1"], values, new)
+        return _summed(values["explanation"] + values["prior"], values, new)
 
     def whole_loss(
         self, params: PyTree, model_state: PyTree, batch: Batch, key: jax.Array, step: jax.Array
@@ -164,7 +165,7 @@ class Distillation:
         values = {"distillation": self._distillation(teacher, out.logits, labels)}
         shares = explaining.drawn_shares(batch["id"], key, step)
         values |= self._explanation(params, model_state, images, teacher, out.saliency, shares)
-        total = values["distillation"] + values["explanation"] + values["l1"]
+        total = values["distillation"] + values["explanation"] + values["prior"]
         return _summed(total, values | _agreement(teacher, out.logits, labels), new)
 
     def _distillation(self, teacher, student, labels) -> jax.Array:
@@ -176,22 +177,8 @@ class Distillation:
     def _explanation(
         self, params, model_state, images, teacher, saliency, shares
     ) -> dict[str, jax.Array]:
-        """Returns both terms of equation 8, ``[b]`` each, the second one weighted."""
-        fields = self.config.distillation
         score = partial(self._score, params, model_state)
-        if fields.objective == "mask":
-            kept = losses.explanation(teacher, score(images * saliency[..., None]))
-        else:
-            taken = losses.top_share(saliency, shares)[..., None]
-            inserted = score(taken * images + (1 - taken) * explaining.blurred(images))
-            erased = score((1 - taken) * images)
-            kept = losses.faithfulness(inserted, erased, jnp.argmax(teacher, axis=-1))
-        norm = losses.saliency_l1(saliency, reduction=fields.l1)
-        return {
-            "explanation": kept,
-            "l1": fields.l1_weight * norm,
-            "mean_intensity": jnp.mean(saliency, axis=(1, 2)),
-        }
+        return saliency_terms(self.config.distillation, score, images, teacher, saliency, shares)
 
     def _score(self, params: PyTree, model_state: PyTree, images: jax.Array) -> jax.Array:
         if self.config.distillation.scorer == "target":
@@ -381,18 +368,13 @@ def _check_fields(config: Config) -> None:
             "distillation.target: got nothing, wanted the folder of a run to explain: "
             "--config.distillation.target=DIR"
         )
-    check_choices(
-        config,
-        distillation__objective=("mask", "curves"),
-        distillation__scorer=("target", "student"),
-        distillation__l1=("sum", "mean"),
-    )
+    check_choices(config, distillation__scorer=("target", "student"))
+    check_saliency_fields(config)
     second = config.explanation
     check_limits(
         config,
         distillation__temperature=(fields.temperature > 0, "more than 0"),
         distillation__alpha=(0 <= fields.alpha <= 1, "0 to 1"),
-        distillation__l1_weight=(fields.l1_weight >= 0, "0 or more"),
         distillation__judged=(fields.judged >= 1, "at least 1"),
         distillation__rise_samples=(fields.rise_samples >= 1, "at least 1"),
         distillation__lime_samples=(fields.lime_samples >= 1, "at least 1"),

@@ -140,6 +140,22 @@ def test_deltas_of_the_last_module_or_of_all():
         np.testing.assert_allclose(every, np.sum(stage, axis=0), rtol=1e-5, atol=1e-6)
 
 
+def test_the_stages_own_features_in_the_place_of_deltas():
+    student = STUDENT.clone(deltas="features")
+
+    @jit
+    def found(variables):
+        attended = SHALLOW.apply(backbone(variables), IMAGES, method="attended")
+        return attended, student.apply(variables, IMAGES)
+
+    attended, out = found(VARIABLES)
+    assert [x.shape for x in out.deltas] == [x.shape for x in APPLY(VARIABLES, IMAGES).deltas]
+    for stage, handed in zip(attended.stages, out.deltas, strict=True):
+        np.testing.assert_array_equal(stage, handed)
+    pooled = np.mean(out.deltas[-1], axis=(1, 2))
+    np.testing.assert_allclose(out.features, pooled, rtol=1e-5, atol=1e-6)
+
+
 def test_the_classifier_is_linear_in_the_features():
     found = APPLY(VARIABLES, IMAGES)
     head = VARIABLES["params"]["closed_head"]
@@ -151,7 +167,7 @@ def test_the_classifier_is_linear_in_the_features():
 def test_what_does_not_fit_is_named(unchecked):
     with pytest.raises(ValueError, match="backbone: got a network without attention"):
         STUDENT.clone(backbone=models.ResNet18(width=4)).init(jax.random.key(0), IMAGES)
-    with pytest.raises(ValueError, match="deltas: got 'first', wanted 'last' or 'sum'"):
+    with pytest.raises(ValueError, match="deltas: got 'first', wanted 'last', 'sum' or 'features'"):
         STUDENT.clone(deltas="first").init(jax.random.key(0), IMAGES)
 
 

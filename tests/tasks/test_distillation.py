@@ -159,8 +159,8 @@ def test_end_to_end_is_one_phase(config, tmp_path):
     task = runs.make_task(config, tmp_path)
     assert [phase.name for phase in task.phases] == ["surrogate"]
     record = training.read_metrics(tmp_path)[0]
-    assert {"distillation", "explanation", "l1", "agreement", "mean_intensity"} <= set(record)
-    parts = record["distillation"] + record["explanation"] + record["l1"]
+    assert {"distillation", "explanation", "prior", "agreement", "mean_intensity"} <= set(record)
+    parts = record["distillation"] + record["explanation"] + record["prior"]
     assert record["loss"] == pytest.approx(parts, rel=1e-4)
 
 
@@ -252,6 +252,9 @@ def test_a_target_may_move_but_be_no_other(config, surrogate_run, trained_run, t
         ("scorer", "teacher", "distillation.scorer: got 'teacher', wanted target or student"),
         ("objective", "area", "distillation.objective: got 'area', wanted mask or curves"),
         ("l1", "max", "distillation.l1: got 'max', wanted sum or mean"),
+        ("l1_weight", -1.0, "distillation.l1_weight: got -1.0, wanted 0 or more"),
+        ("area", 2.0, "distillation.area: got 2.0, wanted a share"),
+        ("area_weight", -1.0, "distillation.area_weight: got -1.0, wanted 0"),
         ("temperature", 0.0, "distillation.temperature: got 0.0, wanted more than 0"),
         ("alpha", 1.5, "distillation.alpha: got 1.5, wanted 0 to 1"),
     ],

@@ -1,0 +1,48 @@
+"""The terms of equation 8 and of its variants."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxatr import config as configuration
+from jaxatr import losses
+from jaxatr.tasks.saliency_terms import saliency_terms
+
+DRAW = np.random.default_rng(0)
+WEIGHTS = DRAW.normal(size=(64, 3)).astype(np.float32)
+IMAGES = DRAW.random((2, 8, 8, 1), np.float32)
+SALIENCY = jnp.asarray(DRAW.random((2, 8, 8), np.float32))
+
+
+def score(images):
+    return jnp.reshape(images, (len(images), -1)) @ WEIGHTS
+
+
+def terms(**fields):
+    config = configuration.base().distillation
+    config.update(fields)
+    return saliency_terms(config, score, IMAGES, score(IMAGES), SALIENCY, jnp.array([0.2, 0.6]))
+
+
+def test_the_papers():
+    found = terms(l1_weight=0.1)
+    masked = score(IMAGES * np.asarray(SALIENCY)[..., None])
+    expected = losses.explanation(score(IMAGES), masked)
+    np.testing.assert_allclose(found["explanation"], expected, rtol=1e-5)
+    np.testing.assert_allclose(found["prior"], 0.1 * np.sum(SALIENCY, (1, 2)), rtol=1e-5)
+    np.testing.assert_allclose(found["mean_intensity"], np.mean(SALIENCY, (1, 2)), rtol=1e-5)
+
+
+def test_an_area_beside_the_norm_or_in_its_place():
+    area = losses.saliency_area(SALIENCY, 0.3)
+    alone = terms(l1_weight=0.0, area_weight=2.0, area=0.3)["prior"]
+    np.testing.assert_allclose(alone, 2 * area, rtol=1e-6)
+    both = terms(l1_weight=0.5, l1="mean", area_weight=2.0, area=0.3)["prior"]
+    np.testing.assert_allclose(both, alone + 0.5 * np.mean(SALIENCY, (1, 2)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("objective", ["mask", "curves"])
+def test_the_prior_is_apart_from_what_is_kept(objective):
+    light, heavy = (terms(objective=objective, l1_weight=weight) for weight in (0.0, 1.0))
+    np.testing.assert_array_equal(light["explanation"], heavy["explanation"])
+    assert (heavy["prior"] > light["prior"]).all()
