@@ -10,7 +10,7 @@ from jaxatr.tasks.saliency_terms import saliency_terms
 
 DRAW = np.random.default_rng(0)
 WEIGHTS = DRAW.normal(size=(64, 3)).astype(np.float32)
-IMAGES = DRAW.random((2, 8, 8, 1), np.float32)
+IMAGES = jnp.asarray(DRAW.random((2, 8, 8, 1), np.float32))
 SALIENCY = jnp.asarray(DRAW.random((2, 8, 8), np.float32))
 
 
@@ -26,7 +26,7 @@ def terms(**fields):
 
 def test_the_papers():
     found = terms(l1_weight=0.1)
-    masked = score(IMAGES * np.asarray(SALIENCY)[..., None])
+    masked = score(IMAGES * SALIENCY[..., None])
     expected = losses.explanation(score(IMAGES), masked)
     np.testing.assert_allclose(found["explanation"], expected, rtol=1e-5)
     np.testing.assert_allclose(found["prior"], 0.1 * np.sum(SALIENCY, (1, 2)), rtol=1e-5)
