@@ -257,6 +257,15 @@ def test_contenders_take_turns_in_either_order():
     assert turns == ["b", "a", "a", "b"] and medians == {"a": 2.5, "b": 2.5}
 
 
+def test_a_hopeless_contender_is_out_after_three_rounds():
+    turns = []
+    seconds = {"near": 1.5, "far": 4.5, "best": 1.0}
+    clocks = {name: lambda name=name: turns.append(name) or seconds[name] for name in seconds}
+    medians = benchmark("alternating").in_turn(clocks, 5, warm=False, hopeless=4.0)
+    assert medians == seconds
+    assert {name: turns.count(name) for name in seconds} == {"near": 5, "far": 3, "best": 5}
+
+
 def test_the_kernels_table_states_each_loss_and_knows_the_networks_layers():
     def row(layer, auto, torch):
         times = {"auto": auto, "xla": 24.0, "matmul": 2.0, "torch": torch}

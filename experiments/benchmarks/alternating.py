@@ -1,5 +1,6 @@
 """The clock that benchmarks share: contenders take turns, in one process or in several."""
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -8,6 +9,7 @@ from typing import Any
 import jax
 
 PAUSE = 0.03  # seconds: PyTorch's threads go on spinning after their work, and would be in the way
+_ENOUGH = 3  # rounds, after which one may be out
 
 
 def timed(run: Callable[[], object]) -> Callable[[], float]:
@@ -22,7 +24,11 @@ def timed(run: Callable[[], object]) -> Callable[[], float]:
 
 
 def in_turn(
-    clocks: Mapping[str, Callable[[], float]], rounds: int, *, warm: bool = True
+    clocks: Mapping[str, Callable[[], float]],
+    rounds: int,
+    *,
+    warm: bool = True,
+    hopeless: float = math.inf,
 ) -> dict[str, float]:
     """Returns the median seconds of each.
 
@@ -33,14 +39,21 @@ def in_turn(
       clocks: what runs once and gives its seconds, compiled before.
       rounds: how many.
       warm: run once more before each timed run, to have one's own arguments in the cache.
+      hopeless: times the fastest: what is slower after three rounds takes no more turns. By then
+        its median is of three runs, and no further ones would bring it near.
     """
     seconds: dict[str, list[float]] = {name: [] for name in clocks}
+    left = list(clocks)
     for turn in range(rounds):
-        for name in list(clocks)[:: 1 if turn % 2 else -1]:
+        for name in left[:: 1 if turn % 2 else -1]:
             time.sleep(PAUSE)
             if warm:
                 clocks[name]()
             seconds[name].append(clocks[name]())
+        if turn + 1 >= _ENOUGH:
+            medians = {name: statistics.median(seconds[name]) for name in left}
+            limit = hopeless * min(medians.values())
+            left = [name for name in left if medians[name] <= limit]
     return {name: statistics.median(values) for name, values in seconds.items()}
 
 
