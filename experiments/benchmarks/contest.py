@@ -32,6 +32,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--budget", type=float, default=20.0, help="seconds of each find step")
+    parser.add_argument("--database", type=Path, help="folder that keeps what find steps choose")
     parser.add_argument("--output", type=Path, help="without suffix; default: by device and dtype")
 
 
@@ -65,8 +66,9 @@ class Contest:
         output = options.output or RESULTS / f"{name}_{device.platform}_{options.dtype}"
         recording, torch = Recording(output, about), Torch()
         ceilings = recording.about.setdefault("ceilings", measured(options.dtype))
-        with tempfile.TemporaryDirectory() as cache:
-            os.environ["JAXATR_CACHE"] = cache  # found in this run, not by the way
+        with tempfile.TemporaryDirectory() as temporary:
+            # What was found in this run, and not by the way.
+            os.environ["JAXATR_CACHE"] = str(options.database or temporary)
             for key, problem in listed:
                 if not recording.has(key):
                     row = self._row(problem, options, torch)

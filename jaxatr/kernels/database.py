@@ -2,7 +2,8 @@
 
 A shipped file, ``jaxatr/kernels/tuned/<device>.json``, and the user's own, ``tuned/<device>.json``
 in the cache folder, which wins. An entry holds for one version of its solver and of jax. What
-cannot be read or no longer holds is named in a warning and not used.
+cannot be read or no longer holds is named in a warning and not used: an entry of the user's by
+itself, of the shipped file, all of whose entries age together, the file once.
 """
 
 import contextlib
@@ -94,11 +95,20 @@ def lookup(operation: Operation, problem: Any, device: Device) -> Choice | None:
         entry = entries(path).get(problem.key)
         if entry is None:
             continue
-        if why := _stale(operation, problem, entry, device):
+        why = _stale(operation, problem, entry, device)
+        if not why:
+            return entry.choice
+        if path == user_file(device):
             _warn(f"{path}: the entry {problem.key!r} is not used: {why}")
-            continue
-        return entry.choice
+        else:
+            _warn_of_shipped(path, why)
     return None
+
+
+@lru_cache(maxsize=64)
+def _warn_of_shipped(path: Path, why: str) -> None:
+    """Warns once for each reason, in a process."""
+    _warn(f"{path}: what came with the package for this device is not used: {why}")
 
 
 def known(device: Device) -> bool:

@@ -1,5 +1,6 @@
 """The database of kernels: whose word counts, who may write, and what is broken or stale."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -87,6 +88,16 @@ def test_a_stale_entry_is_named_and_the_next_one_used(stale, message):
     database.store(DEVICE, {PROBLEM.key: stale})
     with pytest.warns(UserWarning, match=f"convolution forward.* is not used: .*{message}"):
         assert lookup() == Choice("xla")
+
+
+def test_a_shipped_file_that_has_aged_is_named_once():
+    other = dataclasses.replace(PROBLEM, direction="weight")
+    aged = entry(jax_version="0.0.1")
+    ship(**{PROBLEM.key: aged, other.key: aged})
+    with pytest.warns(UserWarning, match="came with the package.* not used: .*jax 0.0.1") as told:
+        assert lookup() is None
+        assert database.lookup(OPERATION, other, DEVICE) is None
+    assert len(told) == 1
 
 
 def test_a_solver_of_another_version_is_not_used(monkeypatch):
