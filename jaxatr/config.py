@@ -147,6 +147,7 @@ def base() -> Config:
     distillation.temperature = 1.0  # t of equation 6
     distillation.alpha = 0.5  # of the target's answer against the label's, equation 4
     distillation.objective = "mask"  # of the map: equation 9, or curves: insertion and deletion
+    distillation.insertion_weight = 1.0  # against deletion, where the objective is curves
     distillation.scorer = "target"  # of the masked image in equation 9, or student
     distillation.l1_weight = 1e-5  # λ of equation 8
     distillation.l1 = "sum"  # over the pixels of a saliency map, or mean

@@ -58,6 +58,7 @@ _COMMON: Mapping[str, Any] = {
     "distillation.lime_samples": 500,
 }
 
+_FEATURES = {"surrogate.deltas": "features"}
 _CURVES = {"distillation.l1_weight": 0.0, "distillation.objective": "curves"}
 WAYS: Mapping[str, Mapping[str, Any]] = {
     "paper": {"distillation.l1_weight": 1e-5},
@@ -74,11 +75,15 @@ WAYS: Mapping[str, Mapping[str, Any]] = {
         "distillation.area": 0.15,
         "distillation.area_weight": 1.0,
     },
-    "features": {"distillation.l1_weight": 1e-5, "surrogate.deltas": "features"},
+    "features": {"distillation.l1_weight": 1e-5, **_FEATURES},
     "curves": _CURVES,
-    "curves-features": {**_CURVES, "surrogate.deltas": "features"},
+    "curves-features": {**_CURVES, **_FEATURES},
+    "curves-insertion": {**_CURVES, **_FEATURES, "distillation.insertion_weight": 2.0},
+    "curves-long": {**_CURVES, **_FEATURES},
 }
 """Ways to train a surrogate; the first two are the paper's."""
+LONGER: Mapping[str, int] = {"curves-long": 3}
+"""Ways to how many times as long their explanation network is trained as that of the others."""
 
 
 def targets() -> list[Run]:
@@ -88,11 +93,7 @@ def targets() -> list[Run]:
 
 def tuning() -> list[Run]:
     """Returns one run of each way for each target that is trained."""
-    return [
-        _run(f"tune-{name}-{way}", name, fields, 0)
-        for name in _trained()
-        for way, fields in WAYS.items()
-    ]
+    return [_run(f"tune-{name}-{way}", name, way, 0) for name in _trained() for way in WAYS]
 
 
 def final() -> list[Run]:
@@ -109,7 +110,7 @@ def final() -> list[Run]:
         for way in dict.fromkeys(["paper", "paper-1e-4", chosen]):
             for seed in SEEDS:
                 methods = METHODS if (way, seed) == ("paper", 0) else ()
-                found.append(_run(f"{name}-{way}-{seed}", name, WAYS[way], seed, methods))
+                found.append(_run(f"{name}-{way}-{seed}", name, way, seed, methods))
     return found
 
 
@@ -137,11 +138,10 @@ def _trained() -> list[str]:
     return [name for name, run in TARGETS.items() if run.done(RESULTS)]
 
 
-def _run(
-    label: str, name: str, fields: Mapping[str, Any], seed: int, methods: tuple[str, ...] = ()
-) -> Run:
-    target = f"{{runs}}/{TARGETS[name].name}"
+def _run(label: str, name: str, way: str, seed: int, methods: tuple[str, ...] = ()) -> Run:
+    target, fields = f"{{runs}}/{TARGETS[name].name}", WAYS[way]
     student, explainer = EPOCHS[name]
+    explainer *= LONGER.get(way, 1)
     if fields.get("distillation.end_to_end"):  # in one phase as many steps as in the two others
         student, explainer = student + explainer, 0
     overrides = {

@@ -58,16 +58,20 @@ def faithfulness(
     inserted_logits: Float[ArrayLike, "b k"],
     erased_logits: Float[ArrayLike, "b k"],
     classes: Int[ArrayLike, " b"],
+    *,
+    insertion_weight: float = 1.0,
 ) -> Float[Array, " b"]:
-    r"""Returns how far a saliency map is from perfect insertion and deletion, from 0 to 2.
+    r"""Returns how far a saliency map is from perfect insertion and deletion, from 0 to w + 1.
 
-    .. math:: 1 - p_c(\text{inserted}) + p_c(\text{erased})
+    .. math:: w (1 - p_c(\text{inserted})) + p_c(\text{erased})
 
     Args:
       inserted_logits: ``[b, k]``, of the target network on the blurred image with a share of its
         most salient pixels put in.
       erased_logits: ``[b, k]``, on the image with them taken out.
       classes: ``[b]``, c: what the target network says of the image.
+      insertion_weight: w. With 1 the loss is what the measures' difference falls short of; what
+        deletion asks for is easier to learn, and a larger weight gives insertion its share.
 
     Raises:
       ValueError: the shapes differ.
@@ -82,4 +86,4 @@ def faithfulness(
         jax.nn.softmax(at_least_float32(logits))[rows, classes]
         for logits in (inserted_logits, erased_logits)
     )
-    return 1 - inserted + erased
+    return insertion_weight * (1 - inserted) + erased

@@ -38,7 +38,12 @@ def saliency_terms(
         taken = losses.top_share(saliency, shares)[..., None]
         inserted = score(taken * images + (1 - taken) * blurred(images))
         erased = score((1 - taken) * images)
-        kept = losses.faithfulness(inserted, erased, jnp.argmax(teacher, axis=-1))
+        kept = losses.faithfulness(
+            inserted,
+            erased,
+            jnp.argmax(teacher, axis=-1),
+            insertion_weight=fields.insertion_weight,
+        )
     prior = fields.l1_weight * losses.saliency_l1(saliency, reduction=fields.l1)
     if fields.area_weight:
         prior += fields.area_weight * losses.saliency_area(saliency, fields.area)
@@ -61,6 +66,7 @@ def check_saliency_fields(config: Config) -> None:
     )
     check_limits(
         config,
+        distillation__insertion_weight=(fields.insertion_weight >= 0, "0 or more"),
         distillation__l1_weight=(fields.l1_weight >= 0, "0 or more"),
         distillation__area=(0 <= fields.area <= 1, "a share in [0, 1]"),
         distillation__area_weight=(fields.area_weight >= 0, "0 (off) or more"),

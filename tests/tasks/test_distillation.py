@@ -253,6 +253,7 @@ def test_a_target_may_move_but_be_no_other(config, surrogate_run, trained_run, t
         ("objective", "area", "distillation.objective: got 'area', wanted mask or curves"),
         ("l1", "max", "distillation.l1: got 'max', wanted sum or mean"),
         ("l1_weight", -1.0, "distillation.l1_weight: got -1.0, wanted 0 or more"),
+        ("insertion_weight", -1.0, "distillation.insertion_weight: got -1.0, wanted 0 or more"),
         ("area", 2.0, "distillation.area: got 2.0, wanted a share"),
         ("area_weight", -1.0, "distillation.area_weight: got -1.0, wanted 0"),
         ("temperature", 0.0, "distillation.temperature: got 0.0, wanted more than 0"),

@@ -41,6 +41,12 @@ def test_an_area_beside_the_norm_or_in_its_place():
     np.testing.assert_allclose(both, alone + 0.5 * np.mean(SALIENCY, (1, 2)), rtol=1e-5)
 
 
+def test_insertion_can_weigh_more_than_deletion():
+    weighed = [terms(objective="curves", insertion_weight=w)["explanation"] for w in (0, 1, 3)]
+    np.testing.assert_allclose(weighed[2] - weighed[1], 2 * (weighed[1] - weighed[0]), rtol=1e-4)
+    assert (weighed[1] > weighed[0]).all() and (weighed[0] > 0).all()
+
+
 @pytest.mark.parametrize("objective", ["mask", "curves"])
 def test_the_prior_is_apart_from_what_is_kept(objective):
     light, heavy = (terms(objective=objective, l1_weight=weight) for weight in (0.0, 1.0))
