@@ -109,10 +109,15 @@ def test_the_runs_of_the_distillation_tables_set_fields_that_exist(tmp_path, mon
         result = {
             "overrides": dict(run.overrides),
             "evaluation": empty,
-            "validation": {"fidelity": float(number)},
+            "validation": {"insertion": number / 100, "deletion": 0.2},
         }
         (tmp_path / f"{run.name}.json").write_text(json.dumps(result))
     last = list(experiment.WAYS)[-1]
+    assert experiment.chosen_way("mstar") is None and experiment.final() == []
+    other = {"insertion": 0.5, "deletion": 0.25}
+    for name in experiment.TARGETS:
+        rivals = {"validation": {"grad_cam": other, "rise": other}}
+        (tmp_path / f"rivals-{name}.json").write_text(json.dumps(rivals))
     assert experiment.chosen_way("mstar") == last
     final = experiment.final()
     assert len({run.name for run in final}) == 3 * 3 * 3  # the paper's two λ and the chosen way
@@ -125,16 +130,32 @@ def test_the_runs_of_the_distillation_tables_set_fields_that_exist(tmp_path, mon
     assert f"--config.distillation.target={tmp_path}/target-simulated" in command
 
 
-def test_every_way_to_train_a_surrogate_has_its_budget():
+def test_every_way_to_train_a_surrogate_has_the_same_budget():
     experiment = load(EXPERIMENTS / "attentive_distillation" / "run.py")
     for name, epochs in experiment.EPOCHS.items():
         for way in experiment.WAYS:
             found = experiment._run("one", name, way, 0).overrides
             later = 0 if found.get("distillation.end_to_end") else found["explanation.epochs"]
-            wanted = epochs[0] + epochs[1] * experiment.LONGER.get(way, 1)
-            assert found["train.epochs"] + later == wanted, (name, way)
+            assert found["train.epochs"] + later == sum(epochs), (name, way)
     per_pixel = experiment.WAYS["per-pixel"]
     assert per_pixel["distillation.l1_weight"] == pytest.approx(1e-5 * 224**2)
+
+
+def test_the_margin_is_that_of_the_aim_which_is_met_least():
+    margin = load(EXPERIMENTS / "attentive_distillation" / "run.py").margin
+    rivals = {
+        "grad_cam": {"insertion": 0.6, "deletion": 0.3},
+        "rise": {"insertion": 0.7, "deletion": 0.2},
+    }
+    for insertion, deletion, wanted in (
+        (0.68, 0.2, 0.01),  # RISE's insertion
+        (0.9, 0.28, -0.05),  # RISE's deletion
+        (0.55, 0.1, -0.12),  # RISE's insertion more than Grad-CAM's
+    ):
+        found = margin({"insertion": insertion, "deletion": deletion}, rivals)
+        assert found == pytest.approx(wanted)
+    rivals["rise"] = {"insertion": 0.1, "deletion": 0.9}
+    assert margin({"insertion": 0.55, "deletion": 0.1}, rivals) == pytest.approx(-0.05)
 
 
 def test_the_tables_of_distillation_say_what_was_recorded(tmp_path, monkeypatch):
@@ -146,7 +167,7 @@ def test_the_tables_of_distillation_say_what_was_recorded(tmp_path, monkeypatch)
     page = tables.page()
     # Aims and speed; table 2; mean intensities; table 4; and the ways on validation images.
     ways = len(experiment.WAYS)
-    assert page.count("not run") == 3 * 2 + 1 + 3 * 3 + 1 + 5 * 3 + 3 * 5 * 5 + 3 * ways * 5
+    assert page.count("not run") == 3 * 2 + 1 + 3 * 3 + 1 + 5 * 3 + 3 * 5 * 5 + 3 * ways * 6
 
     def judged(insertion, deletion, intensity):
         return {"insertion": insertion, "deletion": deletion, "mean_intensity": intensity}
@@ -155,8 +176,13 @@ def test_the_tables_of_distillation_say_what_was_recorded(tmp_path, monkeypatch)
         (tmp_path / f"{name}.json").write_text(json.dumps({"record": {}, **result}))
 
     for number, way in enumerate(experiment.WAYS):
-        figures = {**judged(0.5, 0.2, 0.25), "fidelity": -number, "student_accuracy": 0.75}
+        figures = {**judged(0.5 - number / 100, 0.2, 0.25), "fidelity": 0.3}
+        figures["student_accuracy"] = 0.75
         write(f"tune-mstar-{way}", validation=figures)
+    validated = {"grad_cam": judged(0.6, 0.19, 0.375), "rise": judged(0.7, 0.195, 0.4375)}
+    for own in validated.values():
+        own["fidelity"] = own["insertion"] - own["deletion"]
+    write("rivals-mstar", validation=validated)
     for seed, insertion in enumerate((0.61, 0.63, 0.65)):
         methods = {"surrogate": judged(insertion, 0.2, 0.125)}
         if not seed:
@@ -185,6 +211,8 @@ def test_the_tables_of_distillation_say_what_was_recorded(tmp_path, monkeypatch)
     assert "| surrogate, λ 1e-5 (chosen) | 0.630 ± 0.020 (3) |" in page
     assert "| RISE, N = 1234 | 0.700 | 0.195 |" in page and "| LIME, N = 567 | not run |" in page
     assert "| RISE | not run | 0.438 | not run |" in page  # mean intensity
+    assert "| paper | 0.500 | 0.200 | -0.170 | 0.300 | 0.250 | 0.750 |" in page
+    assert "| Grad-CAM | 0.600 | 0.190 |  | 0.410 | 0.375 |  |" in page
     assert "| LIME | deletion | 0.1217 | 0.1287 | 0.1345 | 0.1508 | 0.1935 | 0.3009 |" in page
 
 

@@ -243,12 +243,7 @@ class Distillation:
         """
         if scores not in (None, "all"):
             raise ValueError(f"scores: got {scores!r}; a surrogate has none")
-        chosen = explaining.rivals(methods)
-        found = self._tested(variables, "test")
-        maps, values, convention = {"surrogate": found["saliency"]}, {}, []
-        maps |= {name: self._maps(name, found, progress) for name in chosen}
-        for name, saliency in maps.items():
-            values[name], convention = self._judged(found, saliency)
+        found, maps, values, convention = self._explained(variables, "test", methods, progress)
         accuracies = {name: found[name] for name in _ACCURACIES}
         measured = {
             "task": "distillation",
@@ -268,6 +263,44 @@ class Distillation:
         arrays = {f"test_{name}": found[name] for name in (*_ACCURACIES, *_TOLD)}
         arrays |= {"test_row": found["rows"], "test_id": ids[found["rows"]]}
         return measured, arrays | explaining.recorded(values, maps)
+
+    def compare(
+        self,
+        variables: PyTree,
+        part: str,
+        methods: str | Collection[str],
+        *,
+        progress: bool = False,
+    ) -> dict[str, dict[str, float]]:
+        """Returns the measures of the surrogate and of others on a part, by the method's name.
+
+        On ``"validation"``, what a choice between surrogates can be made by.
+
+        Args:
+          variables: parameters and batch statistics, for one device.
+          part: ``"train"``, ``"validation"`` or ``"test"``.
+          methods: as :meth:`test` has them.
+          progress: as there.
+
+        Raises:
+          ValueError: there is no such part or method.
+        """
+        if part not in self.parts:
+            raise ValueError(f"part: got {part!r}, wanted one of {', '.join(self.parts)}")
+        _, _, values, _ = self._explained(variables, part, methods, progress)
+        return {name: _means(judged) for name, judged in values.items()}
+
+    def _explained(
+        self, variables: PyTree, part: str, methods: str | Collection[str], progress: bool
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray], dict[str, Any], Any]:
+        """Returns what was found of a part, all maps, what they are worth, and the convention."""
+        chosen = explaining.rivals(methods)
+        found = self._tested(variables, part)
+        maps, values, convention = {"surrogate": found["saliency"]}, {}, []
+        maps |= {name: self._maps(name, found, progress) for name in chosen}
+        for name, saliency in maps.items():
+            values[name], convention = self._judged(found, saliency)
+        return found, maps, values, convention
 
     def _maps(self, name: str, found: Mapping[str, Any], progress: bool):
         samples = self.config.distillation.get(f"{name}_samples")  # of RISE and LIME

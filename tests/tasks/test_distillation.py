@@ -228,6 +228,19 @@ def test_what_is_measured_is_recorded(config, surrogate_run, trained_run, monkey
     assert measured["target"]["fingerprint"] == training.read_record(trained_run)["fingerprint"]
 
 
+def test_methods_are_compared_on_validation_images(config, surrogate_run):
+    (record,) = [r for r in training.read_metrics(surrogate_run) if r["phase"] == "evaluate"]
+    task = runs.make_task(config, surrogate_run)
+    variables = runs.variables_of(training.load_snapshot(surrogate_run))
+    found = task.compare(variables, "validation", "gradcam")
+    assert list(found) == ["surrogate", "grad_cam"]
+    for name in ("insertion", "deletion", "fidelity", "mean_intensity"):
+        assert found["surrogate"][name] == pytest.approx(record[name], abs=1e-4)
+    assert found["grad_cam"] != found["surrogate"]
+    with pytest.raises(ValueError, match="part: got 'dev', wanted one of train, validation, test"):
+        task.compare(variables, "dev", "gradcam")
+
+
 def test_a_target_may_move_but_be_no_other(config, surrogate_run, trained_run, tmp_path):
     run, moved = tmp_path / "run", tmp_path / "moved"
     shutil.copytree(surrogate_run, run)

@@ -1,0 +1,52 @@
+"""Measures Grad-CAM and RISE on the validation images that the ways to train are chosen by.
+
+    python -m experiments.attentive_distillation.rivals [--data=FOLDER] [--workdir=FOLDER]
+
+Needs the folders of the first way's tuning runs, which ``run.py`` leaves below ``--workdir``. What
+is recorded is not measured again.
+"""
+
+import argparse
+import json
+import os
+from pathlib import Path
+
+from experiments.attentive_distillation.run import RESULTS, TARGETS, WAYS
+from jaxatr import runs, training
+
+METHODS = ("grad_cam", "rise")
+
+
+def measure(workdir: Path, data: Path, archive: str | None) -> dict[str, dict[str, float]]:
+    """Returns the measures on a run's validation images, by method."""
+    config = runs.load_config(workdir)
+    if archive:
+        config.data.source = str(data / archive)
+    task = runs.make_task(config, workdir)
+    variables = runs.variables_of(training.load_snapshot(workdir))
+    found = task.compare(variables, "validation", METHODS, progress=True)
+    return {name: found[name] for name in METHODS}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", default=os.environ.get("JAXATR_DATA", "../shared/data"))
+    parser.add_argument("--workdir", default="runs/attentive_distillation")
+    flags = parser.parse_args()
+    for name, target in TARGETS.items():
+        path = RESULTS / f"rivals-{name}.json"
+        workdir = Path(flags.workdir).absolute() / f"tune-{name}-{next(iter(WAYS))}"
+        if path.exists():
+            print(f"done    {name}")
+        elif not workdir.exists():
+            print(f"open    {name}: there is no {workdir}")
+        else:
+            found = measure(workdir, Path(flags.data).absolute(), target.archive)
+            record = json.loads((workdir / "record.json").read_text())
+            result = {"run": f"rivals-{name}", "validation": found, "record": record}
+            path.write_text(json.dumps(result, indent=1, default=str) + "\n")
+            print(f"done    {name}: {found}")
+
+
+if __name__ == "__main__":
+    main()
