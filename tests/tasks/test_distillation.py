@@ -237,7 +237,7 @@ def test_methods_are_compared_on_validation_images(config, surrogate_run):
     for name in ("insertion", "deletion", "fidelity", "mean_intensity"):
         assert found["surrogate"][name] == pytest.approx(record[name], abs=1e-4)
     assert found["grad_cam"] != found["surrogate"]
-    with pytest.raises(ValueError, match="part: got 'dev', wanted one of train, validation, test"):
+    with pytest.raises(ValueError, match="part: got 'dev', wanted one of .*validation"):
         task.compare(variables, "dev", "gradcam")
 
 
