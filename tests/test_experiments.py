@@ -286,6 +286,20 @@ def test_contenders_take_turns_in_either_order():
     assert turns == ["b", "a", "a", "b"] and medians == {"a": 2.5, "b": 2.5}
 
 
+def test_a_turn_of_short_runs_is_filled_up():
+    alternating = benchmark("alternating")
+    runs = []
+
+    def clock(seconds):
+        return lambda: runs.append(seconds) or seconds[len(runs) % len(seconds)]
+
+    assert alternating.several(clock([1e-3, 2e-3, 2e-3]))() == 2e-3 and len(runs) == 3
+    runs.clear()
+    assert alternating.several(clock([1.0]))() == 1.0 and len(runs) == 1
+    runs.clear()
+    assert alternating.several(clock([1e-6]))() == 1e-6 and len(runs) == 25
+
+
 def test_a_hopeless_contender_is_out_after_three_rounds():
     turns = []
     seconds = {"near": 1.5, "far": 4.5, "best": 1.0}

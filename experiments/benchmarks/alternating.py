@@ -9,6 +9,7 @@ from typing import Any
 import jax
 
 PAUSE = 0.03  # seconds: PyTorch's threads go on spinning after their work, and would be in the way
+_TURN, _MOST = 0.005, 25  # seconds and runs that a turn of short runs is filled up to
 _ENOUGH = 3  # rounds, after which one may be out
 
 
@@ -21,6 +22,21 @@ def timed(run: Callable[[], object]) -> Callable[[], float]:
         return time.perf_counter() - start
 
     return once
+
+
+def several(clock: Callable[[], float]) -> Callable[[], float]:
+    """Returns a clock whose turn is the median of several runs, where one is a moment only.
+
+    A single run of some microseconds is as much the machine's mood as the program's speed.
+    """
+
+    def turn() -> float:
+        seconds = [clock()]
+        while sum(seconds) < _TURN and len(seconds) < _MOST:
+            seconds.append(clock())
+        return statistics.median(seconds)
+
+    return turn
 
 
 def in_turn(

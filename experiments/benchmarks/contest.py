@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from alternating import in_turn, timed
+from alternating import in_turn, several, timed
 from ceilings import measured, reached
 from recording import Recording
 from torch_peer import Torch
@@ -90,11 +90,12 @@ class Contest:
         """Returns the median milliseconds of each, which take turns, and what failed."""
         found = kernels.find(problem, budget_seconds=options.budget)
         names = list(dict.fromkeys(performance.algorithm for performance in found))
-        clocks = {name: timed(run) for name, run in self.programs(problem, names).items()}
+        programs = self.programs(problem, names)
+        clocks = {name: several(timed(run)) for name, run in programs.items()}
         row: dict[str, Any] = {"chosen": self._chosen(problem)}
         try:
             torch.take(self.operation.name, problem)
-            clocks["torch"] = torch.seconds
+            clocks["torch"] = several(torch.seconds)
         except RuntimeError as error:
             row["failed"] = {"torch": str(error)}
         seconds = in_turn(clocks, options.rounds, hopeless=HOPELESS)

@@ -18,6 +18,8 @@ from jaxatr.kernels.solver import Choice, Config, Operation, operation_of
 _HOPELESS = 3.0  # times the best: a solver whose default is slower has no other form tried
 _FINALISTS = 3
 _ROUNDS = 9  # of the finalists, one run of each in turn
+_SECONDS = 0.05  # of each finalist: where a run is short there are more rounds, up to
+_MOST = 200
 _LEAST = 3  # of those, whatever the time: what is kept is never a single run's luck
 
 
@@ -170,7 +172,9 @@ class _Race:
             ranked = self._ranked()
             self._out[:0] = ranked[max(_FINALISTS, math.ceil(len(ranked) / 2)) :]
             rounds *= 2
-        self._take_turns(_ROUNDS, least=_LEAST)
+        best = 1e-3 * statistics.median(self._times[self._ranked()[0]])
+        rounds = max(_ROUNDS, min(_MOST, round(_SECONDS / max(best, 1e-9))))
+        self._take_turns(rounds, least=_LEAST)
 
     def _take_turns(self, rounds: int, least: int = 0) -> None:
         for number in range(rounds):

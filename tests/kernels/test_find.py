@@ -182,7 +182,7 @@ def test_defaults_are_tried_when_the_budget_is_spent(registered):
 def test_the_slower_half_is_dropped_in_each_round(registered, monkeypatch):
     made = registered(Plain(), Tuned())
     race = _Race(made, Sines(10), jax.devices()[0], 10**9, 60.0)
-    speed = {f"c{i}": 1.0 + i for i in range(12)}
+    speed = {f"c{i}": 100.0 + i for i in range(12)}
     runs = dict.fromkeys(speed, 0)
 
     def milliseconds(choice):
@@ -195,6 +195,17 @@ def test_the_slower_half_is_dropped_in_each_round(registered, monkeypatch):
     assert [choice.algorithm for choice in race._ranked()] == ["c0", "c1", "c2"]
     assert [choice.algorithm for choice in race._out] == [f"c{i}" for i in range(3, 12)]
     assert runs["c11"] == 2 and runs["c4"] == 4 and runs["c2"] == 4 + 9
+
+
+@pytest.mark.parametrize(("fastest", "rounds"), [(100.0, 9), (1.0, 50), (0.01, 200)])
+def test_short_runs_have_more_rounds(registered, monkeypatch, fastest, rounds):
+    made = registered(Plain(), Tuned())
+    race = _Race(made, Sines(10), jax.devices()[0], 10**9, 60.0)
+    found = {Choice("plain"): 2 * fastest, Choice("tuned"): fastest}
+    monkeypatch.setattr(race._bench, "milliseconds", found.__getitem__)
+    race._times = {choice: [value] for choice, value in found.items()}
+    race._halve()
+    assert [len(times) for times in race._times.values()] == [1 + rounds] * 2
 
 
 def test_what_is_kept_was_run_several_times_even_late(registered, monkeypatch):
