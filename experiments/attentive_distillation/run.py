@@ -61,7 +61,7 @@ _COMMON: Mapping[str, Any] = {
 
 _FEATURES = {"surrogate.deltas": "features"}
 _CURVES = {"distillation.l1_weight": 0.0, "distillation.objective": "curves"}
-_INSERTION = {**_CURVES, "distillation.insertion_weight": 4.0}
+_INSERTION = {**_CURVES, "distillation.insertion_weight": 20.0}
 WAYS: Mapping[str, Mapping[str, Any]] = {
     "paper": {"distillation.l1_weight": 1e-5},
     "paper-1e-4": {"distillation.l1_weight": 1e-4},

@@ -66,7 +66,7 @@ Where the paper's way falls short these were tried, each on validation images (b
 training; the masked image scored by the student; the sum of a stage's Δf; the L1 norm per pixel,
 weighted as the paper's is at 224 × 224 pixels; a prior on the map's area in place of the norm; a
 decoder of the stages' own features in place of Δf; and, in place of the masked image's loss, an
-estimate of insertion and deletion themselves (`curves`), also with four times the weight on
+estimate of insertion and deletion themselves (`curves`), also with twenty times the weight on
 insertion, from Δf and from features. The way is chosen by its margin: by how much it meets the four
 aims on validation images, by that which it meets least."""
 

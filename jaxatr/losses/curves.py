@@ -61,17 +61,17 @@ def faithfulness(
     *,
     insertion_weight: float = 1.0,
 ) -> Float[Array, " b"]:
-    r"""Returns how far a saliency map is from perfect insertion and deletion, from 0 to w + 1.
+    r"""Returns how far a saliency map is from perfect insertion and deletion, from 0 to 2.
 
-    .. math:: w (1 - p_c(\text{inserted})) + p_c(\text{erased})
+    .. math:: \frac{2}{w + 1} \bigl(w (1 - p_c(\text{inserted})) + p_c(\text{erased})\bigr)
 
     Args:
       inserted_logits: ``[b, k]``, of the target network on the blurred image with a share of its
         most salient pixels put in.
       erased_logits: ``[b, k]``, on the image with them taken out.
       classes: ``[b]``, c: what the target network says of the image.
-      insertion_weight: w. With 1 the loss is what the measures' difference falls short of; what
-        deletion asks for is easier to learn, and a larger weight gives insertion its share.
+      insertion_weight: w, 0 or more. With 1 the loss is what the measures' difference falls short
+        of. Deletion is the easier one to learn: a larger weight gives insertion its share.
 
     Raises:
       ValueError: the shapes differ.
@@ -86,4 +86,4 @@ def faithfulness(
         jax.nn.softmax(at_least_float32(logits))[rows, classes]
         for logits in (inserted_logits, erased_logits)
     )
-    return insertion_weight * (1 - inserted) + erased
+    return 2 / (insertion_weight + 1) * (insertion_weight * (1 - inserted) + erased)

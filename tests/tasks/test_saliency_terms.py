@@ -42,9 +42,12 @@ def test_an_area_beside_the_norm_or_in_its_place():
 
 
 def test_insertion_can_weigh_more_than_deletion():
-    weighed = [terms(objective="curves", insertion_weight=w)["explanation"] for w in (0, 1, 3)]
-    np.testing.assert_allclose(weighed[2] - weighed[1], 2 * (weighed[1] - weighed[0]), rtol=1e-4)
-    assert (weighed[1] > weighed[0]).all() and (weighed[0] > 0).all()
+    weights = 0.0, 1.0, 3.0, 1e6
+    found = [terms(objective="curves", insertion_weight=w)["explanation"] for w in weights]
+    erased, both, more, inserted = found
+    np.testing.assert_allclose(both, (erased + inserted) / 2, rtol=1e-4)
+    np.testing.assert_allclose(more, (erased + 3 * inserted) / 4, rtol=1e-4)
+    assert ((0 < erased) & (erased <= 2) & (0 < inserted) & (inserted <= 2)).all()
 
 
 @pytest.mark.parametrize("objective", ["mask", "curves"])
