@@ -16,11 +16,11 @@ import numpy as np
 from jaxatr import data, losses, models, openset, parallel
 from jaxatr.tasks import explaining
 from jaxatr.tasks.base import LossOutput, Phase
+from jaxatr.tasks.distillation_fields import check_fields
 from jaxatr.tasks.examples import Examples, normalize
-from jaxatr.tasks.limits import check_choices, check_limits
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.tasks.pretrained import Pretrained, Reader
-from jaxatr.tasks.saliency_terms import check_saliency_fields, saliency_terms
+from jaxatr.tasks.saliency_terms import saliency_terms
 from jaxatr.tasks.target import LoadTarget, Target
 from jaxatr.typing import Batch, Config, Float, PyTree
 
@@ -62,7 +62,7 @@ class Distillation:
             configuration.
         """
         fields = config.distillation
-        _check_fields(config)
+        check_fields(config)
         self.config = config
         self.examples = Examples(config)
         self.split, self.parts = self.examples.split, self.examples.parts
@@ -391,26 +391,3 @@ def _summed(total: jax.Array, values: Mapping[str, jax.Array], model_state: PyTr
     count = jnp.float32(len(total))
     sums = {name: (jnp.sum(value), count) for name, value in values.items()}
     return LossOutput(jnp.sum(total), count, sums, model_state)
-
-
-def _check_fields(config: Config) -> None:
-    """Refuses what would end a training only after it has begun, or spoil it without a word."""
-    fields = config.distillation
-    if not fields.target:
-        raise ValueError(
-            "distillation.target: got nothing, wanted the folder of a run to explain: "
-            "--config.distillation.target=DIR"
-        )
-    check_choices(config, distillation__scorer=("target", "student"))
-    check_saliency_fields(config)
-    second = config.explanation
-    check_limits(
-        config,
-        distillation__temperature=(fields.temperature > 0, "more than 0"),
-        distillation__alpha=(0 <= fields.alpha <= 1, "0 to 1"),
-        distillation__judged=(fields.judged >= 1, "at least 1"),
-        distillation__rise_samples=(fields.rise_samples >= 1, "at least 1"),
-        distillation__lime_samples=(fields.lime_samples >= 1, "at least 1"),
-        distillation__pixels_per_step=(fields.pixels_per_step >= 0, "0 (a row) or more"),
-        explanation__epochs=(second.epochs > 0 or second.steps > 0, "more than 0"),
-    )

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 
 from jaxatr import losses
 from jaxatr.tasks.explaining import blurred
-from jaxatr.tasks.limits import check_choices, check_limits
 from jaxatr.typing import Array, Config, Float
 
 
@@ -49,25 +48,3 @@ def saliency_terms(
         prior += fields.area_weight * losses.saliency_area(saliency, fields.area)
     intensity = jnp.mean(saliency, axis=(1, 2))
     return {"explanation": kept, "prior": prior, "mean_intensity": intensity}
-
-
-def check_saliency_fields(config: Config) -> None:
-    """Refuses fields of which no loss can be made.
-
-    Args:
-      config: a run's.
-
-    Raises:
-      ValueError: a value will not do; the message has its name.
-    """
-    fields = config.distillation
-    check_choices(
-        config, distillation__objective=("mask", "curves"), distillation__l1=("sum", "mean")
-    )
-    check_limits(
-        config,
-        distillation__insertion_weight=(fields.insertion_weight >= 0, "0 or more"),
-        distillation__l1_weight=(fields.l1_weight >= 0, "0 or more"),
-        distillation__area=(0 <= fields.area <= 1, "a share in [0, 1]"),
-        distillation__area_weight=(fields.area_weight >= 0, "0 (off) or more"),
-    )

@@ -1,0 +1,42 @@
+"""The fields of a distillation's configuration, and what they can be."""
+
+from jaxatr.tasks.limits import check_choices, check_limits
+from jaxatr.typing import Config
+
+
+def check_fields(config: Config) -> None:
+    """Refuses what would end a training only after it has begun, or spoil it without a word.
+
+    Args:
+      config: a run's.
+
+    Raises:
+      ValueError: a value will not do; the message has its name.
+    """
+    fields, second = config.distillation, config.explanation
+    if not fields.target:
+        raise ValueError(
+            "distillation.target: got nothing, wanted the folder of a run to explain: "
+            "--config.distillation.target=DIR"
+        )
+    check_choices(
+        config,
+        distillation__objective=("mask", "curves"),
+        distillation__scorer=("target", "student"),
+        distillation__l1=("sum", "mean"),
+        surrogate__deltas=("last", "sum", "features"),
+    )
+    check_limits(
+        config,
+        distillation__temperature=(fields.temperature > 0, "more than 0"),
+        distillation__alpha=(0 <= fields.alpha <= 1, "0 to 1"),
+        distillation__insertion_weight=(fields.insertion_weight >= 0, "0 or more"),
+        distillation__l1_weight=(fields.l1_weight >= 0, "0 or more"),
+        distillation__area=(0 <= fields.area <= 1, "a share in [0, 1]"),
+        distillation__area_weight=(fields.area_weight >= 0, "0 (off) or more"),
+        distillation__judged=(fields.judged >= 1, "at least 1"),
+        distillation__rise_samples=(fields.rise_samples >= 1, "at least 1"),
+        distillation__lime_samples=(fields.lime_samples >= 1, "at least 1"),
+        distillation__pixels_per_step=(fields.pixels_per_step >= 0, "0 (a row) or more"),
+        explanation__epochs=(second.epochs > 0 or second.steps > 0, "more than 0"),
+    )
