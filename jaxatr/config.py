@@ -148,6 +148,9 @@ def base() -> Config:
     distillation.alpha = 0.5  # of the target's answer against the label's, equation 4
     distillation.objective = "mask"  # of the map: equation 9, or curves: insertion and deletion
     distillation.insertion_weight = 1.0  # against deletion, where the objective is curves
+    distillation.masks = 0  # random ones of each image and step, beside the curves; 0: none
+    distillation.masks_weight = 0.5  # of what they say of the pixels
+    distillation.masks_contrast = 4.0  # of the map that they ask for
     distillation.scorer = "target"  # of the masked image in equation 9, or student
     distillation.l1_weight = 1e-5  # λ of equation 8
     distillation.l1 = "sum"  # over the pixels of a saliency map, or mean

@@ -18,6 +18,7 @@ from jaxatr.losses.distillation import (
     sparse_explanation,
 )
 from jaxatr.losses.in_batch import lifted_structure, n_pairs, semi_hard_triplet, triplet_global
+from jaxatr.losses.influence import influence
 from jaxatr.losses.open_set import cbc, cross_entropy, entropy, one_vs_rest_bce, open_set
 from jaxatr.losses.reduce import masked_mean
 from jaxatr.losses.tuples import contrastive, triplet
@@ -34,6 +35,7 @@ __all__ = [
     "explanation",
     "faithfulness",
     "generator_hinge",
+    "influence",
     "lifted_structure",
     "masked_mean",
     "n_pairs",

@@ -149,8 +149,8 @@ class Distillation:
         images = self._images(batch, key)
         teacher = self.target.logits(params["target"], images)
         out, new = self._run(params, model_state, images, train=True, mutable=[_STATE])
-        shares = explaining.drawn_shares(batch["id"], key, step)
-        values = self._explanation(params, model_state, images, teacher, out.saliency, shares)
+        keys = explaining.example_keys(batch["id"], key, step)
+        values = self._explanation(params, model_state, images, teacher, out.saliency, keys)
         return _summed(values["explanation"] + values["prior"], values, new)
 
     def whole_loss(
@@ -163,8 +163,8 @@ class Distillation:
             params, model_state, images, train=True, end_to_end=True, mutable=[_STATE]
         )
         values = {"distillation": self._distillation(teacher, out.logits, labels)}
-        shares = explaining.drawn_shares(batch["id"], key, step)
-        values |= self._explanation(params, model_state, images, teacher, out.saliency, shares)
+        keys = explaining.example_keys(batch["id"], key, step)
+        values |= self._explanation(params, model_state, images, teacher, out.saliency, keys)
         total = values["distillation"] + values["explanation"] + values["prior"]
         return _summed(total, values | _agreement(teacher, out.logits, labels), new)
 
@@ -175,10 +175,10 @@ class Distillation:
         )
 
     def _explanation(
-        self, params, model_state, images, teacher, saliency, shares
+        self, params, model_state, images, teacher, saliency, keys
     ) -> dict[str, jax.Array]:
         score = partial(self._score, params, model_state)
-        return saliency_terms(self.config.distillation, score, images, teacher, saliency, shares)
+        return saliency_terms(self.config.distillation, score, images, teacher, saliency, keys)
 
     def _score(self, params: PyTree, model_state: PyTree, images: jax.Array) -> jax.Array:
         if self.config.distillation.scorer == "target":

@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxatr import explainers, metrics, models
 from jaxatr.resolve import nearest
-from jaxatr.typing import ArrayLike, Bool, Float, Int, Key
+from jaxatr.typing import Array, ArrayLike, Bool, Float, Int, Key, Shaped
 
 RIVALS = (
     "grad_cam",
@@ -144,12 +144,12 @@ def spread(rows: Int[np.ndarray, " n"], count: int) -> Int[np.ndarray, " m"]:
     return rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).round().astype(int)]
 
 
-def drawn_shares(
+def example_keys(
     ids: Int[ArrayLike, " b"], key: Key, step: Int[ArrayLike, ""] | int
-) -> Float[jax.Array, " b"]:
-    """Returns a number in [0, 1) for each example, which belongs to it and to the step alone."""
+) -> Shaped[Array, " b"]:
+    """Returns a key for each example, ``[b]``, which belongs to it and to the step alone."""
     own = jax.random.fold_in(key, step)
-    return jax.vmap(lambda identity: jax.random.uniform(jax.random.fold_in(own, identity)))(ids)
+    return jax.vmap(functools.partial(jax.random.fold_in, own))(jnp.asarray(ids))
 
 
 def blurred(

@@ -5,18 +5,20 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from jaxatr import losses
+from jaxatr import explainers, losses
 from jaxatr.tasks.explaining import blurred
-from jaxatr.typing import Array, Config, Float
+from jaxatr.typing import Array, Config, Float, Shaped
+
+Score = Callable[[Array], Array]
 
 
 def saliency_terms(
     fields: Config,
-    score: Callable[[Array], Array],
+    score: Score,
     images: Float[Array, "b h w c"],
     teacher: Float[Array, "b k"],
     saliency: Float[Array, "b h w"],
-    shares: Float[Array, " b"],
+    keys: Shaped[Array, " b"],
 ) -> dict[str, jax.Array]:
     """Returns the terms of equation 8, ``[b]`` each: ``explanation``, and ``prior`` on the map.
 
@@ -26,7 +28,7 @@ def saliency_terms(
       images: in their raw units: the mask multiplies those.
       teacher: logits of the target network on the images.
       saliency: the map, in [0, 1].
-      shares: of the pixels, where the objective is ``"curves"``.
+      keys: ``[b]``, of what is drawn where the objective is ``"curves"``.
 
     Returns:
       ``mean_intensity`` of the map besides, to be watched. The prior has its weights in it.
@@ -34,17 +36,38 @@ def saliency_terms(
     if fields.objective == "mask":
         kept = losses.explanation(teacher, score(images * saliency[..., None]))
     else:
-        taken = losses.top_share(saliency, shares)[..., None]
-        inserted = score(taken * images + (1 - taken) * blurred(images))
-        erased = score((1 - taken) * images)
-        kept = losses.faithfulness(
-            inserted,
-            erased,
-            jnp.argmax(teacher, axis=-1),
-            insertion_weight=fields.insertion_weight,
-        )
+        kept = _of_curves(fields, score, images, jnp.argmax(teacher, axis=-1), saliency, keys)
     prior = fields.l1_weight * losses.saliency_l1(saliency, reduction=fields.l1)
     if fields.area_weight:
         prior += fields.area_weight * losses.saliency_area(saliency, fields.area)
     intensity = jnp.mean(saliency, axis=(1, 2))
     return {"explanation": kept, "prior": prior, "mean_intensity": intensity}
+
+
+def _of_curves(fields, score, images, classes, saliency, keys) -> Float[Array, " b"]:
+    """Returns what insertion and deletion lack at one share of the pixels, and random masks say."""
+    weight, soft = fields.insertion_weight, blurred(images)
+    taken = losses.top_share(saliency, jax.vmap(jax.random.uniform)(keys))
+    shown = _inserted_and_erased(score, images, soft, taken)
+    kept = losses.faithfulness(*shown, classes, insertion_weight=weight)
+    if not fields.masks:
+        return kept
+    masks = jax.vmap(lambda key: explainers.rise_masks(key, fields.masks, saliency.shape[1:]))(keys)
+    # All masks of all images in one batch of the target's, and back to [b, n].
+    many = [jnp.repeat(x, fields.masks, axis=0) for x in (images, soft, classes)]
+    shown = _inserted_and_erased(score, *many[:2], masks.reshape(-1, *saliency.shape[1:]))
+    found = 2 - losses.faithfulness(*shown, many[2], insertion_weight=weight)
+    scores = found.reshape(-1, fields.masks)
+    said = losses.influence(saliency, masks, scores, contrast=fields.masks_contrast)
+    return kept + fields.masks_weight * said
+
+
+def _inserted_and_erased(
+    score: Score,
+    images: Float[Array, "b h w c"],
+    soft: Float[Array, "b h w c"],
+    mask: Float[Array, "b h w"],
+) -> tuple[jax.Array, jax.Array]:
+    """Returns the logits of blurred images with the masked pixels in, and of images without."""
+    mask = mask[..., None]
+    return score(mask * images + (1 - mask) * soft), score((1 - mask) * images)

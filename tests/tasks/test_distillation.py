@@ -267,6 +267,8 @@ def test_a_target_may_move_but_be_no_other(config, surrogate_run, trained_run, t
         ("l1", "max", "distillation.l1: got 'max', wanted sum or mean"),
         ("l1_weight", -1.0, "distillation.l1_weight: got -1.0, wanted 0 or more"),
         ("insertion_weight", -1.0, "distillation.insertion_weight: got -1.0, wanted 0 or more"),
+        ("masks", 1, r"distillation.masks: got 1, wanted 0 \(off\), or at least 2"),
+        ("masks_contrast", 0.0, "distillation.masks_contrast: got 0.0, wanted more than 0"),
         ("area", 2.0, "distillation.area: got 2.0, wanted a share"),
         ("area_weight", -1.0, "distillation.area_weight: got -1.0, wanted 0"),
         ("temperature", 0.0, "distillation.temperature: got 0.0, wanted more than 0"),

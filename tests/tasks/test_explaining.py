@@ -10,7 +10,7 @@ from jaxatr.tasks.explaining import (
     RIVALS,
     Truth,
     blurred,
-    drawn_shares,
+    example_keys,
     judge,
     maps_of,
     method_name,
@@ -84,11 +84,15 @@ def test_rows_are_spread_over_all_classes():
 
 
 def test_a_share_belongs_to_the_example_and_the_step():
-    key, ids, draw = jax.random.key(2), np.arange(100, 164), jax.jit(drawn_shares)
+    @jax.jit
+    def draw(ids, key, step):
+        return jax.vmap(jax.random.uniform)(example_keys(ids, key, step))
+
+    key, ids = jax.random.key(2), np.arange(100, 164)
     shares = np.asarray(draw(ids, key, 7))
     assert shares.min() >= 0 and shares.max() < 1 and 0.4 < shares.mean() < 0.6
     np.testing.assert_array_equal(draw(ids[::-1], key, 7), shares[::-1])
-    np.testing.assert_array_equal(drawn_shares(ids[8:16], key, 7), shares[8:16])
+    np.testing.assert_array_equal(draw(ids[8:16], key, 7), shares[8:16])
     later = np.asarray(draw(ids, key, 8))
     assert np.abs(np.corrcoef(shares, later)[0, 1]) < 0.3 and (shares != later).all()
 

@@ -1,17 +1,19 @@
 """The terms of equation 8 and of its variants."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxatr import config as configuration
-from jaxatr import losses
+from jaxatr import explainers, losses, metrics
 from jaxatr.tasks.saliency_terms import saliency_terms
 
 DRAW = np.random.default_rng(0)
 WEIGHTS = DRAW.normal(size=(64, 3)).astype(np.float32)
 IMAGES = jnp.asarray(DRAW.random((2, 8, 8, 1), np.float32))
 SALIENCY = jnp.asarray(DRAW.random((2, 8, 8), np.float32))
+KEYS = jax.random.split(jax.random.key(0))
 
 
 def score(images):
@@ -21,7 +23,7 @@ def score(images):
 def terms(**fields):
     config = configuration.base().distillation
     config.update(fields)
-    return saliency_terms(config, score, IMAGES, score(IMAGES), SALIENCY, jnp.array([0.2, 0.6]))
+    return saliency_terms(config, score, IMAGES, score(IMAGES), SALIENCY, KEYS)
 
 
 def test_the_papers():
@@ -48,6 +50,22 @@ def test_insertion_can_weigh_more_than_deletion():
     np.testing.assert_allclose(both, (erased + inserted) / 2, rtol=1e-4)
     np.testing.assert_allclose(more, (erased + 3 * inserted) / 4, rtol=1e-4)
     assert ((0 < erased) & (erased <= 2) & (0 < inserted) & (inserted <= 2)).all()
+
+
+def test_what_random_masks_say_is_added_to_the_curves():
+    fields = {"objective": "curves", "insertion_weight": 3.0}
+    plain = terms(**fields)["explanation"]
+    found = terms(**fields, masks=5, masks_weight=0.25, masks_contrast=2.0)["explanation"]
+    soft = np.asarray(metrics.Blur()(np.asarray(IMAGES)))
+    for i, key in enumerate(KEYS):
+        image, masks = np.asarray(IMAGES)[i], np.asarray(explainers.rise_masks(key, 5, (8, 8)))
+        best, scores = int(score(IMAGES)[i].argmax()), []
+        for mask in masks[..., None]:
+            shown = np.stack([mask * image + (1 - mask) * soft[i], (1 - mask) * image])
+            kept, erased = np.asarray(jax.nn.softmax(score(shown)))[:, best]
+            scores.append((3 * kept - erased) / 2)
+        said = losses.influence(SALIENCY[i][None], masks[None], np.array([scores]), contrast=2.0)
+        assert float(found[i] - plain[i]) == pytest.approx(0.25 * float(said[0]), rel=1e-3)
 
 
 @pytest.mark.parametrize("objective", ["mask", "curves"])

@@ -1,0 +1,55 @@
+"""What random masks say of a pixel, as a loss: a saliency map that is learnt as RISE makes one.
+
+RISE (Petsiuk et al. 2018) averages random masks by what the target network answers under each, for
+thousands of masks of one image. Here a few masks of each image are drawn at every step, and a
+network that makes maps is fitted to what they say: it averages over the steps, and over images that
+look alike. The target network needs no gradient. Not of any paper.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from jaxatr.losses.inputs import at_least_float32
+from jaxatr.typing import Array, ArrayLike, Float
+
+
+def influence(
+    saliency: Float[ArrayLike, "b h w"],
+    masks: Float[ArrayLike, "b n h w"],
+    scores: Float[ArrayLike, "b n"],
+    *,
+    contrast: float = 4.0,
+) -> Float[Array, " b"]:
+    r"""Returns how far each map is from what its masks say.
+
+    .. math::
+      \frac{1}{n h w} \sum_{i=1}^{n}
+      \Bigl\| a (2 M_i - 1) (s_i - \bar{s}) - \bigl(H - \tfrac12\bigr) \Bigr\|^2
+
+    In the mean over masks that keep a pixel as often as not, the least is at :math:`H = \frac12 + a
+    \frac{n - 1}{n} \mathrm{E}[(2M - 1) s]`: a pixel is above one half if the score is higher where
+    it is kept. That is RISE's order of the pixels without RISE's level, which is the same for all
+    of them, and would only add to the noise.
+
+    Args:
+      saliency: ``[b, h, w]`` in [0, 1], H.
+      masks: ``[b, n, h, w]`` in [0, 1], M, 1 where a pixel is kept.
+      scores: ``[b, n]``, s: what is to be high under a mask that keeps what matters; no gradient
+        reaches them.
+      contrast: a. Scores that differ by little want a larger one, for a map that uses [0, 1].
+
+    Raises:
+      ValueError: there is only one mask of each image, which says nothing.
+
+    >>> left = jnp.array([[[[1.0, 0.0]], [[0.0, 1.0]]]])
+    >>> map_of = lambda m: influence(m, left, jnp.array([[0.75, 0.25]]), contrast=2.0)
+    >>> float(map_of(jnp.array([[[1.0, 0.0]]]))[0]), float(map_of(jnp.array([[[0.0, 1.0]]]))[0])
+    (0.0, 1.0)
+    """
+    saliency, masks = at_least_float32(saliency), at_least_float32(masks)
+    scores = jax.lax.stop_gradient(at_least_float32(scores))
+    if scores.shape[1] < 2:
+        raise ValueError(f"masks: got {scores.shape[1]} of each image, wanted at least 2")
+    above = scores - jnp.mean(scores, axis=1, keepdims=True)
+    wanted = contrast * (2 * masks - 1) * above[:, :, None, None]
+    return jnp.mean(jnp.square(wanted - (saliency[:, None] - 0.5)), axis=(1, 2, 3))
