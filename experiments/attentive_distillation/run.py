@@ -24,9 +24,9 @@ NEAR_RISE = 0.03  # how far behind RISE a surrogate may stay
 _WIDTH = {"model.width": 16}  # of target and student: more than 60 runs are to end on two cores
 _PLAIN = {"loss.open": "none", "loss.entropy_weight": 0.0, **_WIDTH}
 # Far away a vehicle has few pixels: a network this small takes one in three for another.
-_NEAR = {"data.options.ranges": (1000,)}
+_NEAR = {"data.options.ranges": (1000,), "data.options.aspects": 648}
 TARGETS: Mapping[str, Run] = {
-    "simulated": Run("target-simulated", "cbc.py:default", {**_PLAIN, **_NEAR, "train.epochs": 60}),
+    "simulated": Run("target-simulated", "cbc.py:default", {**_PLAIN, **_NEAR, "train.epochs": 20}),
     "mstar": Run("target-mstar", "cbc.py:mstar", _PLAIN, "mstar10.tar.gz"),
     "cifar100": Run(
         "target-cifar100",
@@ -48,7 +48,7 @@ _CONFIGS = {
     "cifar100": "distill.py:cifar100",
 }
 _OWN: Mapping[str, Mapping[str, Any]] = {"simulated": _NEAR}
-EPOCHS: Mapping[str, tuple[int, int]] = {"simulated": (6, 12), "mstar": (3, 6), "cifar100": (2, 4)}
+EPOCHS: Mapping[str, tuple[int, int]] = {"simulated": (2, 8), "mstar": (3, 6), "cifar100": (2, 4)}
 """The data sets to the epochs of the student, and then of the explanation network."""
 # The student begins with the target's weights, as the paper's does with ImageNet's: what it has to
 # learn is the attention. So a run takes minutes without an accelerator.
@@ -62,6 +62,7 @@ _COMMON: Mapping[str, Any] = {
 _FEATURES = {"surrogate.deltas": "features"}
 _CURVES = {"distillation.l1_weight": 0.0, "distillation.objective": "curves"}
 _INSERTION = {**_CURVES, "distillation.insertion_weight": 20.0}
+_MASKS = {**_INSERTION, "distillation.masks": 4, "distillation.masks_weight": 1.0}
 WAYS: Mapping[str, Mapping[str, Any]] = {
     "paper": {"distillation.l1_weight": 1e-5},
     "paper-1e-4": {"distillation.l1_weight": 1e-4},
@@ -82,6 +83,8 @@ WAYS: Mapping[str, Mapping[str, Any]] = {
     "curves-features": {**_CURVES, **_FEATURES},
     "curves-insertion": _INSERTION,
     "curves-insertion-features": {**_INSERTION, **_FEATURES},
+    "masks": _MASKS,
+    "masks-features": {**_MASKS, **_FEATURES},
 }
 """Ways to train a surrogate; the first two are the paper's."""
 

@@ -67,7 +67,8 @@ training; the masked image scored by the student; the sum of a stage's Δf; the 
 weighted as the paper's is at 224 × 224 pixels; a prior on the map's area in place of the norm; a
 decoder of the stages' own features in place of Δf; and, in place of the masked image's loss, an
 estimate of insertion and deletion themselves (`curves`), also with twenty times the weight on
-insertion, from Δf and from features. The way is chosen by its margin: by how much it meets the four
+insertion (`curves-insertion`), and with what random masks say besides (`masks`), each from Δf and
+from features. The way is chosen by its margin: by how much it meets the four
 aims on validation images, by that which it meets least."""
 
 
