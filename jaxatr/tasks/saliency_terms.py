@@ -54,9 +54,9 @@ def _of_curves(fields, score, images, classes, saliency, keys) -> Float[Array, "
         return kept
     masks = jax.vmap(lambda key: explainers.rise_masks(key, fields.masks, saliency.shape[1:]))(keys)
     # All masks of all images in one batch of the target's, and back to [b, n].
-    many = [jnp.repeat(x, fields.masks, axis=0) for x in (images, soft, classes)]
-    shown = _inserted_and_erased(score, *many[:2], masks.reshape(-1, *saliency.shape[1:]))
-    found = 2 - losses.faithfulness(*shown, many[2], insertion_weight=weight)
+    images, soft, classes = (jnp.repeat(x, fields.masks, axis=0) for x in (images, soft, classes))
+    shown = _inserted_and_erased(score, images, soft, masks.reshape(-1, *saliency.shape[1:]))
+    found = 2 - losses.faithfulness(*shown, classes, insertion_weight=weight)
     scores = found.reshape(-1, fields.masks)
     said = losses.influence(saliency, masks, scores, contrast=fields.masks_contrast)
     return kept + fields.masks_weight * said
