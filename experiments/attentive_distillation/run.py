@@ -8,13 +8,13 @@ there once the others are recorded, so the command is given three times, with ``
 the last. How runs are carried out is in :mod:`experiments.named_runs`.
 """
 
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from experiments.named_runs import Run, main
+from experiments.records import recorded
 
 RESULTS = Path(__file__).parent / "results"
 SEEDS = range(3)
@@ -23,7 +23,7 @@ NEAR_RISE = 0.03  # how far behind RISE a surrogate may stay
 
 _WIDTH = {"model.width": 16}  # of target and student: more than 60 runs are to end on two cores
 _PLAIN = {"loss.open": "none", "loss.entropy_weight": 0.0, **_WIDTH}
-# Far away a vehicle has few pixels: a network this small takes one in three for another.
+# Far away a vehicle has few pixels, too few for a network this small.
 _NEAR = {"data.options.ranges": (1000,), "data.options.aspects": 648}
 TARGETS: Mapping[str, Run] = {
     "simulated": Run("target-simulated", "cbc.py:default", {**_PLAIN, **_NEAR, "train.epochs": 20}),
@@ -151,8 +151,8 @@ def margin(own: Mapping[str, float], rivals: Mapping[str, Mapping[str, float]]) 
 
 
 def _validation(label: str) -> dict[str, Any] | None:
-    path = RESULTS / f"{label}.json"
-    return json.loads(path.read_text())["validation"] if path.exists() else None
+    found = recorded(RESULTS, label)
+    return found and found["validation"]
 
 
 def all_runs() -> list[Run]:

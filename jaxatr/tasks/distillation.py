@@ -18,6 +18,7 @@ from jaxatr.tasks import explaining
 from jaxatr.tasks.base import LossOutput, Phase
 from jaxatr.tasks.distillation_fields import check_fields
 from jaxatr.tasks.examples import Examples, normalize
+from jaxatr.tasks.keys import example_keys
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.tasks.pretrained import Pretrained, Reader
 from jaxatr.tasks.saliency_terms import saliency_terms
@@ -149,7 +150,7 @@ class Distillation:
         images = self._images(batch, key)
         teacher = self.target.logits(params["target"], images)
         out, new = self._run(params, model_state, images, train=True, mutable=[_STATE])
-        keys = explaining.example_keys(batch["id"], key, step)
+        keys = example_keys(batch["id"], key, step)
         values = self._explanation(params, model_state, images, teacher, out.saliency, keys)
         return _summed(values["explanation"] + values["prior"], values, new)
 
@@ -163,7 +164,7 @@ class Distillation:
             params, model_state, images, train=True, end_to_end=True, mutable=[_STATE]
         )
         values = {"distillation": self._distillation(teacher, out.logits, labels)}
-        keys = explaining.example_keys(batch["id"], key, step)
+        keys = example_keys(batch["id"], key, step)
         values |= self._explanation(params, model_state, images, teacher, out.saliency, keys)
         total = values["distillation"] + values["explanation"] + values["prior"]
         return _summed(total, values | _agreement(teacher, out.logits, labels), new)

@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxatr import explainers, metrics, models
 from jaxatr.resolve import nearest
-from jaxatr.typing import Array, ArrayLike, Bool, Float, Int, Key, Shaped
+from jaxatr.typing import ArrayLike, Bool, Float, Int
 
 RIVALS = (
     "grad_cam",
@@ -142,14 +142,6 @@ def maps_of(
 def spread(rows: Int[np.ndarray, " n"], count: int) -> Int[np.ndarray, " m"]:
     """Returns so many of the rows at most, evenly spread in their order."""
     return rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).round().astype(int)]
-
-
-def example_keys(
-    ids: Int[ArrayLike, " b"], key: Key, step: Int[ArrayLike, ""] | int
-) -> Shaped[Array, " b"]:
-    """Returns a key for each example, ``[b]``, which belongs to it and to the step alone."""
-    own = jax.random.fold_in(key, step)
-    return jax.vmap(functools.partial(jax.random.fold_in, own))(jnp.asarray(ids))
 
 
 def blurred(

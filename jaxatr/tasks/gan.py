@@ -14,6 +14,7 @@ import optax
 from jaxatr import data, losses, models, parallel
 from jaxatr.tasks.base import LossOutput, Phase
 from jaxatr.tasks.examples import Examples
+from jaxatr.tasks.keys import example_keys
 from jaxatr.typing import Batch, Config, Float, PyTree, Shaped
 
 _AVERAGE = 0.999  # what the averaged generator keeps at a step, once there is much to keep
@@ -171,8 +172,7 @@ class ConditionalGan:
 
     def _generated(self, params: PyTree, batch: Batch, key: jax.Array, step: jax.Array) -> Any:
         """Returns an image of each example's class; its noise belongs to the example and step."""
-        own = jax.random.fold_in(key, step)
-        keys = jax.vmap(lambda identity: jax.random.fold_in(own, identity))(batch["id"])
+        keys = example_keys(batch["id"], key, step)
         noise = jax.vmap(lambda k: jax.random.normal(k, (self.config.gan.noise,)))(keys)
         return self.generator.apply({"params": params["generator"]}, noise, self._one_hot(batch))
 

@@ -1,20 +1,17 @@
 """What a saliency map is trained by: the paper's loss and the variants of it."""
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 
 from jaxatr import explainers, losses
+from jaxatr.explainers.inputs import Function
 from jaxatr.tasks.explaining import blurred
 from jaxatr.typing import Array, Config, Float, Shaped
-
-Score = Callable[[Array], Array]
 
 
 def saliency_terms(
     fields: Config,
-    score: Score,
+    score: Function,
     images: Float[Array, "b h w c"],
     teacher: Float[Array, "b k"],
     saliency: Float[Array, "b h w"],
@@ -63,7 +60,7 @@ def _of_curves(fields, score, images, classes, saliency, keys) -> Float[Array, "
 
 
 def _inserted_and_erased(
-    score: Score,
+    score: Function,
     images: Float[Array, "b h w c"],
     soft: Float[Array, "b h w c"],
     mask: Float[Array, "b h w"],

@@ -10,7 +10,6 @@ from jaxatr.tasks.explaining import (
     RIVALS,
     Truth,
     blurred,
-    example_keys,
     judge,
     maps_of,
     method_name,
@@ -19,6 +18,7 @@ from jaxatr.tasks.explaining import (
     rivals,
     spread,
 )
+from jaxatr.tasks.keys import example_keys
 
 WEIGHTS = np.random.default_rng(0).normal(size=(16 * 16, 3)).astype(np.float32)
 
