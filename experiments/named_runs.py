@@ -149,7 +149,9 @@ def carry_out(
     if before := run.result(results):  # with fewer scores: what its training took is what it took
         result["seconds"] = before["seconds"]
     path = results / f"{run.name}.json"
-    path.write_text(json.dumps(result, indent=1, default=str) + "\n")
+    text = json.dumps(result, indent=1, default=str)
+    # Where the runs lie is this machine's affair; in the result it is called what overrides call it.
+    path.write_text(text.replace(json.dumps(str(workdir))[1:-1], "{runs}") + "\n")
 
 
 def _divergence(output: Path) -> str | None:

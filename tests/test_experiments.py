@@ -65,7 +65,7 @@ def test_a_learning_rate_that_diverges_is_a_result(tmp_path, monkeypatch):
     carry_out = sys.modules["experiments.named_runs"].carry_out
     own = tmp_path / "a"
     own.mkdir()
-    (own / "record.json").write_text("{}")
+    (own / "record.json").write_text(json.dumps({"target": str(tmp_path / "b")}))
 
     def said(last):
         return lambda *_: [[sys.executable, "-c", f"import sys; print({last!r}); sys.exit(2)"]]
@@ -80,6 +80,7 @@ def test_a_learning_rate_that_diverges_is_a_result(tmp_path, monkeypatch):
     assert run.done(tmp_path / "results")
     result = json.loads((tmp_path / "results" / "a.json").read_text())
     assert result["diverged"] == "the loss of step 16 (phase 'embedding') is nan"
+    assert result["record"] == {"target": "{runs}/b"}  # and not where that lies here
 
     for rate, recall in zip(experiment.SETS["mstar"]["rates"], (0.5, 0.7, 0.7, None), strict=True):
         assert experiment.chosen_rate("mstar", "n_pairs") is None
