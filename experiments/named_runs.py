@@ -150,7 +150,7 @@ def carry_out(
         result["seconds"] = before["seconds"]
     path = results / f"{run.name}.json"
     text = json.dumps(result, indent=1, default=str)
-    # Where the runs lie is this machine's affair; in the result it is called what overrides call it.
+    # Where the runs lie is this machine's affair: the result has the overrides' name for it.
     path.write_text(text.replace(json.dumps(str(workdir))[1:-1], "{runs}") + "\n")
 
 
