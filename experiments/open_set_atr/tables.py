@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from experiments.records import NOT_RUN, commits, table
+from experiments.records import NOT_RUN, commits, recorded, table
 from jaxatr import metrics
 
 RESULTS = Path(__file__).parent / "results"
@@ -64,10 +64,10 @@ ALL_NAMES = NAMES | {
 }
 
 
-def recorded(name: str) -> dict | None:
+def over_all(name: str) -> dict | None:
     """Returns a run's evaluation over all its test data, or ``None`` where it was not run."""
-    path = RESULTS / f"{name}.json"
-    return json.loads(path.read_text())["evaluation"]["groups"]["all"] if path.exists() else None
+    found = recorded(RESULTS, name)
+    return found and found["evaluation"]["groups"]["all"]
 
 
 def figure(evaluation: dict, score: str, measure: str) -> float:
@@ -79,7 +79,7 @@ def figure(evaluation: dict, score: str, measure: str) -> float:
 
 def summary(names: Iterable[str], score: str, measure: str) -> metrics.Summary | None:
     """Returns mean and standard deviation over runs, or ``None`` unless all of them were run."""
-    values = [recorded(name) for name in names]
+    values = [over_all(name) for name in names]
     if any(value is None for value in values):
         return None
     return metrics.summarize(figure(value, score, measure) for value in values if value)
@@ -138,7 +138,7 @@ def against_cbc() -> str:
     rows = []
     for kind, score, label in others:
         pairs = [
-            (recorded(f"mstar-{split}-cbc-{seed}"), recorded(f"mstar-{split}-{kind}-{seed}"))
+            (over_all(f"mstar-{split}-cbc-{seed}"), over_all(f"mstar-{split}-{kind}-{seed}"))
             for split in range(3)
             for seed in range(3)
         ]
@@ -216,7 +216,7 @@ def simulated() -> str:
 
 def percentages(names: Iterable[str], score: str, measure: str) -> list[float]:
     """Returns a figure of those runs that are recorded with it."""
-    found = (recorded(name) for name in names)
+    found = (over_all(name) for name in names)
     return [
         100 * figure(run, score, measure)
         for run in found
