@@ -4,8 +4,10 @@ import importlib.util
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
+import jax.numpy as jnp
 import pytest
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
@@ -319,6 +321,23 @@ def test_a_hopeless_contender_is_out_after_three_rounds():
     medians = benchmark("alternating").in_turn(clocks, 5, warm=False, hopeless=4.0)
     assert medians == seconds
     assert {name: turns.count(name) for name in seconds} == {"near": 5, "far": 3, "best": 5}
+
+
+def test_what_is_the_same_program_under_two_names_is_one_contender():
+    def times(x, by):
+        return by * x
+
+    three, ones = (jnp.arange(3.0),), (jnp.ones(3),)
+    runs = benchmark("contest").compiled(
+        {
+            "auto": (partial(times, by=2), three),
+            "chosen": (partial(times, by=2), three),
+            "slower": (partial(times, by=3), three),
+            "elsewhere": (partial(times, by=2), ones),
+        }
+    )
+    assert runs["auto"] is runs["chosen"] and len(set(runs.values())) == 3
+    assert [float(run()[2]) for run in runs.values()] == [4, 4, 6, 2]
 
 
 def test_the_kernels_table_states_each_loss_and_knows_the_networks_layers():

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, get_args
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from contest import Contest, add_options
@@ -63,19 +62,17 @@ def problems(options: argparse.Namespace) -> Iterator[tuple[dict[str, str], Prob
             yield {"layer": name, "problem": problem.key.removeprefix("convolution ")}, problem
 
 
-def programs(problem: Problem, algorithms: list[str]) -> dict[str, Callable[[], object]]:
-    """Returns what computes the problem, by name."""
+def programs(problem: Problem, algorithms: list[str]) -> dict[str, tuple[Callable, tuple]]:
+    """Returns what computes the problem, and its arguments, by name."""
     draw = np.random.default_rng(0)
-    arguments = [
+    arguments = tuple(
         jnp.asarray(draw.standard_normal(shape, np.float32), problem.dtype)
         for shape in problem.argument_shapes
-    ]
-    found = {}
-    for name in ("auto", *algorithms):
-        compiled = jax.jit(partial(bind, problem=problem, algorithm=name))
-        jax.block_until_ready(compiled(*arguments))
-        found[name] = partial(compiled, *arguments)
-    return found
+    )
+    return {
+        name: (partial(bind, problem=problem, algorithm=name), arguments)
+        for name in ("auto", *algorithms)
+    }
 
 
 def summary(rows: list[dict[str, Any]]) -> list[str]:

@@ -13,7 +13,6 @@ Run: python experiments/benchmarks/recurrent.py [--cells lstm gru] [--hidden 256
 import argparse
 import dataclasses
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import jax
@@ -89,31 +88,29 @@ def size(problem: Problem) -> int:
     return (inputs + weights + outputs + backward) * jnp.dtype(problem.dtype).itemsize
 
 
-def compiled(problem: Problem, layer: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
-    """Returns the sum of a layer's outputs, or its gradients, as a program of its arguments."""
+def timed_part(problem: Problem, layer: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a layer's summed outputs, or their gradients, as a function of weights and inputs."""
     loss = lambda *arguments: jnp.sum(layer(*arguments))  # noqa: E731
-    run = jax.jit(loss if problem.direction == "forward" else jax.grad(loss, (0, 1)))
-    jax.block_until_ready(run(*arguments))
-    return partial(run, *arguments)
+    return loss if problem.direction == "forward" else jax.grad(loss, (0, 1))
 
 
-def programs(problem: Problem, algorithms: list[str]) -> dict[str, Callable[[], object]]:
-    """Returns what computes the problem, by name."""
+def programs(problem: Problem, algorithms: list[str]) -> dict[str, tuple[Callable, tuple]]:
+    """Returns what computes the problem, and its arguments, by name."""
     params = recurrent.init(
         jax.random.key(0), problem.cell, problem.inputs, problem.hidden, dtype=problem.dtype
     )
     shape = problem.batch, problem.steps, problem.inputs
     x = jax.random.normal(jax.random.key(1), shape, problem.dtype)
-    run = PUBLIC[problem.cell]
-    ours = {
-        name: compiled(problem, lambda p, x, name=name: run(p, x, algorithm=name)[0], params, x)
-        for name in ("auto", *algorithms)
-    }
+    run, arguments = PUBLIC[problem.cell], (params, x)
+    found = {}
+    for name in ("auto", *algorithms):
+        layer = lambda p, x, name=name: run(p, x, algorithm=name)[0]  # noqa: E731
+        found[name] = timed_part(problem, layer), arguments
     cell = CELLS[problem.cell](problem.hidden, dtype=problem.dtype, param_dtype=problem.dtype)
     module: Any = nn.RNN(cell)
     (name,) = jax.eval_shape(module.init, jax.random.key(0), x)["params"]
     variables = {"params": {name: recurrent.to_flax(problem.cell, params[0][0])}}
-    return ours | {"flax": compiled(problem, module.apply, variables, x)}
+    return found | {"flax": (timed_part(problem, module.apply), (variables, x))}
 
 
 def summary(rows: list[dict[str, Any]]) -> list[str]:
