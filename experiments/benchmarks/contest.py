@@ -85,7 +85,7 @@ class Contest:
         try:
             return self._measure(problem, options, torch)
         except Exception as error:  # hours of others must not be lost with a kernel that raises
-            message = f"{type(error).__name__}: {error}"
+            message = f"{type(error).__name__}: {error}"[:1000]
             return {"milliseconds": {}, "failed": {"problem": message}}
 
     def _measure(self, problem: Any, options: argparse.Namespace, torch: Torch) -> dict[str, Any]:
@@ -93,10 +93,8 @@ class Contest:
         found = kernels.find(problem, budget_seconds=options.budget)
         names = list(dict.fromkeys(performance.algorithm for performance in found))
         programs = compiled(self.programs(problem, names))
-        first = {
-            name: next(n for n in programs if programs[n] is programs[name]) for name in programs
-        }
-        clocks = {name: several(timed(programs[name])) for name in dict.fromkeys(first.values())}
+        first = {run: name for name, run in reversed(programs.items())}
+        clocks = {name: several(timed(run)) for run, name in first.items()}
         row: dict[str, Any] = {"chosen": self._chosen(problem)}
         try:
             torch.take(self.operation.name, problem)
