@@ -4,6 +4,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+import time
 from functools import partial
 from pathlib import Path
 
@@ -307,11 +308,20 @@ def test_a_turn_of_short_runs_is_filled_up():
     def clock(seconds):
         return lambda: runs.append(seconds) or seconds[len(runs) % len(seconds)]
 
-    assert alternating.several(clock([1e-3, 2e-3, 2e-3]))() == 2e-3 and len(runs) == 3
+    assert alternating.several(clock([5e-3, 9e-3, 9e-3]))() == 9e-3 and len(runs) == 3
     runs.clear()
     assert alternating.several(clock([1.0]))() == 1.0 and len(runs) == 1
     runs.clear()
-    assert alternating.several(clock([1e-6]))() == 1e-6 and len(runs) == 25
+    assert alternating.several(clock([1e-6]))() == 1e-6 and len(runs) == 500
+
+
+def test_a_contender_runs_for_a_while_before_it_is_timed(monkeypatch):
+    alternating = benchmark("alternating")
+    monkeypatch.setattr(alternating, "WARM", 0.02)
+    started = time.monotonic()
+    runs = []
+    medians = alternating.in_turn({"a": lambda: runs.append(0) or len(runs)}, 1)
+    assert time.monotonic() - started > 0.02 and medians["a"] == len(runs) > 1
 
 
 def test_a_hopeless_contender_is_out_after_three_rounds():

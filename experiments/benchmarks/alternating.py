@@ -8,8 +8,11 @@ from typing import Any
 
 import jax
 
-PAUSE = 0.03  # seconds: PyTorch's threads go on spinning after their work, and would be in the way
-_TURN, _MOST = 0.005, 25  # seconds and runs that a turn of short runs is filled up to
+PAUSE = 0.005  # seconds: PyTorch's threads go on spinning after their work, and would be in the way
+# Threads that have slept wake on the core that calls them: the first milliseconds after a pause run
+# as if there were one core, of a library whose threads sleep at once, and not of one that spins.
+WARM = 0.03  # seconds
+_TURN, _MOST = 0.02, 500  # seconds and runs that a turn of short runs is filled up to
 _ENOUGH = 3  # rounds, after which one may be out
 
 
@@ -54,7 +57,8 @@ def in_turn(
     Args:
       clocks: what runs once and gives its seconds, compiled before.
       rounds: how many.
-      warm: run once more before each timed run, to have one's own arguments in the cache.
+      warm: run for a while before each timed run, to have one's own arguments in the cache and
+        one's own threads awake.
       hopeless: times the fastest: what is slower after three rounds takes no more turns. By then
         its median is of three runs, and no further ones would bring it near.
     """
@@ -64,13 +68,20 @@ def in_turn(
         for name in left[:: 1 if turn % 2 else -1]:
             time.sleep(PAUSE)
             if warm:
-                clocks[name]()
+                _warm(clocks[name])
             seconds[name].append(clocks[name]())
         if turn + 1 >= _ENOUGH:
             medians = {name: statistics.median(seconds[name]) for name in left}
             limit = hopeless * min(medians.values())
             left = [name for name in left if medians[name] <= limit]
     return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+def _warm(clock: Callable[[], float]) -> None:
+    start = time.perf_counter()
+    clock()
+    while time.perf_counter() < start + WARM:
+        clock()
 
 
 def alternately(runs: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
