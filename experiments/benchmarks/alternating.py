@@ -84,8 +84,10 @@ def _warm(clock: Callable[[], float]) -> None:
         clock()
 
 
-def alternately(runs: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
-    """Returns the median seconds of functions, which are compiled first."""
+def alternately(
+    runs: Mapping[str, Callable[[], Any]], repeats: int, *, warm: bool = False
+) -> dict[str, float]:
+    """Returns the median seconds of functions, which are compiled first, as :func:`in_turn`."""
     for run in runs.values():
         jax.block_until_ready(run())
-    return in_turn({name: timed(run) for name, run in runs.items()}, repeats, warm=False)
+    return in_turn({name: timed(run) for name, run in runs.items()}, repeats, warm=warm)

@@ -96,6 +96,7 @@ def measured(name: str, batch: int, repeats: int) -> dict[str, Any]:
             "onnxruntime": lambda: session.run(None, {value.name: images}),
         },
         repeats,
+        warm=True,
     )
     return {
         **{name: 1e3 * one for name, one in seconds.items()},

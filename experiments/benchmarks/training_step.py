@@ -17,6 +17,7 @@ Run: python experiments/benchmarks/training_step.py [--sizes 32 64 128 224] [--q
 import argparse
 import importlib.metadata
 import json
+import math
 import os
 import platform
 import statistics
@@ -28,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
+WARM, TURN = 0.06, 0.1  # seconds of a turn, before what counts and of what counts
 SETTINGS = {
     "training": ["eager", "compile"],
     "inference": ["eager", "jit", "onednn_graph", "compile", "compile_freezing"],
@@ -60,6 +62,7 @@ class Worker:
         self._read()
         self.first_step = time.perf_counter() - start
         self.seconds: list[float] = []
+        self._usual = math.inf  # of a step
         self.peak_mib = 0.0
 
     def _read(self) -> dict:
@@ -70,12 +73,19 @@ class Worker:
         return json.loads(line)
 
     def turn(self, steps: int) -> None:
-        """Takes some steps; the first of a turn finds cold caches and does not count."""
+        """Takes some steps, more where they are short.
+
+        The first of a turn find cold caches and threads that sleep (see alternating.py), and do not
+        count.
+        """
         assert self._process.stdin is not None
-        self._process.stdin.write(f"{steps + 1}\n")
+        warm = math.ceil(max(1, WARM / self._usual))
+        counted = math.ceil(max(steps, TURN / self._usual))
+        self._process.stdin.write(f"{warm + counted}\n")
         self._process.stdin.flush()
         answer = self._read()
-        self.seconds += answer["seconds"][1:]
+        self.seconds += answer["seconds"][warm:]
+        self._usual = statistics.median(answer["seconds"])
         self.peak_mib = answer["peak_mib"]
 
     def close(self) -> None:
