@@ -22,12 +22,13 @@ def product(problem: Problem, a: Array, matrix: ArrayLike) -> Array:
 
 
 def input_part(problem: Problem, weights: Weights, x: Array) -> Array:
-    """Returns what the input adds to the gates, with their bias, for any leading axes (eq. 12)."""
+    """Returns what the input adds to the gates, without their bias, for any leading axes (eq. 12).
+
+    Only the input's matrix is read.
+    """
     if weights.w is None:
-        part = jnp.concatenate([x.astype(problem.wide)] * problem.gates, axis=-1)
-    else:
-        part = product(problem, x, weights.w)
-    return part if weights.b is None else part + weights.b.astype(problem.wide)
+        return jnp.concatenate([x.astype(problem.wide)] * problem.gates, axis=-1)
+    return product(problem, x, weights.w)
 
 
 def advance(
@@ -37,14 +38,15 @@ def advance(
 
     Args:
       problem: the layer's problem.
-      weights: its weights; only the recurrent ones are read.
-      part: ``[b, gates * h]``, the input's part of this step.
+      weights: its weights; only the recurrent ones and the bias are read.
+      part: ``[b, gates * h]``, the input's part of this step, without the bias: here it costs
+        nothing, and added to all steps at once it would be one more copy of them.
       state: ``[b, h]``, or two of them for an LSTM.
 
     Returns:
       The next state, and what its derivative is made of (see :mod:`.tangents`).
     """
-    h = state[0]
+    h, part = state[0], with_bias(part, weights.b)
     if problem.cell == "gru":
         return _gru(problem, weights, part, h)
     return close(problem, part + product(problem, h, weights.r), state)
@@ -55,13 +57,36 @@ def close(problem: Problem, s: Array, state: State) -> tuple[State, tuple[Array,
     if problem.cell != "lstm":
         h = ACTIVATIONS[problem.cell](s)
         return (h,), ()
-    # Equations 5 to 10: one sigmoid over the three gates, which are neighbours.
-    sigmoids = jax.nn.sigmoid(s[:, : 3 * problem.hidden])
-    candidate = jnp.tanh(s[:, 3 * problem.hidden :])
-    i, f, o = jnp.split(sigmoids, 3, axis=-1)
+    # Equations 5 to 10. A sigmoid is a tanh, so that the three gates and the candidate take one
+    # pass: on small states a step's time goes into passes, and not into arithmetic.
+    halves = jnp.full(3 * problem.hidden, 0.5, s.dtype)
+    tanhs = jnp.tanh(s * jnp.concatenate([halves, jnp.ones(problem.hidden, s.dtype)]))
+    i, f, o, candidate = _opened(tanhs)
     c = f * state[1] + i * candidate
     y = jnp.tanh(c)
-    return (o * y, c), (sigmoids, candidate, y)
+    return (o * y, c), (tanhs, y)
+
+
+def gates(problem: Problem, saved: tuple[Array, ...]) -> tuple[Array, ...]:
+    """Returns what the derivative is made of, from what the steps saved, ``[t, b, ...]`` each.
+
+    Of an LSTM that is i, f, o, the candidate, and tanh of the cell's state.
+    """
+    if problem.cell != "lstm":
+        return saved
+    tanhs, y = saved
+    return (*_opened(tanhs), y)
+
+
+def _opened(tanhs: Array) -> tuple[Array, ...]:
+    """Returns an LSTM's i, f, o and candidate."""
+    *thirds, candidate = jnp.split(tanhs, 4, axis=-1)
+    return (*(0.5 + 0.5 * each for each in thirds), candidate)
+
+
+def sigmoid(x: Array) -> Array:
+    """Returns the logistic function, as XLA:CPU computes it faster than its own."""
+    return 0.5 + 0.5 * jnp.tanh(0.5 * x)
 
 
 def _gru(problem, weights, part, h):
@@ -74,8 +99,8 @@ def _gru(problem, weights, part, h):
             with_bias(recurrent[:, columns:], weights.rb),
             h,
         )
-    gates = jax.nn.sigmoid(part[:, :columns] + product(problem, h, weights.r[:, :columns]))
-    r, z = jnp.split(gates, 2, axis=-1)
+    both = sigmoid(part[:, :columns] + product(problem, h, weights.r[:, :columns]))
+    r, z = jnp.split(both, 2, axis=-1)
     inner = with_bias(product(problem, r * h, weights.r[:, columns:]), weights.rb)
     n = jnp.tanh(part[:, columns:] + inner)
     return ((1 - z) * n + z * h,), ()
@@ -90,10 +115,10 @@ def close_gru(joint: Array, own: Array, inner: Array, h: Array) -> tuple[State, 
       inner: ``[b, h]``, the state's part of the candidate.
       h: ``[b, h]``, the state.
     """
-    gates = jax.nn.sigmoid(joint)
-    r, z = jnp.split(gates, 2, axis=-1)
+    both = sigmoid(joint)
+    r, z = jnp.split(both, 2, axis=-1)
     n = jnp.tanh(own + r * inner)
-    return ((1 - z) * n + z * h,), (gates, n, inner)
+    return ((1 - z) * n + z * h,), (both, n, inner)
 
 
 def with_bias(a: Array, bias: Array | None) -> Array:

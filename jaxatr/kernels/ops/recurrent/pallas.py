@@ -5,7 +5,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from jaxatr.kernels.ops.recurrent.cells import State, input_part
+from jaxatr.kernels.ops.recurrent.cells import State, input_part, with_bias
 from jaxatr.kernels.ops.recurrent.gemm import recurrence
 from jaxatr.kernels.ops.recurrent.loop import loop
 from jaxatr.kernels.ops.recurrent.problem import Problem
@@ -56,8 +56,8 @@ def _forward(device, options, problem, reverse, unroll, weights, x, state, mask)
     if weights.w is None:
         part = group(input_part(problem, weights, x))
     else:
-        bias = None if weights.b is None else group(weights.b)
-        part = input_part(problem, Weights(group(weights.w), weights.r, bias), x)
+        part = input_part(problem, weights._replace(w=group(weights.w)), x)
+    part = with_bias(part, None if weights.b is None else group(weights.b))
     recurrent = group(weights.r.astype(problem.dtype))
     extra = -problem.batch % module.rows(problem.dtype)
     more = [(0, extra), (0, 0)]
@@ -72,7 +72,5 @@ def _forward(device, options, problem, reverse, unroll, weights, x, state, mask)
     final, (states, gates) = loop(step, (h.astype(problem.dtype), c), part, mask, reverse, unroll)
     states, gates = ([a[:, : problem.batch] for a in part] for part in (states, gates))
     final = tuple(a[: problem.batch].astype(problem.wide) for a in final)
-    i, f, o, candidate, y = gates
     hs, cs = states
-    saved = (jnp.concatenate([i, f, o], axis=-1), candidate, y)
-    return (hs.astype(problem.wide), cs), final, saved
+    return (hs.astype(problem.wide), cs), final, tuple(gates)

@@ -1,6 +1,6 @@
 """The inputs of all steps in one product (eq. 12), then a loop, differentiated by jax as it is."""
 
-from jaxatr.kernels.ops.recurrent.cells import State, advance, input_part
+from jaxatr.kernels.ops.recurrent.cells import State, advance, input_part, with_bias
 from jaxatr.kernels.ops.recurrent.loop import loop
 from jaxatr.kernels.ops.recurrent.problem import Problem
 from jaxatr.kernels.ops.recurrent.weights import Weights
@@ -23,9 +23,11 @@ def run(
     unroll: int = 1,
 ) -> tuple[Array, State]:
     """Returns the states ``h`` after each step, ``[t, b, h]``, and the final state."""
-    part = input_part(problem, weights, x)
+    # The bias here, and not in the loop, whose derivative would add to its gradient at every step.
+    part = with_bias(input_part(problem, weights, x), weights.b)
+    recurrent = weights._replace(b=None)
     final, ((hs, *_), _) = loop(
-        lambda state, part: advance(problem, weights, part, state),
+        lambda state, part: advance(problem, recurrent, part, state),
         state,
         part,
         mask,

@@ -26,7 +26,7 @@ def linearised(
 
     Args:
       problem: the layer's problem; a GRU must be ``reset_after``.
-      saved: what :func:`~.cells.advance` gave beside the states, ``[t, b, ...]`` each.
+      saved: what :func:`~.cells.gates` gave, ``[t, b, ...]`` each.
       before: the states that each step started from, ``[t, b, h]`` each.
       after: the states that each step gave.
       from_input: ``[t, b, gates * h]``, the tangent of the input's part.
@@ -50,8 +50,7 @@ def _vanilla(problem, after, ds):
 
 
 def _lstm(saved, before, ds):
-    sigmoids, g, y = saved
-    i, f, o = jnp.split(sigmoids, 3, axis=-1)
+    i, f, o, g, y = saved
     to_gates = jnp.concatenate(
         [g * i * (1 - i), before[1] * f * (1 - f), y * o * (1 - o), i * (1 - g**2)], axis=-1
     )

@@ -35,13 +35,17 @@ def shifted(problem: Problem, x: Array) -> list[Array]:
     """Returns, for each tap of the kernel, the pixels that it meets: ``[b, oh, ow, c]``."""
     x = pad(x, *problem.padding)
     (height, width), (sy, sx) = problem.y_shape[1:3], problem.stride
-    tops = [i * problem.dilation[0] for i in range(problem.w_shape[0])]
-    lefts = [j * problem.dilation[1] for j in range(problem.w_shape[1])]
     return [
         x[:, top : top + (height - 1) * sy + 1 : sy, left : left + (width - 1) * sx + 1 : sx]
-        for top in tops
-        for left in lefts
+        for top, left in corners(problem)
     ]
+
+
+def corners(problem: Problem) -> list[tuple[int, int]]:
+    """Returns, for each tap, the row and column of the padded image that it meets first."""
+    tops = [i * problem.dilation[0] for i in range(problem.w_shape[0])]
+    lefts = [j * problem.dilation[1] for j in range(problem.w_shape[1])]
+    return [(top, left) for top in tops for left in lefts]
 
 
 def _patches(groups: int, parts: Sequence[Array]) -> Array:

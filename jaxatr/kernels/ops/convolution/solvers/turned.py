@@ -1,0 +1,78 @@
+"""The weight gradient as a product whose left side is turned in memory first.
+
+It sums over the pixels, which are the rows of both sides. XLA:CPU's fast product wants the sum
+along the left side's last axis and gives anything else to a slower library, which loses more than
+it takes to turn the side with fewer columns.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+from jaxatr.kernels.device import Device
+from jaxatr.kernels.ops.convolution.padding import pad
+from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.solvers import matmul
+from jaxatr.kernels.solver import Config, Solver
+from jaxatr.typing import Array
+
+
+def run(side: str, problem: Problem, x: Array, y: Array) -> Array:
+    """Returns the weight gradient, with the images (``"x"``) or the results (``"y"``) turned."""
+    depth, features = math.prod(problem.w_shape[:3]), problem.w_shape[3]
+    if side == "x":
+        product = _patches_turned(problem, x) @ y.reshape(-1, features)
+    else:
+        patches = jnp.concatenate(matmul.shifted(problem, x), axis=-1).reshape(-1, depth)
+        turned = in_memory(y.reshape(-1, features).T)
+        # Without this one, too, the compiler would take both turns out again.
+        product = in_memory(turned @ patches).T
+    return product.reshape(problem.w_shape)
+
+
+def in_memory(array: Array) -> Array:
+    """Returns an array that the compiler writes down as it is, and does not see through."""
+    return jax.lax.optimization_barrier(array)
+
+
+def _patches_turned(problem: Problem, x: Array) -> Array:
+    """Returns ``[taps * c, pixels]``; the image is turned once, and the taps are cut from that."""
+    turned = in_memory(pad(x, *problem.padding).transpose(3, 0, 1, 2))
+    (height, width), (sy, sx) = problem.y_shape[1:3], problem.stride
+    rows, columns = (height - 1) * sy + 1, (width - 1) * sx + 1
+    parts = [
+        turned[:, :, top : top + rows : sy, left : left + columns : sx]
+        for top, left in matmul.corners(problem)
+    ]
+    whole = jnp.concatenate(parts) if len(parts) > 1 else parts[0]
+    return in_memory(whole.reshape(-1, whole[0].size))
+
+
+class Turned(Solver):
+    """Weight gradients of one group, on CPU; tuned by which side is turned."""
+
+    name = "turned"
+
+    def applies(self, problem: Problem, device: Device) -> bool:
+        """Says whether it is such a gradient; elsewhere products do not mind."""
+        return problem.direction == "weight" and problem.groups == 1 and device.platform == "cpu"
+
+    def workspace_bytes(self, problem: Problem) -> int:
+        """The patches, and what is turned."""
+        return matmul.patch_bytes(problem) + problem.bytes(problem.x_shape)
+
+    def configs(self, problem: Problem) -> Sequence[Config]:
+        """The side with fewer columns first."""
+        depth = math.prod(problem.w_shape[:3])
+        sides = ("x", "y") if depth <= problem.w_shape[3] else ("y", "x")
+        return [(("side", side),) for side in sides]
+
+    def build(self, problem: Problem, config: Config):
+        """Returns :func:`run` of the problem."""
+        return partial(run, str(dict(config)["side"]), problem)
+
+
+SOLVERS = (Turned(),)
