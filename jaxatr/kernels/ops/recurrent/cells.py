@@ -121,6 +121,6 @@ def close_gru(joint: Array, own: Array, inner: Array, h: Array) -> tuple[State, 
     return ((1 - z) * n + z * h,), (both, n, inner)
 
 
-def with_bias(a: Array, bias: Array | None) -> Array:
-    """Returns ``a``, plus the bias if there is one."""
-    return a if bias is None else a + bias.astype(a.dtype)
+def with_bias(a: Array, bias: ArrayLike | None) -> Array:
+    """Returns ``a``, plus the bias if there is one, in the type of ``a``."""
+    return a if bias is None else a + jnp.asarray(bias, a.dtype)
