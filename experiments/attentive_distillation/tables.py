@@ -123,9 +123,8 @@ def table4(data: str) -> list[str]:
     if chosen is not None:
         titles[chosen] = f"{titles.get(chosen, f'surrogate, {chosen}')} (chosen)"
     # Only the simulated vehicles come with a mask to look inside of.
-    measures = [m for m in MEASURES if any(surrogate(data, way, m) for way in titles)] or [
-        *MEASURES
-    ]
+    measures = [m for m in MEASURES if any(surrogate(data, way, m) for way in titles)]
+    measures = measures or list(MEASURES)
     rows = [
         [title, *(cell(surrogate(data, way, measure), ".3f") for measure in measures)]
         for way, title in titles.items()

@@ -85,7 +85,7 @@ def _opened(tanhs: Array) -> tuple[Array, ...]:
 
 
 def sigmoid(x: Array) -> Array:
-    """Returns the logistic function, as XLA:CPU computes it faster than its own."""
+    """Returns the logistic function as a tanh, which it is."""
     return 0.5 + 0.5 * jnp.tanh(0.5 * x)
 
 

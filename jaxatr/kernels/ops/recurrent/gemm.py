@@ -149,8 +149,8 @@ def _product(problem: Problem, a: Array, matrix: Array) -> Array:
 def _by_weights(problem: Problem, a: Array, dmatrix: Array) -> Array:
     """Returns ``a @ dmatrix`` as :func:`_product`, written for the gradient that it turns into.
 
-    That sums over the rows of ``a``, and XLA:CPU is the faster at it, a fifth on large layers, if
-    these lie in memory as columns.
+    That sums over the rows of ``a``, for which XLA:CPU takes a faster product if these lie in
+    memory as columns.
     """
     if jax.default_backend() != "cpu":
         return _product(problem, a, dmatrix)

@@ -24,6 +24,8 @@ _TOLERANCE = {"float32": 1e-6, "float16": 5e-2, "bfloat16": 5e-2, "float64": 1e-
 class Recurrent(Solver):
     """One of the algorithms; tuned by the steps per round of its loops."""
 
+    version = 2
+
     def __init__(self, name: str):
         """Takes the algorithm's name."""
         self.name, self._algorithm = name, ALGORITHMS[name]

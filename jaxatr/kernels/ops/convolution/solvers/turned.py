@@ -1,8 +1,8 @@
 """The weight gradient as a product whose left side is turned in memory first.
 
 It sums over the pixels, which are the rows of both sides. XLA:CPU's fast product wants the sum
-along the left side's last axis and gives anything else to a slower library, which loses more than
-it takes to turn the side with fewer columns.
+along the left side's last axis, and gives anything else to a slower library. Whether it pays to
+turn a side for it, and which one, is measured.
 """
 
 import math
