@@ -112,6 +112,8 @@ def _mstar(config: Config) -> None:
 
 def _cifar100(config: Config) -> None:
     _from_scratch(config)
+    config.train.epochs = 10
+    config.explanation.epochs = 6.0
     config.model.width = 32
     config.model.stem = "3x3"
     config.surrogate.width = 16

@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 
 from absl import app, flags, logging
 
-from jaxatr import data
+from jaxatr import data, memory
 
 EXIT_USER_ERROR = 2
 
@@ -23,6 +23,7 @@ def run(main: Callable[[Sequence[str]], int | None], define_flags: Callable[[], 
       main: takes the arguments that are no flags; returns an exit code, or ``None`` for 0.
       define_flags: defines the command's own flags.
     """
+    memory.keep()
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
     flags.DEFINE_bool("debug", False, "Show where an error came from.")
     define_flags()

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from jaxatr import memory
+
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -75,6 +77,7 @@ def answer(run: Callable[[], object]) -> None:
 
 
 def main() -> None:
+    memory.keep()
     torch.backends.cudnn.benchmark = True
     run = None
     try:

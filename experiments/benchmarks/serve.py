@@ -16,6 +16,7 @@ def parse(description: str | None) -> argparse.Namespace:
     parser.add_argument("--setting", default="", help="how PyTorch runs its network")
     parser.add_argument("--cache", default="", help="folder of jax's compilation cache")
     parser.add_argument("--find", type=int, default=0, help="1: measure what computes each problem")
+    parser.add_argument("--keep", type=int, default=0, help="1: PyTorch keeps memory, as we do")
     parser.add_argument("--threads", type=int, default=0)
     return parser.parse_args()
 

@@ -12,6 +12,8 @@ import torch.nn.functional as F
 from serve import parse, serve
 from torch import nn
 
+from jaxatr import memory
+
 CLASSES = 6
 
 
@@ -112,6 +114,8 @@ def inference_step(network, images, setting):
 
 def main():
     options = parse(__doc__)
+    if options.keep:
+        memory.keep()
     if options.threads:
         torch.set_num_threads(options.threads)
     torch.manual_seed(0)

@@ -4,8 +4,9 @@ Each case starts one process per contender: this package, and PyTorch in each of
 take turns, a few steps each, for a number of rounds; the medians are compared. A process that is
 not at turn waits for its input. ``first_step.py`` times how long a fresh process takes to be there.
 
-"huge" is a contender whose memory glibc keeps, and takes in huge pages (see docs/training.md).
-Two ratios are given: without that for both sides, and each side at its fastest.
+This package keeps memory, as its commands do (``jaxatr.memory``). PyTorch does not by itself, and
+gains by it: "kept" is a contender that does. Two ratios are given: to PyTorch as it comes, and to
+its fastest.
 
 With ``--find`` a process of its own first measures what computes each problem, as a training run
 does with ``--config.kernels.find=true``; the contenders find its choices in the database, which is
@@ -35,7 +36,6 @@ SETTINGS = {
     "inference": ["eager", "jit", "onednn_graph", "compile", "compile_freezing"],
 }
 QUICK = {"training": ["eager"], "inference": ["jit", "onednn_graph"]}
-HUGE = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=4294967296:glibc.malloc.hugetlb=1"
 
 
 class Worker:
@@ -47,7 +47,7 @@ class Worker:
       peak_mib: the most memory that was resident.
     """
 
-    def __init__(self, script: str, *, huge: bool = False, **options: object):
+    def __init__(self, script: str, **options: object):
         """Starts the process and waits for its first step."""
         environment = {k: v for k, v in os.environ.items() if k != "GLIBC_TUNABLES"}
         flags = [f"--{name}={value}" for name, value in options.items()]
@@ -57,7 +57,7 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=environment | ({"GLIBC_TUNABLES": HUGE} if huge else {}),
+            env=environment,
         )
         self._read()
         self.first_step = time.perf_counter() - start
@@ -105,14 +105,13 @@ def compare(mode: str, size: int, options: argparse.Namespace) -> dict:
         finder.close()
         finding = {"finding_s": round(finder.first_step, 1)}
     try:
-        for name, huge in (("jaxatr", False), ("jaxatr huge", True)):
-            workers[name] = Worker("step_jax.py", huge=huge, **ours)
+        workers["jaxatr"] = Worker("step_jax.py", **ours)
         for setting in (QUICK if options.quick else SETTINGS)[mode]:
-            for name, huge in ((f"torch {setting}", False), (f"torch {setting} huge", True)):
-                if huge and "compile" in setting:
+            for name, keep in ((f"torch {setting}", 0), (f"torch {setting} kept", 1)):
+                if keep and "compile" in setting:
                     continue  # it takes a minute to start
                 workers[name] = Worker(
-                    "step_torch.py", huge=huge, **common, setting=setting, threads=options.threads
+                    "step_torch.py", **common, keep=keep, setting=setting, threads=options.threads
                 )
         for turn in range(1 + options.rounds * (1 if size > 64 else 3)):
             for worker in workers.values():
@@ -143,25 +142,20 @@ def summary(mode: str, size: int, contenders: dict) -> dict:
     return {
         "mode": mode,
         "size": size,
-        "as_started": ratios({k: v for k, v in contenders.items() if not k.endswith("huge")}),
+        "as_started": ratios({k: v for k, v in contenders.items() if not k.endswith("kept")}),
         "fastest": ratios(contenders),
         "contenders": contenders,
     }
 
 
 def ratios(contenders: dict) -> dict:
-    """Returns the fastest contender of each side, and their ratios."""
-    ours, theirs = (
-        max(names, key=lambda name: contenders[name]["images_per_s"])
-        for names in (
-            [name for name in contenders if name.startswith(side)] for side in ("jaxatr", "torch")
-        )
-    )
+    """Returns the fastest of the others, and our figures divided by its."""
+    theirs = max(contenders.keys() - {"jaxatr"}, key=lambda name: contenders[name]["images_per_s"])
     speed, memory = (
-        contenders[ours][figure] / contenders[theirs][figure]
+        contenders["jaxatr"][figure] / contenders[theirs][figure]
         for figure in ("images_per_s", "peak_mib")
     )
-    return {"ours": ours, "theirs": theirs, "speed": round(speed, 3), "memory": round(memory, 2)}
+    return {"theirs": theirs, "speed": round(speed, 3), "memory": round(memory, 2)}
 
 
 def machine() -> dict:
@@ -224,18 +218,18 @@ def save(path: Path, record: dict) -> None:
 
 
 HEADER = """\
-| mode | pixels | images/s | PyTorch | ratio | memory | images/s, huge pages | PyTorch | ratio |
-|---|---|---|---|---|---|---|---|---|"""
+| mode | pixels | images/s | PyTorch as it comes | ratio | memory | PyTorch at its fastest | ratio |
+|---|---|---|---|---|---|---|---|"""
 
 
 def row_of(case: dict) -> str:
-    """Returns a case as a row of the table: as started, then each side at its fastest."""
-    cells = [case["mode"], case["size"]]
+    """Returns a case as a row of the table."""
+    cells = [case["mode"], case["size"], case["contenders"]["jaxatr"]["images_per_s"]]
     for key in ("as_started", "fastest"):
         found = case[key]
-        ours, theirs = (case["contenders"][found[side]] for side in ("ours", "theirs"))
+        theirs = case["contenders"][found["theirs"]]
         setting = found["theirs"].removeprefix("torch ")
-        cells += [ours["images_per_s"], f"{theirs['images_per_s']} ({setting})", found["speed"]]
+        cells += [f"{theirs['images_per_s']} ({setting})", found["speed"]]
         cells += [found["memory"]] if key == "as_started" else []
     return f"| {' | '.join(map(str, cells))} |"
 

@@ -1,0 +1,56 @@
+"""Memory on Linux: what a step frees is kept for the next one, and lies in huge pages."""
+
+import ctypes
+import mmap
+import os
+
+_M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8  # of glibc's malloc.h
+_SAID_OTHERWISE = ("MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
+
+
+def keep() -> bool:
+    """Tells glibc to keep what is freed, in huge pages, for the arrays to come.
+
+    Otherwise every temporary array beyond some megabytes comes from the system and goes back in
+    each step, in pages of 4 KiB that the system first fills with zeros. In exchange the process
+    keeps the memory of its largest step. The commands call this at their start; what is allocated
+    before stays as it is.
+
+    Returns:
+      Whether it did. Nothing is changed where the C library is not glibc, and where the environment
+      says itself how memory is kept (``GLIBC_TUNABLES``, ``MALLOC_MMAP_MAX_`` and its like).
+    """
+    if "glibc.malloc." in os.environ.get("GLIBC_TUNABLES", ""):
+        return False
+    if any(name in os.environ for name in _SAID_OTHERWISE):
+        return False
+    try:
+        os.confstr("CS_GNU_LIBC_VERSION")
+    except (AttributeError, ValueError):
+        return False
+    libc = ctypes.CDLL(None)
+    if not (libc.mallopt(_M_MMAP_MAX, 0) and libc.mallopt(_M_TRIM_THRESHOLD, -1)):  # -1: never
+        return False
+    # The heaps of single threads are of 4 KiB pages: all take theirs from the one below.
+    if "MALLOC_ARENA_MAX" not in os.environ:
+        libc.mallopt(_M_ARENA_MAX, 1)
+    _take_huge_pages(libc)
+    return True
+
+
+def _take_huge_pages(libc: ctypes.CDLL) -> None:
+    """Asks for huge pages in the part of the heap that arrays will lie in.
+
+    Memory that is allocated and freed untouched is addresses alone: the heap has grown over them,
+    and as nothing is handed back, what is allocated next comes from there.
+    """
+    libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, (ctypes.c_size_t,)
+    libc.free.argtypes = (ctypes.c_void_p,)
+    libc.madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    size = os.sysconf("SC_PHYS_PAGES") * mmap.PAGESIZE // 2
+    start = libc.malloc(size)
+    if start is None:  # the addresses are limited (ulimit -v)
+        return
+    first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
+    libc.madvise(first, start + size - first, mmap.MADV_HUGEPAGE)  # advice, which may be declined
+    libc.free(start)

@@ -1,0 +1,81 @@
+"""What a process keeps, and when it is left alone; each case in a process of its own."""
+
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+
+# An array that is freed and asked for again: how many pages did the second one fault in?
+PROGRAM = """
+import resource, sys
+from jaxatr import memory
+
+kept = sys.argv[1] == "keep" and memory.keep()
+array = b"1" * (64 << 20)
+del array
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+array = b"1" * (64 << 20)
+print(kept, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
+
+
+def run(argument, **environment):
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    clean.pop("GLIBC_TUNABLES", None)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, argument],
+        env=clean | environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    kept, faults = done.stdout.split()
+    return kept == "True", int(faults)
+
+
+@glibc
+def test_what_is_freed_is_there_for_the_next_array():
+    kept, faults = run("keep")
+    assert kept and faults < 100
+    assert run("leave")[1] > 1000  # 64 MiB in pages of 4 or 64 KiB
+
+
+@glibc
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"GLIBC_TUNABLES": "glibc.malloc.mmap_max=65536"},
+        {"MALLOC_MMAP_MAX_": "65536"},
+        {"MALLOC_TRIM_THRESHOLD_": "131072"},
+    ],
+)
+def test_what_the_environment_says_is_left_alone(environment):
+    assert not run("keep", **environment)[0]
+
+
+@glibc
+def test_a_limit_on_addresses_is_no_failure():
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 31, 1 << 31))\n"
+    done = subprocess.run(
+        [sys.executable, "-c", limited + "from jaxatr import memory; print(memory.keep())"],
+        env={k: v for k, v in os.environ.items() if k != "GLIBC_TUNABLES"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "True\n"
+
+
+def test_another_c_library_is_left_alone(monkeypatch):
+    from jaxatr import memory
+
+    def unknown(name):
+        raise ValueError(name)
+
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    monkeypatch.setattr(os, "confstr", unknown)
+    assert not memory.keep()
