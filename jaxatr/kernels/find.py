@@ -17,9 +17,7 @@ from jaxatr.kernels.solver import Choice, Config, Operation, operation_of
 
 _HOPELESS = 3.0  # times the best: a solver whose default is slower has no other form tried
 _FINALISTS = 3
-_ROUNDS = 9  # of the finalists, one run of each in turn
-_SECONDS = 0.05  # of each finalist: where a run is short there are more rounds, up to
-_MOST = 200
+_ROUNDS = 9  # of the finalists, one turn of each
 _LEAST = 3  # of those, whatever the time: what is kept is never a single run's luck
 
 
@@ -49,10 +47,11 @@ def find(
     """Returns what can compute a problem on a device with how fast it is, the best first.
 
     Every solver that applies runs in its default configuration; the further ones of those that are
-    not hopeless follow. Successive halving then drops the slower half after each round of runs
-    taken in turn, with twice as many runs in the next, and the last three are timed longer: the
-    configurations of all solvers compete in one list, which has no axes to descend along, and a
-    slow one costs a compilation and two runs only.
+    not hopeless follow. They take turns, each a run or as many short ones as make it a moment
+    (:meth:`~jaxatr.kernels.programs.Bench.milliseconds`). Successive halving drops the slower half
+    after each round, with twice as many rounds before the next, and the last three are timed
+    longer: the configurations of all solvers compete in one list, which has no axes to descend
+    along, and a slow one costs a compilation and two turns only.
 
     A candidate runs only after its result on random data agrees with the operation's reference
     (:func:`~jaxatr.kernels.programs.relative_error`, in float64). One that fails is left out, and
@@ -117,7 +116,7 @@ def _half_of_memory(device: Any) -> int:
 
 
 class _Race:
-    """The candidates of one problem, and the runs that they have had."""
+    """The candidates of one problem, and the turns that they have had."""
 
     def __init__(self, operation: Operation, problem: Any, device: Any, limit: int, budget: float):
         here = describe(device)
@@ -172,9 +171,7 @@ class _Race:
             ranked = self._ranked()
             self._out[:0] = ranked[max(_FINALISTS, math.ceil(len(ranked) / 2)) :]
             rounds *= 2
-        best = 1e-3 * statistics.median(self._times[self._ranked()[0]])
-        rounds = max(_ROUNDS, min(_MOST, round(_SECONDS / max(best, 1e-9))))
-        self._take_turns(rounds, least=_LEAST)
+        self._take_turns(_ROUNDS, least=_LEAST)
 
     def _take_turns(self, rounds: int, least: int = 0) -> None:
         for number in range(rounds):

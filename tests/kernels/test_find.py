@@ -13,7 +13,7 @@ from jaxatr import kernels
 from jaxatr.kernels import database, solver
 from jaxatr.kernels.device import describe, of_platform
 from jaxatr.kernels.find import _Race
-from jaxatr.kernels.programs import relative_error
+from jaxatr.kernels.programs import Bench, relative_error
 from jaxatr.kernels.solver import Choice, Operation, Solver
 
 CPU = of_platform("cpu")
@@ -197,15 +197,14 @@ def test_the_slower_half_is_dropped_in_each_round(registered, monkeypatch):
     assert runs["c11"] == 2 and runs["c4"] == 4 and runs["c2"] == 4 + 9
 
 
-@pytest.mark.parametrize(("fastest", "rounds"), [(100.0, 9), (1.0, 50), (0.01, 200)])
-def test_short_runs_have_more_rounds(registered, monkeypatch, fastest, rounds):
-    made = registered(Plain(), Tuned())
-    race = _Race(made, Sines(10), jax.devices()[0], 10**9, 60.0)
-    found = {Choice("plain"): 2 * fastest, Choice("tuned"): fastest}
-    monkeypatch.setattr(race._bench, "milliseconds", found.__getitem__)
-    race._times = {choice: [value] for choice, value in found.items()}
-    race._halve()
-    assert [len(times) for times in race._times.values()] == [1 + rounds] * 2
+@pytest.mark.parametrize(("each", "least"), [(0.02, 1), (0.004, 3), (0.0005, 10)])
+def test_a_turn_of_short_runs_has_many(registered, monkeypatch, each, least):
+    made = registered(Plain())
+    bench = Bench(made, Sines(10), jax.devices()[0])
+    runs = []
+    monkeypatch.setattr(bench, "run", lambda choice: (runs.append(choice), time.sleep(each)))
+    assert bench.milliseconds(Choice("plain")) >= 1e3 * each
+    assert least <= len(runs) <= 2 + 0.02 / each
 
 
 def test_what_is_kept_was_run_several_times_even_late(registered, monkeypatch):

@@ -14,18 +14,25 @@ from jaxatr.kernels.solver import Choice
 
 CPU = of_platform("cpu")
 DIRECTIONS = ("forward", "data", "weight")
+NOT_FOR = {
+    "forward": {"turned", "space_to_depth"},
+    "data": {"turned"},
+    "weight": {"split"},
+}
 UNIT = (1, 1), ((1, 1), (1, 1)), (1, 1), 1  # stride, padding, dilation, groups
+KINDS = ("winograd", "fft", "direct", "split", "space_to_depth")
 FLOATS = ("float32", "bfloat16", "float16", "float64")
 
 
 def random_problem(rng, direction, dtype, *, kind="any"):
     """Draws a problem whose result has a pixel; ``kind`` favours the solvers that need one."""
     window = {"winograd": (3, 3), "fft": (5, 6)}.get(kind) or tuple(rng.integers(1, 5, 2).tolist())
-    plain = kind == "winograd"
     stride, dilation = (
-        (1, 1) if plain else tuple(rng.integers(1, 3, 2).tolist()) for _ in range(2)
+        (1, 1) if kind == "winograd" else tuple(rng.integers(1, 3, 2).tolist()) for _ in range(2)
     )
     groups = int(rng.integers(2, 4)) if kind == "direct" else int(rng.choice([1, 1, 2]))
+    if kind == "space_to_depth":
+        window, stride, dilation, groups = (window[0], 3 + window[1]), (stride[0], 2), (1, 1), 1
     depth, features = (int(rng.integers(1, 4)) for _ in range(2))
     batch = 12 if kind == "split" else int(rng.integers(1, 5))
     padding = tuple(tuple(rng.integers(0, 4, 2).tolist()) for _ in range(2))
@@ -80,13 +87,13 @@ SLOW = {("winograd", "weight")}  # to compile
     ("kind", "direction"),
     [
         pytest.param(kind, direction, marks=[pytest.mark.slow] * ((kind, direction) in SLOW))
-        for kind in ("winograd", "fft", "direct", "split")
+        for kind in KINDS
         for direction in DIRECTIONS
     ],
 )
 def test_a_random_problem_of_each_kind(kind, direction):
     problem = random_problem(np.random.default_rng(1), direction, "float32", kind=kind)
-    expected = {kind} - ({"split"} if direction == "weight" else set())
+    expected = {kind} - NOT_FOR[direction]
     assert check(problem) >= expected | {"matmul", "xla"}
 
 
@@ -95,10 +102,10 @@ def test_a_random_problem_of_each_kind(kind, direction):
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_many_random_problems(direction, dtype):
     rng, seen = np.random.default_rng(DIRECTIONS.index(direction)), set()
-    for kind in ("any", "winograd", "fft", "direct", "split"):
+    for kind in ("any", *KINDS):
         seen |= check(random_problem(rng, direction, dtype, kind=kind))
     here = set(SOLVERS) - {"hopper", "tpu"}  # which have tests of their own
-    assert seen == here - {"split" if direction == "weight" else "turned"}
+    assert seen == here - NOT_FOR[direction]
 
 
 @pytest.mark.parametrize("kind", ["any", "direct"])
@@ -144,7 +151,7 @@ def test_the_reference_of_a_cropped_and_grouped_problem_is_xlas(direction):
 def test_a_default_configuration_is_always_there(name):
     rng, solver = np.random.default_rng(3), SOLVERS[name]
     for direction in DIRECTIONS:
-        for kind in ("any", "winograd", "fft", "direct", "split"):
+        for kind in ("any", *KINDS):
             problem = random_problem(rng, direction, "float32", kind=kind)
             if solver.applies(problem, CPU):
                 configs = solver.configs(problem)

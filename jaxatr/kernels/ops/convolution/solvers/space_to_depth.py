@@ -1,0 +1,130 @@
+"""The gradients of a strided convolution of few channels, as those of one without stride.
+
+The pixels that a stride steps over become channels (space to depth), and the kernel is laid out
+likewise, with zeros where its size is no multiple of the stride: a 7x7 kernel of stride 2 on three
+channels is a 4x4 kernel of stride 1 on twelve. That is a third more products, but nothing is
+stepped over, and where three numbers lay side by side there are twelve.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import jax.numpy as jnp
+
+from jaxatr.kernels.device import Device
+from jaxatr.kernels.ops.convolution.padding import pad
+from jaxatr.kernels.ops.convolution.problem import Pair, Problem
+from jaxatr.kernels.ops.convolution.solvers import taps, turned, xla
+from jaxatr.kernels.solver import Config, Solver
+from jaxatr.typing import Array
+
+_CHANNELS = 32  # where there are more after folding, there were enough before
+_TAPS = 32  # of the folded kernel
+
+# By direction, what may compute the problem without stride; the usually fastest first.
+_INNER: Mapping[str, Mapping[str, Callable[[Problem, Array, Array], Array]]] = {
+    "data": {"taps": taps.run, "xla": xla.run},
+    "weight": {"turned": partial(turned.run, "x"), "taps": taps.run},
+}
+
+
+def folded(problem: Problem) -> Problem:
+    """Returns the problem of stride 1; the zeros around its images are in them."""
+    (batch, *_, channels), steps = problem.x_shape, problem.stride
+    window = [-(-count // step) for count, step in zip(problem.w_shape[:2], steps, strict=True)]
+    sides = [n - 1 + count for n, count in zip(problem.y_shape[1:3], window, strict=True)]
+    depth = channels * math.prod(steps)
+    return dataclasses.replace(
+        problem,
+        x_shape=(batch, *sides, depth),
+        w_shape=(*window, depth, problem.w_shape[3]),
+        stride=(1, 1),
+        padding=((0, 0), (0, 0)),
+    )
+
+
+def run(inner: str, problem: Problem, a: Array, b: Array) -> Array:
+    """Returns a gradient, computed by ``inner`` from what is folded."""
+    other, compute = folded(problem), _INNER[problem.direction][inner]
+    if problem.direction == "weight":
+        return _kernel_unfolded(problem, compute(other, _image_folded(problem, other, a), b))
+    return _image_unfolded(problem, other, compute(other, a, _kernel_folded(problem, other, b)))
+
+
+def _edges(problem: Problem, other: Problem) -> tuple[Pair, Pair]:
+    """Returns the zeros around the images that fill the folded ones; a negative number crops."""
+    (top, _), (left, _) = problem.padding
+    height, width = (other.x_shape[1 + axis] * problem.stride[axis] for axis in (0, 1))
+    rows, columns = problem.x_shape[1:3]
+    return (top, height - rows - top), (left, width - columns - left)
+
+
+def _image_folded(problem: Problem, other: Problem, x: Array) -> Array:
+    x = pad(x, *_edges(problem, other))
+    _, height, width, _ = other.x_shape
+    (sy, sx), channels = problem.stride, problem.x_shape[3]
+    x = x.reshape(-1, height, sy, width, sx, channels).transpose(0, 1, 3, 2, 4, 5)
+    return x.reshape(-1, *other.x_shape[1:])
+
+
+def _image_unfolded(problem: Problem, other: Problem, x: Array) -> Array:
+    _, height, width, _ = other.x_shape
+    (sy, sx), channels = problem.stride, problem.x_shape[3]
+    x = x.reshape(-1, height, width, sy, sx, channels).transpose(0, 1, 3, 2, 4, 5)
+    x = x.reshape(-1, height * sy, width * sx, channels)
+    rows, columns = [(-before, -after) for before, after in _edges(problem, other)]
+    return pad(x, rows, columns)
+
+
+def _kernel_folded(problem: Problem, other: Problem, w: Array) -> Array:
+    (rows, columns), (sy, sx) = other.w_shape[:2], problem.stride
+    kh, kw, channels, features = problem.w_shape
+    w = jnp.pad(w, ((0, rows * sy - kh), (0, columns * sx - kw), (0, 0), (0, 0)))
+    w = w.reshape(rows, sy, columns, sx, channels, features).transpose(0, 2, 1, 3, 4, 5)
+    return w.reshape(other.w_shape)
+
+
+def _kernel_unfolded(problem: Problem, w: Array) -> Array:
+    (rows, columns, _, features), (sy, sx) = w.shape, problem.stride
+    kh, kw, channels, _ = problem.w_shape
+    w = w.reshape(rows, columns, sy, sx, channels, features).transpose(0, 2, 1, 3, 4, 5)
+    return w.reshape(rows * sy, columns * sx, channels, features)[:kh, :kw]
+
+
+class SpaceToDepth(Solver):
+    """Gradients of strided first layers, on CPU; tuned by what computes the folded problem."""
+
+    name = "space_to_depth"
+
+    def applies(self, problem: Problem, device: Device) -> bool:
+        """Says whether there is a stride to fold, few channels and one group."""
+        if problem.groups != 1 or problem.dilation != (1, 1) or device.platform != "cpu":
+            return False
+        steps = [s for s, k in zip(problem.stride, problem.w_shape[:2], strict=True) if k > 1]
+        few = problem.x_shape[3] * math.prod(problem.stride) <= _CHANNELS
+        return (
+            problem.direction in _INNER
+            and problem.floating
+            and max(steps, default=1) > 1
+            and few
+            and math.prod(folded(problem).w_shape[:2]) <= _TAPS
+        )
+
+    def workspace_bytes(self, problem: Problem) -> int:
+        """The folded images, and their patches for a weight gradient that is one product."""
+        other = folded(problem)
+        patches = problem.direction == "weight"
+        return problem.bytes(other.x_shape) * (1 + math.prod(other.w_shape[:2]) * patches)
+
+    def configs(self, problem: Problem) -> Sequence[Config]:
+        """What may compute the folded problem."""
+        return [(("inner", name),) for name in _INNER[problem.direction]]
+
+    def build(self, problem: Problem, config: Config):
+        """Returns :func:`run` of the problem."""
+        return partial(run, str(dict(config)["inner"]), problem)
+
+
+SOLVERS = (SpaceToDepth(),)
