@@ -1,10 +1,12 @@
 """Memory on Linux: what a step frees is kept for the next one, and lies in huge pages."""
 
+import contextlib
 import ctypes
 import mmap
 import os
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8  # of glibc's malloc.h
+_kept = False  # by this process
 _SAID_OTHERWISE = ("MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
 
 
@@ -35,7 +37,22 @@ def keep() -> bool:
     if "MALLOC_ARENA_MAX" not in os.environ:
         libc.mallopt(_M_ARENA_MAX, 1)
     _take_huge_pages(libc)
+    global _kept
+    _kept = True
     return True
+
+
+def give_back() -> None:
+    """Gives what is free back to the system, where the C library is glibc.
+
+    For a process that has done something large once: what it needs again, it fetches anew, and
+    keeps if it kept memory before.
+    """
+    libc = ctypes.CDLL(None)
+    with contextlib.suppress(AttributeError):
+        libc.malloc_trim(0)
+        if _kept:  # the heap has become short
+            _take_huge_pages(libc)
 
 
 def _take_huge_pages(libc: ctypes.CDLL) -> None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 
+from jaxatr import memory
 from jaxatr.kernels import database
 from jaxatr.kernels.device import Device, describe
 from jaxatr.kernels.programs import Bench
@@ -86,6 +87,7 @@ def find(
     limit = _half_of_memory(device) if workspace_limit is None else workspace_limit
     race = _Race(operation, problem, device, limit, budget_seconds)
     performances = race.run()
+    memory.give_back()  # the slow forms can take many times what the fast ones do
     if workspace_limit is None and database.mode() != "none":
         database.store(here, {problem.key: _entry(operation, performances[0])})
     return performances
