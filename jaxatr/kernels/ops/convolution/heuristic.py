@@ -1,7 +1,8 @@
 """Which algorithm to use on CPU, by rule.
 
-The rules were read off the timings of ``experiments/benchmarks/convolution.py`` (its recorded
-results stand beside it), for the layers of a residual network on a machine of two cores.
+The rules were read off the timings of ``experiments/benchmarks/convolution.py`` and, for 1x1
+kernels, ``kernels.py`` (what they recorded stands beside them), for the layers of residual networks
+on a machine of two cores.
 """
 
 import math
@@ -21,7 +22,7 @@ def choose(problem: Problem) -> str:
     if not problem.floating:
         return "xla"
     if problem.w_shape[:2] == (1, 1):
-        return "matmul"
+        return "matmul" if problem.direction == "forward" else "taps"
     if _few(problem, pixels):
         return "taps"
     # Below this the transformations of the tiles cost more than they save.

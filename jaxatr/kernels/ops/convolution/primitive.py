@@ -158,7 +158,11 @@ def _lower(a, b, *, problem, algorithm, platform):
     if isinstance(algorithm, str):
         return function(problem, _named(algorithm, problem, device), device)(a, b)
     small = OPERATION.canonical(problem, device)
-    run = function(small, algorithm.choose(OPERATION, small, device), device)
+    choice = algorithm.choose(OPERATION, small, device)
+    if choice.algorithm == "taps" and SOLVERS["taps"].applies(problem, device):
+        # It passes over taps that meet nothing by itself, and spares the copy of the others.
+        return function(problem, choice, device)(a, b)
+    run = function(small, choice, device)
     if problem.direction == "weight":
         return trim.filled(problem, run(a, b))
     return run(a, trim.cut(problem, b))
