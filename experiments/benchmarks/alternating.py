@@ -14,6 +14,7 @@ PAUSE = 0.005  # seconds: PyTorch's threads go on spinning after their work, and
 WARM = 0.03  # seconds
 _TURN, _MOST = 0.02, 500  # seconds and runs that a turn of short runs is filled up to
 _ENOUGH = 3  # rounds, after which one may be out
+_AT_ONCE = 3  # times as slow as that, and it is out after one
 
 
 def timed(run: Callable[[], object]) -> Callable[[], float]:
@@ -59,8 +60,8 @@ def in_turn(
       rounds: how many.
       warm: run for a while before each timed run, to have one's own arguments in the cache and
         one's own threads awake.
-      hopeless: times the fastest: what is slower after three rounds takes no more turns. By then
-        its median is of three runs, and no further ones would bring it near.
+      hopeless: times the fastest: what is slower after three rounds takes no more turns, and what
+        is three times slower than that after one. No further ones would bring it near.
     """
     seconds: dict[str, list[float]] = {name: [] for name in clocks}
     left = list(clocks)
@@ -70,10 +71,9 @@ def in_turn(
             if warm:
                 _warm(clocks[name])
             seconds[name].append(clocks[name]())
-        if turn + 1 >= _ENOUGH:
-            medians = {name: statistics.median(seconds[name]) for name in left}
-            limit = hopeless * min(medians.values())
-            left = [name for name in left if medians[name] <= limit]
+        medians = {name: statistics.median(seconds[name]) for name in left}
+        limit = hopeless * min(medians.values()) * (1 if turn + 1 >= _ENOUGH else _AT_ONCE)
+        left = [name for name in left if medians[name] <= limit]
     return {name: statistics.median(values) for name, values in seconds.items()}
 
 
