@@ -1,13 +1,12 @@
 """Memory on Linux: what a step frees is kept for the next one, and lies in huge pages."""
 
-import contextlib
 import ctypes
 import mmap
 import os
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8  # of glibc's malloc.h
-_kept = False  # by this process
 _SAID_OTHERWISE = ("MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
+_kept = False  # by this process
 
 
 def keep() -> bool:
@@ -26,11 +25,9 @@ def keep() -> bool:
         return False
     if any(name in os.environ for name in _SAID_OTHERWISE):
         return False
-    try:
-        os.confstr("CS_GNU_LIBC_VERSION")
-    except (AttributeError, ValueError):
+    libc = _glibc()
+    if libc is None:
         return False
-    libc = ctypes.CDLL(None)
     if not (libc.mallopt(_M_MMAP_MAX, 0) and libc.mallopt(_M_TRIM_THRESHOLD, -1)):  # -1: never
         return False
     # The heaps of single threads are of 4 KiB pages: all take theirs from the one below.
@@ -48,11 +45,21 @@ def give_back() -> None:
     For a process that has done something large once: what it needs again, it fetches anew, and
     keeps if it kept memory before.
     """
-    libc = ctypes.CDLL(None)
-    with contextlib.suppress(AttributeError):
-        libc.malloc_trim(0)
-        if _kept:  # the heap has become short
-            _take_huge_pages(libc)
+    libc = _glibc()
+    if libc is None:
+        return
+    libc.malloc_trim(0)
+    if _kept:  # the heap has become short
+        _take_huge_pages(libc)
+
+
+def _glibc() -> ctypes.CDLL | None:
+    """Returns the C library of this process, if it is glibc."""
+    try:
+        os.confstr("CS_GNU_LIBC_VERSION")
+    except (AttributeError, ValueError):  # Windows; another Unix
+        return None
+    return ctypes.CDLL(None)
 
 
 def _take_huge_pages(libc: ctypes.CDLL) -> None:

@@ -86,3 +86,4 @@ def test_another_c_library_is_left_alone(monkeypatch):
     monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
     monkeypatch.setattr(os, "confstr", unknown)
     assert not memory.keep()
+    memory.give_back()

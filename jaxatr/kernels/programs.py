@@ -13,7 +13,7 @@ from jaxatr.kernels.device import describe
 from jaxatr.kernels.solver import Choice, Operation
 from jaxatr.typing import ArrayLike
 
-_WARM, _TURN = 0.01, 0.01  # seconds of short runs that do not count, and then of those that do
+_MOMENT = 0.01  # seconds of short runs that do not count, and again of those that do
 
 
 @lru_cache(maxsize=256)
@@ -82,13 +82,16 @@ class Bench:
         what another choice had put out of it.
         """
         first = self._seconds(choice)
-        if first >= _WARM:
+        if first >= _MOMENT:
             return 1e3 * first
-        for duration in (_WARM, _TURN):
-            seconds = [self._seconds(choice)]
-            while sum(seconds) < duration:
-                seconds.append(self._seconds(choice))
-        return 1e3 * statistics.median(seconds)
+        self._for_a_moment(choice)
+        return 1e3 * statistics.median(self._for_a_moment(choice))
+
+    def _for_a_moment(self, choice: Choice) -> list[float]:
+        seconds = [self._seconds(choice)]
+        while sum(seconds) < _MOMENT:
+            seconds.append(self._seconds(choice))
+        return seconds
 
     def _seconds(self, choice: Choice) -> float:
         start = time.perf_counter()
