@@ -7,9 +7,17 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, cast
 
-from absl import app, flags, logging
+from jaxatr import memory
 
-from jaxatr import data, memory
+# Where a command is what this process runs, before the imports below: they start threads, and the
+# heaps that these have by then are not brought together later.
+_main = getattr(sys.modules["__main__"], "__spec__", None)
+if _main is not None and _main.name.startswith("jaxatr."):
+    memory.keep()
+
+from absl import app, flags, logging  # noqa: E402
+
+from jaxatr import data  # noqa: E402
 
 EXIT_USER_ERROR = 2
 
@@ -23,7 +31,6 @@ def run(main: Callable[[Sequence[str]], int | None], define_flags: Callable[[], 
       main: takes the arguments that are no flags; returns an exit code, or ``None`` for 0.
       define_flags: defines the command's own flags.
     """
-    memory.keep()
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
     flags.DEFINE_bool("debug", False, "Show where an error came from.")
     define_flags()

@@ -14,8 +14,8 @@ def keep() -> bool:
 
     Otherwise every temporary array beyond some megabytes comes from the system and goes back in
     each step, in pages of 4 KiB that the system first fills with zeros. In exchange the process
-    keeps the memory of its largest step. The commands call this at their start; what is allocated
-    before stays as it is.
+    keeps the memory of its largest step. The commands call this at their start, before NumPy and
+    jax are imported: threads that are there already keep heaps of their own.
 
     Returns:
       Whether it did. Nothing is changed where the C library is not glibc, and where the environment
