@@ -72,7 +72,8 @@ def in_turn(
                 _warm(clocks[name])
             seconds[name].append(clocks[name]())
         medians = {name: statistics.median(seconds[name]) for name in left}
-        limit = hopeless * min(medians.values()) * (1 if turn + 1 >= _ENOUGH else _AT_ONCE)
+        fastest = min(medians.values(), default=0.0)  # none, where all were wrong
+        limit = hopeless * fastest * (1 if turn + 1 >= _ENOUGH else _AT_ONCE)
         left = [name for name in left if medians[name] <= limit]
     return {name: statistics.median(values) for name, values in seconds.items()}
 

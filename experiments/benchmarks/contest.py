@@ -19,7 +19,7 @@ from ceilings import measured, reached
 from recording import Recording
 from torch_peer import Torch
 
-from jaxatr import kernels, memory
+from jaxatr import kernels
 from jaxatr.kernels import choosing
 from jaxatr.kernels.device import describe
 from jaxatr.kernels.solver import Operation
@@ -62,7 +62,6 @@ class Contest:
           listed: what a problem's row begins with, by which it is known, and the problem.
           options: as :func:`add_options` has them.
         """
-        memory.keep()  # as the commands do, and the worker that runs PyTorch
         device = jax.local_devices()[0]
         about = {"device": describe(device).kind, "jax": jax.__version__, "dtype": options.dtype}
         about |= {"rounds": options.rounds, "budget": options.budget}

@@ -10,6 +10,11 @@ Run: python experiments/benchmarks/fusions.py [--batch 64] [--dtype float32] [--
      [--plans CBA CBNA CBRA CBNRA NA]
 """
 
+from jaxatr import memory
+
+if __name__ == "__main__":  # as the commands do, before the imports below start threads
+    memory.keep()
+
 import argparse
 import math
 from collections.abc import Callable, Iterator
@@ -23,7 +28,6 @@ from alternating import in_turn, timed
 from ceilings import measured, reached
 from recording import Recording, failures, geometric_mean, heading, roofline, table
 
-from jaxatr import memory
 from jaxatr.kernels.device import describe
 from jaxatr.kernels.fusion import (
     Activation,
@@ -229,7 +233,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--output", type=Path, help="without suffix; default: by device and dtype")
     options = parser.parse_args()
-    memory.keep()  # as the commands do
     device = jax.local_devices()[0]
     about = {"device": describe(device).kind, "jax": jax.__version__, "dtype": options.dtype}
     about |= {"rounds": options.rounds, "batch": options.batch}

@@ -11,6 +11,11 @@ Run: python experiments/benchmarks/kernels.py [--lists deepbench resnet] [--size
      [--batches 8 32] [--dtype float32] [--limit LAYERS] [--rounds 9] [--budget SECONDS]
 """
 
+from jaxatr import memory
+
+if __name__ == "__main__":  # as the commands do, before the imports below start threads
+    memory.keep()
+
 import argparse
 from collections.abc import Callable, Iterator
 from functools import partial

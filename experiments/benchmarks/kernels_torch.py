@@ -6,6 +6,11 @@ process: a GPU cannot be used after some of them. PyTorch runs in its fast setti
 channels_last, and on a GPU cuDNN measures its algorithms.
 """
 
+from jaxatr import memory
+
+if __name__ == "__main__":  # as jaxatr's own process, before the imports below start threads
+    memory.keep()
+
 import json
 import sys
 import time
@@ -13,8 +18,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-
-from jaxatr import memory
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -77,7 +80,6 @@ def answer(run: Callable[[], object]) -> None:
 
 
 def main() -> None:
-    memory.keep()
     torch.backends.cudnn.benchmark = True
     run = None
     try:

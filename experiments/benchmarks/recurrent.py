@@ -10,6 +10,11 @@ Run: python experiments/benchmarks/recurrent.py [--cells lstm gru] [--hidden 256
      [--dtype float32] [--rounds 9] [--budget SECONDS]
 """
 
+from jaxatr import memory
+
+if __name__ == "__main__":  # as the commands do, before the imports below start threads
+    memory.keep()
+
 import argparse
 import dataclasses
 from collections.abc import Callable, Iterator

@@ -1,5 +1,10 @@
 """The worker of training_step.py that runs this package; see there."""
 
+from jaxatr import memory
+
+if __name__ == "__main__":  # as the commands do, before the imports below start threads
+    memory.keep()
+
 import contextlib
 import sys
 from typing import Any
@@ -9,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from serve import parse, serve
 
-from jaxatr import config, kernels, losses, memory, models, parallel, training
+from jaxatr import config, kernels, losses, models, parallel, training
 from jaxatr.tasks.base import LossOutput, Phase
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.training.state import create_state
@@ -66,7 +71,6 @@ class Benchmark:
 
 def main():
     options = parse(__doc__)
-    memory.keep()  # as the commands do
     training.enable_compilation_cache(options.cache or "off")
     task: Any = Benchmark(options.size)
     state = parallel.replicate(create_state(task, jax.random.key(0)))

@@ -6,13 +6,16 @@ torchvision has no build for every PyTorch.
 
 import sys
 
+from jaxatr import memory
+
+if "--keep=1" in sys.argv:  # before the imports below start threads
+    memory.keep()
+
 import torch
 import torch._inductor.config as inductor
 import torch.nn.functional as F
 from serve import parse, serve
 from torch import nn
-
-from jaxatr import memory
 
 CLASSES = 6
 
@@ -114,8 +117,6 @@ def inference_step(network, images, setting):
 
 def main():
     options = parse(__doc__)
-    if options.keep:
-        memory.keep()
     if options.threads:
         torch.set_num_threads(options.threads)
     torch.manual_seed(0)
