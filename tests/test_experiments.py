@@ -350,6 +350,13 @@ def test_what_is_the_same_program_under_two_names_is_one_contender():
     assert [float(run()[2]) for run in runs.values()] == [4, 4, 6, 2]
 
 
+def test_what_find_saw_far_behind_is_not_timed_again():
+    contest = benchmark("contest")
+    seen = [("taps", 1.0), ("matmul", 9.0), ("matmul", 3.0), ("fft", 4.1), ("xla", 50.0)]
+    found = [contest.kernels.Performance(name, (), value, 0) for name, value in seen]
+    assert contest.hopeless(found) == {"fft": 4.1}
+
+
 def test_the_kernels_table_states_each_loss_and_knows_the_networks_layers():
     def row(layer, auto, torch):
         times = {"auto": auto, "xla": 24.0, "matmul": 2.0, "torch": torch}

@@ -13,6 +13,7 @@ PAUSE = 0.005  # seconds: PyTorch's threads go on spinning after their work, and
 # as if there were one core, of a library whose threads sleep at once, and not of one that spins.
 WARM = 0.03  # seconds
 _TURN, _MOST = 0.02, 500  # seconds and runs that a turn of short runs is filled up to
+_LONG = 0.3  # seconds: of a run that takes longer, the first milliseconds do not matter
 _ENOUGH = 3  # rounds, after which one may be out
 _AT_ONCE = 3  # times as slow as that, and it is out after one
 
@@ -58,8 +59,8 @@ def in_turn(
     Args:
       clocks: what runs once and gives its seconds, compiled before.
       rounds: how many.
-      warm: run for a while before each timed run, to have one's own arguments in the cache and
-        one's own threads awake.
+      warm: run for a while before each timed run, unless runs are long, to have one's own
+        arguments in the cache and one's own threads awake.
       hopeless: times the fastest: what is slower after three rounds takes no more turns, and what
         is three times slower than that after one. No further ones would bring it near.
     """
@@ -68,7 +69,7 @@ def in_turn(
     for turn in range(rounds):
         for name in left[:: 1 if turn % 2 else -1]:
             time.sleep(PAUSE)
-            if warm:
+            if warm and not (seconds[name] and seconds[name][-1] > _LONG):
                 _warm(clocks[name])
             seconds[name].append(clocks[name]())
         medians = {name: statistics.median(seconds[name]) for name in left}

@@ -6,6 +6,7 @@ tries again what failed.
 
 import argparse
 import dataclasses
+import math
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
@@ -25,7 +26,7 @@ from jaxatr.kernels.device import describe
 from jaxatr.kernels.solver import Operation
 
 RESULTS = Path(__file__).parent / "results"
-HOPELESS = 4.0  # times the fastest: three runs of such a form are enough
+HOPELESS = 4.0  # times the fastest: such a form is not timed in every round
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -91,7 +92,8 @@ class Contest:
     def _measure(self, problem: Any, options: argparse.Namespace, torch: Torch) -> dict[str, Any]:
         """Returns the median milliseconds of each, which take turns, and what failed."""
         found = kernels.find(problem, budget_seconds=options.budget)
-        names = list(dict.fromkeys(performance.algorithm for performance in found))
+        slow = hopeless(found)
+        names = [name for name in dict.fromkeys(one.algorithm for one in found) if name not in slow]
         programs = compiled(self.programs(problem, names))
         first = {run: name for name, run in reversed(programs.items())}
         clocks = {name: several(timed(run)) for run, name in first.items()}
@@ -103,14 +105,28 @@ class Contest:
             row["failed"] = {"torch": str(error)}
         seconds = in_turn(clocks, options.rounds, hopeless=HOPELESS)
         seconds |= {name: seconds[first[run]] for name, run in programs.items()}
-        times = {name: round(1e3 * value, 4) for name, value in seconds.items()}
-        return row | {"milliseconds": times}
+        times = slow | {name: 1e3 * value for name, value in seconds.items()}
+        row["from_find"] = sorted(slow)
+        return row | {"milliseconds": {name: round(value, 4) for name, value in times.items()}}
 
     def _chosen(self, problem: Any) -> str:
         here = describe(jax.local_devices()[0])
         canonical = self.operation.canonical(problem, here)
         choice = choosing.current().choose(self.operation, canonical, here)
         return " ".join([choice.algorithm, *(f"{name}={value}" for name, value in choice.config)])
+
+
+def hopeless(found: Iterable[kernels.Performance]) -> dict[str, float]:
+    """Returns the milliseconds of what no further turn would bring near the best.
+
+    Such a form can take seconds in each turn, so that its time is the one that ``find`` saw. XLA's
+    takes part in every case, because what it loses is reported.
+    """
+    best: dict[str, float] = {}
+    for one in found:
+        best[one.algorithm] = min(one.milliseconds, best.get(one.algorithm, math.inf))
+    limit = HOPELESS * min(best.values())
+    return {name: value for name, value in best.items() if value > limit and name != "xla"}
 
 
 def compiled(programs: Mapping[str, tuple[Callable, tuple]]) -> dict[str, Callable[[], object]]:

@@ -16,7 +16,9 @@ from jaxatr.kernels.device import Device, describe
 from jaxatr.kernels.programs import Bench
 from jaxatr.kernels.solver import Choice, Config, Operation, operation_of
 
-_HOPELESS = 3.0  # times the best: a solver whose default is slower has no other form tried
+# Times the best: what is slower in its first turn has no other, and a solver whose default is
+# slower has no other form tried.
+_HOPELESS = 3.0
 _FINALISTS = 3
 _ROUNDS = 9  # of the finalists, one turn of each
 _LEAST = 3  # of those, whatever the time: what is kept is never a single run's luck
@@ -48,11 +50,11 @@ def find(
     """Returns what can compute a problem on a device with how fast it is, the best first.
 
     Every solver that applies runs in its default configuration; the further ones of those that are
-    not hopeless follow. They take turns, each a run or as many short ones as make it a moment
-    (:meth:`~jaxatr.kernels.programs.Bench.milliseconds`). Successive halving drops the slower half
-    after each round, with twice as many rounds before the next, and the last three are timed
-    longer: the configurations of all solvers compete in one list, which has no axes to descend
-    along, and a slow one costs a compilation and two turns only.
+    not hopeless follow. What is not hopeless takes turns, each a run or as many short ones as make
+    it a moment (:meth:`~jaxatr.kernels.programs.Bench.milliseconds`). Successive halving drops the
+    slower half after each round, with twice as many rounds before the next, and the last three are
+    timed longer: the configurations of all solvers compete in one list, which has no axes to
+    descend along, and a slow one costs a compilation and two runs only.
 
     A candidate runs only after its result on random data agrees with the operation's reference
     (:func:`~jaxatr.kernels.programs.relative_error`, in float64). One that fails is left out, and
@@ -147,6 +149,7 @@ class _Race:
             raise RuntimeError(f"no solver can be used, among {self._names}: {told}")
         if self._failures:
             warnings.warn(told, stacklevel=3)
+        self._leave_out_hopeless()
         self._halve()
         return [self._performance(choice) for choice in [*self._ranked(), *self._out]]
 
@@ -165,6 +168,11 @@ class _Race:
             self._times[choice] = [self._bench.milliseconds(choice)]
         except Exception as error:  # a compiler or a kernel may raise anything
             self._failures.append(f"{label} failed with {type(error).__name__}: {error}")
+
+    def _leave_out_hopeless(self) -> None:
+        ranked = self._ranked()
+        limit = _HOPELESS * self._times[ranked[0]][0]
+        self._out = [choice for choice in ranked if self._times[choice][0] > limit]
 
     def _halve(self) -> None:
         rounds = 1

@@ -197,6 +197,23 @@ def test_the_slower_half_is_dropped_in_each_round(registered, monkeypatch):
     assert runs["c11"] == 2 and runs["c4"] == 4 and runs["c2"] == 4 + 9
 
 
+def test_what_is_hopeless_after_its_first_turn_has_no_other(registered, monkeypatch):
+    race = _Race(registered(Plain(), Tuned()), Sines(10), jax.devices()[0], 10**9, 60.0)
+    speed = {"slow": 31.0, "near": 29.0, "best": 10.0}
+    monkeypatch.setattr(race._bench, "error", lambda choice: 0.0)
+    monkeypatch.setattr(race._bench, "milliseconds", lambda choice: speed[choice.algorithm])
+    for name in speed:
+        race._enter(Choice(name))
+    race._leave_out_hopeless()
+    race._halve()
+    assert [choice.algorithm for choice in [*race._ranked(), *race._out]] == [
+        "best",
+        "near",
+        "slow",
+    ]
+    assert [len(race._times[Choice(name)]) for name in speed] == [1, 10, 10]
+
+
 @pytest.mark.parametrize(("each", "least"), [(0.02, 1), (0.004, 3), (0.0005, 10)])
 def test_a_turn_of_short_runs_has_many(registered, monkeypatch, each, least):
     made = registered(Plain())
