@@ -142,7 +142,7 @@ def base() -> Config:
     open_set.tpr = 0.95  # true-positive rate for which another γ is fitted on validation data
 
     config.distillation = distillation = ConfigDict()  # of jaxatr.tasks.distillation:Distillation
-    distillation.target = ""  # the network that is explained: the folder of its run
+    distillation.target = ""  # the network that is explained: its run's folder, or another form
     distillation.end_to_end = False  # train student and explanation network at once, equation 10
     distillation.temperature = 1.0  # t of equation 6
     distillation.alpha = 0.5  # of the target's answer against the label's, equation 4

@@ -97,8 +97,8 @@ class Explainer:
             has none.
 
         Raises:
-          ValueError: no run, no such method, a surrogate is asked of another run, or it is given
-            options.
+          ValueError: no run, no such method, a surrogate is asked of another run, it is given
+            options, or there is another network now where the one was that it explains.
         """
         config, record = runs.load_config(workdir), training.read_record(workdir)
         is_surrogate = "target" in record
@@ -111,7 +111,9 @@ class Explainer:
         mean, std = (np.asarray(record["normalization"][name]) for name in ("mean", "std"))
         target = runs.load_target(config.distillation.target if is_surrogate else workdir)
         variables = None
-        if is_surrogate:  # which keeps its target as it was
+        if is_surrogate:
+            runs.refuse_other_target(workdir, {"target": target.source})
+            # The run keeps its target's variables.
             variables = runs.variables_of(training.load_snapshot(workdir, "latest"))
             target = target._replace(variables=variables["params"]["target"])
         if method == "surrogate":

@@ -76,8 +76,7 @@ def _explainer(searches: bool) -> Explainer | None:
     if values.checkpoint != "latest":
         raise ValueError("--explain is of the newest checkpoint: leave --checkpoint out")
     if values.surrogate:
-        explained = training.read_record(values.surrogate).get("target", {}).get("fingerprint")
-        if explained != training.read_record(values.workdir).get("fingerprint"):
+        if not runs.explains(values.surrogate, runs.load_target(values.workdir).source):
             raise ValueError(f"--surrogate: {values.surrogate} does not explain {values.workdir}")
     return Explainer.load(values.surrogate or values.workdir, values.method, progress=True)
 

@@ -140,6 +140,20 @@ def test_the_fine_tuning_of_the_distillation_papers_targets(level):
         assert target.data.to_dict() == module.get_config(level).data.to_dict()  # the same images
 
 
+@pytest.mark.parametrize(
+    ("short", "paper"),
+    [("default", "paper"), ("mstar", "paper_mstar"), ("cifar100", "paper_cifar100")],
+)
+def test_the_papers_losses_are_a_variant_of_each_short_recipe(short, paper):
+    ours, theirs = (load("distill").get_config(variant) for variant in (short, paper))
+    assert (ours.distillation.objective, ours.surrogate.deltas) == ("curves", "features")
+    fields = theirs.distillation
+    assert (fields.objective, fields.scorer, fields.l1_weight) == ("mask", "target", 1e-5)
+    assert theirs.surrogate.deltas == "last"
+    for group in ("data", "train", "model", "optimizer", "explanation", "augment"):
+        assert ours[group].to_dict() == theirs[group].to_dict()
+
+
 def test_the_short_surrogate_begins_as_its_target():
     for variant in ("default", "smoke"):
         config = load("distill").get_config(variant)

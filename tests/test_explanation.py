@@ -70,6 +70,17 @@ def test_every_method_explains_the_prediction(surrogate_run, images, method):
         assert explanation.insertion == pytest.approx(again.auc[0], abs=1e-4)
 
 
+@pytest.mark.parametrize("value", [0, 90])
+def test_a_surrogate_of_black_and_constant_images(surrogate_run, value):
+    explainer = Explainer.load(surrogate_run)
+    (found,) = explainer([np.full((24, 24, 1), value, np.uint8)])
+    assert np.all((found.saliency > 0) & (found.saliency < 1)) and found.label in explainer.classes
+    # Blurred, the image is what it was, so that what is inserted changes nothing.
+    assert found.insertion == pytest.approx(found.score, abs=1e-4)
+    if value == 0:  # what is deleted was black
+        assert found.deletion == pytest.approx(found.score, abs=1e-4)
+
+
 def test_the_target_of_a_surrogate_is_the_run_that_it_explains(surrogate_run, trained_run, images):
     _, arrays = images
     options = {"window": 8, "stride": 8}

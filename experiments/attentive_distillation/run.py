@@ -43,9 +43,9 @@ TARGETS: Mapping[str, Run] = {
 """The data sets to the networks that are explained: plain classifiers of a ResNet-18."""
 
 _CONFIGS = {
-    "simulated": "distill.py:default",
-    "mstar": "distill.py:mstar",
-    "cifar100": "distill.py:cifar100",
+    "simulated": "distill.py:paper",
+    "mstar": "distill.py:paper_mstar",
+    "cifar100": "distill.py:paper_cifar100",
 }
 _OWN: Mapping[str, Mapping[str, Any]] = {"simulated": _NEAR}
 EPOCHS: Mapping[str, tuple[int, int]] = {"simulated": (2, 8), "mstar": (3, 6), "cifar100": (2, 4)}

@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 from experiments.attentive_distillation.run import (
+    EPOCHS,
     METHODS,
     NEAR_RISE,
     RESULTS,
@@ -189,7 +190,11 @@ def _speed() -> list[str]:
             turns = f", N = {row['turns']}" if "turns" in row else ""
             speed = [f"{row['milliseconds']:.2f}", f"{1000 / row['milliseconds']:.3g}"]
             rows.append([size, method_title(name) + turns, *speed, f"{row['passes']:.2f}"])
-    note = f"On {found['device']}; medians of alternating rounds, a batch of {found['batch']}."
+    note = (
+        f"On {found['device']}; medians of alternating rounds. Forward pass, surrogate and "
+        f"Grad-CAM are of a batch of {found['batch']}. The others take one image at a time, and "
+        "are timed with a part of their N turns; their time is that times so many more."
+    )
     header = ["target", "method", "ms an image", "frames per second", "forward passes"]
     return [note, "", *table(header, rows)]
 
@@ -249,9 +254,12 @@ def page() -> str:
         "# Attentive distillation: tables 2 to 4",
         "",
         "Target and student are a ResNet-18 of a quarter of the usual width; the student begins",
-        "with the target's weights. The simulated vehicles are all at 1000 m. Mean ± standard",
-        "deviation (number of runs); a method that is not trained has one figure, for one target",
-        "and one set of test images.",
+        "with the target's weights, and trains for "
+        + ", ".join(f"{a} + {b} epochs ({name})" for name, (a, b) in EPOCHS.items())
+        + ", the",
+        "paper's for 190 + 16. The simulated vehicles are all at 1000 m. RISE has 1000 masks,",
+        "where its default is 8000. Mean ± standard deviation (number of runs); a method that is",
+        "not trained has one figure, for one target and one set of test images.",
         "",
         commits(RESULTS),
         "",

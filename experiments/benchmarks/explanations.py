@@ -1,14 +1,14 @@
 """Times every explanation beside one forward pass of the network that it explains.
 
 A batch goes through the target's forward pass, the surrogate, Grad-CAM and Grad-CAM++, and one
-image through the methods of many passes, all alternately in one run; medians, and their ratio to
-the forward pass. The networks have random weights: what a map shows does not change what it costs.
-A method of many passes is timed with few of its turns (masks, steps, windows), and its full number,
-the default of :mod:`jaxatr.explainers`, is that time times so many more; the record has both. LIME,
-which also finds regions once and fits a regression, is timed with two numbers, and their difference
-is what the further turns cost.
+image through the methods of many passes, as they are used, all alternately in one run; medians, and
+their ratio to the forward pass of the batch's share. The networks have random weights: what a map
+shows does not change what it costs. A method of many passes is timed with few of its turns (masks,
+steps, windows), and its full number, the default of :mod:`jaxatr.explainers`, is that time times so
+many more; the record has both. LIME, which also finds regions once and fits a regression, is timed
+with two numbers, and their difference is what the further turns cost.
 
-Run: python experiments/benchmarks/explanations.py [--sizes=64,224] [--repeats=20]
+Run: python experiments/benchmarks/explanations.py [--sizes=32,64,224] [--repeats=20]
 """
 
 import argparse
@@ -29,10 +29,45 @@ from jaxatr.tasks.distillation import surrogate_saliency
 from jaxatr.tasks.explaining import rival
 
 OUTPUT = Path(__file__).parent / "results" / "explanations_cpu.json"
-NETWORKS = {64: ("resnet18", 32, 1, 16), 224: ("resnet50", 64, 3, 64)}
-"""Side of the chip to the target's backbone, its width, the chip's channels and the width of the
-explanation network: those of the short variants of configs/distill.py, and the paper's."""
 CLASSES = 10
+
+
+class Case(NamedTuple):
+    """A network that is explained, its chips, and its surrogate.
+
+    Attributes:
+      size: side of a chip.
+      channels: of a chip.
+      backbone: of target and student.
+      width: of that.
+      stem: of that.
+      explainer: width of the explanation network.
+      deltas: what it is handed by the student.
+    """
+
+    size: int
+    channels: int
+    backbone: str
+    width: int
+    stem: str
+    explainer: int
+    deltas: str
+
+    @property
+    def name(self) -> str:
+        """How tables call it."""
+        stem = ", 3x3 stem" if self.stem == "3x3" else ""
+        features = ", from features" if self.deltas == "features" else ""
+        return f"{self.backbone}, width {self.width}{stem}, {self.size} pixels{features}"
+
+
+NETWORKS = (
+    Case(64, 1, "resnet18", 32, "7x7", 16, "features"),  # short variants of configs/distill.py
+    Case(64, 1, "resnet18", 32, "7x7", 16, "last"),
+    Case(64, 1, "resnet18", 16, "7x7", 16, "features"),  # experiments/attentive_distillation
+    Case(32, 3, "resnet18", 16, "3x3", 16, "features"),
+    Case(224, 3, "resnet50", 64, "7x7", 64, "last"),  # the paper's
+)
 
 
 class Turns(NamedTuple):
@@ -69,10 +104,12 @@ def turns(size: int) -> dict[str, Turns]:
     }
 
 
-def cases(size: int, batch: int) -> dict[str, Callable[[], Any]]:
+def timed(case: Case, batch: int) -> dict[str, Callable[[], Any]]:
     """Returns what is timed: of the batch, but the methods of many passes of one image."""
-    config, channels = configuration.base(), NETWORKS[size][2]
-    config.model.backbone, config.model.width, _, config.surrogate.width = NETWORKS[size]
+    config, channels, size = configuration.base(), case.channels, case.size
+    for name in ("backbone", "width", "stem"):
+        config.model[name] = getattr(case, name)
+    config.surrogate.width, config.surrogate.deltas = case.explainer, case.deltas
     target = models.build_open_set(config.model, CLASSES)
     surrogate = models.build_surrogate(config, CLASSES)
     images = np.random.default_rng(0).random((batch, size, size, channels), np.float32)
@@ -88,10 +125,10 @@ def cases(size: int, batch: int) -> dict[str, Callable[[], Any]]:
     forward = jax.jit(logits)
     saliency = jax.jit(partial(surrogate_saliency, surrogate, mean=mean, std=std))
     few = {}
-    for name, case in turns(size).items():
-        few[name] = rival(name, predict, mean, **case.options)
-        if case.halved:
-            few[_half(name)] = rival(name, predict, mean, **case.halved)
+    for name, passes in turns(size).items():
+        few[name] = rival(name, predict, mean, **passes.options)
+        if passes.halved:
+            few[_half(name)] = rival(name, predict, mean, **passes.halved)
     return {
         "forward pass": lambda: forward(variables, jnp.asarray(images)),
         "surrogate": lambda: saliency(own, jnp.asarray(images)),
@@ -105,22 +142,22 @@ def _half(name: str) -> str:
     return f"{name}, half of its turns"
 
 
-def measured(size: int, batch: int, repeats: int) -> dict[str, dict[str, float]]:
+def measured(case: Case, batch: int, repeats: int) -> dict[str, dict[str, float]]:
     """Returns milliseconds an image and forward passes, of each method."""
-    seconds = alternately(cases(size, batch), repeats)
-    many, one, rows = turns(size), 1e3 * seconds["forward pass"] / batch, {}
+    seconds = alternately(timed(case, batch), repeats)
+    many, one, rows = turns(case.size), 1e3 * seconds["forward pass"] / batch, {}
     halves = {name: seconds.pop(_half(name), None) for name in many}
     for name, value in seconds.items():
-        case = many.get(name)
-        an_image = 1e3 * (case.in_full(value, halves[name]) if case else value / batch)
-        more = {"timed_turns": case.timed, "turns": case.full} if case else {}
+        passes = many.get(name)
+        an_image = 1e3 * (passes.in_full(value, halves[name]) if passes else value / batch)
+        more = {"timed_turns": passes.timed, "turns": passes.full} if passes else {}
         rows[name] = {"milliseconds": an_image, "passes": an_image / one, **more}
     return rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sizes", default="64,224")
+    parser.add_argument("--sizes", default="32,64,224")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--out", type=Path, default=OUTPUT)
@@ -133,11 +170,12 @@ def main() -> None:
         "repeats": flags.repeats,
         "sizes": {},
     }
-    for size in map(int, flags.sizes.split(",")):
-        backbone, width, *_ = NETWORKS[size]
-        name = f"{backbone}, width {width}, {size} pixels"
-        record["sizes"][name] = measured(size, flags.batch, flags.repeats)
-        print(name, json.dumps(record["sizes"][name]), flush=True)
+    sizes = set(map(int, flags.sizes.split(",")))
+    for case in NETWORKS:
+        if case.size not in sizes:
+            continue
+        record["sizes"][case.name] = measured(case, flags.batch, flags.repeats)
+        print(case.name, json.dumps(record["sizes"][case.name]), flush=True)
         flags.out.write_text(json.dumps(record, indent=1) + "\n")
 
 

@@ -17,6 +17,7 @@ from jaxatr.runs.folder import (
     THUMBNAILS,
     load_config,
     refuse_changed_data,
+    refuse_other_target,
     variables_of,
     write_file,
 )
@@ -50,13 +51,15 @@ def evaluate_run(
       progress: show a bar of those methods that try masked copies.
 
     Raises:
-      ValueError: no run, no such checkpoint, other data than the run was trained on, a score that
-        is named and for which nothing was trained, or methods for a run that explains nothing.
+      ValueError: no run, no such checkpoint, other data than the run was trained on, another
+        network than the one that it explains, a score that is named and for which nothing was
+        trained, or methods for a run that explains nothing.
     """
     config = load_config(workdir)
     config.data.update(data or {})
     task = make_task(config, workdir)
     refuse_changed_data(workdir, task.record)
+    refuse_other_target(workdir, task.record)
     snapshot = training.load_snapshot(workdir, checkpoint)
     given = {"methods": methods, "progress": progress} if methods else {}
     if given and "target" not in task.record:

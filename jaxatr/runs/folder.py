@@ -91,12 +91,26 @@ def refuse_other_target(workdir: str | os.PathLike, record: dict[str, Any]) -> N
     Raises:
       ValueError: the network differs.
     """
-    recorded, now = (each.get("target") for each in (training.read_record(workdir), record))
-    if recorded and now and {**recorded, "workdir": now["workdir"]} != now:
+    recorded, now = training.read_record(workdir).get("target"), record.get("target")
+    if recorded and now and not explains(workdir, now):
         raise ValueError(
             f"distillation.target: {workdir} explains another network: recorded {recorded}, now "
             f"{now}"
         )
+
+
+def explains(workdir: str | os.PathLike, source: Mapping[str, Any]) -> bool:
+    """Says whether the run in ``workdir`` is the surrogate of a network.
+
+    Args:
+      workdir: the run's folder.
+      source: of the network (:class:`jaxatr.tasks.target.Target`); where it lies does not count.
+    """
+    recorded = training.read_record(workdir).get("target")
+    if not recorded:
+        return False
+    # What a later version records besides, an older run cannot have.
+    return all(source.get(name) == value for name, value in recorded.items() if name != "workdir")
 
 
 def write_file(path: Path, write: Callable[[Any], object]) -> None:

@@ -1,8 +1,9 @@
-"""The network of a run, or of an ONNX file, as the target of an explanation."""
+"""The network of a run, of an ONNX file or of a function, as the target of an explanation."""
 
 import hashlib
 import json
 import os
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,22 +12,28 @@ import jax
 import numpy as np
 
 from jaxatr import models, training
+from jaxatr.resolve import resolve
 from jaxatr.runs.folder import load_config, takes_tracks, variables_of
 from jaxatr.tasks.open_set import infer
 from jaxatr.tasks.target import Target
 from jaxatr.typing import ArrayLike, PyTree
+
+_DOTTED = re.compile(r"[A-Za-z_][\w.]*:[\w.]+")  # resolve's, with the colon
 
 
 def load_target(source: str | os.PathLike) -> Target:
     """Returns the network that is explained.
 
     Args:
-      source: a run's folder, whose closed-set classifier it is at its newest checkpoint, or an
-        ONNX file, as :func:`onnx_target` has it.
+      source: a run's folder, whose closed-set classifier it is at its newest checkpoint; an ONNX
+        file, as :func:`onnx_target` has it; or ``"package.module:name"`` of a function that takes
+        nothing and returns a :class:`~jaxatr.tasks.target.Target`.
 
     Raises:
-      ValueError: no run or file, or one whose network is no classifier of known classes.
+      ValueError: no run, file or function, or one whose network is no classifier of known classes.
     """
+    if _DOTTED.fullmatch(os.fspath(source)) and not Path(source).exists():
+        return _made_target(os.fspath(source))
     if not Path(source).exists():
         raise ValueError(
             f"distillation.target: there is nothing at {source}; if a run explains what was there, "
@@ -96,6 +103,7 @@ def _run_target(workdir: str | os.PathLike) -> Target:
         "step": snapshot.step,
         "backbone": config.model.backbone,
         "width": config.model.width,
+        "variables": _digest(variables_of(snapshot)),
     }
     logits = partial(
         _logits,
@@ -104,6 +112,29 @@ def _run_target(workdir: str | os.PathLike) -> Target:
         std=np.asarray(record["normalization"]["std"]),
     )
     return Target(logits, variables_of(snapshot), classes, source)
+
+
+def _made_target(path: str) -> Target:
+    made = resolve(path)()
+    if not isinstance(made, Target):
+        raise ValueError(
+            f"distillation.target: {path} returned {type(made).__name__}, wanted a "
+            "jaxatr.tasks.Target"
+        )
+    classes = tuple(map(str, made.classes))
+    given = {name: value for name, value in made.source.items() if name != "workdir"}
+    source = {"workdir": path, "variables": _digest(made.variables), **given}
+    return made._replace(classes=classes, source=source)
+
+
+def _digest(variables: PyTree) -> str:
+    """Returns a hash of arrays and their shapes."""
+    digest = hashlib.sha256()
+    for leaf in jax.tree.leaves(variables):
+        array = np.ascontiguousarray(leaf)
+        digest.update(f"{array.dtype} {array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
 def _logits(module: Any, variables: PyTree, images: ArrayLike, *, mean, std) -> jax.Array:

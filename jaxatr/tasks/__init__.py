@@ -4,6 +4,7 @@ from jaxatr.tasks.base import LossOutput, Phase, Task
 from jaxatr.tasks.distillation import Distillation
 from jaxatr.tasks.embedding import Embedding
 from jaxatr.tasks.open_set import OpenSet
+from jaxatr.tasks.target import Target
 from jaxatr.tasks.track import TrackOpenSet
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "LossOutput",
     "OpenSet",
     "Phase",
+    "Target",
     "Task",
     "TrackOpenSet",
 ]

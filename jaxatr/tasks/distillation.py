@@ -207,7 +207,7 @@ class Distillation:
         """Returns measures on the validation part; nothing without one.
 
         ``fidelity`` is the area under the insertion curve less that under the deletion curve, of
-        ``distillation.judged`` examples, evenly spread; choices are made by it.
+        ``distillation.judged`` examples, evenly spread; the best checkpoint is that of the highest.
         """
         if "validation" not in self.parts:
             return {}

@@ -26,6 +26,13 @@ def check_fields(config: Config) -> None:
         distillation__l1=("sum", "mean"),
         surrogate__deltas=("last", "sum", "features"),
     )
+    if fields.objective == "mask":
+        for name, off in (("masks", 0), ("insertion_weight", 1.0)):
+            if fields[name] != off:
+                raise ValueError(
+                    f"distillation.{name}: got {fields[name]}, which counts with "
+                    "distillation.objective=curves alone"
+                )
     check_limits(
         config,
         distillation__temperature=(fields.temperature > 0, "more than 0"),

@@ -221,6 +221,21 @@ def test_a_black_image_and_one_class():
         np.testing.assert_allclose(single.auc, 1.0)
 
 
+def test_a_constant_image():
+    """Its blur is the image itself: insertion shows that from the start; deletion ends in black."""
+    image, saliency = np.full((1, 4, 4, 1), 3.0, np.float32), np.arange(16.0).reshape(1, 4, 4)
+
+    def predict(images):
+        means = images.mean((1, 2, 3))
+        return jnp.stack([means, 2 - means], axis=-1)
+
+    inserted = metrics.insertion(predict, image, saliency, pixels_per_step=8)
+    deleted = metrics.deletion(predict, image, saliency, pixels_per_step=8)
+    wanted = 1 / (1 + np.exp([[-4.0, -1.0, 2.0]]))
+    np.testing.assert_allclose(inserted.curve, np.full((1, 3), wanted[0, 0]), rtol=1e-5)
+    np.testing.assert_allclose(deleted.curve, wanted, rtol=1e-5)
+
+
 def test_saturated_logits_give_probabilities():
     images, saliency = draw((4, 4, 1))
     predict, _ = network((4, 4, 1))

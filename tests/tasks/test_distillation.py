@@ -1,6 +1,7 @@
 """The surrogate's task: whose parameters a phase trains, its losses, what it measures."""
 
 import shutil
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +12,9 @@ from tqdm import tqdm
 
 from jaxatr import explainers, losses, metrics, parallel, reporting, runs, training
 from jaxatr.explainers import masked
+from jaxatr.explanation import Explainer
 from jaxatr.recogniser import Recogniser
-from jaxatr.tasks.distillation import Distillation
+from jaxatr.tasks import Distillation
 
 
 def make_config(small_config, trained_run):
@@ -133,10 +135,12 @@ def gradient(task, phase, batch, devices):
 
 
 @pytest.mark.slow  # to compile, eight times
-@pytest.mark.parametrize("kind", ["student", "explanation", "curves", "end to end"])
+@pytest.mark.parametrize("kind", ["student", "explanation", "curves", "masks", "end to end"])
 def test_one_and_eight_devices_agree(config, kind):
     config.distillation.end_to_end = kind == "end to end"
-    config.distillation.objective = "curves" if kind == "curves" else "mask"
+    config.distillation.objective = "curves" if kind in ("curves", "masks") else "mask"
+    if kind == "masks":
+        config.distillation.masks, config.surrogate.deltas = 2, "features"
     config.train.batch_size = 16
     task = Distillation(config, load=runs.load_target)
     phase = next(p for p in task.phases[::-1] if p.name == kind or kind != "student")
@@ -251,8 +255,13 @@ def test_a_target_may_move_but_be_no_other(config, surrogate_run, trained_run, t
     assert training.read_record(run)["target"]["workdir"] == str(moved)
     explained = training.read_record(run)["target"]
     training.update_record(run, target={**explained, "fingerprint": "another"})
-    with pytest.raises(ValueError, match=r"explains another network: recorded .*'another'.*now"):
-        runs.train_run(config, run, progress=False)
+    for use in (
+        lambda: runs.train_run(config, run, progress=False),
+        lambda: runs.evaluate_run(run),
+        lambda: Explainer.load(run),
+    ):
+        with pytest.raises(ValueError, match=r"explains another network: recorded .*'another'"):
+            use()
     shutil.rmtree(moved)
     with pytest.raises(ValueError, match=r"nothing at .*moved; .* --config.distillation.target="):
         runs.evaluate_run(run)
@@ -266,8 +275,8 @@ def test_a_target_may_move_but_be_no_other(config, surrogate_run, trained_run, t
         ("objective", "area", "distillation.objective: got 'area', wanted mask or curves"),
         ("l1", "max", "distillation.l1: got 'max', wanted sum or mean"),
         ("l1_weight", -1.0, "distillation.l1_weight: got -1.0, wanted 0 or more"),
-        ("insertion_weight", -1.0, "distillation.insertion_weight: got -1.0, wanted 0 or more"),
-        ("masks", 1, r"distillation.masks: got 1, wanted 0 \(off\), or at least 2"),
+        ("insertion_weight", 20.0, "insertion_weight: got 20.0, which counts with .*=curves alone"),
+        ("masks", 4, "distillation.masks: got 4, which counts with .*objective=curves alone"),
         ("masks_contrast", 0.0, "distillation.masks_contrast: got 0.0, wanted more than 0"),
         ("area", 2.0, "distillation.area: got 2.0, wanted a share"),
         ("area_weight", -1.0, "distillation.area_weight: got -1.0, wanted 0"),
@@ -281,10 +290,71 @@ def test_wrong_fields_are_refused(config, field, value, message):
         Distillation(config, load=runs.load_target)
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("insertion_weight", -1.0, "distillation.insertion_weight: got -1.0, wanted 0 or more"),
+        ("masks", 1, r"distillation.masks: got 1, wanted 0 \(off\), or at least 2"),
+    ],
+)
+def test_wrong_fields_of_the_curves_are_refused(config, field, value, message):
+    config.distillation.objective = "curves"
+    config.distillation[field] = value
+    with pytest.raises(ValueError, match=message):
+        Distillation(config, load=runs.load_target)
+
+
 def test_another_split_than_the_targets_is_refused(config):
     config.open_set.split = "closed"
     with pytest.raises(ValueError, match="distillation.target: .* knows"):
         Distillation(config, load=runs.load_target)
+
+
+A_TARGET = """
+import jax.numpy as jnp
+import numpy as np
+from jaxatr.tasks import Target
+
+def logits(w, images):
+    thirds = jnp.array_split(images / 255, 3, axis=1)
+    return jnp.stack([part.mean((1, 2, 3)) for part in thirds], axis=-1) @ w
+
+def target():
+    return Target(logits, np.eye(3, dtype=np.float32), %r, {"from": "a test"})
+
+def none():
+    return "logits"
+"""
+
+
+@pytest.fixture
+def module_with_a_target(config, tmp_path, monkeypatch):
+    """Its name: a network that no run trained, of the split's classes."""
+    known = runs.load_target(config.distillation.target).classes
+    (tmp_path / "their_networks.py").write_text(A_TARGET % (known,))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "their_networks", raising=False)
+    return "their_networks"
+
+
+def test_any_function_can_be_the_target(config, module_with_a_target):
+    config.distillation.target = f"{module_with_a_target}:target"
+    task = Distillation(config, load=runs.load_target)
+    assert task.target.classes == task.split.known and len(task.target.classes) == 3
+    source = task.record["target"]
+    assert source["workdir"] == "their_networks:target" and source["from"] == "a test"
+    assert len(source["variables"]) == 64
+    batch = next(task.batches(task.phases[0]))
+    result, params, _ = shares(task, task.phases[0], batch)
+    np.testing.assert_array_equal(params["target"], np.eye(3))
+    assert np.isfinite(result.total[0])
+
+
+def test_what_cannot_be_the_target_is_named(module_with_a_target):
+    with pytest.raises(ValueError, match="none returned str, wanted a jaxatr.tasks.Target"):
+        runs.load_target(f"{module_with_a_target}:none")
+    with pytest.raises(ValueError, match="no 'targte' in .*did you mean 'target'"):
+        runs.load_target(f"{module_with_a_target}:targte")
 
 
 def test_a_run_that_is_no_classifier_is_no_target(embedding_run):
