@@ -357,6 +357,14 @@ def test_what_find_saw_far_behind_is_not_timed_again():
     assert contest.hopeless(found) == {"fft": 4.1}
 
 
+def test_rounds_end_with_their_budget_but_three_are_run():
+    turns = []
+    clocks = {"one": lambda: turns.append(1) or 1.0, "two": lambda: turns.append(2) or 2.0}
+    in_turn = benchmark("alternating").in_turn
+    assert in_turn(clocks, 5, warm=False, budget=0.0) == {"one": 1.0, "two": 2.0}
+    assert turns == [2, 1, 1, 2, 2, 1]
+
+
 def test_the_kernels_table_states_each_loss_and_knows_the_networks_layers():
     def row(layer, auto, torch):
         times = {"auto": auto, "xla": 24.0, "matmul": 2.0, "torch": torch}

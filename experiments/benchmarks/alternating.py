@@ -14,7 +14,7 @@ PAUSE = 0.005  # seconds: PyTorch's threads go on spinning after their work, and
 WARM = 0.03  # seconds
 _TURN, _MOST = 0.02, 500  # seconds and runs that a turn of short runs is filled up to
 _LONG = 0.3  # seconds: of a run that takes longer, the first milliseconds do not matter
-_ENOUGH = 3  # rounds, after which one may be out
+_ENOUGH = 3  # rounds, after which one may be out, and the budget counts
 _AT_ONCE = 3  # times as slow as that, and it is out after one
 
 
@@ -50,6 +50,7 @@ def in_turn(
     *,
     warm: bool = True,
     hopeless: float = math.inf,
+    budget: float = math.inf,
 ) -> dict[str, float]:
     """Returns the median seconds of each.
 
@@ -63,10 +64,14 @@ def in_turn(
         arguments in the cache and one's own threads awake.
       hopeless: times the fastest: what is slower after three rounds takes no more turns, and what
         is three times slower than that after one. No further ones would bring it near.
+      budget: seconds, after which three rounds are enough.
     """
+    deadline = time.monotonic() + budget
     seconds: dict[str, list[float]] = {name: [] for name in clocks}
     left = list(clocks)
     for turn in range(rounds):
+        if turn >= _ENOUGH and time.monotonic() > deadline:
+            break
         for name in left[:: 1 if turn % 2 else -1]:
             time.sleep(PAUSE)
             if warm and not (seconds[name] and seconds[name][-1] > _LONG):

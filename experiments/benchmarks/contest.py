@@ -32,7 +32,8 @@ HOPELESS = 4.0  # times the fastest: such a form is not timed in every round
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options that both scripts have."""
     parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--seconds", type=float, default=6.0, help="of them; three are always run")
     parser.add_argument("--budget", type=float, default=20.0, help="seconds of each find step")
     parser.add_argument("--database", type=Path, help="folder that keeps what find steps choose")
     parser.add_argument("--output", type=Path, help="without suffix; default: by device and dtype")
@@ -65,7 +66,7 @@ class Contest:
         """
         device = jax.local_devices()[0]
         about = {"device": describe(device).kind, "jax": jax.__version__, "dtype": options.dtype}
-        about |= {"rounds": options.rounds, "budget": options.budget}
+        about |= {"rounds": options.rounds, "seconds": options.seconds, "budget": options.budget}
         output = options.output or RESULTS / f"{name}_{device.platform}_{options.dtype}"
         recording, torch = Recording(output, about), Torch()
         ceilings = recording.about.setdefault("ceilings", measured(options.dtype))
@@ -103,7 +104,7 @@ class Contest:
             clocks["torch"] = several(torch.seconds)
         except RuntimeError as error:
             row["failed"] = {"torch": str(error)}
-        seconds = in_turn(clocks, options.rounds, hopeless=HOPELESS)
+        seconds = in_turn(clocks, options.rounds, hopeless=HOPELESS, budget=options.seconds)
         seconds |= {name: seconds[first[run]] for name, run in programs.items()}
         times = slow | {name: 1e3 * value for name, value in seconds.items()}
         row["from_find"] = sorted(slow)

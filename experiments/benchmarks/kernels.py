@@ -8,7 +8,8 @@ its cliffs, and counted apart where auto is compared with XLA. A run that was cu
 was (contest.py).
 
 Run: python experiments/benchmarks/kernels.py [--lists deepbench resnet] [--sizes 32 64 128 224]
-     [--batches 8 32] [--dtype float32] [--limit LAYERS] [--rounds 9] [--budget SECONDS]
+     [--batches 8 32] [--dtype float32] [--limit LAYERS] [--rounds 15] [--seconds 6]
+     [--budget SECONDS]
 """
 
 from jaxatr import memory

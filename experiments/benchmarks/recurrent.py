@@ -7,7 +7,7 @@ turns; medians are compared. Ratios above 1 say that auto is faster. DeepBench's
 are left out: flax has no such cell with ReLU. A run that was cut goes on where it was (contest.py).
 
 Run: python experiments/benchmarks/recurrent.py [--cells lstm gru] [--hidden 256 512] [--batch 16]
-     [--dtype float32] [--rounds 9] [--budget SECONDS]
+     [--dtype float32] [--rounds 15] [--seconds 6] [--budget SECONDS]
 """
 
 from jaxatr import memory
