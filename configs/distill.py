@@ -120,7 +120,7 @@ def _mstar(config: Config) -> None:
 
 def _cifar100(config: Config) -> None:
     _from_scratch(config)
-    config.train.epochs = 10
+    config.train.epochs = 8
     config.explanation.epochs = 6.0
     config.model.width = 32
     config.model.stem = "3x3"
