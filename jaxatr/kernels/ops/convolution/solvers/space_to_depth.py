@@ -112,7 +112,7 @@ class SpaceToDepth(Solver):
     """Gradients of strided first layers, on CPU; tuned by what computes the folded problem."""
 
     name = "space_to_depth"
-    version = 2  # the data gradient may be a convolution; more channels
+    version = 3  # as `turned`'s
 
     def applies(self, problem: Problem, device: Device) -> bool:
         """Says whether there is a stride to fold, few channels and one group."""

@@ -39,22 +39,38 @@ def in_memory(array: Array) -> Array:
 
 
 def _patches_turned(problem: Problem, x: Array) -> Array:
-    """Returns ``[taps * c, pixels]``; the image is turned once, and the taps are cut from that."""
+    """Returns ``[taps * c, pixels]``; the image is turned once, and the taps are cut from that.
+
+    First each tap's columns, then of those its rows: so that most of what is copied are whole rows,
+    and no copy chooses among all taps.
+    """
     turned = in_memory(pad(x, *problem.padding).transpose(3, 0, 1, 2))
-    (height, width), (sy, sx) = problem.y_shape[1:3], problem.stride
-    rows, columns = (height - 1) * sy + 1, (width - 1) * sx + 1
-    parts = [
-        turned[:, :, top : top + rows : sy, left : left + columns : sx]
-        for top, left in matmul.corners(problem)
-    ]
-    whole = jnp.concatenate(parts) if len(parts) > 1 else parts[0]
+    columns = in_memory(jnp.concatenate(_steps(problem, turned, axis=1)))
+    whole = jnp.concatenate(_steps(problem, columns, axis=0))
     return in_memory(whole.reshape(-1, whole[0].size))
+
+
+def _steps(problem: Problem, images: Array, axis: int) -> list[Array]:
+    """Returns, for each of a kernel's rows (axis 0) or columns (1), those of the images it meets.
+
+    Args:
+      problem: whose stride and dilation count.
+      images: ``[c, b, h, w]``.
+      axis: 0 or 1.
+    """
+    stride, dilation = problem.stride[axis], problem.dilation[axis]
+    reach = (problem.y_shape[1 + axis] - 1) * stride + 1
+    return [
+        jax.lax.slice_in_dim(images, first, first + reach, stride, axis=2 + axis)
+        for first in range(0, problem.w_shape[axis] * dilation, dilation)
+    ]
 
 
 class Turned(Solver):
     """Weight gradients of one group, on CPU; tuned by which side is turned."""
 
     name = "turned"
+    version = 2  # columns first, then rows
 
     def applies(self, problem: Problem, device: Device) -> bool:
         """Says whether it is such a gradient; elsewhere products do not mind."""
