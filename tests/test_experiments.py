@@ -357,6 +357,25 @@ def test_what_find_saw_far_behind_is_not_timed_again():
     assert contest.hopeless(found) == {"fft": 4.1}
 
 
+def test_forms_that_compile_to_the_same_are_one_contender():
+    ab = jnp.ones((2, 3, 4)), jnp.ones((4, 5))
+    runs = benchmark("contest").compiled(
+        {
+            "auto": (lambda a, b: (a.reshape(6, 4) @ b).reshape(2, 3, 5), ab),
+            "named": (lambda x, y: jnp.tensordot(x.reshape(-1, 4), y, 1).reshape(2, 3, -1), ab),
+            "other": (lambda a, b: (a.reshape(6, 4) @ b + 1).reshape(2, 3, 5), ab),
+        }
+    )
+    assert len(set(runs.values())) == 2 and runs["auto"] is runs["named"]
+
+
+def test_who_stays_takes_every_turn():
+    turns = []
+    clocks = {"far": lambda: turns.append(0) or 50.0, "best": lambda: 1.0}
+    medians = benchmark("alternating").in_turn(clocks, 5, warm=False, hopeless=4.0, stay=("far",))
+    assert len(turns) == 5 and medians == {"far": 50.0, "best": 1.0}
+
+
 def test_rounds_end_with_their_budget_but_three_are_run():
     turns = []
     clocks = {"one": lambda: turns.append(1) or 1.0, "two": lambda: turns.append(2) or 2.0}

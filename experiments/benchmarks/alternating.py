@@ -3,7 +3,7 @@
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import jax
@@ -13,6 +13,7 @@ PAUSE = 0.005  # seconds: PyTorch's threads go on spinning after their work, and
 # as if there were one core, of a library whose threads sleep at once, and not of one that spins.
 WARM = 0.03  # seconds
 _TURN, _MOST = 0.02, 500  # seconds and runs that a turn of short runs is filled up to
+_LEAST = 3  # runs in a turn, unless they are long
 _LONG = 0.3  # seconds: of a run that takes longer, the first milliseconds do not matter
 _ENOUGH = 3  # rounds, after which one may be out, and the budget counts
 _AT_ONCE = 3  # times as slow as that, and it is out after one
@@ -32,12 +33,13 @@ def timed(run: Callable[[], object]) -> Callable[[], float]:
 def several(clock: Callable[[], float]) -> Callable[[], float]:
     """Returns a clock whose turn is the median of several runs, where one is a moment only.
 
-    A single run of some microseconds is as much the machine's mood as the program's speed.
+    A single run of some microseconds is as much the machine's mood as the program's speed; and of
+    some milliseconds, a moment in which the machine did something else is most of it.
     """
 
     def turn() -> float:
         seconds = [clock()]
-        while sum(seconds) < _TURN and len(seconds) < _MOST:
+        while sum(seconds) < (_LONG if len(seconds) < _LEAST else _TURN) and len(seconds) < _MOST:
             seconds.append(clock())
         return statistics.median(seconds)
 
@@ -51,6 +53,7 @@ def in_turn(
     warm: bool = True,
     hopeless: float = math.inf,
     budget: float = math.inf,
+    stay: Collection[str] = (),
 ) -> dict[str, float]:
     """Returns the median seconds of each.
 
@@ -65,6 +68,7 @@ def in_turn(
       hopeless: times the fastest: what is slower after three rounds takes no more turns, and what
         is three times slower than that after one. No further ones would bring it near.
       budget: seconds, after which three rounds are enough.
+      stay: names of those that are never out.
     """
     deadline = time.monotonic() + budget
     seconds: dict[str, list[float]] = {name: [] for name in clocks}
@@ -80,7 +84,7 @@ def in_turn(
         medians = {name: statistics.median(seconds[name]) for name in left}
         fastest = min(medians.values(), default=0.0)  # none, where all were wrong
         limit = hopeless * fastest * (1 if turn + 1 >= _ENOUGH else _AT_ONCE)
-        left = [name for name in left if medians[name] <= limit]
+        left = [name for name in left if name in stay or medians[name] <= limit]
     return {name: statistics.median(values) for name, values in seconds.items()}
 
 

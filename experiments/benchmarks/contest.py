@@ -8,6 +8,7 @@ import argparse
 import dataclasses
 import math
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -104,7 +105,13 @@ class Contest:
             clocks["torch"] = several(torch.seconds)
         except RuntimeError as error:
             row["failed"] = {"torch": str(error)}
-        seconds = in_turn(clocks, options.rounds, hopeless=HOPELESS, budget=options.seconds)
+        seconds = in_turn(
+            clocks,
+            options.rounds,
+            hopeless=HOPELESS,
+            budget=options.seconds,
+            stay=(first[programs["auto"]], "torch"),
+        )
         seconds |= {name: seconds[first[run]] for name, run in programs.items()}
         times = slow | {name: 1e3 * value for name, value in seconds.items()}
         row["from_find"] = sorted(slow)
@@ -130,11 +137,21 @@ def hopeless(found: Iterable[kernels.Performance]) -> dict[str, float]:
     return {name: value for name, value in best.items() if value > limit and name != "xla"}
 
 
+def _operations(text: str) -> str:
+    """Returns the computations of an HLO text, with numbers for names and nothing of the source."""
+    _, *computations = re.split(r"^(?=%|ENTRY)", text, flags=re.MULTILINE)
+    bare = re.sub(r", metadata={[^}]*}", "", "".join(computations))
+    bare = re.sub(r"[\w.-]+: ", "", bare)  # of parameters
+    names: dict[str, str] = {}
+    return re.sub(r"%[\w.-]+", lambda name: names.setdefault(name[0], f"%{len(names)}"), bare)
+
+
 def compiled(programs: Mapping[str, tuple[Callable, tuple]]) -> dict[str, Callable[[], object]]:
     """Returns what runs each program, after a first run.
 
     What is the same program under two names, as the choice and the form that was chosen are, is one
-    function: timed as two, one of them would seem the faster.
+    function: timed as two, one of them would seem the faster. Forms that are written differently
+    can be the same once they are compiled.
 
     Args:
       programs: functions of arrays, and the arrays.
@@ -143,9 +160,11 @@ def compiled(programs: Mapping[str, tuple[Callable, tuple]]) -> dict[str, Callab
     runs = {}
     for name, (function, arguments) in programs.items():
         lowered = jax.jit(function).lower(*arguments)
-        same = lowered.as_text(), id(arguments)
+        program = lowered.compile()
+        text = program.as_text()  # which not every platform has
+        same = _operations(text) if text else lowered.as_text(), id(arguments)
         if same not in found:
-            found[same] = partial(lowered.compile(), *arguments)
+            found[same] = partial(program, *arguments)
             jax.block_until_ready(found[same]())
         runs[name] = found[same]
     return runs
