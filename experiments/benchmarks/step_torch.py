@@ -6,15 +6,16 @@ torchvision has no build for every PyTorch.
 
 import sys
 
+from serve import parse, serve
+
 from jaxatr import memory
 
-if "--keep=1" in sys.argv:  # before the imports below start threads
+if __name__ == "__main__" and parse(__doc__).keep:  # before the imports below start threads
     memory.keep()
 
 import torch
 import torch._inductor.config as inductor
 import torch.nn.functional as F
-from serve import parse, serve
 from torch import nn
 
 CLASSES = 6

@@ -97,13 +97,14 @@ def _run_target(workdir: str | os.PathLike) -> Target:
     snapshot = training.load_snapshot(workdir, "latest")
     classes = tuple(record["split"]["known"])
     module = models.build_open_set(config.model, len(classes))
+    variables = variables_of(snapshot)
     source = {
         "workdir": str(workdir),
         "fingerprint": record.get("fingerprint"),
         "step": snapshot.step,
         "backbone": config.model.backbone,
         "width": config.model.width,
-        "variables": _digest(variables_of(snapshot)),
+        "variables": _digest(variables),
     }
     logits = partial(
         _logits,
@@ -111,7 +112,7 @@ def _run_target(workdir: str | os.PathLike) -> Target:
         mean=np.asarray(record["normalization"]["mean"]),
         std=np.asarray(record["normalization"]["std"]),
     )
-    return Target(logits, variables_of(snapshot), classes, source)
+    return Target(logits, variables, classes, source)
 
 
 def _made_target(path: str) -> Target:
