@@ -83,12 +83,52 @@ def test_a_wrong_and_a_failing_solver_are_told_and_give_an_exit_code(flags_of, c
     assert not database.known(of_platform("cpu"))
 
 
+def test_a_wrong_configuration_is_told_where_the_default_is_right(flags_of, capsys, monkeypatch):
+    """Two forms of one solver: the find step leaves the second out, and says so too."""
+    solver, right = SOLVERS["blocked"], SOLVERS["blocked"].build
+    first, second = (("images", 1),), (("images", 2),)
+
+    def build(problem, config):
+        compute = right(problem, first)
+        return compute if config == first else lambda x, w: 2 * compute(x, w)
+
+    for other in set(SOLVERS) - {"blocked"}:  # of which one could be so fast that none is tried
+        monkeypatch.setattr(SOLVERS[other], "applies", lambda *_: False)
+    monkeypatch.setattr(solver, "configs", lambda problem: [first, second])
+    monkeypatch.setattr(solver, "build", build)
+    letters = [letter.replace("-n=2", "-n=5") for letter in SMALL]
+    with pytest.warns(UserWarning, match=r"left out: blocked \{'images': 2\} is wrong"):
+        assert run(conv, flags_of, *letters, "--direction=forward") == 1
+    text = capsys.readouterr().out
+    assert "blocked      images=2 WRONG: error" in text
+    assert "blocked      images=1 WRONG" not in text and "blocked      verified" not in text
+    (timed,) = [line for line in text.splitlines() if " ms " in line and "blocked" in line]
+    assert "images=1 " in timed
+
+
+def test_what_takes_too_much_memory_is_left_out_and_not_tried(flags_of, capsys, monkeypatch):
+    monkeypatch.setattr(SOLVERS["matmul"], "workspace_bytes", lambda problem: 2**60)
+    assert run(conv, flags_of, *SMALL, "--direction=forward", "--notime") == 0
+    text = capsys.readouterr().out
+    assert (
+        f"matmul       left out: wants {2**40} MiB" in text and "matmul       verified" not in text
+    )
+
+
 def test_conv_lists_every_direction_without_computing(flags_of, capsys):
     assert run(conv, flags_of, *SMALL, "--list") == 0
     text = capsys.readouterr().out
     for direction in ("forward", "data", "weight"):
         assert f"convolution {direction} 2x5x6x4" in text
     assert "configurations" in text and "error" not in text
+
+
+def test_each_letter_is_its_own(flags_of, capsys):
+    letters = "n=2 c=6 H=31 W=40 k=9 y=3 x=4 p=5 q=6 u=2 v=7 l=8 j=10 g=3".split()
+    given = [f"-{letter}" for letter in letters]
+    assert run(conv, flags_of, *given, "--direction=weight", "--list") == 0
+    key = "convolution weight 2x31x40x6 3x4x2x9 s2x7 p5.5.6.6 d8x10 g3 float32 on "
+    assert capsys.readouterr().out.startswith(key)
 
 
 def test_int8_has_the_forward_product_alone(flags_of, capsys):
@@ -122,6 +162,18 @@ def test_the_other_operations_are_listed_and_verified(
     assert run(module, flags_of, *arguments, "--direction=forward", "--notime") == 0
     text = capsys.readouterr().out
     assert text.startswith(key) and f"  {solver:<12} verified: error" in text
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "key"),
+    [(pool, IMAGES, "pooling forward max 2x4x5x3"), (rnn, ("-n=2", "-k=2"), "recurrent forward")],
+)
+def test_the_other_operations_are_timed_and_kept(module, arguments, key, flags_of, capsys):
+    small = ("-W=3", "-H=3") if module is rnn else ()
+    assert run(module, flags_of, *arguments, *small, "--direction=forward", "--budget=1") == 0
+    assert " ms " in capsys.readouterr().out
+    (kept,) = database.entries(database.user_file(of_platform("cpu")))
+    assert kept.startswith(key)
 
 
 @pytest.mark.parametrize("module", [pool, rnn])
@@ -208,6 +260,16 @@ def test_the_problems_of_a_network_are_each_found_once():
         ("forward", 1),
         ("forward", 4),
     ]
+
+
+@pytest.mark.parametrize("flag", ["--train", "--notrain"])
+def test_the_problems_of_a_network_by_its_name(flag, flags_of, capsys):
+    assert run(model, flags_of, "--name=resnet18", "--size=16", "--batch=2", flag, "--list") == 0
+    count, *lines = capsys.readouterr().out.splitlines()
+    problems = [line for line in lines if " on " in line]
+    assert count == f"{len(problems)} problems" and len(problems) > 8
+    assert sum(line.startswith("convolution ") for line in problems) > 8
+    assert any(line.startswith("convolution weight ") for line in lines) == (flag == "--train")
 
 
 @pytest.mark.parametrize("name", ["size", "batch"])

@@ -86,7 +86,7 @@ def find(
     device = jax.local_devices()[0] if device is None else device
     here = describe(device)
     problem = operation.canonical(problem, here)
-    limit = _half_of_memory(device) if workspace_limit is None else workspace_limit
+    limit = half_of_memory(device) if workspace_limit is None else workspace_limit
     race = _Race(operation, problem, device, limit, budget_seconds)
     performances = race.run()
     memory.give_back()  # the slow forms can take many times what the fast ones do
@@ -96,11 +96,11 @@ def find(
 
 
 def found_choice(problem: Any) -> Choice | None:
-    """Returns the best that :func:`find` finds; none, and a warning, where nothing is right."""
+    """Returns the best that :func:`find` finds; none, and a warning, where it finds none."""
     try:
         best = find(problem)[0]
-    except RuntimeError as error:
-        warnings.warn(f"left to the rules: {error}", stacklevel=3)
+    except (RuntimeError, MemoryError) as error:  # the reference can want more than there is
+        warnings.warn(f"{problem.key}: left to the rules: {error!r}", stacklevel=3)
         return None
     return Choice(best.algorithm, best.config)
 
@@ -111,7 +111,8 @@ def _entry(operation: Operation, best: Performance) -> database.Entry:
     return database.Entry(choice, best.milliseconds, best.workspace_bytes, version, jax.__version__)
 
 
-def _half_of_memory(device: Any) -> int:
+def half_of_memory(device: Any) -> int:
+    """Returns the bytes that a solver may take on a jax device, unless one says otherwise."""
     stats = device.memory_stats() or {}
     total = stats.get("bytes_limit")
     if total is None:

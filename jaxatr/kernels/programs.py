@@ -1,6 +1,7 @@
 """Programs of single problems: compiled, checked against the reference, and timed."""
 
 import contextlib
+import math
 import statistics
 import time
 from functools import lru_cache
@@ -58,6 +59,7 @@ class Bench:
         leaves = jax.tree.leaves(drawn)
         doubles = any(array.dtype == np.float64 for array in leaves)  # jax makes them singles
         self._wide = jax.enable_x64(True) if doubles else contextlib.nullcontext()
+        self._queued = describe(device).platform != "cpu"
         with self._wide:
             self._arguments = jax.device_put(drawn, device)
 
@@ -69,31 +71,35 @@ class Bench:
         results, wanted = jax.tree.leaves(self.run(choice)), jax.tree.leaves(self._reference)
         return max(relative_error(*pair) for pair in zip(results, wanted, strict=True))
 
-    def run(self, choice: Choice) -> Any:
-        """Returns the result or results of a choice, waited for."""
-        run = program(self.operation, self.problem, choice, self.device)
+    def run(self, choice: Choice, times: int = 1) -> Any:
+        """Returns the result or results of a choice, the last of several runs, waited for."""
+        run, result = program(self.operation, self.problem, choice, self.device), None
         with self._wide:
-            return jax.block_until_ready(run(*self._arguments))
+            for _ in range(times):
+                result = run(*self._arguments)
+            return jax.block_until_ready(result)
 
     def milliseconds(self, choice: Choice) -> float:
         """Returns the time of a run; of short ones, the median of several.
 
         Before those count, others have woken threads that slept, and brought back into the cache
-        what another choice had put out of it.
+        what another choice had put out of it. An accelerator is given short runs many at once:
+        each by itself would be timed with the way there and back.
         """
         first = self._seconds(choice)
         if first >= _MOMENT:
             return 1e3 * first
-        self._for_a_moment(choice)
-        return 1e3 * statistics.median(self._for_a_moment(choice))
+        times = math.ceil(_MOMENT / first) if self._queued else 1
+        self._for_a_moment(choice, times)
+        return 1e3 * statistics.median(self._for_a_moment(choice, times))
 
-    def _for_a_moment(self, choice: Choice) -> list[float]:
-        seconds = [self._seconds(choice)]
-        while sum(seconds) < _MOMENT:
-            seconds.append(self._seconds(choice))
+    def _for_a_moment(self, choice: Choice, times: int) -> list[float]:
+        seconds = [self._seconds(choice, times)]
+        while times * sum(seconds) < _MOMENT:
+            seconds.append(self._seconds(choice, times))
         return seconds
 
-    def _seconds(self, choice: Choice) -> float:
+    def _seconds(self, choice: Choice, times: int = 1) -> float:
         start = time.perf_counter()
-        self.run(choice)
-        return time.perf_counter() - start
+        self.run(choice, times)
+        return (time.perf_counter() - start) / times

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from jaxatr import kernels
-from jaxatr.kernels import database, solver
+from jaxatr.kernels import database, programs, solver
 from jaxatr.kernels.device import describe, of_platform
-from jaxatr.kernels.find import _Race
+from jaxatr.kernels.find import _Race, found_choice
+from jaxatr.kernels.ops.convolution import Problem as Convolution
 from jaxatr.kernels.programs import Bench, relative_error
 from jaxatr.kernels.solver import Choice, Operation, Solver
 
@@ -219,9 +220,58 @@ def test_a_turn_of_short_runs_has_many(registered, monkeypatch, each, least):
     made = registered(Plain())
     bench = Bench(made, Sines(10), jax.devices()[0])
     runs = []
-    monkeypatch.setattr(bench, "run", lambda choice: (runs.append(choice), time.sleep(each)))
+    monkeypatch.setattr(bench, "run", lambda choice, times: (runs.append(1), time.sleep(each)))
     assert bench.milliseconds(Choice("plain")) >= 1e3 * each
     assert least <= len(runs) <= 2 + 0.02 / each
+
+
+def test_an_accelerator_is_given_short_runs_many_at_once(registered, monkeypatch):
+    """Each of these takes 1 ms, and the way there and back 4 ms."""
+    bench = Bench(registered(Plain()), Sines(10), jax.devices()[0])
+    clock, given = [0.0], []
+
+    def run(choice, times):
+        given.append(times)
+        clock[0] += 4e-3 + 1e-3 * times
+
+    monkeypatch.setattr(bench, "run", run)
+    monkeypatch.setattr(programs.time, "perf_counter", lambda: clock[0])
+    assert bench.milliseconds(Choice("plain")) == pytest.approx(5.0)
+    assert set(given) == {1}
+    given.clear()
+    monkeypatch.setattr(bench, "_queued", True)
+    for _ in range(2):
+        assert bench.milliseconds(Choice("plain")) == pytest.approx(3.0)
+    assert set(given) == {1, 2}
+
+
+def test_runs_that_are_queued_are_all_run(registered, monkeypatch):
+    bench, runs = Bench(registered(Plain()), Sines(10), jax.devices()[0]), []
+    monkeypatch.setattr(programs, "program", lambda *_: lambda x: (runs.append(x), jnp.sin(x))[1])
+    np.testing.assert_allclose(bench.run(Choice("plain"), 3), np.sin(runs[0]), rtol=1e-6)
+    assert len(runs) == 3
+
+
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
+def test_a_convolution_of_another_type_on_a_device_that_is_named(dtype):
+    edges = ((1, 1), (0, 1))
+    problem = Convolution("data", (2, 6, 5, 3), (3, 2, 3, 4), (1, 1), edges, (1, 1), 1, dtype)
+    found = kernels.find(problem, device=jax.devices("cpu")[0], budget_seconds=0.5)
+    assert {"matmul", "taps", "xla"} <= {one.algorithm for one in found}
+    assert problem.key in database.entries(database.user_file(CPU))
+    assert not jax.config.jax_enable_x64
+
+
+def test_a_reference_that_does_not_fit_the_memory_leaves_the_problem_to_the_rules(
+    registered, monkeypatch
+):
+    def reference(problem, arguments):
+        raise MemoryError("Unable to allocate 1.00 PiB")
+
+    made = dataclasses.replace(registered(Plain()), reference=reference)
+    monkeypatch.setitem(solver._OPERATIONS, Sines, made)
+    with pytest.warns(UserWarning, match="sines 9: left to the rules: MemoryError.*1.00 PiB"):
+        assert found_choice(Sines(9)) is None
 
 
 def test_what_is_kept_was_run_several_times_even_late(registered, monkeypatch):
