@@ -6,6 +6,7 @@ the bits of a result follow the algorithm. So the choices are part of the run's 
 
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -16,6 +17,7 @@ from jaxatr import kernels, parallel
 from jaxatr.training.record import read_record, update_record
 
 RECORDED = "kernels"
+MADE_FOR = "kernels_for"  # the device, which the rest of the record follows when a run moves
 
 
 def recorded_choices(workdir: str | os.PathLike, phase: str) -> dict[str, Any]:
@@ -27,11 +29,19 @@ def recorded_choices(workdir: str | os.PathLike, phase: str) -> dict[str, Any]:
       workdir: the run's folder.
       phase: its name.
     """
-    record, here = read_record(workdir), jax.devices()[0]
-    device = record.get("device", {})
-    if (device.get("platform"), device.get("kind")) != (here.platform, here.device_kind):
-        return {}
-    return record.get(RECORDED, {}).get(phase, {})
+    record = read_record(workdir)
+    return record.get(RECORDED, {}).get(phase, {}) if _made_for(record) == _here() else {}
+
+
+def _here() -> dict[str, str]:
+    device = jax.devices()[0]
+    return {"platform": device.platform, "kind": device.device_kind}
+
+
+def _made_for(record: dict[str, Any]) -> dict[str, Any]:
+    """Returns the device of a record's choices; earlier versions wrote down the run's alone."""
+    device = record.get(MADE_FOR) or record.get("device", {})
+    return {name: device.get(name) for name in ("platform", "kind")}
 
 
 class KernelChoices:
@@ -73,12 +83,21 @@ class KernelChoices:
         return self._pinned[phase]
 
     def _decide(self, phase: str, lower: Callable[[], object]) -> dict[str, Any]:
-        recorded = dict(read_record(self._workdir).get(RECORDED, {}))
+        record, here = read_record(self._workdir), _here()
+        recorded = dict(record.get(RECORDED, {}))
+        moved = any(recorded.values()) and (before := _made_for(record)) != here
+        if moved:
+            warnings.warn(
+                f"{self._workdir}: the kernels of this run were chosen for {before['kind']}, and "
+                f"are chosen anew for {here['kind']}: its bits are no longer those of one device",
+                stacklevel=2,
+            )
+            recorded = {}
         if phase not in recorded:
-            if self.resumed and not recorded:
+            if self.resumed and not recorded and not moved:
                 return {}
             recorded[phase] = kernels.freeze(lower, measure=self._find, watch=self._watch).to_json()
-            update_record(self._workdir, **{RECORDED: recorded})
+            update_record(self._workdir, **{RECORDED: recorded, MADE_FOR: here})
         return recorded[phase]
 
     def _watch(self, keys: list[str]) -> Iterable[str]:

@@ -32,13 +32,14 @@ def check_parameters(workdir, expected):
         np.testing.assert_allclose(final[name], expected[name], atol=1e-4, err_msg=name)
 
 
-def start_two(start, workdir, **options):
+def start_two(start, workdir, environments=({}, {}), **options):
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         address = f"localhost:{probe.getsockname()[1]}"
     common = {"JAX_COORDINATOR_ADDRESS": address, "JAX_NUM_PROCESSES": "2"}
     return [
-        start(workdir, common | {"JAX_PROCESS_ID": str(index)}, **options) for index in range(2)
+        start(workdir, common | {"JAX_PROCESS_ID": str(index)} | own, **options)
+        for index, own in enumerate(environments)
     ]
 
 
@@ -48,6 +49,21 @@ def test_two_processes_agree_with_one(start, finish, unbroken_program, tmp_path)
     np.testing.assert_allclose(losses(tmp_path), losses(unbroken_program.workdir), atol=1e-4)
     check_parameters(tmp_path, unbroken_program.final)
     assert training.read_record(tmp_path)["device"]["processes"] == 2
+
+
+@pytest.mark.slow
+def test_two_processes_compute_by_what_the_first_has_found(
+    start, finish, unbroken_program, tmp_path
+):
+    caches = [tmp_path / "first", tmp_path / "second"]
+    environments = [{"JAXATR_CACHE": str(cache)} for cache in caches]
+    for process in start_two(start, tmp_path / "run", environments, find=1):
+        finish(process)
+    np.testing.assert_allclose(
+        losses(tmp_path / "run"), losses(unbroken_program.workdir), atol=1e-4
+    )
+    assert training.read_record(tmp_path / "run")["kernels"]["train"]
+    assert list(caches[0].glob("tuned/*.json")) and not caches[1].exists()
 
 
 @pytest.mark.slow

@@ -1,5 +1,8 @@
 """A run keeps to the kernels that it began with."""
 
+import io
+import sys
+
 import jax
 import numpy as np
 import pytest
@@ -90,6 +93,38 @@ def test_each_phase_is_chosen_before_its_own_first_step(tmp_path):
     choices.resumed = True  # with the record of an earlier phase
     assert list(choices.of("two", lower).to_json()) == [FORWARD.key]
     assert set(training.read_record(tmp_path)["kernels"]) == {"one", "two"}
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_on_another_kind_of_device_the_choices_are_made_anew(tmp_path, resumed):
+    """Begun where there is a GPU, whose kernels are none for a CPU."""
+    of_gpu = {"train": {FORWARD.key: {"algorithm": "hopper", "config": {}}}}
+    made_for = {"platform": "gpu", "kind": "NVIDIA H100"}
+    training.update_record(tmp_path, kernels=of_gpu, kernels_for=made_for)
+    assert training.recorded_choices(tmp_path, "train") == {}  # an evaluation goes by the rules
+    remember("matmul")
+    choices = KernelChoices(tmp_path, find=False, progress=False)
+    choices.resumed = resumed
+    with pytest.warns(UserWarning, match="chosen for NVIDIA H100, and are chosen anew for cpu"):
+        chosen = choices.of("train", lower).to_json()
+    assert chosen == {FORWARD.key: {"algorithm": "matmul", "config": {}}}
+    record = training.read_record(tmp_path)
+    assert record["kernels"] == {"train": chosen}
+    assert record["kernels_for"]["platform"] == "cpu"
+    assert training.recorded_choices(tmp_path, "train") == chosen
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_gets_a_bar(tmp_path, monkeypatch, unchecked):
+    """Unchecked, because a check of types takes a first problem from the bar, and ends it."""
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    KernelChoices(tmp_path, find=True, progress=True).of("train", lower)
+    assert "finding kernels: 100%" in sys.stderr.getvalue()
+    assert "1/1" in sys.stderr.getvalue()
 
 
 def test_other_processes_take_process_0s(tmp_path, monkeypatch):
