@@ -135,6 +135,15 @@ def embedding_run(levels, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def no_database_of_the_user(tmp_path_factory):
+    """What somebody has measured here, or asks for in the environment, is not part of the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAXATR_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.delenv("JAXATR_FIND", raising=False)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def networks_of_the_tests(tmp_path_factory):
     """Puts a module with a user's backbone on the import path, as a user's own would be."""
     folder = tmp_path_factory.mktemp("networks")

@@ -416,3 +416,30 @@ def test_a_fused_plan_is_timed_only_if_it_is_right(monkeypatch):
 def test_a_misspelt_field_would_be_found():
     with pytest.raises(AssertionError, match=r"train\.stepz"):
         check("cbc.py:default", {"train.stepz": 5})
+
+
+def test_the_figures_of_the_kernels_are_drawn_from_the_records(tmp_path, capsys):
+    """A row that failed has no times; a record of nothing else is not drawn."""
+    pytest.importorskip("matplotlib")
+    figures = load(EXPERIMENTS / "kernels" / "figures.py")
+    about = {"device": "a processor", "dtype": "float32", "jax": "0.10.2", "batch": 64}
+    problem = "2x8x8x4 1x1x4x4 s1x1 p0.0.0.0 d1x1 g1 float32"
+    times = {"auto": 1.0, "xla": 2.0, "matmul": 4.0, "torch": 1.5}
+    timed = {"problem": f"weight {problem}", "milliseconds": times}
+    failed = {"problem": f"forward {problem}", "milliseconds": {}, "failed": {"problem": "it is"}}
+    assert figures.relative([timed, failed]) == {
+        ("1×1", "weight"): {"auto": [4.0], "xla": [2.0], "torch": [4.0 / 1.5]}
+    }
+    fused = {"plan": "CBA", "layer": "a", "milliseconds": {"separate": 2.0, "xla": 1.0}}
+    rows = {"kernels": [timed, failed], "fusions": [fused], "recurrent": [failed]}
+    for name, own in rows.items():
+        path = tmp_path / f"{name}_cpu_float32.json"
+        path.write_text(json.dumps(about | {"rows": own}))
+    figures.main([f"--records={tmp_path}", f"--output={tmp_path}"])
+    figures.main([f"--records={tmp_path}", f"--output={tmp_path}", "--device=tpu"])
+    assert {path.stem for path in tmp_path.glob("*.svg")} == {
+        "figure6_kernels_cpu_float32",
+        "figure7_fusions_cpu_float32",
+    }
+    told = capsys.readouterr().out
+    assert "networks: not drawn, nothing in" in told and told.count("there is no record") == 3

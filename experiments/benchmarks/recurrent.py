@@ -4,7 +4,7 @@ For each problem a find step first, of the forward layer and of the one with its
 what it chose ("auto"), every algorithm in its default configuration, flax's
 ``RNN(OptimizedLSTMCell)`` or ``RNN(GRUCell)``, and torch's module in a process of its own take
 turns; medians are compared. Ratios above 1 say that auto is faster. DeepBench's vanilla networks
-are left out: flax has no such cell with ReLU. A run that was cut goes on where it was (contest.py).
+are left out. A run that was cut goes on where it was (contest.py).
 
 Run: python experiments/benchmarks/recurrent.py [--cells lstm gru] [--hidden 256 512] [--batch 16]
      [--dtype float32] [--rounds 15] [--seconds 6] [--budget SECONDS]

@@ -13,6 +13,7 @@ import json
 import math
 import statistics
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -125,13 +126,13 @@ def finished(figure: Figure, record: dict[str, Any]) -> Figure:
     return figure
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cpu", help="cpu, gpu or tpu")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--records", type=Path, default=RECORDED, help="a folder")
     parser.add_argument("--output", type=Path, default=HERE / "results", help="a folder")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     options.output.mkdir(parents=True, exist_ok=True)
     for name, recorded, draw in (
         ("figure6", "kernels", algorithms),
@@ -143,8 +144,12 @@ def main() -> None:
         if not path.is_file():
             print(f"{name}: not drawn, there is no record {path}")
             continue
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if not any(row["milliseconds"] for row in record["rows"]):
+            print(f"{name}: not drawn, nothing in {path} was timed")
+            continue
         target = options.output / f"{name}_{stem}.svg"
-        draw(json.loads(path.read_text(encoding="utf-8"))).savefig(target)
+        draw(record).savefig(target)
         print(f"{name}: {target}")
 
 

@@ -11,7 +11,6 @@ import fcntl
 import json
 import os
 import re
-import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -157,7 +156,7 @@ def _read(path: Path, *state: int) -> dict[str, Entry]:
         if content["format"] != _FORMAT:
             raise ValueError(f"format: got {content['format']!r}, wanted {_FORMAT}")
         items = dict(content["entries"]).items()
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         _warn(f"{path} is no record of kernels that can be read ({error!r}): it is not used")
         return {}
     found = {}
@@ -193,6 +192,8 @@ def store(device: Device, found: Mapping[str, Entry]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _alone(path):
+            if path.exists():
+                path.open("rb").close()  # another user's, that may not be read, is not broken
             merged = entries(path) | dict(found)
             if path.exists() and not entries(path):
                 path.replace(path.with_suffix(".broken"))
@@ -207,15 +208,15 @@ def _replace(path: Path, device: Device, merged: Mapping[str, Entry]) -> None:
         "device": device._asdict(),
         "entries": {key: entry.to_json() for key, entry in sorted(merged.items())},
     }
-    handle, partial = tempfile.mkstemp(prefix=f".{path.stem}.", dir=path.parent)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")  # with the rights of any new file
     try:
-        with open(handle, "w", encoding="utf-8") as file:
+        with partial.open("w", encoding="utf-8") as file:
             file.write(json.dumps(content, indent=1) + "\n")
             file.flush()
-            os.fsync(handle)
-        os.replace(partial, path)
+            os.fsync(file.fileno())
+        partial.replace(path)
     except BaseException:
-        os.unlink(partial)
+        partial.unlink(missing_ok=True)
         raise
 
 

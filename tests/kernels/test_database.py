@@ -2,9 +2,11 @@
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import jax
 import pytest
@@ -107,7 +109,10 @@ def test_a_solver_of_another_version_is_not_used(monkeypatch):
         assert lookup() is None
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 2, "entries": {}}', '{"format": 1}'])
+BROKEN = ["", "{", "[]", '{"format": 2, "entries": {}}', '{"format": 1}', "[" * 100_000]
+
+
+@pytest.mark.parametrize("text", BROKEN, ids=range(len(BROKEN)))
 def test_a_broken_file_is_named_and_kept_beside_when_another_is_written(text):
     path = database.user_file(DEVICE)
     path.parent.mkdir(parents=True)
@@ -146,6 +151,41 @@ def test_a_folder_that_cannot_be_written_is_told(monkeypatch, tmp_path):
     with pytest.warns(UserWarning, match="what was measured is not kept: .*file"):
         database.store(DEVICE, {PROBLEM.key: entry()})
     assert lookup() is None
+
+
+def test_what_may_not_be_read_is_neither_broken_nor_replaced(monkeypatch):
+    """As another user's file is; root may read everything, so the refusal is made here."""
+    database.store(DEVICE, {PROBLEM.key: entry()})
+    path = database.user_file(DEVICE)
+    before, opened = path.read_text(), Path.open
+
+    def refuse(self, mode="r", *arguments, **options):
+        if self == path and "r" in mode:
+            raise PermissionError(13, "Permission denied", str(self))
+        return opened(self, mode, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", refuse)
+        with pytest.warns(UserWarning, match="is not kept: .*Permission denied"):
+            database.store(DEVICE, {"another": entry()})
+    assert path.read_text() == before and not path.with_suffix(".broken").exists()
+
+
+def test_others_may_read_what_is_kept_if_the_user_lets_them():
+    before = os.umask(0o022)
+    try:
+        database.store(DEVICE, {PROBLEM.key: entry()})
+    finally:
+        os.umask(before)
+    assert database.user_file(DEVICE).stat().st_mode & 0o777 == 0o644
+
+
+def test_what_comes_with_the_package_can_be_read_and_is_of_these_solvers():
+    """Whether the version of jax is this one, is another matter: it ages."""
+    for path in sorted((Path(database.__file__).parent / "tuned").glob("*.json")):
+        for key, one in database.entries(path).items():
+            assert key.startswith("convolution ")
+            assert database.outdated(OPERATION, one._replace(jax_version=jax.__version__)) == ""
 
 
 WRITER = """

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from jaxatr.kernels.activations import ACTIVATIONS
 from jaxatr.kernels.device import of_platform
-from jaxatr.kernels.ops import ctc, pooling, response_norm, softmax
+from jaxatr.kernels.ops import ctc, pooling, response_norm, softmax, tensor
 from jaxatr.kernels.ops.batch_norm.operation import Problem as BatchNorm
 from jaxatr.kernels.ops.convolution.problem import Problem as Convolution
 from jaxatr.kernels.ops.recurrent.problem import CELLS
@@ -158,6 +158,20 @@ def ctcs(draw):
     )
 
 
+@st.composite
+def tensors(draw):
+    a_shape = draw(sizes(1, 6, 3))
+    assume(math.prod(a_shape) >= LEAST)
+    return (  # the problem is made outside: the check of its types draws numbers of its own
+        draw(st.sampled_from(["forward", "backward"])),
+        draw(st.sampled_from(["add", "mul", "min", "max"])),
+        a_shape,
+        tuple(n if draw(st.booleans()) else 1 for n in a_shape),
+        draw(st.tuples(*[st.sampled_from([-2.0, 0.5, 1.0])] * 3)),
+        draw(st.sampled_from(FLOATS)),
+    )
+
+
 def check(problem):
     """Compares every solver, in its first and last configuration, all in one program."""
     operation = operation_of(problem)
@@ -219,6 +233,19 @@ def test_softmaxes(problem):
 @given(ctcs())
 def test_ctc_losses(problem):
     check(problem)
+
+
+@repeatable(max_examples=2)
+@given(tensors())
+def test_operations_on_tensors(fields):
+    check(tensor.Problem(*fields))
+
+
+@pytest.mark.slow
+@repeatable(max_examples=20)
+@given(tensors())
+def test_many_operations_on_tensors(fields):
+    check(tensor.Problem(*fields))
 
 
 @pytest.mark.slow

@@ -52,7 +52,7 @@ class Problem:
     def key(self) -> str:
         """The problem in one line, by which its choice is recorded."""
         shape = "x".join(map(str, self.x_shape))
-        numbers = f"n{self.size} {self.alpha:g} {self.beta:g} {self.k:g}"
+        numbers = f"n{self.size} {float(self.alpha)} {float(self.beta)} {float(self.k)}"
         return f"response_norm {self.direction} {self.mode} {shape} {numbers} {self.dtype}"
 
     @property

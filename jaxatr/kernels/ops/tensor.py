@@ -43,7 +43,7 @@ class Problem:
     def key(self) -> str:
         """The problem in one line, by which its choice is recorded."""
         a, b = ("x".join(map(str, shape)) for shape in (self.a_shape, self.b_shape))
-        scales = " ".join(f"{scale:g}" for scale in self.scales)
+        scales = " ".join(str(float(scale)) for scale in self.scales)
         return f"tensor {self.direction} {self.name} {a} {b} {scales} {self.dtype}"
 
 

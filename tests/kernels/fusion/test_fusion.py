@@ -57,8 +57,18 @@ def separately(operations, arguments):
             )
             y = a["scale"] * (y - mean) / np.sqrt(variance + operation.epsilon) + a["shift"]
         else:
-            y = {"relu": lambda y: np.maximum(y, 0), "tanh": np.tanh}[operation.name](y)
+            y = ACTIVATED[operation.name](y)
     return y
+
+
+ACTIVATED = {
+    "abs": np.abs,
+    "elu": lambda y: np.where(y > 0, y, np.expm1(np.minimum(y, 0))),
+    "leaky_relu": lambda y: np.where(y > 0, y, 0.01 * y),
+    "relu": lambda y: np.maximum(y, 0),
+    "sigmoid": lambda y: 1 / (1 + np.exp(-y)),
+    "tanh": np.tanh,
+}
 
 
 def convolved(x, w, operation):
@@ -146,6 +156,26 @@ def test_every_row_of_the_papers_tables_is_taken():
     assert len(rows) > 90
     for operations, problem in rows:
         assert refusal(SOLVERS["xla"].edges, operations, problem) is None
+
+
+def check_row(operations, problem):
+    plan = FusionPlan(operations)
+    arguments = arguments_of(plan, problem)
+    y = plan.compile(problem).execute(arguments)
+    wanted = separately(operations, arguments)
+    assert y.shape == wanted.shape
+    assert error(y, wanted) < TOLERANCE[problem.dtype], (operations, problem)
+
+
+@pytest.mark.parametrize("index", [4, 13, 20, 21, 30, 60, -4])
+def test_some_rows_give_what_the_separate_operations_do(index):
+    check_row(*list(rows_of_the_tables())[index])
+
+
+@pytest.mark.slow
+def test_every_row_gives_what_the_separate_operations_do():
+    for operations, problem in rows_of_the_tables():
+        check_row(operations, problem)
 
 
 def test_the_list_is_what_the_graph_takes():

@@ -35,13 +35,24 @@ STRIDED = {"padding": 1, "stride": 2, "groups": 2}
     ("algorithm", "options"),
     [
         ("xla", STRIDED),
-        pytest.param("matmul", STRIDED, marks=pytest.mark.slow),
-        pytest.param("winograd", {"padding": 1, "groups": 2}, marks=pytest.mark.slow),
+        *(
+            pytest.param(name, options, marks=pytest.mark.slow)
+            for name, options in (
+                ("auto", PLAIN),
+                ("auto", STRIDED),
+                ("matmul", STRIDED),
+                ("direct", STRIDED),
+                ("taps", {"padding": 1, "stride": 2}),
+                ("winograd", {"padding": 1, "groups": 2}),
+                ("winograd4", PLAIN),
+            )
+        ),
     ],
 )
 def test_first_and_second_derivatives_in_both_modes(algorithm, options):
     with jax.enable_x64(True):
-        x, w = draw((1, 3, 2, 2), dtype=jnp.float64), draw((3, 3, 1, 2), 1, jnp.float64)
+        depth = 2 // options.get("groups", 1)
+        x, w = draw((1, 3, 2, 2), dtype=jnp.float64), draw((3, 3, depth, 2), 1, jnp.float64)
         fn = jax.jit(partial(convolution, algorithm=algorithm, **options))
         check_grads(fn, (x, w), order=2, modes=["fwd", "rev"], atol=1e-4, rtol=1e-4)
 

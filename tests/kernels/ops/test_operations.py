@@ -56,6 +56,9 @@ PROBLEMS = [
 OTHERS = [norm("spatial", True, name) for name in sorted(set(ACTIVATIONS) - {"relu", "tanh"})]
 
 
+OF_NORM = response_norm.Problem("forward", "across", SHAPE, 3, 0.7, 0.75, 2.5, "float32")
+
+
 def named(problems, *marks):
     return [pytest.param(one, id=one.key.removesuffix(" float32"), marks=marks) for one in problems]
 
@@ -112,6 +115,8 @@ def test_keys_tell_problems_apart():
         for problem in PROBLEMS
         for direction in ("forward", "backward")
     ]
+    near = [dataclasses.replace(OF_NORM, alpha=0.1), dataclasses.replace(OF_NORM, alpha=0.10000001)]
+    keys += [problem.key for problem in near]
     assert len(set(keys)) == len(keys)
 
 

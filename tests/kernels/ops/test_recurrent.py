@@ -117,10 +117,35 @@ CASES = [
 @pytest.mark.parametrize(("cell", "algorithm"), CASES)
 def test_values_and_both_derivatives(cell, algorithm):
     """Two directions, masked: the numeric slope along one direction tells of every argument."""
-    params, x, lengths = network(cell, 3, 4, directions=2), draw((3, 4, 3), 1), (2, 4, 3)
-    initial = tuple(draw((2, 3, 4), seed) for seed in range(2 if cell == "lstm" else 1))
-    arguments = (params, x, initial)
-    exact = loops(cell, *arguments[:2], lengths, initial)
+    lengths = jnp.array([2, 4, 3])
+    check_derivatives(cell, network(cell, 3, 4, directions=2), lengths, algorithm=algorithm)
+
+
+@pytest.mark.parametrize(
+    ("cell", "lengths", "algorithm", "options"),
+    [
+        ("lstm", (4, 4, 1), "auto", {}),  # known, longest first: no mask
+        pytest.param("gru", None, "gemm", {"bias": False}, marks=pytest.mark.slow),
+        pytest.param("lstm", (3, 2, 0), "step_gemm", {"bias": False}, marks=pytest.mark.slow),
+        pytest.param("gru", None, "auto", {"layers": 2, "directions": 2}, marks=pytest.mark.slow),
+        pytest.param(
+            "lstm", (4, 2, 1), "gemm", {"skip": True, "layers": 2}, marks=pytest.mark.slow
+        ),
+        pytest.param("tanh", None, "gemm", {"skip": True, "directions": 2}, marks=pytest.mark.slow),
+    ],
+)
+def test_both_derivatives_of_other_networks(cell, lengths, algorithm, options):
+    inputs = 4 if options.get("skip") else 3
+    check_derivatives(cell, network(cell, inputs, 4, **options), lengths, algorithm=algorithm)
+
+
+def check_derivatives(cell, params, lengths, *, algorithm):
+    """Compares values, gradient and derivative with the loops and their numeric slope."""
+    x = draw((3, 4, 4 if params[0][0].w is None else len(params[0][0].w)), 1)
+    rows = sum(map(len, params))
+    initial = tuple(draw((rows, 3, 4), seed) for seed in range(2 if cell == "lstm" else 1))
+    arguments, plain = (params, x, initial), None if lengths is None else list(map(int, lengths))
+    exact = loops(cell, *arguments[:2], plain, initial)
     weights = [draw(a.shape, 50 + k) for k, a in enumerate(exact)]
     leaves, tree = jax.tree.flatten(arguments)
     along = [draw(a.shape, 60 + k) for k, a in enumerate(leaves)]
@@ -129,10 +154,10 @@ def test_values_and_both_derivatives(cell, algorithm):
         params, x, initial = jax.tree.unflatten(
             tree, [a + step * b for a, b in zip(leaves, along, strict=True)]
         )
-        return score(loops(cell, params, x, lengths, initial), weights)
+        return score(loops(cell, params, x, plain, initial), weights)
 
     def fn(params, x, initial):
-        results = run(cell, params, x, initial, lengths=jnp.asarray(lengths), algorithm=algorithm)
+        results = run(cell, params, x, initial, lengths=lengths, algorithm=algorithm)
         return score(results, weights), results
 
     @jax.jit

@@ -77,8 +77,9 @@ class Turned(Solver):
         return problem.direction == "weight" and problem.groups == 1 and device.platform == "cpu"
 
     def workspace_bytes(self, problem: Problem) -> int:
-        """The patches, and what is turned."""
-        return matmul.patch_bytes(problem) + problem.bytes(problem.x_shape)
+        """The patches, the columns that they are cut from, and what is turned."""
+        images = (1 + problem.w_shape[1]) * problem.bytes(problem.x_shape)
+        return matmul.patch_bytes(problem) + images
 
     def configs(self, problem: Problem) -> Sequence[Config]:
         """The side with fewer columns first."""
