@@ -302,17 +302,17 @@ def test_contenders_take_turns_in_either_order():
 
 
 def test_a_turn_of_short_runs_is_filled_up():
-    alternating = benchmark("alternating")
+    clocks = benchmark("clock")
     runs = []
 
     def clock(seconds):
         return lambda: runs.append(seconds) or seconds[len(runs) % len(seconds)]
 
-    assert alternating.several(clock([5e-3, 9e-3, 9e-3]))() == 9e-3 and len(runs) == 3
+    assert clocks.several(clock([5e-3, 9e-3, 9e-3]))() == 9e-3 and len(runs) == 3
     runs.clear()
-    assert alternating.several(clock([1.0]))() == 1.0 and len(runs) == 1
+    assert clocks.several(clock([1.0]))() == 1.0 and len(runs) == 1
     runs.clear()
-    assert alternating.several(clock([1e-6]))() == 1e-6 and len(runs) == 500
+    assert clocks.several(clock([1e-6]))() == 1e-6 and len(runs) == 500
 
 
 def test_a_contender_runs_for_a_while_before_it_is_timed(monkeypatch):

@@ -7,14 +7,12 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import jax
+from clock import LONG
 
 PAUSE = 0.005  # seconds: PyTorch's threads go on spinning after their work, and would be in the way
 # Threads that have slept wake on the core that calls them: the first milliseconds after a pause run
 # as if there were one core, of a library whose threads sleep at once, and not of one that spins.
 WARM = 0.03  # seconds
-_TURN, _MOST = 0.02, 500  # seconds and runs that a turn of short runs is filled up to
-_LEAST = 3  # runs in a turn, unless they are long
-_LONG = 0.3  # seconds: of a run that takes longer, the first milliseconds do not matter
 _ENOUGH = 3  # rounds, after which one may be out, and the budget counts
 _AT_ONCE = 3  # times as slow as that, and it is out after one
 
@@ -28,22 +26,6 @@ def timed(run: Callable[[], object]) -> Callable[[], float]:
         return time.perf_counter() - start
 
     return once
-
-
-def several(clock: Callable[[], float]) -> Callable[[], float]:
-    """Returns a clock whose turn is the median of several runs, where one is a moment only.
-
-    A single run of some microseconds is as much the machine's mood as the program's speed; and of
-    some milliseconds, a moment in which the machine did something else is most of it.
-    """
-
-    def turn() -> float:
-        seconds = [clock()]
-        while sum(seconds) < (_LONG if len(seconds) < _LEAST else _TURN) and len(seconds) < _MOST:
-            seconds.append(clock())
-        return statistics.median(seconds)
-
-    return turn
 
 
 def in_turn(
@@ -78,7 +60,7 @@ def in_turn(
             break
         for name in left[:: 1 if turn % 2 else -1]:
             time.sleep(PAUSE)
-            if warm and not (seconds[name] and seconds[name][-1] > _LONG):
+            if warm and not (seconds[name] and seconds[name][-1] > LONG):
                 _warm(clocks[name])
             seconds[name].append(clocks[name]())
         medians = {name: statistics.median(seconds[name]) for name in left}

@@ -12,12 +12,14 @@ import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import jax
-from alternating import in_turn, several, timed
+from alternating import in_turn, timed
 from ceilings import measured, reached
+from clock import several
 from recording import Recording
 from torch_peer import Torch
 
@@ -68,9 +70,12 @@ class Contest:
         device = jax.local_devices()[0]
         about = {"device": describe(device).kind, "jax": jax.__version__, "dtype": options.dtype}
         about |= {"rounds": options.rounds, "seconds": options.seconds, "budget": options.budget}
+        about["peers"] = {name: version(name) for name in ("torch", "flax")}
         output = options.output or RESULTS / f"{name}_{device.platform}_{options.dtype}"
         recording, torch = Recording(output, about), Torch()
-        ceilings = recording.about.setdefault("ceilings", measured(options.dtype))
+        recording.note_revision()
+        ceilings = recording.about.get("ceilings") or measured(options.dtype)
+        recording.about["ceilings"] = ceilings
         with tempfile.TemporaryDirectory() as temporary:
             # What was found in this run, and not by the way.
             os.environ["JAXATR_CACHE"] = str(options.database or temporary)
@@ -102,7 +107,7 @@ class Contest:
         row: dict[str, Any] = {"chosen": self._chosen(problem)}
         try:
             torch.take(self.operation.name, problem)
-            clocks["torch"] = several(torch.seconds)
+            clocks["torch"] = torch.seconds
         except RuntimeError as error:
             row["failed"] = {"torch": str(error)}
         seconds = in_turn(

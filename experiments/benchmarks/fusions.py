@@ -238,7 +238,9 @@ def main() -> None:
     about |= {"rounds": options.rounds, "batch": options.batch}
     name = f"fusions_{device.platform}_{options.dtype}"
     recording = Recording(options.output or HERE / "results" / name, about)
-    ceilings = recording.about.setdefault("ceilings", measured(options.dtype))
+    recording.note_revision()
+    ceilings = recording.about.get("ceilings") or measured(options.dtype)
+    recording.about["ceilings"] = ceilings
     found = list(layers(options))
     if options.limit:
         found = sorted(found, key=lambda layer: np.prod(layer[2].x_shape))[: options.limit]

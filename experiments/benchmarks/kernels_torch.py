@@ -1,9 +1,9 @@
 """The worker that runs PyTorch for kernels.py and recurrent.py; see torch_peer.py.
 
-A line of JSON on its input is a problem, which it gets ready for; an empty line asks for one run,
-and is answered with the seconds that it took. A failure is answered with its message, and ends the
-process: a GPU cannot be used after some of them. PyTorch runs in its fast settings: images are
-channels_last, and on a GPU cuDNN measures its algorithms.
+A line of JSON on its input is a problem, which it gets ready for; an empty line asks for a turn of
+runs, and is answered with the seconds that one took. A failure is answered with its message, and
+ends the process: a GPU cannot be used after some of them. PyTorch runs in its fast settings: images
+are channels_last, on a CPU it has all cores, and on a GPU cuDNN measures its algorithms.
 """
 
 from jaxatr import memory
@@ -15,9 +15,11 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
+from clock import cores, several
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -70,25 +72,26 @@ def recurrent(problem: dict[str, Any]) -> Callable[[], object]:
 READY = {"convolution": convolution, "recurrent": recurrent}
 
 
-def answer(run: Callable[[], object]) -> None:
-    """Runs once, waits for the device, and prints the seconds."""
+def timed(run: Callable[[], object]) -> float:
+    """Runs once, waits for the device, and returns the seconds."""
     start = time.perf_counter()
     run()
     if DEVICE == "cuda":
         torch.cuda.synchronize()
-    print(time.perf_counter() - start, flush=True)
+    return time.perf_counter() - start
 
 
 def main() -> None:
     torch.backends.cudnn.benchmark = True
-    run = None
+    torch.set_num_threads(cores())
+    turn = None
     try:
         for line in sys.stdin:
             if line.strip():
                 problem = json.loads(line)
-                run = READY[problem.pop("operation")](problem)
-            if run is not None:
-                answer(run)
+                turn = several(partial(timed, READY[problem.pop("operation")](problem)))
+            if turn is not None:
+                print(turn(), flush=True)
     except Exception as error:
         print("failed:", " ".join(f"{type(error).__name__}: {error}".split()), flush=True)
         raise

@@ -4,10 +4,12 @@ import json
 import math
 import os
 import statistics
+import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+HERE = Path(__file__).parent
 PEERS = ("auto", "torch", "flax")  # the other contenders are single forms
 NEAR = 0.97  # of the best form: anything above is as good
 
@@ -47,6 +49,14 @@ class Recording:
     def _path(self) -> Path:
         return self._output.with_name(self._output.name + ".json")
 
+    def note_revision(self) -> None:
+        """Notes which commit the rows from now on are of: a record may be of several."""
+        command = ["git", "-C", str(HERE), "rev-parse", "--short", "HEAD"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        known = self.about.setdefault("revisions", [])
+        if (revision := done.stdout.strip()) and revision not in known:
+            known.append(revision)
+
     def has(self, key: Mapping[str, Any]) -> bool:
         """Says whether a row begins with ``key`` in which nothing failed."""
         return any(_begins(row, key) and not row.get("failed") for row in self.rows)
@@ -77,9 +87,11 @@ def _begins(row: Mapping[str, Any], key: Mapping[str, Any]) -> bool:
 def heading(script: str, recording: Recording) -> str:
     """Returns the page's first line: where it comes from."""
     about = recording.about
+    peers = [f"{name} {version}" for name, version in about.get("peers", {}).items()]
+    versions = ", ".join([f"jax {about['jax']}", *peers])
     top = ", ".join(f"{value} {name}" for name, value in about["ceilings"].items())
     return (
-        f"Made by `{script}`. {about['device']}; {about['dtype']}; jax {about['jax']}; "
+        f"Made by `{script}`. {about['device']}; {about['dtype']}; {versions}; "
         f"{len(recording.rows)} problems. Ceilings measured here: {top}. On a CPU, memory is kept "
         "(jaxatr.memory), PyTorch's too."
     )

@@ -39,10 +39,10 @@ class Torch:
         self._ask(json.dumps({"operation": operation} | dataclasses.asdict(problem)))
 
     def seconds(self) -> float:
-        """Returns the time of one run.
+        """Returns the time of a run, the median of a turn of several (clock.py).
 
         Raises:
-          RuntimeError: the run failed.
+          RuntimeError: a run failed.
         """
         return float(self._ask(""))
 

@@ -5,8 +5,9 @@ take turns, a few steps each, for a number of rounds; the medians are compared. 
 not at turn waits for its input. ``first_step.py`` times how long a fresh process takes to be there.
 
 This package keeps memory, as its commands do (``jaxatr.memory``). PyTorch does not by itself, and
-gains by it: "kept" is a contender that does. Two ratios are given: to PyTorch as it comes, and to
-its fastest.
+gains by it: "kept" is a contender that does, of every setting but the compiled ones, which were the
+fastest nowhere and take a minute to start. Two ratios are given: to PyTorch as it comes, and to its
+fastest.
 
 With ``--find`` a process of its own first measures what computes each problem, as a training run
 does with ``--config.kernels.find=true``; the contenders find its choices in the database, which is
@@ -28,6 +29,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from clock import cores
 
 HERE = Path(__file__).parent
 WARM, TURN = 0.06, 0.1  # seconds of a turn, before what counts and of what counts
@@ -166,7 +169,7 @@ def machine() -> dict:
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return {
         "device": models[0] if models else platform.processor(),
-        "cores": os.cpu_count(),
+        "cores": cores(),
         "python": platform.python_version(),
         "versions": {name: importlib.metadata.version(name) for name in names},
     }
@@ -177,7 +180,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[32, 64, 128, 224])
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=8, help="three times as many up to 64 pixels")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="PyTorch's")
+    parser.add_argument("--threads", type=int, default=cores(), help="PyTorch's")
     parser.add_argument(
         "--quick", action="store_true", help="PyTorch's usually fastest settings only"
     )

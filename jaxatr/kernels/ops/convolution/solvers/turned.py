@@ -82,10 +82,12 @@ class Turned(Solver):
         return matmul.patch_bytes(problem) + images
 
     def configs(self, problem: Problem) -> Sequence[Config]:
-        """The side with fewer columns first."""
-        depth = math.prod(problem.w_shape[:3])
-        sides = ("x", "y") if depth <= problem.w_shape[3] else ("y", "x")
-        return [(("side", side),) for side in sides]
+        """The side that was mostly the faster first: not only the one with fewer columns."""
+        taps, (channels, features) = math.prod(problem.w_shape[:2]), problem.w_shape[2:]
+        few_results = taps > 1 and features <= 64
+        plain = max(problem.stride) == 1 or channels <= 4
+        images_first = taps * channels <= features or (few_results and plain)
+        return [(("side", side),) for side in ("xy" if images_first else "yx")]
 
     def build(self, problem: Problem, config: Config):
         """Returns :func:`run` of the problem."""
