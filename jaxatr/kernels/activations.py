@@ -1,10 +1,11 @@
 """Activations by name, written with what every kernel language here can lower."""
 
+import math
 from collections.abc import Callable
 
 import jax.numpy as jnp
 
-from jaxatr.typing import Array
+from jaxatr.typing import Array, ArrayLike
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "none": lambda a: a,
@@ -15,9 +16,15 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "elu": lambda a: jnp.where(a > 0, a, jnp.exp(jnp.minimum(a, 0.0)) - 1.0),
     "abs": lambda a: jnp.maximum(a, -a),
     "tanh": lambda a: jnp.tanh(a),
-    "sigmoid": lambda a: 1.0 / (1.0 + jnp.exp(-a)),
-    "swish": lambda a: a / (1.0 + jnp.exp(-a)),
+    "sigmoid": lambda a: 1.0 / (1.0 + _falling(a)),
+    "swish": lambda a: a / (1.0 + _falling(a)),
 }
+
+
+def _falling(a: ArrayLike) -> Array:
+    """Returns ``exp(-a)``, but finite: the derivative of its inverse is no number otherwise."""
+    most = 0.9 * math.log(float(jnp.finfo(jnp.result_type(a)).max))
+    return jnp.exp(-jnp.maximum(a, -most))
 
 
 def check_activation(name: str) -> None:
