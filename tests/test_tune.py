@@ -1,5 +1,6 @@
 """The command that measures kernels."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -12,8 +13,10 @@ import jax.numpy as jnp
 import pytest
 
 from jaxatr import kernels, tune
-from jaxatr.kernels import database
+from jaxatr.kernels import database, solver
 from jaxatr.kernels.device import describe, of_platform
+from jaxatr.kernels.ops.convolution.operation import OPERATION
+from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS
 from jaxatr.kernels.solver import Choice
 from jaxatr.tuning import bn, conv, ctc, fusions, lrn, model, pool, rnn, show, softmax, tensor
@@ -104,6 +107,25 @@ def test_a_wrong_configuration_is_told_where_the_default_is_right(flags_of, caps
     assert "blocked      images=1 WRONG" not in text and "blocked      verified" not in text
     (timed,) = [line for line in text.splitlines() if " ms " in line and "blocked" in line]
     assert "images=1 " in timed
+
+
+def test_a_problem_that_cannot_be_measured_leaves_the_others_their_turn(
+    flags_of, capsys, monkeypatch
+):
+    compute = OPERATION.reference
+
+    def reference(problem, arguments):
+        if problem.direction == "forward":
+            raise MemoryError("Unable to allocate 1.00 PiB")
+        return compute(problem, arguments)
+
+    monkeypatch.setitem(
+        solver._OPERATIONS, Problem, dataclasses.replace(OPERATION, reference=reference)
+    )
+    assert run(conv, flags_of, *SMALL, "--notime") == 1
+    text = capsys.readouterr().out
+    assert "  FAILED: MemoryError: Unable to allocate 1.00 PiB" in text
+    assert text.count("xla          verified") == 2
 
 
 def test_what_takes_too_much_memory_is_left_out_and_not_tried(flags_of, capsys, monkeypatch):

@@ -85,13 +85,15 @@ class KernelChoices:
     def _decide(self, phase: str, lower: Callable[[], object]) -> dict[str, Any]:
         record, here = read_record(self._workdir), _here()
         recorded = dict(record.get(RECORDED, {}))
-        moved = any(recorded.values()) and (before := _made_for(record)) != here
+        moved = bool(recorded) and (before := _made_for(record)) != here
         if moved:
-            warnings.warn(
-                f"{self._workdir}: the kernels of this run were chosen for {before['kind']}, and "
-                f"are chosen anew for {here['kind']}: its bits are no longer those of one device",
-                stacklevel=2,
-            )
+            if any(recorded.values()):
+                warnings.warn(
+                    f"{self._workdir}: the kernels of this run were chosen for {before['kind']}, "
+                    f"and are chosen anew for {here['kind']}: its bits are no longer those of one "
+                    "device",
+                    stacklevel=2,
+                )
             recorded = {}
         if phase not in recorded:
             if self.resumed and not recorded and not moved:

@@ -40,8 +40,17 @@ def drive_all(problems: Sequence[Any], arguments: Sequence[str]) -> int:
     """
     if arguments:
         raise ValueError(f"got {arguments[0]!r}, which is no flag: write -n 32 or --n=32")
-    wrong = sum(drive(problem) for problem in problems)
+    wrong = sum(_drive_if_possible(problem) for problem in problems)
     return EXIT_WRONG if wrong else 0
+
+
+def _drive_if_possible(problem: Any) -> int:
+    """Says what cannot be measured at all, and lets the other problems have their turn."""
+    try:
+        return drive(problem)
+    except (RuntimeError, MemoryError) as error:
+        print(f"  FAILED: {type(error).__name__}: {error}", flush=True)
+        return 1
 
 
 def drive(problem: Any) -> int:
@@ -60,19 +69,25 @@ def drive(problem: Any) -> int:
             count, memory = len(solver.configs(problem)), solver.workspace_bytes(problem)
             print(f"  {solver.name:<12} {count:>3} configurations  {memory / 2**20:>9.2f} MiB")
         return 0
-    wrong = 0
-    if flags.FLAGS.verify:
-        bench, allowed = Bench(operation, problem, device), operation.tolerance(problem, here)
-        limit = half_of_memory(device)
-        for solver in solvers:
-            if (memory := solver.workspace_bytes(problem)) <= limit:
-                wrong += not _verified(bench, solver, allowed)
-            else:  # the system would end the process
-                print(f"  {solver.name:<12} left out: wants {memory / 2**20:.0f} MiB", flush=True)
+    wrong = _verify(problem, solvers) if flags.FLAGS.verify else 0
     if flags.FLAGS.time:
         _time(problem)
-        if database.mode() != "none":
-            print(f"  the best is kept in {database.user_file(here)}")
+        kept = database.user_file(here)
+        if database.mode() != "none" and problem.key in database.entries(kept):
+            print(f"  the best is kept in {kept}")
+    return wrong
+
+
+def _verify(problem: Any, solvers: Sequence[Solver]) -> int:
+    """Returns how many solvers were wrong or failed; what it drew is gone before they are timed."""
+    device, operation = jax.local_devices()[0], operation_of(problem)
+    allowed = operation.tolerance(problem, describe(device))
+    bench, limit, wrong = Bench(operation, problem, device), half_of_memory(device), 0
+    for solver in solvers:
+        if (memory := solver.workspace_bytes(problem)) <= limit:
+            wrong += not _verified(bench, solver, allowed)
+        else:  # the system would end the process
+            print(f"  {solver.name:<12} left out: wants {memory / 2**20:.0f} MiB", flush=True)
     return wrong
 
 

@@ -114,6 +114,15 @@ def test_on_another_kind_of_device_the_choices_are_made_anew(tmp_path, resumed):
     assert training.recorded_choices(tmp_path, "train") == chosen
 
 
+def test_a_run_that_had_nothing_to_choose_from_chooses_where_it_goes_on(tmp_path, recwarn):
+    made_for = {"platform": "gpu", "kind": "NVIDIA H100"}
+    training.update_record(tmp_path, kernels={"train": {}}, kernels_for=made_for)
+    remember("matmul")
+    choices = KernelChoices(tmp_path, find=False, progress=False)
+    choices.resumed = True
+    assert list(choices.of("train", lower).to_json()) == [FORWARD.key] and not recwarn.list
+
+
 class Terminal(io.StringIO):
     def isatty(self):
         return True

@@ -9,6 +9,8 @@ import jax.numpy as jnp
 from jaxatr.kernels.activations import ACTIVATIONS, check_activation
 from jaxatr.kernels.ops.batch_norm import MODES, Mode, batch_norm, batch_statistics
 from jaxatr.kernels.ops.convolution import convolution
+from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.windows import pair
 from jaxatr.typing import Array
 
 Pair: TypeAlias = tuple[int, int]
@@ -32,6 +34,20 @@ class Convolution:
     padding: tuple[Pair, Pair] = ((0, 0), (0, 0))
     dilation: Pair = (1, 1)
     groups: int = 1
+
+    def __post_init__(self) -> None:
+        """Checks that each is written out: as numbers they are compared and looked up."""
+        for name, least in (("stride", 1), ("dilation", 1)):
+            if pair(name, value := getattr(self, name), least) != value:
+                raise ValueError(f"{name}: got {value!r}, wanted (rows, columns)")
+        try:
+            written_out = tuple(pair("padding", both, 0) for both in self.padding) == self.padding
+        except (TypeError, ValueError):
+            written_out = False
+        if not written_out or len(self.padding) != 2:
+            raise ValueError(
+                f"padding: got {self.padding!r}, wanted ((top, bottom), (left, right)), all >= 0"
+            )
 
     def reads(self, y: Shape) -> dict[str, Shape]:
         """Returns nothing: the kernel's shape is the problem's."""
@@ -169,3 +185,17 @@ class FusionProblem:
             if shape is not None and len(shape) != 4:
                 raise ValueError(f"{name}: got {shape}, wanted four numbers")
         jnp.dtype(self.dtype)
+
+
+def forward(operation: Convolution, problem: FusionProblem) -> Problem:
+    """Returns a plan's convolution as a problem of its own."""
+    return Problem(
+        direction="forward",
+        x_shape=problem.x_shape,
+        w_shape=problem.w_shape or (),
+        stride=operation.stride,
+        padding=operation.padding,
+        dilation=operation.dilation,
+        groups=operation.groups,
+        dtype=problem.dtype,
+    )

@@ -10,9 +10,14 @@ import jax.numpy as jnp
 
 from jaxatr.kernels.device import describe
 from jaxatr.kernels.fusion.graph import combinations, refusal
-from jaxatr.kernels.fusion.operations import Convolution, FusionProblem, Operation, Shape
+from jaxatr.kernels.fusion.operations import (
+    Convolution,
+    FusionProblem,
+    Operation,
+    Shape,
+    forward,
+)
 from jaxatr.kernels.fusion.solvers import SOLVERS
-from jaxatr.kernels.ops.convolution import Problem
 from jaxatr.typing import Array
 
 
@@ -136,19 +141,6 @@ class FusionPlan:
         for operation in self.operations:
             if isinstance(operation, Convolution) and problem.w_shape is not None:
                 shapes["w"] = problem.w_shape
-                y = _result(operation, problem)
+                y = forward(operation, problem).y_shape
             shapes |= operation.reads(y)
         return shapes
-
-
-def _result(operation: Convolution, problem: FusionProblem) -> Shape:
-    return Problem(
-        direction="forward",
-        x_shape=problem.x_shape,
-        w_shape=problem.w_shape or (),
-        stride=operation.stride,
-        padding=operation.padding,
-        dilation=operation.dilation,
-        groups=operation.groups,
-        dtype=problem.dtype,
-    ).y_shape

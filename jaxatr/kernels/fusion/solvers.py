@@ -16,10 +16,11 @@ from jaxatr.kernels.fusion.operations import (
     Convolution,
     FusionProblem,
     Operation,
+    forward,
 )
+from jaxatr.kernels.ops.convolution.solvers import pallas
 from jaxatr.kernels.pallas import Device, kernel, runs_on
 from jaxatr.kernels.pallas.epilogue import Epilogue, folded
-from jaxatr.kernels.pallas.rows import Rows
 from jaxatr.typing import Array
 
 
@@ -58,26 +59,6 @@ def run_xla(operations: Sequence[Operation], arguments: Arguments) -> Array:
     return y.astype(x.dtype)
 
 
-def _geometry(convolution: Convolution, problem: FusionProblem) -> Rows:
-    """Returns the rows of a convolution; a strided 1x1 reads the pixels that it needs only."""
-    batch, height, width, _ = problem.x_shape
-    taps = problem.w_shape[:2]  # type: ignore[index]
-    (top, bottom), (left, right) = convolution.padding
-    height = (height + top + bottom - taps[0]) // convolution.stride[0] + 1
-    width = (width + left + right - taps[1]) // convolution.stride[1] + 1
-    return Rows(batch, height, width, taps, convolution.padding)  # type: ignore[arg-type]
-
-
-def _pointwise(convolution: Convolution, problem: FusionProblem) -> bool:
-    return problem.w_shape[:2] == (1, 1) and not any(map(any, convolution.padding))  # type: ignore
-
-
-def _fits(device: Device, convolution: Convolution, problem: FusionProblem) -> bool:
-    channels, features = problem.w_shape[2:]  # type: ignore[index]
-    rows = _geometry(convolution, problem)
-    return kernel(device, "convolution").applies(rows, channels, features, problem.dtype)
-
-
 def run_kernel(device: Device, operations: Sequence[Operation], arguments: Arguments) -> Array:
     """Turns what follows a convolution into an epilogue, and runs the kernel."""
     convolution: Any
@@ -99,7 +80,7 @@ def run_kernel(device: Device, operations: Sequence[Operation], arguments: Argum
     name = next((o.name for o in rest if isinstance(o, Activation)), "none")
     residual = arguments.get("residual")
     epilogue = Epilogue(scale is not None, shift is not None, residual is not None, name)
-    rows = _geometry(convolution, FusionProblem(x.shape, w.shape, x.dtype.name))
+    rows = pallas.rows_of(forward(convolution, FusionProblem(x.shape, w.shape, x.dtype.name)))
     x = x[:, :: convolution.stride[0], :: convolution.stride[1]]
     module = kernel(device, "convolution")
     return module.convolution(x, w, rows, epilogue, scale, shift, residual)
@@ -108,11 +89,9 @@ def run_kernel(device: Device, operations: Sequence[Operation], arguments: Argum
 def _kernel_solver(device: Device, platforms: tuple[str, ...], sizes: str) -> FusionSolver:
     plain = Constraint(
         "stride 1 (any for 1x1 without padding), dilation 1, one group",
-        lambda o, p: (
-            o.dilation == (1, 1) and o.groups == 1 and (o.stride == (1, 1) or _pointwise(o, p))
-        ),
+        lambda o, p: pallas.is_plain(forward(o, p)),
     )
-    fits: Any = Constraint(sizes, lambda o, p: _fits(device, o, p))
+    fits = Constraint(sizes, lambda o, p: pallas.fits(device, forward(o, p)))
     known = Constraint(
         "mode spatial and known statistics", lambda o, _: o.mode == "spatial" and not o.training
     )

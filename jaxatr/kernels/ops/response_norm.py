@@ -16,7 +16,7 @@ from jaxatr.kernels.ops.differentiable import (
     run,
     wide,
 )
-from jaxatr.kernels.ops.windows import Shape
+from jaxatr.kernels.ops.windows import Shape, check_images
 from jaxatr.kernels.solver import register
 from jaxatr.typing import Array, Float
 
@@ -98,8 +98,7 @@ def local_response_norm(
         raise ValueError(f"mode: got {mode!r}, wanted 'across' or 'within'")
     if size < 1:
         raise ValueError(f"size: got {size}, wanted at least 1")
-    if x.ndim != 4:
-        raise ValueError(f"x: got shape {x.shape}, wanted [b, h, w, c]")
+    check_images(x)
     check_algorithm(OPERATION.solvers, algorithm)
     problem = Problem("forward", mode, x.shape, size, alpha, beta, k, x.dtype.name)
     return run(problem, algorithm, x)

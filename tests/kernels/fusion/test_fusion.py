@@ -232,6 +232,22 @@ def test_an_older_gpu_is_no_hopper():
     assert not runs_on(Device("gpu", "NVIDIA A100-SXM4-40GB"))
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"stride": 2}, r"stride: got 2, wanted \(rows, columns\)"),
+        ({"stride": (0, 1)}, r"stride: got \(0, 1\), wanted an int or a pair of ints >= 1"),
+        ({"dilation": [1, 1]}, r"dilation: got \[1, 1\], wanted \(rows, columns\)"),
+        ({"padding": 1}, r"padding: got 1, wanted \(\(top, bottom\), \(left, right\)\)"),
+        ({"padding": (1, 1)}, r"padding: got \(1, 1\), wanted \(\(top, bottom\)"),
+        ({"padding": "SAME"}, "padding: got 'SAME', wanted"),
+    ],
+)
+def test_a_geometry_that_is_not_written_out_is_named(options, message, unchecked):
+    with pytest.raises(ValueError, match=message):
+        Convolution(**options)
+
+
 def test_errors():
     plan, problem = FusionPlan(SEQUENCES["NA"]), FusionProblem((2, 3, 3, 2))
     with pytest.raises(ValueError, match="solver: got 'fast', wanted 'auto' or one of"):

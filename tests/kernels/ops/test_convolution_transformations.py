@@ -134,6 +134,58 @@ def test_gpu_and_tpu_get_xlas_form(platform):
     assert "inlineable" not in text
 
 
+@pytest.mark.parametrize("platform", ["cpu", "cuda", "tpu"])
+@pytest.mark.parametrize(("size", "stride"), [(1, 1), (2, 2)])
+def test_taps_that_meet_nothing_leave_every_platform_its_shapes(platform, size, stride):
+    """As in the last stages of a residual network on small images; all three directions."""
+    x, w = draw((2, size, size, 4)), draw((3, 3, 4, 5), 1)
+    fn = jax.jit(jax.grad(lambda x, w: convolution(x, w, padding=1, stride=stride).sum(), (0, 1)))
+    lowered = fn.trace(x, w).lower(lowering_platforms=(platform,))
+    assert [one.shape for one in jax.tree.leaves(lowered.out_info)] == [x.shape, w.shape]
+    forward = jax.jit(partial(convolution, padding=1, stride=stride))
+    text = forward.trace(x, w).lower(lowering_platforms=(platform,)).as_text()
+    assert "-> tensor<2x1x1x5xf32>" in text
+
+
+def test_without_jit_it_is_the_same():
+    x, w = draw((2, 4, 4, 3)), draw((3, 3, 3, 2), 1)
+    fn = jax.value_and_grad(lambda w: (convolution(x, w, padding=1) ** 2).sum())
+    jitted = jax.jit(fn)(w)
+    with jax.disable_jit():
+        jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5), fn(w), jitted)
+
+
+def test_a_free_batch_can_be_exported_with_its_gradients():
+    """Of a layer whose weight gradient is cut into pieces of the batch where there is one."""
+    (batch,) = jax.export.symbolic_shape("b")
+    x = jax.ShapeDtypeStruct((batch, 6, 6, 32), jnp.float32)
+    fn = jax.jit(jax.grad(lambda w, x: (convolution(x, w, padding=1) ** 2).sum(), (0, 1)))
+    w, images = draw((3, 3, 32, 32)), draw((3, 6, 6, 32), 1)
+    exported = jax.export.export(fn)(w, x)
+    for ours, wanted in zip(exported.call(w, images), fn(w, images), strict=True):
+        np.testing.assert_allclose(ours, wanted, rtol=1e-4, atol=1e-3)
+
+
+def shards(fn, **options):
+    automatic = (jax.sharding.AxisType.Auto,)
+    mesh = jax.make_mesh((1,), ("data",), automatic, devices=jax.devices()[:1])
+    data, whole = jax.sharding.PartitionSpec("data"), jax.sharding.PartitionSpec()
+    return jax.shard_map(fn, mesh=mesh, in_specs=(data, whole), out_specs=whole, **options)
+
+
+def test_shards_whose_axes_are_followed_are_refused():
+    """The gradient of the shared kernel would be that of one device, in silence."""
+    x, w = draw((2, 4, 4, 3)), draw((3, 3, 3, 2), 1)
+
+    def loss(x, w):
+        return jax.lax.psum((convolution(x, w, padding=1) ** 2).sum(), "data")
+
+    with pytest.raises(NotImplementedError, match="convolution: got arrays that vary along data"):
+        shards(loss)(x, w)
+    total = shards(loss, check_vma=False)(x, w)
+    np.testing.assert_allclose(total, (convolution(x, w, padding=1) ** 2).sum(), rtol=1e-5)
+
+
 def test_cpu_gets_matrix_products():
     text = lowered("cpu")
     assert "stablehlo.dot_general" in text and "stablehlo.convolution" not in text

@@ -163,6 +163,7 @@ def test_the_response_norm_is_differentiated_twice_and_batched():
         ({"size": 0}, "size: got 0, wanted at least 1"),
         ({"algorithm": "fast"}, "algorithm: got 'fast', wanted 'auto' or one of"),
         ({"x": jnp.zeros(3)}, r"x: got shape \(3,\), wanted \[b, h, w, c\]"),
+        ({"x": jnp.zeros(SHAPE, int)}, "x: got type int32, wanted a floating-point one"),
     ],
 )
 def test_bad_input_of_the_response_norm_is_named(change, message, unchecked):

@@ -298,6 +298,25 @@ def test_half_precision(dtype):
         assert error < 5e-2  # MIOpen's tolerance for recurrent networks
 
 
+def test_without_jit_it_is_the_same():
+    params, x = single(network("lstm", 3, 2)), single(draw((2, 3, 3)))
+    fn = jax.value_and_grad(lambda x: (lstm(params, x)[0] ** 2).sum())
+    jitted = jax.jit(fn)(x)
+    with jax.disable_jit():
+        for ours, wanted in zip(fn(x), jitted, strict=True):
+            np.testing.assert_allclose(ours, wanted, atol=1e-6)
+
+
+def test_shards_whose_axes_are_followed_are_refused():
+    params, x = single(network("tanh", 3, 2)), single(draw((2, 3, 3)))
+    automatic = (jax.sharding.AxisType.Auto,)
+    mesh = jax.make_mesh((1,), ("data",), automatic, devices=jax.devices()[:1])
+    data = jax.sharding.PartitionSpec("data")
+    run = jax.shard_map(lambda x: rnn(params, x)[0], mesh=mesh, in_specs=data, out_specs=data)
+    with pytest.raises(NotImplementedError, match="recurrent: got arrays that vary along data"):
+        run(x)
+
+
 def test_degenerate_sizes():
     params = single(network("lstm", 3, 2))
     y, (h, c) = lstm(params, jnp.zeros((0, 4, 3)))
@@ -328,6 +347,7 @@ def test_problem_is_a_key():
     ("change", "message"),
     [
         ({"x": jnp.zeros((2, 3))}, r"x: got shape \(2, 3\), wanted \[b, t, d\]"),
+        ({"x": jnp.zeros((2, 3, 3), int)}, "x: got type int32, wanted a floating-point one"),
         ({"x": jnp.zeros((2, 3, 4))}, r"params\[0\]\[0\].w: got shape \(3, 8\), wanted \(4, 8\)"),
         ({"params": ()}, "params: got no layer"),
         ({"lengths": (1,)}, r"lengths: got \(1,\), wanted 2 integers"),

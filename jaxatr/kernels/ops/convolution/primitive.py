@@ -23,6 +23,7 @@ from jaxatr.kernels.ops.convolution import trim
 from jaxatr.kernels.ops.convolution.operation import OPERATION, function
 from jaxatr.kernels.ops.convolution.problem import Direction, Problem
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS
+from jaxatr.kernels.ops.varying import refuse_varying
 from jaxatr.kernels.solver import Choice
 
 convolution_p = Primitive("jaxatr_convolution")
@@ -48,7 +49,8 @@ def bind(
 
 @convolution_p.def_impl
 def _run(a, b, *, problem, algorithm):
-    return _jitted(a, b, problem, algorithm)
+    with jax.disable_jit(False):  # without, as for jax's own primitives, this would call itself
+        return _jitted(a, b, problem, algorithm)
 
 
 _jitted = jax.jit(bind, static_argnums=(2, 3))
@@ -56,6 +58,7 @@ _jitted = jax.jit(bind, static_argnums=(2, 3))
 
 @convolution_p.def_abstract_eval
 def _abstract(a, b, *, problem, algorithm):
+    refuse_varying("convolution", a, b)
     return jax.core.ShapedArray(problem.result_shape, jnp.dtype(problem.result_dtype))
 
 
@@ -159,8 +162,9 @@ def _lower(a, b, *, problem, algorithm, platform):
         return function(problem, _named(algorithm, problem, device), device)(a, b)
     small = OPERATION.canonical(problem, device)
     choice = algorithm.choose(OPERATION, small, device)
-    if choice.algorithm == "taps" and SOLVERS["taps"].applies(problem, device):
-        # It passes over taps that meet nothing by itself, and spares the copy of the others.
+    # Taps passes over those that meet nothing by itself, and spares the copy of the others.
+    by_itself = choice.algorithm == "taps" and SOLVERS["taps"].applies(problem, device)
+    if small == problem or by_itself:
         return function(problem, choice, device)(a, b)
     run = function(small, choice, device)
     if problem.direction == "weight":

@@ -3,7 +3,7 @@
 from jaxatr.kernels.ops.differentiable import check_algorithm, run
 from jaxatr.kernels.ops.pooling.operation import OPERATION
 from jaxatr.kernels.ops.pooling.problem import Mode, Problem
-from jaxatr.kernels.ops.windows import Padding, Pair, edges, pair
+from jaxatr.kernels.ops.windows import Padding, Pair, check_images, edges, pair
 from jaxatr.typing import Array, Float
 
 
@@ -59,8 +59,7 @@ def average_pool(
 
 
 def _pool(mode: Mode, x, window, stride, padding, algorithm) -> Array:
-    if x.ndim != 4:
-        raise ValueError(f"x: got shape {x.shape}, wanted [b, h, w, c]")
+    check_images(x)
     window = pair("window", window, 1)
     stride = window if stride is None else pair("stride", stride, 1)
     around = edges(padding, x.shape[1:3], window, stride)

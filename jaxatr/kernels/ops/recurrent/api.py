@@ -131,6 +131,8 @@ def rnn(
 def _network(cell: Cell, params, x, lengths, initial, algorithm, reset_after=True):
     if jnp.ndim(x) != 3:
         raise ValueError(f"x: got shape {jnp.shape(x)}, wanted [b, t, d]")
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        raise ValueError(f"x: got type {x.dtype.name}, wanted a floating-point one")
     batch, steps, width = x.shape
     problem = Problem(cell, steps, batch, width, 0, False, False, x.dtype.name, reset_after)
     hidden, rows = check_params(problem, params)

@@ -22,6 +22,7 @@ from jaxatr.kernels.ops.recurrent.cells import State
 from jaxatr.kernels.ops.recurrent.operation import OPERATION
 from jaxatr.kernels.ops.recurrent.problem import Problem
 from jaxatr.kernels.ops.recurrent.weights import Weights
+from jaxatr.kernels.ops.varying import refuse_varying
 from jaxatr.typing import Array
 
 layer_p = Primitive("jaxatr_recurrent")
@@ -75,6 +76,7 @@ def _run(*leaves, problem, reverse, tree, chooser, platform):
 @layer_p.def_abstract_eval
 def _abstract(*avals, problem, reverse, tree, chooser):
     del chooser
+    refuse_varying("recurrent", *avals)
     run: Any = partial(scan.run, problem)
     given = jax.tree.unflatten(
         tree, [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
@@ -88,7 +90,10 @@ def _jitted(*leaves, **settings):
     return layer_p.bind(*leaves, **settings)
 
 
-layer_p.def_impl(_jitted)
+@layer_p.def_impl
+def _impl(*leaves, **settings):
+    with jax.disable_jit(False):  # as for the convolution
+        return _jitted(*leaves, **settings)
 
 
 def _batch(arguments, dims, **settings):

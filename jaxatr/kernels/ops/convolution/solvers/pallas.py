@@ -34,11 +34,11 @@ def run(target: Target, problem: Problem, a: Array, b: Array, **options: Any) ->
     else:
         a = a[:, :: problem.stride[0], :: problem.stride[1]]
     module = kernel(target, "convolution")
-    return module.convolution(a, b, _rows(problem), Epilogue(), **options)
+    return module.convolution(a, b, rows_of(problem), Epilogue(), **options)
 
 
-def fits(target: Target, problem: Problem) -> bool:
-    """Says whether the kernel has the direction, the geometry and the sizes.
+def is_plain(problem: Problem) -> bool:
+    """Says whether the kernels have the direction and the geometry.
 
     These are one group without dilation, of stride 1, or forward 1x1 without padding.
     """
@@ -48,16 +48,21 @@ def fits(target: Target, problem: Problem) -> bool:
     strided = problem.stride != (1, 1)
     if strided and not (pointwise and problem.direction == "forward"):
         return False
-    rows = _rows(problem)
-    if min(edge for pad in rows.padding for edge in pad) < 0:
+    return min(edge for pad in rows_of(problem).padding for edge in pad) >= 0
+
+
+def fits(target: Target, problem: Problem) -> bool:
+    """Says whether a problem is plain (:func:`is_plain`), and the kernel has its sizes."""
+    if not is_plain(problem):
         return False
     inputs, outputs = problem.w_shape[2:]
     if problem.direction == "data":
         inputs, outputs = outputs, inputs
-    return kernel(target, "convolution").applies(rows, inputs, outputs, problem.dtype)
+    return kernel(target, "convolution").applies(rows_of(problem), inputs, outputs, problem.dtype)
 
 
-def _rows(problem: Problem) -> Rows:
+def rows_of(problem: Problem) -> Rows:
+    """Returns the rows that the kernels read; a strided 1x1 reads the pixels that it needs only."""
     (down, across), (batch, height, width, _) = problem.w_shape[:2], problem.y_shape
     padding = problem.padding
     if problem.direction == "data":
@@ -81,7 +86,7 @@ class Pallas(Solver):
 
     def workspace_bytes(self, problem: Problem) -> int:
         """The image's rows, once per column of the kernel."""
-        rows = _rows(problem)
+        rows = rows_of(problem)
         channels = problem.argument_shapes[0][3]
         return problem.bytes((rows.taps[1], rows.count, channels))
 

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from jaxatr.kernels.device import Device
 from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.windows import Shape
 from jaxatr.kernels.solver import Config, Solver
 from jaxatr.typing import Array
 
@@ -101,9 +102,7 @@ def results(y: Array, row: Run, column: Run) -> Array:
     return y[:, row.result : row.result + row.count, column.result : column.result + column.count]
 
 
-def placed(
-    part: Array, shape: tuple[int, ...], first: tuple[int, int], step: tuple[int, int]
-) -> Array:
+def placed(part: Array, shape: Shape, first: tuple[int, int], step: tuple[int, int]) -> Array:
     """Returns zeros of ``shape`` with ``part`` in them, from ``first`` on, ``step`` apart."""
     edges = []
     for axis in (0, 1):

@@ -21,6 +21,7 @@ import numpy as np
 from jaxatr.kernels.device import Device
 from jaxatr.kernels.ops.convolution.padding import pad
 from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.windows import Shape
 from jaxatr.kernels.solver import Config, Solver
 from jaxatr.typing import Array
 
@@ -103,9 +104,7 @@ def _run(filtering: Filtering, pieces: int, problem: Problem, a: Array, b: Array
     return _correlate(filtering, a, b[::-1, ::-1], padding, problem.x_shape, product)
 
 
-def _correlate(
-    filtering: Filtering, x: Array, w: Array, padding, shape: tuple[int, ...], product
-) -> Array:
+def _correlate(filtering: Filtering, x: Array, w: Array, padding, shape: Shape, product) -> Array:
     size = filtering.size
     tiles = _mixed(filtering.tiles, _tiles(filtering, x, padding, shape))
     kernels = _mixed(filtering.kernels, lambda i, j: w[i, j])
@@ -143,7 +142,7 @@ def _weight(filtering: Filtering, pieces: int, problem: Problem, x: Array, y: Ar
     return jnp.stack([jnp.stack(row) for row in kernels])
 
 
-def _pieces(filtering: Filtering, shape: tuple[int, ...], channels: int) -> int:
+def _pieces(filtering: Filtering, shape: Shape, channels: int) -> int:
     """Returns into how many equal pieces of the batch the work is cut, so that it stays in cache.
 
     The planes of all tiles before and after the product are several times the image, and more than
@@ -152,6 +151,8 @@ def _pieces(filtering: Filtering, shape: tuple[int, ...], channels: int) -> int:
     loop prevents, and a whole network is slower then though the layer alone is faster.
     """
     batch, height, width, features = shape
+    if not isinstance(batch, int):  # one that jax.export leaves free
+        return 1
     share = ((filtering.size + 2) / filtering.size) ** 2
     each = 4 * share * height * width * (channels + features)
     if batch * each <= _CACHE:
@@ -168,9 +169,7 @@ def _product(groups: int, formula: str, a: Array, b: Array) -> Array:
     return result.reshape(len(result), -1)
 
 
-def _tiles(
-    filtering: Filtering, x: Array, padding, shape: tuple[int, ...]
-) -> Callable[[int, int], Array]:
+def _tiles(filtering: Filtering, x: Array, padding, shape: Shape) -> Callable[[int, int], Array]:
     """Returns ``(i, j) -> [tiles, channels]``: pixel ``(i, j)`` of every tile."""
     size = filtering.size
     height, width = (side + -side % size for side in shape[1:3])
