@@ -23,10 +23,11 @@ def convolution(
 ) -> Shaped[Array, "b *results f"]:
     """Returns the convolution (cross-correlation) of images or sequences ``x`` with ``w``.
 
-    All of jax's transformations work through it, to any order. With ``algorithm="auto"`` the
-    forward product and each gradient are computed by the algorithm that was found the fastest on
-    the device (:func:`jaxatr.kernels.find`), and where nothing was measured by the one that a rule
-    expects to be; on GPU and TPU that is XLA's own. :func:`jaxatr.kernels.choices` pins them.
+    All of jax's transformations work through it, to any order; ``jax.shard_map`` with
+    ``check_vma=False``. With ``algorithm="auto"`` the forward product and each gradient are
+    computed by the algorithm that was found the fastest on the device
+    (:func:`jaxatr.kernels.find`), and where nothing was measured by the one that a rule expects to
+    be; on GPU and TPU that is XLA's own. :func:`jaxatr.kernels.choices` pins them.
 
     A sequence ``[b, t, c]`` is an image of one row: its stride, dilation and padding are one
     number each, or of the padding ``(before, after)``.

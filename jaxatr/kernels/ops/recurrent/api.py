@@ -31,8 +31,9 @@ def lstm(
     ``i, f, o = sigmoid(x W + h R + b)``, ``c~ = tanh(x W + h R + b)``, ``c = f c + i c~``,
     ``h = o tanh(c)``, with the columns of ``W`` and ``R`` in the order i, f, o, c~.
 
-    All of jax's transformations work through it. The shapes of ``params`` say how many layers and
-    directions there are, and which parts have no bias or no input matrix (see :class:`Weights`).
+    All of jax's transformations work through it, ``jax.shard_map`` with ``check_vma=False``. The
+    shapes of ``params`` say how many layers and directions there are, and which parts have no bias
+    or no input matrix (see :class:`Weights`).
 
     Args:
       params: ``params[layer][direction]``, a tree of :class:`Weights`; the second direction runs
