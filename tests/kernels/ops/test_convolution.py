@@ -1,10 +1,12 @@
 """Every algorithm in every direction, against plain loops and against XLA's own derivatives."""
 
+import dataclasses
 import math
 from functools import partial
 from itertools import product
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from jaxatr.kernels import convolution
 from jaxatr.kernels.device import of_platform
 from jaxatr.kernels.ops.convolution.heuristic import choose
+from jaxatr.kernels.ops.convolution.operation import OPERATION
 from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS, winograd
 from jaxatr.kernels.ops.convolution.trim import trimmed
@@ -226,6 +229,21 @@ def test_taps_that_meet_only_padding_are_left_out():
     assert problem.w_shape == (1, 1, 3, 5) and problem.padding == ((0, 0), (0, 0))
 
 
+def test_a_kernel_is_cut_where_that_saves_more_than_the_copy_costs():
+    """A strided layer on 2x2 images, whose kernel of nine taps has four that meet them."""
+
+    def taps(batch, **changes):
+        strided = (batch, 2, 2, 8), (3, 3, 8, 8), (2, 2), ((1, 1), (1, 1)), (1, 1), 1
+        problem = dataclasses.replace(problem_of(*strided), **changes)
+        return math.prod(OPERATION.canonical(problem, CPU).w_shape[:2])
+
+    assert taps(8) == 9 and taps(100) == 4
+    assert taps(8, direction="data") == taps(8, direction="weight") == 4
+    assert taps(1, x_shape=(1, 1, 1, 8), stride=(1, 1)) == 1
+    (batch,) = jax.export.symbolic_shape("b")
+    assert taps(8, x_shape=(batch, 2, 2, 8)) == 4
+
+
 X, W = jnp.zeros((2, 4, 4, 6)), jnp.zeros((3, 3, 6, 8))
 
 
@@ -304,6 +322,24 @@ def test_a_batch_that_cannot_be_cut_is_refused(unchecked):
     ("arguments", "direction", "expected"),
     [
         (((32, 64, 64, 3), (7, 7, 3, 64), (2, 2), ((3, 3), (3, 3)), (1, 1), 1), "forward", "split"),
+        (((32, 64, 64, 3), (7, 7, 3, 64), (2, 2), ((3, 3), (3, 3)), (1, 1), 1), "weight", "turned"),
+        (((64, 224, 224, 3), (7, 7, 3, 64), (2, 2), ((3, 3), (3, 3)), (1, 1), 1), "weight", "xla"),
+        (
+            ((32, 64, 64, 3), (7, 7, 3, 64), (2, 2), ((3, 3), (3, 3)), (1, 1), 1),
+            "data",
+            "space_to_depth",
+        ),
+        (
+            ((32, 16, 16, 128), (3, 3, 128, 128), (2, 2), ((1, 1), (1, 1)), (1, 1), 1),
+            "weight",
+            "turned",
+        ),
+        (
+            ((32, 8, 8, 256), (3, 3, 256, 512), (2, 2), ((1, 1), (1, 1)), (1, 1), 1),
+            "weight",
+            "matmul",
+        ),
+        (((8, 2, 2, 256), (3, 3, 256, 512), (2, 2), ((1, 1), (1, 1)), (1, 1), 1), "data", "taps"),
         (
             ((32, 16, 16, 64), (3, 3, 64, 64), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
             "data",

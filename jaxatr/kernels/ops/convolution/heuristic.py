@@ -8,9 +8,10 @@ on a machine of two cores.
 import math
 
 from jaxatr.kernels.ops.convolution.problem import Problem
-from jaxatr.kernels.ops.convolution.solvers import split, taps, winograd
+from jaxatr.kernels.ops.convolution.solvers import space_to_depth, split, taps, turned, winograd
 
 _SINGLE = ("float32", "float64")
+_ROOM = 96 * 2**20  # bytes
 
 
 def choose(problem: Problem) -> str:
@@ -28,18 +29,30 @@ def choose(problem: Problem) -> str:
     # Below this the transformations of the tiles cost more than they save.
     if winograd.applies(problem) and min(channels, features) >= 32 and problem.dtype in _SINGLE:
         return _tile(problem)
-    if channels <= 4:  # the first layer: patches of so few channels are slow to gather
-        cut = problem.direction == "forward" and 32 * 32 <= pixels <= 64 * 64
-        return "split" if cut and split.applies(problem) else "xla"
     # XLA's form collapses on small images, its gradients by up to a hundred times.
-    limit = 8 * 8 if problem.direction == "forward" else 4 * 4
-    return "matmul" if pixels <= limit else "xla"
+    if channels > 4 and pixels <= (8 * 8 if problem.direction == "forward" else 4 * 4):
+        return "matmul"
+    if problem.direction == "weight":
+        return "turned" if _can_be_turned(problem) else "xla"
+    if channels > 4:
+        return "xla"
+    # The first layer: patches of so few channels are slow to gather.
+    if problem.direction == "data":
+        return "space_to_depth" if space_to_depth.applies(problem) else "xla"
+    return "split" if 32 * 32 <= pixels <= 64 * 64 and split.applies(problem) else "xla"
+
+
+def _can_be_turned(problem: Problem) -> bool:
+    """Says whether a weight gradient's patches take no more memory than a step may spare."""
+    known = isinstance(problem.x_shape[0], int) and problem.dtype in _SINGLE
+    return known and turned.workspace_bytes(problem) <= _ROOM
 
 
 def _few(problem: Problem, pixels: int) -> bool:
     """Says whether so much of each tap falls on padding that a product per tap is the fastest."""
     strided = problem.direction == "data" and max(problem.stride) > 1
-    return taps.applies(problem) and 1 < pixels <= (4 * 4 if strided else 2 * 2)
+    least, most = (1, 4 * 4) if strided else (2, 2 * 2)
+    return taps.applies(problem) and least <= pixels <= most
 
 
 def _tile(problem: Problem) -> str:

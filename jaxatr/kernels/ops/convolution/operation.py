@@ -34,8 +34,8 @@ def _heuristic(problem: Problem, device: Device) -> Choice:
 
 
 def _canonical(problem: Problem, device: Device) -> Problem:
-    """Returns the problem without the taps that meet nothing: on CPU, where the rules expect it."""
-    return trim.trimmed(problem) if device.platform == "cpu" else problem
+    """Returns the problem without the taps that meet nothing, on CPU, and where that pays."""
+    return trim.trimmed(problem) if device.platform == "cpu" and trim.pays(problem) else problem
 
 
 OPERATION = Operation(

@@ -110,6 +110,21 @@ def _kernel_unfolded(problem: Problem, w: Array) -> Array:
     return w.reshape(rows * sy, columns * sx, channels, features)[:kh, :kw]
 
 
+def applies(problem: Problem) -> bool:
+    """Says whether there is a stride to fold, few channels and one group."""
+    if problem.direction not in _INNER or not problem.floating:
+        return False
+    if problem.groups != 1 or problem.dilation != (1, 1):
+        return False
+    steps = [s for s, k in zip(problem.stride, problem.w_shape[:2], strict=True) if k > 1]
+    channels = problem.x_shape[3] * math.prod(problem.stride)
+    return (
+        max(steps, default=1) > 1
+        and channels <= _CHANNELS[problem.direction]
+        and math.prod(folded(problem).w_shape[:2]) <= _TAPS
+    )
+
+
 class SpaceToDepth(Solver):
     """Gradients of strided first layers, on CPU; tuned by what computes the folded problem."""
 
@@ -117,18 +132,8 @@ class SpaceToDepth(Solver):
     version = 3  # as `turned`'s
 
     def applies(self, problem: Problem, device: Device) -> bool:
-        """Says whether there is a stride to fold, few channels and one group."""
-        if problem.direction not in _INNER or not problem.floating:
-            return False
-        if problem.groups != 1 or problem.dilation != (1, 1) or device.platform != "cpu":
-            return False
-        steps = [s for s, k in zip(problem.stride, problem.w_shape[:2], strict=True) if k > 1]
-        channels = problem.x_shape[3] * math.prod(problem.stride)
-        return (
-            max(steps, default=1) > 1
-            and channels <= _CHANNELS[problem.direction]
-            and math.prod(folded(problem).w_shape[:2]) <= _TAPS
-        )
+        """As the function of the same name, on CPU."""
+        return device.platform == "cpu" and applies(problem)
 
     def workspace_bytes(self, problem: Problem) -> int:
         """The folded images, and their patches for a weight gradient that is one product."""

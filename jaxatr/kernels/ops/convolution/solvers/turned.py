@@ -66,6 +66,12 @@ def _steps(problem: Problem, images: Array, axis: int) -> list[Array]:
     ]
 
 
+def workspace_bytes(problem: Problem) -> int:
+    """Returns what the patches take, the columns that they are cut from, and what is turned."""
+    images = (1 + problem.w_shape[1]) * problem.bytes(problem.x_shape)
+    return matmul.patch_bytes(problem) + images
+
+
 class Turned(Solver):
     """Weight gradients of one group, on CPU; tuned by which side is turned."""
 
@@ -77,9 +83,8 @@ class Turned(Solver):
         return problem.direction == "weight" and problem.groups == 1 and device.platform == "cpu"
 
     def workspace_bytes(self, problem: Problem) -> int:
-        """The patches, the columns that they are cut from, and what is turned."""
-        images = (1 + problem.w_shape[1]) * problem.bytes(problem.x_shape)
-        return matmul.patch_bytes(problem) + images
+        """As the function of the same name."""
+        return workspace_bytes(problem)
 
     def configs(self, problem: Problem) -> Sequence[Config]:
         """The side that was mostly the faster first: not only the one with fewer columns."""
