@@ -18,7 +18,7 @@ from typing import Any
 
 import jax
 from alternating import in_turn, timed
-from ceilings import measured, reached
+from ceilings import kept, reached
 from clock import several
 from recording import Recording
 from torch_peer import Torch
@@ -73,9 +73,7 @@ class Contest:
         about["peers"] = {name: version(name) for name in ("torch", "flax")}
         output = options.output or RESULTS / f"{name}_{device.platform}_{options.dtype}"
         recording, torch = Recording(output, about), Torch()
-        recording.note_revision()
-        ceilings = recording.about.get("ceilings") or measured(options.dtype)
-        recording.about["ceilings"] = ceilings
+        ceilings = kept(recording.about, options.dtype)
         with tempfile.TemporaryDirectory() as temporary:
             # What was found in this run, and not by the way.
             os.environ["JAXATR_CACHE"] = str(options.database or temporary)

@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from alternating import in_turn, timed
-from ceilings import measured, reached
+from ceilings import kept, reached
 from recording import Recording, failures, geometric_mean, heading, roofline, table
 
 from jaxatr.kernels.device import describe
@@ -238,9 +238,7 @@ def main() -> None:
     about |= {"rounds": options.rounds, "batch": options.batch}
     name = f"fusions_{device.platform}_{options.dtype}"
     recording = Recording(options.output or HERE / "results" / name, about)
-    recording.note_revision()
-    ceilings = recording.about.get("ceilings") or measured(options.dtype)
-    recording.about["ceilings"] = ceilings
+    ceilings = kept(recording.about, options.dtype)
     found = list(layers(options))
     if options.limit:
         found = sorted(found, key=lambda layer: np.prod(layer[2].x_shape))[: options.limit]

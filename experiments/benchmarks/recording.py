@@ -44,12 +44,13 @@ class Recording:
                         f"{value!r}: move it away, or give another --output"
                     )
             self.about = found
+        self._note_revision()
 
     @property
     def _path(self) -> Path:
         return self._output.with_name(self._output.name + ".json")
 
-    def note_revision(self) -> None:
+    def _note_revision(self) -> None:
         """Notes which commit the rows from now on are of: a record may be of several."""
         command = ["git", "-C", str(HERE), "rev-parse", "--short", "HEAD"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -192,12 +192,13 @@ def store(device: Device, found: Mapping[str, Entry]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _alone(path):
+            known: dict[str, Entry] = {}
             if path.exists():
                 path.open("rb").close()  # another user's, that may not be read, is not broken
-            merged = entries(path) | dict(found)
-            if path.exists() and not entries(path):
-                path.replace(path.with_suffix(".broken"))
-            _replace(path, device, merged)
+                known = entries(path)
+                if not known:
+                    path.replace(path.with_suffix(".broken"))
+            _replace(path, device, known | dict(found))
     except OSError as error:
         _warn(f"what was measured is not kept: {error}")
 

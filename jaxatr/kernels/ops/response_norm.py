@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxatr.kernels.ops.checks import check_images
 from jaxatr.kernels.ops.differentiable import (
     Direction,
     Form,
@@ -16,7 +17,7 @@ from jaxatr.kernels.ops.differentiable import (
     run,
     wide,
 )
-from jaxatr.kernels.ops.windows import Shape, check_images
+from jaxatr.kernels.ops.windows import Shape
 from jaxatr.kernels.solver import register
 from jaxatr.typing import Array, Float
 

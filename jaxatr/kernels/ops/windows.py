@@ -3,19 +3,9 @@
 from numbers import Integral
 from typing import Any, TypeAlias
 
-import jax.numpy as jnp
-
 Pair: TypeAlias = tuple[int, int]
 Shape: TypeAlias = tuple[Any, ...]  # of numbers, or of symbolic dimensions of jax.export
 Padding: TypeAlias = int | tuple[int, int] | tuple[Pair, Pair] | str
-
-
-def check_images(x: Any) -> None:
-    """Raises a ``ValueError`` unless ``x`` is ``[b, h, w, c]`` of a floating-point type."""
-    if x.ndim != 4:
-        raise ValueError(f"x: got shape {x.shape}, wanted [b, h, w, c]")
-    if not jnp.issubdtype(x.dtype, jnp.floating):
-        raise ValueError(f"x: got type {x.dtype.name}, wanted a floating-point one")
 
 
 def pair(name: str, value: Any, minimum: int) -> Pair:

@@ -1,8 +1,8 @@
 """Which algorithm to use on CPU, by rule.
 
 The rules were read off the timings of ``experiments/benchmarks/convolution.py`` and, for 1x1
-kernels, ``kernels.py`` (what they recorded stands beside them), for the layers of residual networks
-on a machine of two cores.
+kernels, weight gradients and first layers, ``kernels.py`` (what they recorded stands beside them),
+for the layers of residual networks on a machine of two cores.
 """
 
 import math
@@ -11,7 +11,7 @@ from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.kernels.ops.convolution.solvers import space_to_depth, split, taps, turned, winograd
 
 _SINGLE = ("float32", "float64")
-_ROOM = 96 * 2**20  # bytes
+_ROOM = 96 * 2**20  # bytes that a step may spare for the patches of one layer
 
 
 def choose(problem: Problem) -> str:
@@ -43,7 +43,7 @@ def choose(problem: Problem) -> str:
 
 
 def _can_be_turned(problem: Problem) -> bool:
-    """Says whether a weight gradient's patches take no more memory than a step may spare."""
+    """Says whether a weight gradient is of a type that was timed, and its patches have room."""
     known = isinstance(problem.x_shape[0], int) and problem.dtype in _SINGLE
     return known and turned.workspace_bytes(problem) <= _ROOM
 

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 from jaxatr.kernels.ops.convolution.problem import Pair, Problem
 from jaxatr.typing import Array
 
-_COPY = 47  # products of each number of the kernel in the time of its copy, on two cores
+# Products of each number of the kernel in the time of its copy, roughly, on two cores.
+_COPY = 47
 
 
 def live_taps(problem: Problem) -> tuple[Pair, Pair]:

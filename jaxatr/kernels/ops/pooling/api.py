@@ -1,9 +1,10 @@
 """The public functions: they check and normalise their arguments, then run a form."""
 
+from jaxatr.kernels.ops.checks import check_images
 from jaxatr.kernels.ops.differentiable import check_algorithm, run
 from jaxatr.kernels.ops.pooling.operation import OPERATION
 from jaxatr.kernels.ops.pooling.problem import Mode, Problem
-from jaxatr.kernels.ops.windows import Padding, Pair, check_images, edges, pair
+from jaxatr.kernels.ops.windows import Padding, Pair, edges, pair
 from jaxatr.typing import Array, Float
 
 

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxatr.kernels.ops.checks import check_floating
 from jaxatr.kernels.ops.recurrent.algorithms import ALGORITHMS
 from jaxatr.kernels.ops.recurrent.checks import check_algorithm, check_params, check_shape
 from jaxatr.kernels.ops.recurrent.layers import stack
@@ -132,8 +133,7 @@ def rnn(
 def _network(cell: Cell, params, x, lengths, initial, algorithm, reset_after=True):
     if jnp.ndim(x) != 3:
         raise ValueError(f"x: got shape {jnp.shape(x)}, wanted [b, t, d]")
-    if not jnp.issubdtype(x.dtype, jnp.floating):
-        raise ValueError(f"x: got type {x.dtype.name}, wanted a floating-point one")
+    check_floating(x)
     batch, steps, width = x.shape
     problem = Problem(cell, steps, batch, width, 0, False, False, x.dtype.name, reset_after)
     hidden, rows = check_params(problem, params)
