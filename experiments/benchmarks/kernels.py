@@ -44,6 +44,7 @@ from jaxatr.kernels.ops.convolution.problem import Direction, Problem
 
 LIMIT = 8e9  # bytes of arguments and result
 CLIFF = 10.0
+DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 
 
 def layers(options: argparse.Namespace) -> Iterator[tuple[str, Problem]]:
@@ -62,9 +63,8 @@ def problems(options: argparse.Namespace) -> Iterator[tuple[dict[str, str], Prob
     found = [(name, one) for name, one in layers(options) if size(one) < LIMIT]
     if options.limit:
         found = sorted(found, key=lambda layer: size(layer[1]))[: options.limit]
-    directions: tuple[Direction, ...] = get_args(Direction)
     for name, forward in found:
-        for problem in map(forward.turned, directions):
+        for problem in map(forward.turned, DIRECTIONS):
             yield {"layer": name, "problem": problem.key.removeprefix("convolution ")}, problem
 
 
@@ -101,6 +101,25 @@ def summary(rows: list[dict[str, Any]]) -> list[str]:
     ]
 
 
+def group(row: dict[str, Any]) -> str:
+    """Returns the list that a row is of; of ResNet's layers also pixels and batch."""
+    layer, batch = row["layer"].split(), row["problem"].split()[1].partition("x")[0]
+    return " ".join(layer) if layer[0] == "deepbench" else f"ResNet {layer[-1]}, batch {batch}"
+
+
+def groups(rows: list[dict[str, Any]]) -> Iterator[list[str]]:
+    """Yields the lines of a table: geometric mean and least, to the best form and to PyTorch."""
+    yield ["list", *(f"{one}, {to}" for one in DIRECTIONS for to in ("best form", "PyTorch"))]
+    for name in dict.fromkeys(map(group, rows)):
+        cells = []
+        for direction in DIRECTIONS:
+            part = [r for r in rows if group(r) == name and r["problem"].startswith(direction)]
+            for peer in ("best", "torch"):
+                ratios = [ratio(r, peer) for r in part if peer in ("best", *r["milliseconds"])]
+                cells.append(geometric_mean(ratios).partition(", of")[0])
+        yield [name, *cells]
+
+
 HEADER = ("layer", "problem", "chosen", "ms", "best form", "PyTorch", "TFLOP/s", "TB/s", "roof")
 
 
@@ -119,6 +138,8 @@ def page(recording: Recording) -> list[str]:
         "",
         *summary(rows),
         *failures(recording.rows),
+        "",
+        *table(*groups(rows)),
         "",
         *table(HEADER, *map(cells, rows)),
     ]

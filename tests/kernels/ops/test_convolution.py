@@ -11,10 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxatr.kernels import convolution
+from jaxatr.kernels import choices, convolution
 from jaxatr.kernels.device import of_platform
 from jaxatr.kernels.ops.convolution.heuristic import choose
 from jaxatr.kernels.ops.convolution.operation import OPERATION
+from jaxatr.kernels.ops.convolution.primitive import bind
 from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS, winograd
 from jaxatr.kernels.ops.convolution.trim import trimmed
@@ -242,6 +243,20 @@ def test_a_kernel_is_cut_where_that_saves_more_than_the_copy_costs():
     assert taps(1, x_shape=(1, 1, 1, 8), stride=(1, 1)) == 1
     (batch,) = jax.export.symbolic_shape("b")
     assert taps(8, x_shape=(batch, 2, 2, 8)) == 4
+
+
+@pytest.mark.parametrize("direction", ["forward", "data", "weight"])
+def test_a_choice_is_the_program_of_its_name_where_nothing_is_cut(direction):
+    problem = problem_of((2, 8, 8, 3), (1, 1, 3, 4), (2, 2), ((0, 0), (0, 0)), (1, 1), 1, direction)
+    small = OPERATION.canonical(problem, CPU)
+    assert small != problem  # which leaves out the last row and column: no window reads them
+    arguments = OPERATION.arguments(problem, np.random.default_rng(0))
+    texts = set()
+    with choices({small.key: {"algorithm": "matmul", "config": {}}}):
+        for name in ("auto", "matmul"):
+            program = jax.jit(partial(bind, problem=problem, algorithm=name))
+            texts.add(program.lower(*arguments).as_text())
+    assert len(texts) == 1
 
 
 X, W = jnp.zeros((2, 4, 4, 6)), jnp.zeros((3, 3, 6, 8))

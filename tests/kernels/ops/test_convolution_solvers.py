@@ -147,6 +147,21 @@ def test_the_reference_of_a_cropped_and_grouped_problem_is_xlas(direction):
     np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_xlas_form_does_not_crop_what_no_window_reads(direction):
+    padding = ((0, 0), (0, 0))
+    problem = Problem(direction, (2, 8, 9, 3), (1, 1, 3, 4), (2, 2), padding, (1, 1), 1, "float32")
+    small = OPERATION.canonical(problem, CPU)
+    assert small.padding == ((0, -1), (0, 0))
+    arguments = OPERATION.arguments(problem, np.random.default_rng(0))
+    texts = {
+        jax.jit(SOLVERS["xla"].build(one, ())).lower(*arguments).as_text()
+        for one in (small, problem)
+    }
+    assert len(texts) == 1
+    check(small)
+
+
 @pytest.mark.parametrize("name", SOLVERS)
 def test_a_default_configuration_is_always_there(name):
     rng, solver = np.random.default_rng(3), SOLVERS[name]

@@ -162,14 +162,20 @@ def _lower(a, b, *, problem, algorithm, platform):
         return function(problem, _named(algorithm, problem, device), device)(a, b)
     small = OPERATION.canonical(problem, device)
     choice = algorithm.choose(OPERATION, small, device)
-    # Taps passes over those that meet nothing by itself, and spares the copy of the others.
-    by_itself = choice.algorithm == "taps" and SOLVERS["taps"].applies(problem, device)
-    if small == problem or by_itself:
+    # Nothing is cut from the kernel, or taps passes over what meets nothing and spares the copy.
+    whole = small.w_shape == problem.w_shape or choice.algorithm == "taps"
+    if small == problem or (whole and _computes(choice, problem, device)):
         return function(problem, choice, device)(a, b)
     run = function(small, choice, device)
     if problem.direction == "weight":
         return trim.filled(problem, run(a, b))
     return run(a, trim.cut(problem, b))
+
+
+def _computes(choice, problem, device):
+    """Says whether a choice for the small problem is one for the whole problem too."""
+    solver = SOLVERS[choice.algorithm]
+    return solver.applies(problem, device) and choice.config in solver.configs(problem)
 
 
 def _named(name, problem, device):

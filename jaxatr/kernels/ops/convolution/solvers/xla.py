@@ -5,7 +5,7 @@ from functools import partial
 import jax
 
 from jaxatr.kernels.device import Device
-from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.convolution.problem import Pair, Problem
 from jaxatr.kernels.solver import Config, Solver
 from jaxatr.typing import Array
 
@@ -13,6 +13,7 @@ from jaxatr.typing import Array
 def run(problem: Problem, a: Array, b: Array) -> Array:
     """Returns the result of any direction."""
 
+    padding = [_uncropped(problem, axis) for axis in (0, 1)]
     wider = None if problem.result_dtype == problem.dtype else problem.result_dtype
 
     def forward(x: Array, w: Array) -> Array:
@@ -20,7 +21,7 @@ def run(problem: Problem, a: Array, b: Array) -> Array:
             x,
             w,
             problem.stride,
-            problem.padding,
+            padding,
             rhs_dilation=problem.dilation,
             dimension_numbers=("NHWC", "HWIO", "NHWC"),
             feature_group_count=problem.groups,
@@ -37,10 +38,20 @@ def run(problem: Problem, a: Array, b: Array) -> Array:
     return result
 
 
+def _uncropped(problem: Problem, axis: int) -> Pair:
+    """Returns the padding without cropping what no window reads: XLA would copy the image first."""
+    low, high = problem.padding[axis]
+    reach = (problem.w_shape[axis] - 1) * problem.dilation[axis] + 1
+    unread = (problem.x_shape[1 + axis] + low + high - reach) % problem.stride[axis]
+    free = problem.stride[axis] - 1 - unread  # more, and there would be another window
+    return low, max(high, min(0, high + free))
+
+
 class XLA(Solver):
     """Everything, on every device; what XLA takes to work in is not known."""
 
     name = "xla"
+    version = 2  # crops only what a window would read
 
     def applies(self, problem: Problem, device: Device) -> bool:
         """Always."""
