@@ -1,15 +1,19 @@
 """What the experiments set must exist: nothing else runs them before they are needed."""
 
+import argparse
 import importlib.util
 import json
 import subprocess
 import sys
 import time
+import types
 from functools import partial
 from pathlib import Path
 
 import jax.numpy as jnp
 import pytest
+
+from jaxatr.kernels.ops.convolution.problem import Problem
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 NAN = "error: the loss of step 16 (phase 'embedding') is nan"
@@ -395,6 +399,45 @@ def test_the_kernels_table_states_each_loss_and_knows_the_networks_layers():
     assert "XLA's form: 7.589, least 6.000, of 2; its cliffs: 12.000" in text
     assert "losses to torch, below 1: 1\n  - 0.50: deepbench resnet, matmul" in text
     assert "losses to best, below 0.97: 2\n  - 0.50: stem 32px, matmul\n  - 0.80: " in text
+    rows[1]["again"] = {"auto": 2.0, "xla": 24.0, "matmul": 1.9}
+    text = "\n".join(benchmark("kernels").summary([*rows, row("stem 32px", 4.0, 4.0)]))
+    assert "  - 0.80, again 0.95: resnet18" in text
+    assert (
+        "below 0.9 of the best single form: 2; timed once more: 1, of them again below: 0" in text
+    )
+
+
+def test_a_choice_that_seemed_slow_is_timed_once_more(tmp_path, monkeypatch):
+    contest, kernels = benchmark("contest"), benchmark("kernels")
+    peer = types.SimpleNamespace(take=lambda *given: None, seconds=lambda: 1e-3, close=lambda: None)
+    monkeypatch.setattr(contest, "Torch", lambda: peer)
+    monkeypatch.setattr(contest, "kept", lambda *given: {})
+    monkeypatch.setattr(contest, "reached", lambda *given: {})
+    monkeypatch.setenv("JAXATR_CACHE", str(tmp_path))
+    problem = Problem(
+        "forward", (2, 4, 4, 2), (1, 1, 2, 2), (1, 1), ((0, 0), (0, 0)), (1, 1), 1, "float32"
+    )
+    options = argparse.Namespace(
+        dtype="float32", rounds=1, seconds=0.1, budget=0.1, again=None,
+        database=tmp_path / "database", output=tmp_path / "r",
+    )  # fmt: skip
+    listed = [({"layer": "one", "problem": "p"}, problem)]
+    held = contest.Contest(kernels.OPERATION, kernels.programs, lambda problem: (1, 1))
+
+    def row(**changes):
+        for name, value in changes.items():
+            setattr(options, name, value)
+        return held.hold("kernels", listed, options).rows[0]
+
+    first = row()
+    assert first["milliseconds"]["torch"] == 1 and "again" not in row(again=0.0)
+    record = json.loads((tmp_path / "r.json").read_text())
+    record["rows"][0]["milliseconds"]["auto"] = 1e3
+    (tmp_path / "r.json").write_text(json.dumps(record))
+    again = row(again=0.9)
+    assert again["milliseconds"]["auto"] == 1e3 and again["chosen"] == first["chosen"]
+    assert set(again["again"]) == {"auto", *contest.forms(first)} and again["again"]["auto"] < 1e3
+    assert row(again=0.9) == again
 
 
 def test_a_fused_plan_is_timed_only_if_it_is_right(monkeypatch):

@@ -1,7 +1,9 @@
 """The automatic choice beside every single form and PyTorch, for kernels.py and recurrent.py.
 
 Each problem is recorded as soon as it is measured. Run again, a script goes on where it was, and
-tries again what failed.
+tries again what failed. Two runs of the very same program can differ by a tenth for as long as both
+are in memory: ``--again 0.9`` times once more, without another find step, the choices that seemed
+slower than that beside a single form, and keeps both measurements.
 """
 
 import argparse
@@ -20,7 +22,7 @@ import jax
 from alternating import in_turn, timed
 from ceilings import kept, reached
 from clock import several
-from recording import Recording
+from recording import PEERS, Recording, ratio
 from torch_peer import Torch
 
 from jaxatr import kernels
@@ -39,6 +41,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, default=6.0, help="of them; three are always run")
     parser.add_argument("--budget", type=float, default=20.0, help="seconds of each find step")
     parser.add_argument("--database", type=Path, help="folder that keeps what find steps choose")
+    parser.add_argument("--again", type=float, help="time a choice below this ratio once more")
     parser.add_argument("--output", type=Path, help="without suffix; default: by device and dtype")
 
 
@@ -84,6 +87,10 @@ class Contest:
                         row["auto"] = reached(*self.work(problem), times["auto"], ceilings)
                     recording.add(key, row)
                     print(key | row, flush=True)
+                elif (row := recording.row(key)) and self._doubted(problem, row, options.again):
+                    again = self._times(problem, forms(row), options, None)
+                    recording.add(key, row | {"again": again})
+                    print(key | {"again": again}, flush=True)
         torch.close()
         return recording
 
@@ -94,20 +101,36 @@ class Contest:
             message = f"{type(error).__name__}: {error}"[:1000]
             return {"milliseconds": {}, "failed": {"problem": message}}
 
+    def _doubted(self, problem: Any, row: dict[str, Any], limit: float | None) -> bool:
+        """Says whether a choice that is still the recorded one seemed slower than it should."""
+        if limit is None or "again" in row or ratio(row, "best") >= limit:
+            return False
+        return self._chosen(problem) == row["chosen"]
+
     def _measure(self, problem: Any, options: argparse.Namespace, torch: Torch) -> dict[str, Any]:
         """Returns the median milliseconds of each, which take turns, and what failed."""
         found = kernels.find(problem, budget_seconds=options.budget)
         slow = hopeless(found)
         names = [name for name in dict.fromkeys(one.algorithm for one in found) if name not in slow]
+        row: dict[str, Any] = {"chosen": self._chosen(problem), "from_find": sorted(slow)}
+        try:
+            torch.take(self.operation.name, problem)
+            peer: Torch | None = torch
+        except RuntimeError as error:
+            row["failed"], peer = {"torch": str(error)}, None
+        times = self._times(problem, names, options, peer)
+        slow = {name: round(value, 4) for name, value in slow.items()}
+        return row | {"milliseconds": slow | times}
+
+    def _times(
+        self, problem: Any, names: list[str], options: argparse.Namespace, torch: Torch | None
+    ) -> dict[str, float]:
+        """Returns the median milliseconds of the choice, of single forms and of what is beside."""
         programs = compiled(self.programs(problem, names))
         first = {run: name for name, run in reversed(programs.items())}
         clocks = {name: several(timed(run)) for run, name in first.items()}
-        row: dict[str, Any] = {"chosen": self._chosen(problem)}
-        try:
-            torch.take(self.operation.name, problem)
+        if torch is not None:
             clocks["torch"] = torch.seconds
-        except RuntimeError as error:
-            row["failed"] = {"torch": str(error)}
         seconds = in_turn(
             clocks,
             options.rounds,
@@ -116,15 +139,18 @@ class Contest:
             stay=(first[programs["auto"]], "torch"),
         )
         seconds |= {name: seconds[first[run]] for name, run in programs.items()}
-        times = slow | {name: 1e3 * value for name, value in seconds.items()}
-        row["from_find"] = sorted(slow)
-        return row | {"milliseconds": {name: round(value, 4) for name, value in times.items()}}
+        return {name: round(1e3 * value, 4) for name, value in seconds.items()}
 
     def _chosen(self, problem: Any) -> str:
         here = describe(jax.local_devices()[0])
         canonical = self.operation.canonical(problem, here)
         choice = choosing.current().choose(self.operation, canonical, here)
         return " ".join([choice.algorithm, *(f"{name}={value}" for name, value in choice.config)])
+
+
+def forms(row: dict[str, Any]) -> list[str]:
+    """Returns the single forms of a row that were timed in turns."""
+    return [name for name in row["milliseconds"] if name not in (*PEERS, *row["from_find"])]
 
 
 def hopeless(found: Iterable[kernels.Performance]) -> dict[str, float]:

@@ -9,7 +9,7 @@ was (contest.py).
 
 Run: python experiments/benchmarks/kernels.py [--lists deepbench resnet] [--sizes 32 64 128 224]
      [--batches 8 32] [--dtype float32] [--limit LAYERS] [--rounds 15] [--seconds 6]
-     [--budget SECONDS]
+     [--budget SECONDS] [--database FOLDER] [--again RATIO]
 """
 
 from jaxatr import memory
@@ -27,8 +27,10 @@ import numpy as np
 from contest import Contest, add_options
 from kernel_problems import deepbench, flops, resnet, size
 from recording import (
+    FAR,
     NEAR,
     Recording,
+    confirmed,
     failures,
     geometric_mean,
     heading,
@@ -96,6 +98,7 @@ def summary(rows: list[dict[str, Any]]) -> list[str]:
         f"- against PyTorch: {mean('torch', with_torch)}",
         f"- against PyTorch, ResNet's layers: {mean('torch', of_resnet)}",
         f"- against XLA's form: {mean('xla', others)}; its cliffs: {mean('xla', cliffs)}",
+        confirmed(rows, FAR),
         *losses("best", rows, NEAR),
         *losses("torch", with_torch),
     ]

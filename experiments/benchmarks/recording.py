@@ -5,12 +5,13 @@ import math
 import os
 import statistics
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
 PEERS = ("auto", "torch", "flax")  # the other contenders are single forms
+FAR = 0.9  # of the best form: a choice that is this slow deserves a second look
 NEAR = 0.97  # of the best form: anything above is as good
 
 
@@ -62,10 +63,17 @@ class Recording:
         """Says whether a row begins with ``key`` in which nothing failed."""
         return any(_begins(row, key) and not row.get("failed") for row in self.rows)
 
+    def row(self, key: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the row that begins with ``key``, which is there."""
+        return next(row for row in self.rows if _begins(row, key))
+
     def add(self, key: Mapping[str, Any], row: Mapping[str, Any]) -> None:
         """Keeps a row, in place of what is there for its key, and saves all."""
-        self.rows = [one for one in self.rows if not _begins(one, key)]
-        self.rows.append({**key, **row})
+        new = {**key, **row}
+        if any(_begins(one, key) for one in self.rows):
+            self.rows = [new if _begins(one, key) else one for one in self.rows]
+        else:
+            self.rows.append(new)
         self._replace(self._path, json.dumps(self.about | {"rows": self.rows}, indent=1))
 
     def write_page(self, lines: Iterable[str]) -> str:
@@ -98,9 +106,15 @@ def heading(script: str, recording: Recording) -> str:
     )
 
 
-def ratio(row: dict[str, Any], name: str) -> float:
-    """Returns how many times as fast auto is; ``"best"`` is the fastest of the single forms."""
-    times = row["milliseconds"]
+def ratio(row: dict[str, Any], name: str, measured: str = "milliseconds") -> float:
+    """Returns how many times as fast auto is.
+
+    Args:
+      row: a problem's.
+      name: the other; ``"best"`` is the fastest of the single forms.
+      measured: ``"again"`` for the second measurement, of a row that has one.
+    """
+    times = row[measured]
     if name == "best":
         return min(time for one, time in times.items() if one not in PEERS) / times["auto"]
     return times[name] / times["auto"]
@@ -108,9 +122,28 @@ def ratio(row: dict[str, Any], name: str) -> float:
 
 def losses(name: str, rows: Iterable[dict[str, Any]], least: float = 1.0) -> list[str]:
     """Returns a line for each row that is below a ratio to ``name``, the worst first."""
-    found = sorted((ratio(row, name), row["problem"], row["chosen"]) for row in rows)
-    lines = [f"  - {one:.2f}: {what}, {how}" for one, what, how in found if one < least]
+    lines = []
+    for row in sorted(rows, key=lambda row: ratio(row, name)):
+        if (one := ratio(row, name)) < least:
+            again = f", again {ratio(row, name, 'again'):.2f}" if name in _twice(row) else ""
+            lines.append(f"  - {one:.2f}{again}: {row['problem']}, {row['chosen']}")
     return [f"- losses to {name}, below {least:g}: {len(lines)}", *lines]
+
+
+def _twice(row: Mapping[str, Any]) -> Collection[str]:
+    """Returns to what a row has a second ratio."""
+    return {"best", *row["again"]} if "again" in row else ()
+
+
+def confirmed(rows: Iterable[dict[str, Any]], least: float) -> str:
+    """Returns a line on the choices below a ratio to the best form, once and twice."""
+    once = [row for row in rows if ratio(row, "best") < least]
+    twice = [row for row in once if "again" in row]
+    again = sum(ratio(row, "best", "again") < least for row in twice)
+    return (
+        f"- below {least:g} of the best single form: {len(once)}; timed once more: "
+        f"{len(twice)}, of them again below: {again}"
+    )
 
 
 def roofline(rates: dict[str, float]) -> list[str]:

@@ -21,12 +21,14 @@ def parse(description: str | None) -> argparse.Namespace:
     return parser.parse_args()
 
 
-def serve(step: Callable[[], object]) -> None:
+def serve(step: Callable[[], object], settle: Callable[[], object] = lambda: None) -> None:
     """Takes the first step, then as many as each line of the input asks for; answers in JSON.
 
-    An idle worker waits for its input, so that it takes no processor time from the other.
+    ``settle`` is called once, after the first step. An idle worker waits for its input, so that it
+    takes no processor time from the other.
     """
     step()
+    settle()
     _answer({"first": True})
     for line in sys.stdin:
         times = []

@@ -84,7 +84,10 @@ def main():
     if options.find:  # as a training run does
         found = kernels.choices(kernels.freeze(lower, measure=True))
     with found:
-        serve(step)
+        if options.mode == "training":  # whose loop does this
+            serve(step, settle=memory.give_back)
+        else:
+            serve(step)
 
 
 def training_step(task, state, batch):

@@ -5,15 +5,17 @@ take turns, a few steps each, for a number of rounds; the medians are compared. 
 not at turn waits for its input. ``first_step.py`` times how long a fresh process takes to be there.
 
 This package keeps memory, as its commands do (``jaxatr.memory``). PyTorch does not by itself, and
-gains by it: "kept" is a contender that does, of every setting but the compiled ones, which were the
-fastest nowhere and take a minute to start. Two ratios are given: to PyTorch as it comes, and to its
-fastest.
+gains by it: "kept" is a contender that does, of every setting but those that compile for inference,
+which were the fastest nowhere and take a minute to start. Two ratios are given: to PyTorch as it
+comes, and to its fastest.
 
 With ``--find`` a process of its own first measures what computes each problem, as a training run
 does with ``--config.kernels.find=true``; the contenders find its choices in the database, which is
-a new one either way.
+a new one either way, unless ``--database`` names one: of ``kernels.py``, for instance, which knows
+the layers already.
 
 Run: python experiments/benchmarks/training_step.py [--sizes 32 64 128 224] [--quick] [--find]
+     [--database FOLDER]
 """
 
 import argparse
@@ -111,8 +113,8 @@ def compare(mode: str, size: int, options: argparse.Namespace) -> dict:
         workers["jaxatr"] = Worker("step_jax.py", **ours)
         for setting in (QUICK if options.quick else SETTINGS)[mode]:
             for name, keep in ((f"torch {setting}", 0), (f"torch {setting} kept", 1)):
-                if keep and "compile" in setting:
-                    continue  # it takes a minute to start
+                if keep and mode == "inference" and "compile" in setting:
+                    continue
                 workers[name] = Worker(
                     "step_torch.py", **common, keep=keep, setting=setting, threads=options.threads
                 )
@@ -187,13 +189,14 @@ def main() -> None:
     parser.add_argument(
         "--find", action="store_true", help="measure first what computes each problem"
     )
+    parser.add_argument("--database", type=Path, help="folder that keeps what find steps choose")
     parser.add_argument("--output", type=Path, help="default: by whether kernels are found")
     options = parser.parse_args()
     if options.output is None:
         name = "training_step_cpu_find.json" if options.find else "training_step_cpu.json"
         options.output = HERE / "results" / name
     with tempfile.TemporaryDirectory() as cache:
-        os.environ["JAXATR_CACHE"] = cache
+        os.environ["JAXATR_CACHE"] = str(options.database or cache)
         measure(options)
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxatr import kernels, parallel
+from jaxatr import kernels, memory, parallel
 from jaxatr.tasks.base import Phase, Task
 from jaxatr.training.checkpoints import CheckpointError, Checkpoints
 from jaxatr.training.kernels import KernelChoices
@@ -139,6 +139,7 @@ class _Run:
         self._devices = jax.local_devices() if devices is None else list(devices)
         on = None if devices is None else self._devices
         self._steps = {phase.name: make_step(phase, on) for phase in task.phases}
+        self._begun: set[str] = set()  # phases of which this process has taken a step
         self._data: dict[str, Any] = {}
         self._positions: dict[str, Any] = {}
         self._hook_state: dict[str, Any] = {}
@@ -186,6 +187,12 @@ class _Run:
         self._choices = self._chosen.of(phase.name, partial(step.lower, *arguments))
         with kernels.choices(self._choices):
             self._state, sums = step(*arguments)
+        if phase.name not in self._begun:
+            # What compiling left lies scattered between the step's arrays: those of the next steps,
+            # which need one piece, would be taken beyond it, and the peak be twice as high.
+            jax.block_until_ready(sums)
+            memory.give_back()
+            self._begun.add(phase.name)
         self.step += 1
         meter.push(self.step, phase.name, sums, size * jax.process_count(), epoch)
 

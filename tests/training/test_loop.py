@@ -10,7 +10,7 @@ import numpy as np
 import optax
 import pytest
 
-from jaxatr import training
+from jaxatr import memory, training
 from jaxatr.tasks.base import Hook, Phase
 from jaxatr.training.checkpoints import Checkpoints
 
@@ -157,6 +157,13 @@ def test_phases_take_turns_and_leave_the_frozen_part_alone(toy, tmp_path, record
     assert {path[2] for path in moments if "mu" in path} == {"head"}
     phases = [record["phase"] for record in records(tmp_path)][:10]
     assert phases == ["head"] * 3 + ["rest"] * 2 + ["head"] * 3 + ["rest"] * 2
+
+
+def test_memory_is_given_back_after_the_first_step_of_each_phase(toy, tmp_path, monkeypatch):
+    given = []
+    monkeypatch.setattr(memory, "give_back", lambda: given.append(1))
+    toy.run(tmp_path, two_phases(toy))
+    assert len(given) == 2  # of ten steps
 
 
 def test_the_hooks_state_decides_the_batches_and_survives_a_stop(toy, tmp_path):
