@@ -3,8 +3,10 @@
 import ctypes
 import mmap
 import os
+from pathlib import Path
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8  # of glibc's malloc.h
+_MADV_COLLAPSE = 25  # of Linux 6.1; an earlier one declines
 _SAID_OTHERWISE = ("MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
 _kept = False  # by this process
 
@@ -49,8 +51,9 @@ def give_back() -> None:
     if libc is None:
         return
     libc.malloc_trim(0)
-    if _kept:  # the heap has become short
+    if _kept:  # the heap has become short, and what was used in part is in small pages
         _take_huge_pages(libc)
+        _collapse(libc)
 
 
 def _glibc() -> ctypes.CDLL | None:
@@ -70,11 +73,29 @@ def _take_huge_pages(libc: ctypes.CDLL) -> None:
     """
     libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, (ctypes.c_size_t,)
     libc.free.argtypes = (ctypes.c_void_p,)
-    libc.madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     size = os.sysconf("SC_PHYS_PAGES") * mmap.PAGESIZE // 2
     start = libc.malloc(size)
     if start is None:  # the addresses are limited (ulimit -v)
         return
-    first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
-    libc.madvise(first, start + size - first, mmap.MADV_HUGEPAGE)  # advice, which may be declined
+    _advise(libc, start, start + size, mmap.MADV_HUGEPAGE)
     libc.free(start)
+
+
+def _collapse(libc: ctypes.CDLL) -> None:
+    """Joins the pages of the heap to huge ones where any of them is in use, at once."""
+    try:
+        lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    except OSError:  # there is no /proc
+        return
+    for line in lines:
+        if line.endswith("[heap]"):
+            start, _, stop = line.split()[0].partition("-")
+            _advise(libc, int(start, 16), int(stop, 16), _MADV_COLLAPSE)
+
+
+def _advise(libc: ctypes.CDLL, start: int, stop: int, advice: int) -> None:
+    """Gives the system advice on whole pages, which it may decline."""
+    libc.madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
+    if stop > first:
+        libc.madvise(first, stop - first, advice)

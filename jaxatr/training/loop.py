@@ -188,8 +188,8 @@ class _Run:
         with kernels.choices(self._choices):
             self._state, sums = step(*arguments)
         if phase.name not in self._begun:
-            # What compiling left lies scattered between the step's arrays: those of the next steps,
-            # which need one piece, would be taken beyond it, and the peak be twice as high.
+            # What compiling left lies scattered between the first step's arrays: those of the next,
+            # which need one piece, would be taken beyond it, and twice as much be kept.
             jax.block_until_ready(sums)
             memory.give_back()
             self._begun.add(phase.name)
