@@ -51,9 +51,9 @@ def test_conv_verifies_times_and_keeps_the_best(flags_of, capsys):
 @pytest.mark.parametrize(
     ("key", "algorithm", "changes", "why"),
     [
-        (KEY, "xla", {}, ""),
-        (KEY, "xla", {"jax_version": "0.0.1"}, "it was measured with jax 0.0.1, this is"),
-        (KEY, "xla", {"solver_version": 9}, "it is of version 9 of 'xla', this is version 1"),
+        (KEY, "matmul", {}, ""),
+        (KEY, "matmul", {"jax_version": "0.0.1"}, "it was measured with jax 0.0.1, this is"),
+        (KEY, "matmul", {"solver_version": 9}, "it is of version 9 of 'matmul', this is version 1"),
         (KEY, "gone", {}, "there is no algorithm 'gone' (any more)"),
         ("log_softmax forward channel 2x4x5x3 float32", "xla", {}, ""),
         ("log_softmax forward channel 2x4x5x3 float32", "taps", {}, "there is no algorithm 'taps'"),

@@ -35,7 +35,8 @@ def folders(monkeypatch, tmp_path):
 
 
 def entry(algorithm="matmul", config=(), **changes):
-    made = database.Entry(Choice(algorithm, config), 1.5, 7, 1, jax.__version__)
+    version = SOLVERS[algorithm].version if algorithm in SOLVERS else 1
+    made = database.Entry(Choice(algorithm, config), 1.5, 7, version, jax.__version__)
     return made._replace(**changes)
 
 
