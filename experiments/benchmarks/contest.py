@@ -1,9 +1,9 @@
 """The automatic choice beside every single form and PyTorch, for kernels.py and recurrent.py.
 
 Each problem is recorded as soon as it is measured. Run again, a script goes on where it was, and
-tries again what failed. Two runs of the very same program can differ by a tenth for as long as both
-are in memory: ``--again 0.9`` times once more, without another find step, the choices that seemed
-slower than that beside a single form, and keeps both measurements.
+tries again what failed. Two copies of the very same program can differ for as long as they are in
+memory: ``--again 0.9`` times once more, without another find step, the choices that seemed slower
+than that beside a single form, and keeps both measurements.
 """
 
 import argparse
@@ -87,7 +87,7 @@ class Contest:
                         row["auto"] = reached(*self.work(problem), times["auto"], ceilings)
                     recording.add(key, row)
                     print(key | row, flush=True)
-                elif (row := recording.row(key)) and self._doubted(problem, row, options.again):
+                elif self._doubted(problem, row := recording.row(key), options.again):
                     again = self._times(problem, forms(row), options, None)
                     recording.add(key, row | {"again": again})
                     print(key | {"again": again}, flush=True)

@@ -5,7 +5,7 @@ import math
 import os
 import statistics
 import subprocess
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -125,14 +125,10 @@ def losses(name: str, rows: Iterable[dict[str, Any]], least: float = 1.0) -> lis
     lines = []
     for row in sorted(rows, key=lambda row: ratio(row, name)):
         if (one := ratio(row, name)) < least:
-            again = f", again {ratio(row, name, 'again'):.2f}" if name in _twice(row) else ""
+            twice = name == "best" and "again" in row
+            again = f", again {ratio(row, name, 'again'):.2f}" if twice else ""
             lines.append(f"  - {one:.2f}{again}: {row['problem']}, {row['chosen']}")
     return [f"- losses to {name}, below {least:g}: {len(lines)}", *lines]
-
-
-def _twice(row: Mapping[str, Any]) -> Collection[str]:
-    """Returns to what a row has a second ratio."""
-    return {"best", *row["again"]} if "again" in row else ()
 
 
 def confirmed(rows: Iterable[dict[str, Any]], least: float) -> str:

@@ -189,7 +189,7 @@ class _Run:
             self._state, sums = step(*arguments)
         if phase.name not in self._begun:
             # What compiling left lies scattered between the first step's arrays: those of the next,
-            # which need one piece, would be taken beyond it, and twice as much be kept.
+            # which need one piece, would be taken beyond it, and more be kept than a step needs.
             jax.block_until_ready(sums)
             memory.give_back()
             self._begun.add(phase.name)

@@ -164,18 +164,12 @@ def _lower(a, b, *, problem, algorithm, platform):
     choice = algorithm.choose(OPERATION, small, device)
     # Nothing is cut from the kernel, or taps passes over what meets nothing and spares the copy.
     whole = small.w_shape == problem.w_shape or choice.algorithm == "taps"
-    if small == problem or (whole and _computes(choice, problem, device)):
+    if small == problem or (whole and not OPERATION.refusal(problem, choice, device)):
         return function(problem, choice, device)(a, b)
     run = function(small, choice, device)
     if problem.direction == "weight":
         return trim.filled(problem, run(a, b))
     return run(a, trim.cut(problem, b))
-
-
-def _computes(choice, problem, device):
-    """Says whether a choice for the small problem is one for the whole problem too."""
-    solver = SOLVERS[choice.algorithm]
-    return solver.applies(problem, device) and choice.config in solver.configs(problem)
 
 
 def _named(name, problem, device):
