@@ -10,10 +10,13 @@ import types
 from functools import partial
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import pytest
 
+from jaxatr.kernels.device import Device
 from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.solver import Choice
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 NAN = "error: the loss of step 16 (phase 'embedding') is nan"
@@ -438,6 +441,35 @@ def test_a_choice_that_seemed_slow_is_timed_once_more(tmp_path, monkeypatch):
     assert again["milliseconds"]["auto"] == 1e3 and again["chosen"] == first["chosen"]
     assert set(again["again"]) == {"auto", *contest.forms(first)} and again["again"]["auto"] < 1e3
     assert row(again=0.9) == again
+
+
+def test_what_ships_is_the_recorded_choice_or_what_was_faster_twice(capsys):
+    contest, ship = benchmark("contest"), benchmark("ship")
+    choices = [Choice("xla"), Choice("split", (("pieces", 4),)), Choice("turned", (("side", "x"),))]
+    assert [contest.read(contest.written(one)) for one in choices] == choices
+    layer = {"layer": "resnet18 stage 1 64px", "version": 1, "from_find": []}
+    times = {"auto": 2.0, "xla": 4.0, "taps": 1.0, "matmul": 3.0, "torch": 0.5}
+    problem = "{} 32x16x16x64 3x3x64x64 s1x1 p1.1.1.1 d1x1 g1 float32"
+    rows = [
+        layer
+        | {"chosen": chosen, "problem": problem.format(direction), "milliseconds": times}
+        | changes
+        for direction, chosen, changes in [
+            ("forward", "blocked images=1", {"again": {"auto": 2.0, "taps": 1.5, "xla": 1.9}}),
+            ("data", "blocked images=1", {"again": {"auto": 2.0, "taps": 1.9, "xla": 3.0}}),
+            ("weight", "matmul", {"version": 99}),
+        ]
+    ]
+    device = Device("cpu", "a processor, 2 cores")
+    record = {"dtype": "float32", "jax": jax.__version__, "rows": rows}
+    found = dict(ship.entries(record, device))
+    assert [(one.choice, one.milliseconds) for one in found.values()] == [
+        (Choice("taps"), 1.5),
+        (Choice("blocked", (("images", 1),)), 2.0),
+    ]
+    assert [key.split()[1] for key in found] == ["forward", "data"]
+    assert "left out: convolution weight" in capsys.readouterr().out
+    assert dict(ship.entries(record | {"jax": "0.0.1"}, device)) == {}
 
 
 def test_a_fused_plan_is_timed_only_if_it_is_right(monkeypatch):

@@ -28,7 +28,7 @@ from torch_peer import Torch
 from jaxatr import kernels
 from jaxatr.kernels import choosing
 from jaxatr.kernels.device import describe
-from jaxatr.kernels.solver import Operation
+from jaxatr.kernels.solver import Choice, Operation
 
 RESULTS = Path(__file__).parent / "results"
 HOPELESS = 4.0  # times the fastest: such a form is not timed in every round
@@ -105,14 +105,17 @@ class Contest:
         """Says whether a choice that is still the recorded one seemed slower than it should."""
         if limit is None or "again" in row or ratio(row, "best") >= limit:
             return False
-        return self._chosen(problem) == row["chosen"]
+        return written(self._choice(problem)) == row["chosen"]
 
     def _measure(self, problem: Any, options: argparse.Namespace, torch: Torch) -> dict[str, Any]:
         """Returns the median milliseconds of each, which take turns, and what failed."""
         found = kernels.find(problem, budget_seconds=options.budget)
         slow = hopeless(found)
         names = [name for name in dict.fromkeys(one.algorithm for one in found) if name not in slow]
-        row: dict[str, Any] = {"chosen": self._chosen(problem), "from_find": sorted(slow)}
+        choice = self._choice(problem)
+        version = self.operation.solvers[choice.algorithm].version
+        row: dict[str, Any] = {"chosen": written(choice), "version": version}
+        row["from_find"] = sorted(slow)
         try:
             torch.take(self.operation.name, problem)
             peer: Torch | None = torch
@@ -141,11 +144,22 @@ class Contest:
         seconds |= {name: seconds[first[run]] for name, run in programs.items()}
         return {name: round(1e3 * value, 4) for name, value in seconds.items()}
 
-    def _chosen(self, problem: Any) -> str:
+    def _choice(self, problem: Any) -> Choice:
         here = describe(jax.local_devices()[0])
         canonical = self.operation.canonical(problem, here)
-        choice = choosing.current().choose(self.operation, canonical, here)
-        return " ".join([choice.algorithm, *(f"{name}={value}" for name, value in choice.config)])
+        return choosing.current().choose(self.operation, canonical, here)
+
+
+def written(choice: Choice) -> str:
+    """Returns a choice as a row has it: ``"split pieces=32"``."""
+    return " ".join([choice.algorithm, *(f"{name}={value}" for name, value in choice.config)])
+
+
+def read(text: str) -> Choice:
+    """Returns the choice that :func:`written` wrote."""
+    algorithm, *config = text.split()
+    pairs = (one.split("=") for one in config)
+    return Choice(algorithm, tuple((k, int(v) if v.isdigit() else v) for k, v in pairs))
 
 
 def forms(row: dict[str, Any]) -> list[str]:

@@ -148,14 +148,19 @@ def page(recording: Recording) -> list[str]:
     ]
 
 
-def main() -> None:
+def parser() -> argparse.ArgumentParser:
+    """Returns what reads the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lists", nargs="+", default=["deepbench", "resnet"])
     parser.add_argument("--sizes", type=int, nargs="+", default=[32, 64, 128, 224])
     parser.add_argument("--batches", type=int, nargs="+", default=[8, 32])
     parser.add_argument("--limit", type=int, help="of layers, the smallest first")
     add_options(parser)
-    options = parser.parse_args()
+    return parser
+
+
+def main() -> None:
+    options = parser().parse_args()
     contest = Contest(OPERATION, programs, lambda problem: (flops(problem), size(problem)))
     recording = contest.hold("kernels", problems(options), options)
     print(recording.write_page(page(recording)))

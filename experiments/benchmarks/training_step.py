@@ -9,10 +9,10 @@ gains by it: "kept" is a contender that does, of every setting but those that co
 which were the fastest nowhere and take a minute to start. Two ratios are given: to PyTorch as it
 comes, and to its fastest.
 
-With ``--find`` a process of its own first measures what computes each problem, as a training run
-does with ``--config.kernels.find=true``; the contenders find its choices in the database, which is
-a new one either way, unless ``--database`` names one: of ``kernels.py``, for instance, which knows
-the layers already.
+The rules choose what computes each problem, whatever comes with the package for this device. With
+``--find`` it is that database instead, and a process of its own first measures what it does not
+know, as a training run does with ``--config.kernels.find=true``; the rules take their turns too.
+What is measured is kept for this run only, unless ``--database`` names a folder.
 
 Run: python experiments/benchmarks/training_step.py [--sizes 32 64 128 224] [--quick] [--find]
      [--database FOLDER]
@@ -40,6 +40,7 @@ SETTINGS = {
     "training": ["eager", "compile"],
     "inference": ["eager", "jit", "onednn_graph", "compile", "compile_freezing"],
 }
+RULES = "jaxatr by the rules"  # beside "jaxatr", whose kernels were found
 QUICK = {"training": ["eager"], "inference": ["jit", "onednn_graph"]}
 
 
@@ -55,6 +56,8 @@ class Worker:
     def __init__(self, script: str, **options: object):
         """Starts the process and waits for its first step."""
         environment = {k: v for k, v in os.environ.items() if k != "GLIBC_TUNABLES"}
+        if "find" in options:
+            environment["JAXATR_FIND"] = "db" if options["find"] else "none"
         flags = [f"--{name}={value}" for name, value in options.items()]
         start = time.perf_counter()
         self._process = subprocess.Popen(
@@ -111,6 +114,8 @@ def compare(mode: str, size: int, options: argparse.Namespace) -> dict:
         finding = {"finding_s": round(finder.first_step, 1)}
     try:
         workers["jaxatr"] = Worker("step_jax.py", **ours)
+        if options.find:
+            workers[RULES] = Worker("step_jax.py", **common, find=0)
         for setting in (QUICK if options.quick else SETTINGS)[mode]:
             for name, keep in ((f"torch {setting}", 0), (f"torch {setting} kept", 1)):
                 if keep and mode == "inference" and "compile" in setting:
@@ -144,13 +149,16 @@ def row(worker: Worker, batch: int) -> dict:
 
 def summary(mode: str, size: int, contenders: dict) -> dict:
     """Returns the case with our figures divided by those of PyTorch's fastest setting."""
-    return {
+    others = {name: row for name, row in contenders.items() if name != RULES}
+    case = {
         "mode": mode,
         "size": size,
-        "as_started": ratios({k: v for k, v in contenders.items() if not k.endswith("kept")}),
-        "fastest": ratios(contenders),
-        "contenders": contenders,
+        "as_started": ratios({k: v for k, v in others.items() if not k.endswith("kept")}),
+        "fastest": ratios(others),
     }
+    if RULES in contenders:
+        case["rules"] = ratios({name: contenders[name] for name in ("jaxatr", RULES)})
+    return case | {"contenders": contenders}
 
 
 def ratios(contenders: dict) -> dict:
@@ -209,10 +217,8 @@ def measure(options: argparse.Namespace) -> None:
         for mode in SETTINGS:
             case = compare(mode, size, options)
             record["cases"].append(case)
-            print(
-                "\n".join([HEADER, row_of(case)] if len(record["cases"]) == 1 else [row_of(case)])
-            )
-            sys.stdout.flush()
+            *head, line = table(record["cases"])
+            print("\n".join([line] if len(record["cases"]) > 1 else [*head, line]), flush=True)
             save(options.output, record)
     options.output.with_suffix(".md").write_text(page(record))
 
@@ -223,32 +229,40 @@ def save(path: Path, record: dict) -> None:
     path.write_text(json.dumps(record, indent=2) + "\n")
 
 
-HEADER = """\
-| mode | pixels | images/s | PyTorch as it comes | ratio | memory | PyTorch at its fastest | ratio |
-|---|---|---|---|---|---|---|---|"""
+HEADER = (
+    "mode", "pixels", "images/s", "PyTorch as it comes", "ratio", "memory",
+    "PyTorch at its fastest", "ratio", "to the rules",
+)  # fmt: skip
 
 
-def row_of(case: dict) -> str:
-    """Returns a case as a row of the table."""
-    cells = [case["mode"], case["size"], case["contenders"]["jaxatr"]["images_per_s"]]
+def table(cases: list[dict]) -> list[str]:
+    """Returns the lines of a table in Markdown, the last column where kernels were found."""
+    rows = [list(HEADER), ["---"] * len(HEADER), *map(cells, cases)]
+    width = len(HEADER) - ("rules" not in cases[0])
+    return [f"| {' | '.join(map(str, row[:width]))} |" for row in rows]
+
+
+def cells(case: dict) -> list:
+    """Returns a case's row of the table."""
+    row = [case["mode"], case["size"], case["contenders"]["jaxatr"]["images_per_s"]]
     for key in ("as_started", "fastest"):
         found = case[key]
         theirs = case["contenders"][found["theirs"]]
         setting = found["theirs"].removeprefix("torch ")
-        cells += [f"{theirs['images_per_s']} ({setting})", found["speed"]]
-        cells += [found["memory"]] if key == "as_started" else []
-    return f"| {' | '.join(map(str, cells))} |"
+        row += [f"{theirs['images_per_s']} ({setting})", found["speed"]]
+        row += [found["memory"]] if key == "as_started" else []
+    return [*row, case["rules"]["speed"]] if "rules" in case else row
 
 
 def page(record: dict) -> str:
     """Returns the record as a page of Markdown."""
-    rows = "\n".join(row_of(case) for case in record["cases"])
+    lines = "\n".join(table(record["cases"]))
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
     return (
         f"Made by `training_step.py`. {record['device']}, {record['cores']} cores; batch "
         f"{record['batch']}; {versions}; load at the start {record['load_at_start']:.1f}; "
         f"kernels {'found by measuring' if record['find'] else 'by the rules'}.\n\n"
-        f"{HEADER}\n{rows}\n"
+        f"{lines}\n"
     )
 
 

@@ -1,0 +1,82 @@
+"""Makes the database that comes with the package, of the convolutions that kernels.py recorded.
+
+Each entry is the choice of the row's find step. Where the row was timed twice and a single form was
+the faster by a tenth both times, it is that form, as the second time had it. A row is left out
+whose choice does not hold any more: its solver is of another version, or cannot compute it. What is
+there already is replaced.
+
+Run: python experiments/benchmarks/ship.py [--record results/kernels_cpu_float32.json]
+"""
+
+import argparse
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import kernels
+from contest import forms, read
+from recording import FAR, ratio
+
+from jaxatr.kernels import database
+from jaxatr.kernels.database import Entry
+from jaxatr.kernels.device import Device, describe
+from jaxatr.kernels.ops.convolution.operation import OPERATION
+from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.solver import Choice
+
+HERE = Path(__file__).parent
+
+
+def best(row: dict[str, Any], problem: Problem) -> tuple[Choice, float, int]:
+    """Returns a row's choice, its milliseconds and its solver's version."""
+    if "again" in row and max(ratio(row, "best", one) for one in ("milliseconds", "again")) < FAR:
+        times = row["again"]
+        faster = min(forms(row), key=lambda name: times.get(name, float("inf")))
+        solver = OPERATION.solvers[faster]
+        return Choice(faster, solver.configs(problem)[0]), times[faster], solver.version
+    return read(row["chosen"]), row["milliseconds"]["auto"], row["version"]
+
+
+def entries(record: dict[str, Any], device: Device) -> Iterator[tuple[str, Entry]]:
+    """Yields the key of each canonical problem that is recorded, and what is known of it."""
+    rows = {(row["layer"], row["problem"]): row for row in record["rows"]}
+    options = kernels.parser().parse_args(["--dtype", record["dtype"]])
+    for about, problem in kernels.problems(options):
+        row = rows.get((about["layer"], about["problem"]))
+        if row is None or not row["milliseconds"]:
+            continue
+        canonical = OPERATION.canonical(problem, device)
+        choice, milliseconds, version = best(row, canonical)
+        workspace = OPERATION.solvers[choice.algorithm].workspace_bytes(canonical)
+        entry = Entry(choice, milliseconds, workspace, version, record["jax"])
+        why = OPERATION.refusal(canonical, choice, device) or database.outdated(OPERATION, entry)
+        if why:
+            print(f"left out: {canonical.key}: {why}")
+        else:
+            yield canonical.key, entry
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    default = HERE / "results" / "kernels_cpu_float32.json"
+    parser.add_argument("--record", type=Path, default=default)
+    record = json.loads(parser.parse_args().record.read_text(encoding="utf-8"))
+    device = describe(jax.local_devices()[0])
+    if record["device"] != device.kind:
+        raise SystemExit(f"the record is of {record['device']}, this is {device.kind}")
+    found = dict(entries(record, device))
+    shipped = database.shipped_file(device)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["JAXATR_CACHE"] = folder
+        database.store(device, found)
+        shipped.parent.mkdir(exist_ok=True)
+        shipped.write_bytes(database.user_file(device).read_bytes())
+    print(f"{shipped}: {len(found)} of {len(record['rows'])} problems")
+
+
+if __name__ == "__main__":
+    main()
