@@ -1,15 +1,18 @@
 """Makes the database that comes with the package, of the convolutions that kernels.py recorded.
 
 Each entry is the choice of the row's find step. Where the row was timed twice and a single form was
-the faster by a tenth both times, it is that form, as the second time had it. A row is left out
-whose choice does not hold any more: its solver is of another version, or cannot compute it. What is
-there already is replaced.
+the faster by a tenth both times, it is that form, as the second time had it. Where that is not
+clearly faster than the rules' own choice, it is the rules': a network has gained nothing by such
+choices, and every further form in it is compiled by itself and takes memory of its own. A row is
+left out whose choice does not hold any more: its solver is of another version, or cannot compute
+it. What is there already is replaced.
 
 Run: python experiments/benchmarks/ship.py [--record results/kernels_cpu_float32.json]
 """
 
 import argparse
 import json
+import math
 import os
 import tempfile
 from collections.abc import Iterator
@@ -29,16 +32,27 @@ from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.kernels.solver import Choice
 
 HERE = Path(__file__).parent
+CLEARLY = 1.25  # times as fast as the rules' choice
 
 
-def best(row: dict[str, Any], problem: Problem) -> tuple[Choice, float, int]:
+def best(row: dict[str, Any], problem: Problem, device: Device) -> tuple[Choice, float, int]:
     """Returns a row's choice, its milliseconds and its solver's version."""
+    times = row["milliseconds"]
+    choice, milliseconds, version = read(row["chosen"]), times["auto"], row["version"]
     if "again" in row and max(ratio(row, "best", one) for one in ("milliseconds", "again")) < FAR:
         times = row["again"]
-        faster = min(forms(row), key=lambda name: times.get(name, float("inf")))
-        solver = OPERATION.solvers[faster]
-        return Choice(faster, solver.configs(problem)[0]), times[faster], solver.version
-    return read(row["chosen"]), row["milliseconds"]["auto"], row["version"]
+        faster = min((name for name in forms(row) if name in times), key=lambda name: times[name])
+        choice, milliseconds, version = default(faster, problem, times)
+    rules = OPERATION.heuristic(problem, device).algorithm
+    if times.get(rules, math.inf) < CLEARLY * milliseconds:
+        choice, milliseconds, version = default(rules, problem, times)
+    return choice, milliseconds, version
+
+
+def default(algorithm: str, problem: Problem, times: dict[str, float]) -> tuple[Choice, float, int]:
+    """Returns what :func:`best` does, for an algorithm as single forms are timed."""
+    solver = OPERATION.solvers[algorithm]
+    return Choice(algorithm, solver.configs(problem)[0]), times[algorithm], solver.version
 
 
 def entries(record: dict[str, Any], device: Device) -> Iterator[tuple[str, Entry]]:
@@ -50,7 +64,7 @@ def entries(record: dict[str, Any], device: Device) -> Iterator[tuple[str, Entry
         if row is None or not row["milliseconds"]:
             continue
         canonical = OPERATION.canonical(problem, device)
-        choice, milliseconds, version = best(row, canonical)
+        choice, milliseconds, version = best(row, canonical, device)
         workspace = OPERATION.solvers[choice.algorithm].workspace_bytes(canonical)
         entry = Entry(choice, milliseconds, workspace, version, record["jax"])
         why = OPERATION.refusal(canonical, choice, device) or database.outdated(OPERATION, entry)

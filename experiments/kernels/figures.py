@@ -23,6 +23,8 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
+plt.rcParams["svg.hashsalt"] = "jaxatr"  # what is drawn twice is the same file
+
 HERE = Path(__file__).parent
 RECORDED = HERE.parent / "benchmarks" / "results"
 BASE = "matmul"
@@ -149,7 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(f"{name}: not drawn, nothing in {path} was timed")
             continue
         target = options.output / f"{name}_{stem}.svg"
-        draw(record).savefig(target)
+        draw(record).savefig(target, metadata={"Date": None})
         print(f"{name}: {target}")
 
 
