@@ -6,7 +6,8 @@ Variants:
   default   simulated tracks, visible band: 4 to 8 chips each, 5° of aspect and 150 m of range from
             one to the next, from 2100 to 3450 m on; 5 vehicles known and 3 unknown. A network of
             half the usual width, an LSTM of 128. Each evaluation has the mean over single chips,
-            from heads on the same convolutional network, beside the tracks
+            from heads on the same convolutional network, beside the tracks. It can begin with the
+            weights of the variant below: --config.model.pretrained=RUN
   chips     the same without the LSTM: trained on shuffled single chips, in as many steps of as many
             chips; a track's score is the mean over its chips
   smoke     the default on very little data: does it run?
@@ -28,7 +29,7 @@ def _default(config: Config) -> None:
     config.data.name = "simulated_tracks"
     config.data.options = ConfigDict(
         {
-            "tracks": 64,
+            "tracks": 192,
             "frames": (4, 8),
             "starts": (2000, 3500),
             "closing": 150,
@@ -47,7 +48,7 @@ def _default(config: Config) -> None:
     config.optimizer.schedule = "cosine"
     config.optimizer.warmup_epochs = 1.0
     config.train.batch_size = 8  # tracks, of 6 chips on average
-    config.train.epochs = 30
+    config.train.epochs = 20
     config.train.evaluate_every = 5.0
 
 
