@@ -12,8 +12,17 @@ from ml_collections import ConfigDict
 from PIL import Image
 
 from jaxatr import config as configuration
+from jaxatr.kernels import database
 
 CLASSES = ("cross", "disc", "ring", "square")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_shipped(tmp_path_factory):
+    """Goes by the rules on every machine, also where the package knows the processor's kernels."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(database, "SHIPPED", tmp_path_factory.mktemp("shipped"))
+        yield
 
 
 @pytest.fixture
