@@ -21,7 +21,7 @@ from typing import Any
 
 import jax
 import kernels
-from contest import forms, read
+from contest import RESULTS, forms, read
 from recording import FAR, ratio
 
 from jaxatr.kernels import database
@@ -31,7 +31,6 @@ from jaxatr.kernels.ops.convolution.operation import OPERATION
 from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.kernels.solver import Choice
 
-HERE = Path(__file__).parent
 CLEARLY = 1.25  # times as fast as the rules' choice
 
 
@@ -76,8 +75,7 @@ def entries(record: dict[str, Any], device: Device) -> Iterator[tuple[str, Entry
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    default = HERE / "results" / "kernels_cpu_float32.json"
-    parser.add_argument("--record", type=Path, default=default)
+    parser.add_argument("--record", type=Path, default=RESULTS / "kernels_cpu_float32.json")
     record = json.loads(parser.parse_args().record.read_text(encoding="utf-8"))
     device = describe(jax.local_devices()[0])
     if record["device"] != device.kind:

@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from clock import cores
+from recording import table
 
 HERE = Path(__file__).parent
 WARM, TURN = 0.06, 0.1  # seconds of a turn, before what counts and of what counts
@@ -217,7 +218,7 @@ def measure(options: argparse.Namespace) -> None:
         for mode in SETTINGS:
             case = compare(mode, size, options)
             record["cases"].append(case)
-            *head, line = table(record["cases"])
+            *head, line = lines(record["cases"])
             print("\n".join([line] if len(record["cases"]) > 1 else [*head, line]), flush=True)
             save(options.output, record)
     options.output.with_suffix(".md").write_text(page(record))
@@ -235,14 +236,12 @@ HEADER = (
 )  # fmt: skip
 
 
-def table(cases: list[dict]) -> list[str]:
+def lines(cases: list[dict]) -> list[str]:
     """Returns the lines of a table in Markdown, the last column where kernels were found."""
-    rows = [list(HEADER), ["---"] * len(HEADER), *map(cells, cases)]
-    width = len(HEADER) - ("rules" not in cases[0])
-    return [f"| {' | '.join(map(str, row[:width]))} |" for row in rows]
+    return table(HEADER if "rules" in cases[0] else HEADER[:-1], *map(cells, cases))
 
 
-def cells(case: dict) -> list:
+def cells(case: dict) -> list[str]:
     """Returns a case's row of the table."""
     row = [case["mode"], case["size"], case["contenders"]["jaxatr"]["images_per_s"]]
     for key in ("as_started", "fastest"):
@@ -251,18 +250,19 @@ def cells(case: dict) -> list:
         setting = found["theirs"].removeprefix("torch ")
         row += [f"{theirs['images_per_s']} ({setting})", found["speed"]]
         row += [found["memory"]] if key == "as_started" else []
-    return [*row, case["rules"]["speed"]] if "rules" in case else row
+    row += [case["rules"]["speed"]] if "rules" in case else []
+    return list(map(str, row))
 
 
 def page(record: dict) -> str:
     """Returns the record as a page of Markdown."""
-    lines = "\n".join(table(record["cases"]))
+    rows = "\n".join(lines(record["cases"]))
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
     return (
         f"Made by `training_step.py`. {record['device']}, {record['cores']} cores; batch "
         f"{record['batch']}; {versions}; load at the start {record['load_at_start']:.1f}; "
         f"kernels {'found by measuring' if record['find'] else 'by the rules'}.\n\n"
-        f"{lines}\n"
+        f"{rows}\n"
     )
 
 
