@@ -1,0 +1,57 @@
+"""Files on disk: the user's cache folder, writes that happen whole or not at all, and locks."""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import filelock
+import platformdirs
+
+
+def cache_folder() -> Path:
+    """Returns the package's folder in the user's cache; ``XDG_CACHE_HOME`` moves it on Linux."""
+    return platformdirs.user_cache_path("jaxatr", appauthor=False)
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike) -> Iterator[IO[bytes]]:
+    """Opens a binary file that takes the place of ``path`` once it is written and on the disk.
+
+    An error inside the block, or a process that dies in it, leaves ``path`` as it was. The file
+    has the permissions of any new file.
+
+    >>> folder = tempfile.mkdtemp()
+    >>> with replacing(f"{folder}/a.txt") as file:
+    ...     _ = file.write(b"whole")
+    >>> Path(folder, "a.txt").read_text()
+    'whole'
+    """
+    path = Path(path)
+    # Unique for a thread too, and not made by mkstemp, whose files only their owner may read.
+    partial = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}.partial")
+    try:
+        with open(partial, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def write_text(path: str | os.PathLike, text: str) -> None:
+    """Writes a UTF-8 text file, all of it or nothing."""
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+def locked(path: str | os.PathLike) -> filelock.BaseFileLock:
+    """Returns a context in which no other process holds the lock file ``path``.
+
+    The operating system releases the lock of a process that ends, however it ends.
+    """
+    return filelock.FileLock(path)
