@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxatr import models, reporting, runs, training
+from jaxatr import data, models, reporting, runs, training
 from jaxatr.explainers.maps import finished
-from jaxatr.tasks.distillation import surrogate_saliency
+from jaxatr.tasks.distillation.task import surrogate_saliency
 from jaxatr.tasks.explaining import RIVALS, judge, maps_of, method_name, rival
 from jaxatr.tasks.target import Target
 from jaxatr.typing import ArrayLike, Float, Shaped
@@ -57,7 +57,7 @@ class Explainer:
     def __init__(
         self,
         target: Target,
-        intake: runs.Intake,
+        intake: data.Intake,
         method: str,
         explain: Callable[[ArrayLike], ArrayLike],
     ):
@@ -100,7 +100,7 @@ class Explainer:
           ValueError: no run, no such method, a surrogate is asked of another run, it is given
             options, or there is another network now where the one was that it explains.
         """
-        config, record = runs.load_config(workdir), training.read_record(workdir)
+        config, record = training.load_config(workdir), training.read_record(workdir)
         is_surrogate = "target" in record
         default = "surrogate" if is_surrogate else "grad_cam"
         method = method_name(method or default, METHODS)
@@ -112,9 +112,9 @@ class Explainer:
         target = runs.load_target(config.distillation.target if is_surrogate else workdir)
         variables = None
         if is_surrogate:
-            runs.refuse_other_target(workdir, {"target": target.source})
+            training.refuse_other_target(workdir, {"target": target.source})
             # The run keeps its target's variables.
-            variables = runs.variables_of(training.load_snapshot(workdir, "latest"))
+            variables = training.variables_of(training.load_snapshot(workdir, "latest"))
             target = target._replace(variables=variables["params"]["target"])
         if method == "surrogate":
             module = models.build_surrogate(config, len(target.classes))
@@ -124,7 +124,7 @@ class Explainer:
             predict = jax.tree_util.Partial(target.logits, target.variables)
             options |= {"seed": seed, "progress": progress, "raw": True}
             explain = rival(method, predict, mean, **options)
-        return cls(target, runs.Intake.of_run(config, record), method, explain)
+        return cls(target, data.Intake.of_run(config, record), method, explain)
 
     def saliency(self, images: Float[np.ndarray, "b h w c"]) -> Float[np.ndarray, "b h w"]:
         """Returns the saliency maps of chips in their raw units, each in [0, 1].
@@ -148,7 +148,7 @@ class Explainer:
           pixels_per_step: of insertion and deletion; 0 for one row of the chip.
 
         Raises:
-          ValueError: as :class:`jaxatr.runs.Intake` raises of an image, or as :meth:`saliency`.
+          ValueError: as :class:`jaxatr.data.Intake` raises of an image, or as :meth:`saliency`.
         """
         for chips, count in self.chip.batches(images, batch_size):
             filled = chips.astype(np.float32)

@@ -16,8 +16,9 @@ from absl import flags
 
 from jaxatr import command, data, runs, training
 from jaxatr.explanation import Explainer, Pictures, told
-from jaxatr.recogniser import Prediction, Recogniser, TrackRecogniser
-from jaxatr.retriever import Match, Retriever, is_embedding
+from jaxatr.tasks.embedding.predictor import Match, Retriever, is_embedding
+from jaxatr.tasks.open_set.predictor import Prediction, Recogniser
+from jaxatr.tasks.track.predictor import TrackRecogniser
 
 
 def define_flags() -> None:
@@ -76,7 +77,7 @@ def _explainer(searches: bool) -> Explainer | None:
     if values.checkpoint != "latest":
         raise ValueError("--explain is of the newest checkpoint: leave --checkpoint out")
     if values.surrogate:
-        if not runs.explains(values.surrogate, runs.load_target(values.workdir).source):
+        if not training.explains(values.surrogate, runs.load_target(values.workdir).source):
             raise ValueError(f"--surrogate: {values.surrogate} does not explain {values.workdir}")
     return Explainer.load(values.surrogate or values.workdir, values.method, progress=True)
 
@@ -94,7 +95,7 @@ def _recogniser() -> tuple[Recogniser, Callable, Callable]:
     if flags.FLAGS.max_distance is not None:
         raise ValueError("--max_distance is of an embedding's run: this one has --gamma")
     workdir = flags.FLAGS.workdir
-    tracks = runs.takes_tracks(runs.load_config(workdir), training.read_record(workdir))
+    tracks = training.takes_tracks(training.load_config(workdir), training.read_record(workdir))
     recogniser = (TrackRecogniser if tracks else Recogniser).load(
         workdir,
         checkpoint=command.checkpoint(flags.FLAGS.checkpoint),

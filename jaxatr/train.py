@@ -52,7 +52,7 @@ def main(arguments) -> None:
         evaluation = runs.evaluate_run(workdir)
         print(reporting.evaluation_table(evaluation))
     use = "explain --out=DIR" if "explanation" in evaluation else "predict"
-    tracks = runs.takes_tracks(runs.load_config(workdir), training.read_record(workdir))
+    tracks = training.takes_tracks(training.load_config(workdir), training.read_record(workdir))
     print(
         f"use it: python -m jaxatr.{use} --workdir={workdir} {'FOLDER' if tracks else 'IMAGE'}..."
     )

@@ -62,7 +62,7 @@ def test_the_confounding_labels_detector_never_saw_an_unknown_class(compared_run
     own = training.read_record(compared_run / "conflabel")["split"]
     assert {*own["known"], *own["unknown"]} == {*main["known"]}
     assert len(own["unknown"]) == 1
-    config = runs.load_config(compared_run / "conflabel")
+    config = training.load_config(compared_run / "conflabel")
     dataset = data.open_dataset(
         "image_folder", source=config.data.source, data_dir=config.data.data_dir
     )
@@ -110,10 +110,10 @@ def test_what_was_kept_is_unlike_every_class(compared_run):
     """Judged by the run's own network, loaded anew."""
     from jaxatr.tasks import OpenSet
 
-    task = OpenSet(runs.load_config(compared_run))
+    task = OpenSet(training.load_config(compared_run))
     snapshot = training.load_snapshot(compared_run, "latest")
     images, _ = data.read_images(compared_run / "gopenmax" / "generated.npz")
-    logits = task.logits(runs.variables_of(snapshot), images)
+    logits = task.logits(training.variables_of(snapshot), images)
     assert logits.shape == (12, 3)
     assert scipy.special.softmax(logits, axis=-1).max() < 0.999
     sheet = Image.open(compared_run / "gopenmax" / "generated.png")

@@ -10,8 +10,8 @@ from ml_collections import ConfigDict
 
 from jaxatr import convert, data, runs
 from jaxatr.explanation import Explainer
-from jaxatr.recogniser import Recogniser
-from jaxatr.retriever import Retriever
+from jaxatr.tasks.embedding.predictor import Retriever
+from jaxatr.tasks.open_set.predictor import Recogniser
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")

@@ -106,7 +106,7 @@ def test_one_image_is_explained_once(method, given):
         return 3 * images[..., 0] - 1
 
     target = Target(logits, jnp.float32(0.001), ("upper", "lower"), {})
-    intake = runs.Intake(data.Chip(), (8, 8, 1), "uint8")
+    intake = data.Intake(data.Chip(), (8, 8, 1), "uint8")
     image = np.arange(64, dtype=np.uint8).reshape(8, 8, 1)
     (found,) = Explainer(target, intake, method, explain)([image])
     assert explained == given

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from jaxatr import data, predict, runs, training
-from jaxatr.recogniser import Recogniser
-from jaxatr.retriever import UNKNOWN, Retriever, is_embedding
+from jaxatr import data, predict, training
+from jaxatr.tasks.embedding.predictor import UNKNOWN, Retriever, is_embedding
+from jaxatr.tasks.open_set.predictor import Recogniser
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_the_distance_decides_what_is_unknown(embedding_run, images):
     far = Retriever.load(embedding_run, max_distance=1e9)
     assert {match.label for match in near(arrays)} == {UNKNOWN}
     assert UNKNOWN not in {match.label for match in far(arrays)}
-    fitted = runs.load_evaluation(embedding_run)["groups"]["all"]["scores"]["nearest"]
+    fitted = training.load_evaluation(embedding_run)["groups"]["all"]["scores"]["nearest"]
     assert Retriever.load(embedding_run).max_distance == -fitted["fitted_threshold"]
 
 
@@ -76,7 +76,7 @@ def test_the_kinds_of_runs_are_told_apart(embedding_run, trained_run, tmp_path):
         Recogniser.load(embedding_run)
     copied = tmp_path / "run"
     shutil.copytree(embedding_run, copied)
-    (copied / runs.EVALUATION).unlink()
+    (copied / training.EVALUATION).unlink()
     with pytest.raises(ValueError, match="is not evaluated yet"):
         Retriever.load(copied)
 

@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 
 from jaxatr import data, losses, metrics, openset, reporting, runs, training
-from jaxatr.recogniser import UNKNOWN, Recogniser
 from jaxatr.tasks import OpenSet
+from jaxatr.tasks.open_set.predictor import UNKNOWN, Recogniser
 
 
 def test_run_learns_and_records(trained_run):
@@ -70,8 +70,8 @@ def test_a_field_that_came_later_has_its_default(trained_run, tmp_path):
     recorded = json.loads((trained_run / "config.json").read_text())
     del recorded["model"]["width"]
     (tmp_path / "config.json").write_text(json.dumps(recorded))
-    assert runs.load_config(tmp_path) == runs.load_config(trained_run)
-    assert runs.load_config(tmp_path).model.width == 64
+    assert training.load_config(tmp_path) == training.load_config(trained_run)
+    assert training.load_config(tmp_path).model.width == 64
 
 
 def test_a_run_from_before_a_field_can_be_continued(small_config, trained_run, tmp_path):
@@ -99,7 +99,7 @@ def test_best_checkpoint_can_be_evaluated(trained_run):
 
 
 def test_recogniser_says_what_the_evaluation_said(trained_run, chips):
-    config, record = runs.load_config(trained_run), training.read_record(trained_run)
+    config, record = training.load_config(trained_run), training.read_record(trained_run)
     dataset = data.open_dataset("image_folder", source=str(chips), data_dir=config.data.data_dir)
     split, saved = dataset.splits["test"], np.load(trained_run / "scores.npz")
     recogniser = Recogniser.load(trained_run)

@@ -19,11 +19,11 @@ METHODS = ("grad_cam", "rise")
 
 def measure(workdir: Path, data: Path, archive: str | None) -> dict[str, dict[str, float]]:
     """Returns the measures on a run's validation images, by method."""
-    config = runs.load_config(workdir)
+    config = training.load_config(workdir)
     if archive:
         config.data.source = str(data / archive)
     task = runs.make_task(config, workdir)
-    variables = runs.variables_of(training.load_snapshot(workdir))
+    variables = training.variables_of(training.load_snapshot(workdir))
     found = task.compare(variables, "validation", METHODS, progress=True)
     return {name: found[name] for name in METHODS}
 

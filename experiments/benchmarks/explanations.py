@@ -25,7 +25,7 @@ from alternating import alternately
 
 from jaxatr import config as configuration
 from jaxatr import models
-from jaxatr.tasks.distillation import surrogate_saliency
+from jaxatr.tasks.distillation.task import surrogate_saliency
 from jaxatr.tasks.explaining import rival
 
 OUTPUT = Path(__file__).parent / "results" / "explanations_cpu.json"

@@ -15,10 +15,10 @@ import numpy as np
 from serve import parse, serve
 
 from jaxatr import config, kernels, losses, models, parallel, training
-from jaxatr.tasks.base import LossOutput, Phase
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.training.state import create_state
 from jaxatr.training.step import make_step
+from jaxatr.training.task import LossOutput, Phase
 
 CLASSES = 6
 

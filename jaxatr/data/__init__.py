@@ -7,6 +7,7 @@ from jaxatr.data.concatenated import concatenated
 from jaxatr.data.dataset import Dataset, Split
 from jaxatr.data.hierarchies import Hierarchy, coarse_of, hierarchy
 from jaxatr.data.images import ImageError, read_folder, read_image
+from jaxatr.data.intake import Intake
 from jaxatr.data.joined import chips_and_images, read_images
 from jaxatr.data.pipeline import eval_batches, image_statistics, train_batches
 from jaxatr.data.selection import holdout, select
@@ -20,6 +21,7 @@ __all__ = [
     "Dataset",
     "Hierarchy",
     "ImageError",
+    "Intake",
     "KnownUnknown",
     "Split",
     "Tracks",

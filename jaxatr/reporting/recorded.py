@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxatr import openset, runs, training
+from jaxatr import openset, training
 from jaxatr.typing import Float, Int, Shaped, UInt8
 
 SIMULATED = ("simulated", "simulated_tracks")
@@ -133,22 +133,22 @@ def read_run(workdir: str | os.PathLike, *, name: str | None = None) -> Recorded
     """
     folder = Path(workdir)
     evaluation = read_evaluation(folder)
-    arrays = read_arrays(folder / runs.SCORES)
+    arrays = read_arrays(folder / training.SCORES)
     missing = {"test_logits", "test_open_logits", "test_labels", "test_id"} - set(arrays)
     if missing:
-        raise ValueError(f"{folder / runs.SCORES}: there is no array {min(missing)} in it")
+        raise ValueError(f"{folder / training.SCORES}: there is no array {min(missing)} in it")
     labels, measured = arrays["test_labels"], evaluation["groups"]["all"]
     if len(labels) != measured["num_known"] + measured["num_unknown"]:
-        raise different(folder, runs.EVALUATION, runs.SCORES)
+        raise different(folder, training.EVALUATION, training.SCORES)
     scores = openset.recorded_scores(arrays, measured["scores"])
     for score, values in scores.items():
         if not np.isfinite(values).all():
-            raise ValueError(f"{folder / runs.SCORES}: the score {score!r} is not finite")
-    thumbnails = read_thumbnails(folder / runs.THUMBNAILS, arrays["test_id"])
+            raise ValueError(f"{folder / training.SCORES}: the score {score!r} is not finite")
+    thumbnails = read_thumbnails(folder / training.THUMBNAILS, arrays["test_id"])
     drawn, searches = _read_pictures(folder, arrays, thumbnails)
     return RecordedRun(
         name=name or folder.resolve().name,
-        config=runs.load_config(folder).to_dict(),
+        config=training.load_config(folder).to_dict(),
         record=training.read_record(folder),
         evaluation=evaluation,
         metrics=training.read_metrics(folder),
@@ -169,9 +169,9 @@ def read_evaluation(folder: Path) -> dict[str, Any]:
     Raises:
       ValueError: the folder is no run's, or its run is not evaluated as something to report.
     """
-    runs.load_config(folder)
-    path = folder / runs.EVALUATION
-    for needed in (path, folder / runs.SCORES):
+    training.load_config(folder)
+    path = folder / training.EVALUATION
+    for needed in (path, folder / training.SCORES):
         if not needed.is_file():
             raise ValueError(
                 f"{folder} is not evaluated yet: there is no {needed.name} in it; run "
@@ -226,7 +226,7 @@ def _read_pictures(
     searches = Searches(*(arrays[f"sheet_{name}"] for name in ("row", "neighbour", "distance")))
     shown = np.concatenate([drawn.rows, searches.rows, searches.neighbours.ravel()])
     if not thumbnails.keys() >= set(shown.tolist()):
-        raise different(folder, runs.SCORES, runs.THUMBNAILS)
+        raise different(folder, training.SCORES, training.THUMBNAILS)
     return drawn, searches
 
 

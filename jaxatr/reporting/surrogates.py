@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from jaxatr import runs, training
+from jaxatr import training
 from jaxatr.reporting import recorded
 from jaxatr.reporting.overlay import blended
 from jaxatr.reporting.recorded import RecordedRun, Thumbnail
@@ -86,15 +86,15 @@ def read_surrogate(workdir: str | os.PathLike, *, name: str | None = None) -> Re
     """
     folder = Path(workdir)
     evaluation = recorded.read_evaluation(folder)
-    arrays = recorded.read_arrays(folder / runs.SCORES)
-    found = recorded.read_thumbnails(folder / runs.THUMBNAILS, arrays["test_id"])
+    arrays = recorded.read_arrays(folder / training.SCORES)
+    found = recorded.read_thumbnails(folder / training.THUMBNAILS, arrays["test_id"])
     methods = tuple(evaluation["explanation"]["methods"])
     if len(found) != len(arrays["test_id"]) or any(f"{m}_map" not in arrays for m in methods):
-        raise recorded.different(folder, runs.EVALUATION, runs.SCORES)
+        raise recorded.different(folder, training.EVALUATION, training.SCORES)
     sheet, pictures = _sheet(evaluation, arrays, found, methods)
     return RecordedSurrogate(
         name=name or folder.resolve().name,
-        config=runs.load_config(folder).to_dict(),
+        config=training.load_config(folder).to_dict(),
         record=training.read_record(folder),
         evaluation=evaluation,
         metrics=training.read_metrics(folder),

@@ -15,12 +15,12 @@ from jax.experimental import multihost_utils
 from jaxatr import config as configuration
 from jaxatr import data, openset, training
 from jaxatr.resolve import nearest
-from jaxatr.runs.compared import BASELINES, CLASSIFIER, DETECTOR, trained_scores
 from jaxatr.runs.evaluation import evaluate_run
-from jaxatr.runs.folder import load_config, variables_of, write_file
 from jaxatr.runs.training import train_run
-from jaxatr.tasks.gan import ConditionalGan, mixtures
-from jaxatr.tasks.open_set import OpenSet
+from jaxatr.tasks.gan.task import ConditionalGan, mixtures
+from jaxatr.tasks.open_set.compared import BASELINES, CLASSIFIER, DETECTOR, trained_scores
+from jaxatr.tasks.open_set.task import OpenSet
+from jaxatr.training.folder import load_config, variables_of, write_file
 from jaxatr.typing import Config, Float, PyTree, Shaped
 
 _TASK = configuration.base().task

@@ -9,8 +9,9 @@ from typing import Any, Literal
 import numpy as np
 
 from jaxatr import kernels, openset, training
-from jaxatr.runs.compared import BASELINES, add_recorded, trained_scores
-from jaxatr.runs.folder import (
+from jaxatr.runs.training import make_task
+from jaxatr.tasks.open_set.compared import BASELINES, add_recorded, trained_scores
+from jaxatr.training.folder import (
     EVALUATION,
     INDEX,
     SCORES,
@@ -21,7 +22,6 @@ from jaxatr.runs.folder import (
     variables_of,
     write_file,
 )
-from jaxatr.runs.training import make_task
 from jaxatr.typing import PyTree
 
 

@@ -15,8 +15,8 @@ import numpy as np
 from jaxatr import models, training
 from jaxatr.onnx.exporter import OPSET, export
 from jaxatr.onnx.package import onnx
-from jaxatr.runs.folder import load_config, takes_tracks, variables_of
 from jaxatr.tasks.examples import normalize
+from jaxatr.training.folder import load_config, takes_tracks, variables_of
 from jaxatr.typing import Config, PyTree
 
 

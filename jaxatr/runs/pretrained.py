@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxatr import models, training
-from jaxatr.runs.folder import variables_of
+from jaxatr.training.folder import variables_of
 from jaxatr.typing import PyTree
 
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from jaxatr import models, training
 from jaxatr.resolve import resolve
-from jaxatr.runs.folder import load_config, takes_tracks, variables_of
-from jaxatr.tasks.open_set import infer
+from jaxatr.tasks.open_set.task import infer
 from jaxatr.tasks.target import Target
+from jaxatr.training.folder import load_config, takes_tracks, variables_of
 from jaxatr.typing import ArrayLike, PyTree
 
 _DOTTED = re.compile(r"[A-Za-z_][\w.]*:[\w.]+")  # resolve's, with the colon

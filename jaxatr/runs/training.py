@@ -6,9 +6,9 @@ from typing import Any
 
 from jaxatr import training
 from jaxatr.resolve import resolve
-from jaxatr.runs.folder import refuse_changed_data, refuse_other_target
 from jaxatr.runs.pretrained import read_weights
 from jaxatr.runs.target import load_target
+from jaxatr.training.folder import refuse_changed_data, refuse_other_target
 from jaxatr.typing import Config
 
 # What counts of data is its fingerprint, not where it lies.

@@ -1,11 +1,11 @@
 """What can be trained: one file per thing, each for the one loop of :mod:`jaxatr.training`."""
 
-from jaxatr.tasks.base import LossOutput, Phase, Task
-from jaxatr.tasks.distillation import Distillation
-from jaxatr.tasks.embedding import Embedding
-from jaxatr.tasks.open_set import OpenSet
+from jaxatr.tasks.distillation.task import Distillation
+from jaxatr.tasks.embedding.task import Embedding
+from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.tasks.target import Target
-from jaxatr.tasks.track import TrackOpenSet
+from jaxatr.tasks.track.task import TrackOpenSet
+from jaxatr.training.task import LossOutput, Phase, Task
 
 __all__ = [
     "Distillation",

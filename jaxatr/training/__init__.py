@@ -2,6 +2,20 @@
 
 from jaxatr.training.cache import enable_compilation_cache
 from jaxatr.training.checkpoints import CheckpointError, load_snapshot, saved_steps
+from jaxatr.training.folder import (
+    EVALUATION,
+    INDEX,
+    SCORES,
+    THUMBNAILS,
+    explains,
+    load_config,
+    load_evaluation,
+    refuse_changed_data,
+    refuse_other_target,
+    takes_tracks,
+    variables_of,
+    write_file,
+)
 from jaxatr.training.kernels import recorded_choices
 from jaxatr.training.loop import TrainResult, train
 from jaxatr.training.meter import NonFiniteLoss
@@ -15,27 +29,44 @@ from jaxatr.training.record import (
 from jaxatr.training.snapshot import Snapshot
 from jaxatr.training.state import TrainState
 from jaxatr.training.stop import EXIT_PREEMPTED, Preempted, Stopped, stopping_at_once
+from jaxatr.training.task import Hook, LossOutput, Phase, Task
 from jaxatr.training.writers import read_metrics
 
 __all__ = [
+    "EVALUATION",
     "EXIT_PREEMPTED",
+    "INDEX",
+    "SCORES",
+    "THUMBNAILS",
     "CheckpointError",
     "ConfigMismatch",
+    "Hook",
+    "LossOutput",
     "NonFiniteLoss",
+    "Phase",
     "Preempted",
     "Snapshot",
     "Stopped",
+    "Task",
     "TrainResult",
     "TrainState",
     "check_config",
     "enable_compilation_cache",
+    "explains",
+    "load_config",
+    "load_evaluation",
     "load_snapshot",
     "read_metrics",
     "read_record",
     "record_config",
     "recorded_choices",
+    "refuse_changed_data",
+    "refuse_other_target",
     "saved_steps",
     "stopping_at_once",
+    "takes_tracks",
     "train",
     "update_record",
+    "variables_of",
+    "write_file",
 ]

@@ -9,7 +9,6 @@ import jax
 import numpy as np
 
 from jaxatr import kernels, memory, parallel
-from jaxatr.tasks.base import Phase, Task
 from jaxatr.training.checkpoints import CheckpointError, Checkpoints
 from jaxatr.training.kernels import KernelChoices
 from jaxatr.training.meter import Meter, NonFiniteLoss
@@ -25,6 +24,7 @@ from jaxatr.training.state import (
 )
 from jaxatr.training.step import Schedule, make_step
 from jaxatr.training.stop import Preempted, StopRequest
+from jaxatr.training.task import Phase, Task
 from jaxatr.training.writers import MetricWriter
 from jaxatr.typing import Config, PyTree
 

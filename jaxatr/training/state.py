@@ -9,7 +9,7 @@ import flax.traverse_util
 import jax
 import numpy as np
 
-from jaxatr.tasks.base import Task
+from jaxatr.training.task import Task
 from jaxatr.typing import Key, PyTree
 
 Trainable = Callable[[tuple[str, ...]], bool] | None

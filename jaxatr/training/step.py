@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import optax
 
 from jaxatr import parallel
-from jaxatr.tasks.base import LossOutput, Phase
 from jaxatr.training.state import TrainState, merge, split
+from jaxatr.training.task import LossOutput, Phase
 from jaxatr.typing import Batch
 
 

@@ -9,10 +9,10 @@ import pytest
 from safetensors.numpy import save_file
 
 from jaxatr import models, runs, training
-from jaxatr.recogniser import Recogniser
 from jaxatr.runs import baselines
 from jaxatr.runs.pretrained import read_weights
 from jaxatr.tasks import OpenSet
+from jaxatr.tasks.open_set.predictor import Recogniser
 
 STEPS = 6
 
@@ -67,7 +67,7 @@ def run(started, tmp_path_factory):
 
 
 def backbone(snapshot):
-    variables = runs.variables_of(snapshot)
+    variables = training.variables_of(snapshot)
     return {name: variables[name]["backbone"] for name in ("params", "batch_stats")}
 
 

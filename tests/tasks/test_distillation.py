@@ -13,8 +13,8 @@ from tqdm import tqdm
 from jaxatr import explainers, losses, metrics, parallel, reporting, runs, training
 from jaxatr.explainers import masked
 from jaxatr.explanation import Explainer
-from jaxatr.recogniser import Recogniser
 from jaxatr.tasks import Distillation
+from jaxatr.tasks.open_set.predictor import Recogniser
 
 
 def make_config(small_config, trained_run):
@@ -235,7 +235,7 @@ def test_what_is_measured_is_recorded(config, surrogate_run, trained_run, monkey
 def test_methods_are_compared_on_validation_images(config, surrogate_run):
     (record,) = [r for r in training.read_metrics(surrogate_run) if r["phase"] == "evaluate"]
     task = runs.make_task(config, surrogate_run)
-    variables = runs.variables_of(training.load_snapshot(surrogate_run))
+    variables = training.variables_of(training.load_snapshot(surrogate_run))
     found = task.compare(variables, "validation", "gradcam")
     assert list(found) == ["surrogate", "grad_cam"]
     for name in ("insertion", "deletion", "fidelity", "mean_intensity"):
@@ -251,7 +251,7 @@ def test_a_target_may_move_but_be_no_other(config, surrogate_run, trained_run, t
     shutil.copytree(trained_run, moved)
     config.distillation.target = str(moved)
     runs.train_run(config, run, progress=False)  # it is trained: only where the target is changes
-    assert runs.load_config(run).distillation.target == str(moved)
+    assert training.load_config(run).distillation.target == str(moved)
     assert training.read_record(run)["target"]["workdir"] == str(moved)
     explained = training.read_record(run)["target"]
     training.update_record(run, target={**explained, "fingerprint": "another"})

@@ -15,7 +15,7 @@ import pytest
 
 from jaxatr import data, metrics, mining, parallel, runs, training
 from jaxatr.tasks import Embedding
-from jaxatr.tasks.in_batch import IN_BATCH
+from jaxatr.tasks.embedding.in_batch import IN_BATCH
 
 
 def variables_of(task, seed=0):
@@ -145,9 +145,9 @@ def test_the_selection_is_that_of_the_training_embeddings(embedding_config, meth
 
 
 def test_a_run_learns_and_is_measured(embedding_run):
-    task = Embedding(runs.load_config(embedding_run))
+    task = Embedding(training.load_config(embedding_run))
     before = task.evaluate(*variables_of(task))["map_at_r"]
-    measured = runs.load_evaluation(embedding_run)
+    measured = training.load_evaluation(embedding_run)
     assert measured["task"] == "embedding"
     (record,) = [r for r in training.read_metrics(embedding_run) if r["phase"] == "evaluate"]
     assert record["recall_at_1"] > 0.8 and record["map_at_r"] > before
@@ -162,10 +162,10 @@ def test_a_run_learns_and_is_measured(embedding_run):
     assert everything["num_known"] == 30 and everything["closed_accuracy"] > 0.8
     assert set(everything["scores"]) == {"nearest"}
 
-    index, saved = np.load(embedding_run / runs.INDEX), np.load(embedding_run / runs.SCORES)
+    index, saved = np.load(embedding_run / training.INDEX), np.load(embedding_run / training.SCORES)
     assert not any(name.startswith("index_") for name in saved)
     assert index["index_embeddings"].shape == (54, 8) and int(index["index_step"]) == 60
-    variables = runs.variables_of(training.load_snapshot(embedding_run, "latest"))
+    variables = training.variables_of(training.load_snapshot(embedding_run, "latest"))
     embedded = task.embed(variables, "test")
     distances = np.linalg.norm(
         np.float64(embedded)[:, None] - np.float64(index["index_embeddings"]), axis=-1
@@ -177,7 +177,7 @@ def test_a_run_learns_and_is_measured(embedding_run):
     recall = metrics.recall_at_k(embedded[known], saved["test_labels"][known], (1,))[1]
     assert recall == trained["recall_at_1"]
     assert saved["sheet_row"].shape[0] == saved["sheet_neighbour"].shape[0] > 0
-    shown = np.load(embedding_run / runs.THUMBNAILS)
+    shown = np.load(embedding_run / training.THUMBNAILS)
     wanted = saved["test_id"][np.r_[saved["map_row"], saved["sheet_neighbour"].ravel()]]
     assert set(wanted) <= set(shown["id"])
 

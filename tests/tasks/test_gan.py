@@ -7,7 +7,7 @@ from PIL import Image
 
 from jaxatr import config as configuration
 from jaxatr import runs, training
-from jaxatr.tasks.gan import ConditionalGan, mixtures
+from jaxatr.tasks.gan.task import ConditionalGan, mixtures
 
 
 @pytest.fixture(scope="module")

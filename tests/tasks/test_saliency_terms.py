@@ -7,7 +7,7 @@ import pytest
 
 from jaxatr import config as configuration
 from jaxatr import explainers, losses, metrics
-from jaxatr.tasks.saliency_terms import saliency_terms
+from jaxatr.tasks.distillation.saliency_terms import saliency_terms
 
 DRAW = np.random.default_rng(0)
 WEIGHTS = DRAW.normal(size=(64, 3)).astype(np.float32)

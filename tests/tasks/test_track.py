@@ -12,8 +12,9 @@ from PIL import Image
 
 from jaxatr import config as configuration
 from jaxatr import losses, openset, parallel, reporting, runs, training
-from jaxatr.recogniser import Recogniser, TrackRecogniser
-from jaxatr.tasks.track import TrackOpenSet
+from jaxatr.tasks.open_set.predictor import Recogniser
+from jaxatr.tasks.track.predictor import TrackRecogniser
+from jaxatr.tasks.track.task import TrackOpenSet
 
 
 @pytest.fixture(scope="module")
@@ -231,7 +232,7 @@ def test_it_goes_out_as_onnx(base, run, tmp_path):
 
 
 def test_what_takes_single_images_refuses_a_run_of_tracks(run):
-    with pytest.raises(ValueError, match="is a run on tracks: jaxatr.recogniser.TrackRecogniser"):
+    with pytest.raises(ValueError, match="is a run on tracks: jaxatr.load gives"):
         Recogniser.load(run[0])
     with pytest.raises(ValueError, match="wanted a classifier of single images, got one of tracks"):
         runs.load_target(run[0])

@@ -11,8 +11,8 @@ import optax
 import pytest
 
 from jaxatr import memory, training
-from jaxatr.tasks.base import Hook, Phase
 from jaxatr.training.checkpoints import Checkpoints
+from jaxatr.training.task import Hook, Phase
 
 
 def same(tree, other):

@@ -7,9 +7,9 @@ import optax
 import pytest
 
 from jaxatr import parallel
-from jaxatr.tasks.base import LossOutput, Phase
 from jaxatr.training.state import TrainState
 from jaxatr.training.step import Schedule, make_step
+from jaxatr.training.task import LossOutput, Phase
 
 RATE = 0.5
 

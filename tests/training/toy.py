@@ -18,7 +18,7 @@ import optax
 from ml_collections import ConfigDict
 
 from jaxatr import kernels, parallel, training
-from jaxatr.tasks.base import LossOutput, Phase
+from jaxatr.training.task import LossOutput, Phase
 
 EXAMPLES = 64
 

@@ -15,14 +15,14 @@ import numpy as np
 
 from jaxatr import data, losses, models, openset, parallel
 from jaxatr.tasks import explaining
-from jaxatr.tasks.base import LossOutput, Phase
-from jaxatr.tasks.distillation_fields import check_fields
+from jaxatr.tasks.distillation.checks import check_fields
+from jaxatr.tasks.distillation.saliency_terms import saliency_terms
 from jaxatr.tasks.examples import Examples, normalize
 from jaxatr.tasks.keys import example_keys
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.tasks.pretrained import Pretrained, Reader
-from jaxatr.tasks.saliency_terms import saliency_terms
 from jaxatr.tasks.target import LoadTarget, Target
+from jaxatr.training.task import LossOutput, Phase
 from jaxatr.typing import Batch, Config, Float, PyTree
 
 _STATE = "batch_stats"

@@ -15,12 +15,12 @@ import numpy as np
 
 from jaxatr import data, models, openset, parallel
 from jaxatr.tasks.apply import apply_training
-from jaxatr.tasks.base import LossOutput, Phase
 from jaxatr.tasks.examples import Part
 from jaxatr.tasks.limits import check_limits
-from jaxatr.tasks.open_set import OpenSet, fitted_arrays
+from jaxatr.tasks.open_set.task import OpenSet, fitted_arrays
 from jaxatr.tasks.pretrained import Reader
-from jaxatr.tasks.track_examples import TrackExamples
+from jaxatr.tasks.track.examples import TrackExamples
+from jaxatr.training.task import LossOutput, Phase
 from jaxatr.typing import Batch, Config, Float, Int, PyTree
 
 _NEEDED = {"features"}  # what a score may need of a track; the others need a gradient

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from jaxatr import openset
-from jaxatr.runs.folder import EVALUATION, SCORES
+from jaxatr.training.folder import EVALUATION, SCORES
 
 BASELINES = {"conflabel": "conflabel_detector", "gopenmax": "gopenmax"}
 """What can be trained beside a run, and so named in its folder, to the score that it brings."""

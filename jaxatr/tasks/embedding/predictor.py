@@ -9,8 +9,8 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from jaxatr import models, openset, runs, training
-from jaxatr.tasks.embedding import infer
+from jaxatr import data, models, openset, training
+from jaxatr.tasks.embedding.task import infer
 from jaxatr.typing import Float, Int, PyTree, Shaped
 
 UNKNOWN = "unknown"
@@ -81,7 +81,7 @@ class Retriever:
         index: Index,
         *,
         classes: Sequence[str],
-        chip: runs.Intake,
+        chip: data.Intake,
         mean: np.ndarray,
         std: np.ndarray,
         max_distance: float | None,
@@ -104,11 +104,11 @@ class Retriever:
         Raises:
           ValueError: no run, or one without an index: no embedding, or not evaluated yet.
         """
-        config, record = runs.load_config(workdir), training.read_record(workdir)
-        path = Path(workdir) / runs.INDEX
+        config, record = training.load_config(workdir), training.read_record(workdir)
+        path = Path(workdir) / training.INDEX
         if not path.is_file():
             raise ValueError(
-                f"{workdir} has no {runs.INDEX} to search: it is no run of "
+                f"{workdir} has no {training.INDEX} to search: it is no run of "
                 "configs/quadruplet.py, or is not evaluated yet (python -m jaxatr.evaluate)"
             )
         with np.load(path) as file:
@@ -124,7 +124,7 @@ class Retriever:
                 dimension=config.embedding.dimension,
                 unit_length=config.embedding.unit_length,
             ),
-            runs.variables_of(training.load_snapshot(workdir, step)),
+            training.variables_of(training.load_snapshot(workdir, step)),
             Index(
                 arrays["index_embeddings"],
                 arrays["index_labels"],
@@ -132,7 +132,7 @@ class Retriever:
                 arrays.get("index_path"),
             ),
             classes=record["split"]["known"],
-            chip=runs.Intake.of_run(config, record),
+            chip=data.Intake.of_run(config, record),
             mean=np.asarray(record["normalization"]["mean"]),
             std=np.asarray(record["normalization"]["std"]),
             max_distance=max_distance,
@@ -144,7 +144,7 @@ class Retriever:
         """Yields the embeddings of images ``[h, w, c]``, in order, a batch at a time.
 
         Raises:
-          ValueError: as :class:`jaxatr.runs.Intake` raises of an image.
+          ValueError: as :class:`jaxatr.data.Intake` raises of an image.
         """
         for chips, count in self.chip.batches(images, batch_size):
             yield np.asarray(self._infer(self._variables, chips))[:count]
@@ -192,6 +192,6 @@ def is_embedding(workdir: str | os.PathLike) -> bool:
 
 
 def _fitted_distance(workdir: str | os.PathLike) -> float | None:
-    scores = runs.load_evaluation(workdir)["groups"]["all"]["scores"]
+    scores = training.load_evaluation(workdir)["groups"]["all"]["scores"]
     threshold = scores["nearest"].get("fitted_threshold")
     return None if threshold is None else -threshold

@@ -1,6 +1,5 @@
 """A trained open-set recogniser: images, or tracks, in, known class or "unknown" out."""
 
-import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -10,10 +9,9 @@ import jax
 import numpy as np
 import scipy.special
 
-from jaxatr import data, models, openset, runs, training
-from jaxatr.tasks.examples import normalize
-from jaxatr.tasks.open_set import infer
-from jaxatr.typing import Config, PyTree, Shaped
+from jaxatr import data, models, openset, training
+from jaxatr.tasks.open_set.task import infer
+from jaxatr.typing import Config, PyTree
 
 UNKNOWN = "unknown"
 
@@ -64,7 +62,7 @@ class Recogniser:
     ):
         """Takes the network and what :meth:`load` reads from a run."""
         self.classes, self.gamma = tuple(classes), gamma
-        self.chip = runs.Intake(chip, image_shape, image_dtype)
+        self.chip = data.Intake(chip, image_shape, image_dtype)
         self._variables = jax.device_put(variables)
         self._infer = jax.jit(partial(infer, module, mean=mean, std=std))
 
@@ -87,14 +85,14 @@ class Recogniser:
         Raises:
           ValueError: no run, no such checkpoint, no fitted γ, or a run without binary classifiers.
         """
-        config, record = runs.load_config(workdir), training.read_record(workdir)
-        if cls.of_tracks != (tracks := runs.takes_tracks(config, record)):
-            what, name = ("tracks", "Track") if tracks else ("single images", "")
-            raise ValueError(f"{workdir} is a run on {what}: jaxatr.recogniser.{name}Recogniser")
+        config, record = training.load_config(workdir), training.read_record(workdir)
+        if cls.of_tracks != (tracks := training.takes_tracks(config, record)):
+            what = "tracks" if tracks else "single images"
+            raise ValueError(f"{workdir} is a run on {what}: jaxatr.load gives its recogniser")
         if "coarse" in record:
-            raise ValueError(f"{workdir} is the run of an embedding: jaxatr.retriever loads it")
+            raise ValueError(f"{workdir} is the run of an embedding: jaxatr.load loads it")
         if "target" in record:
-            raise ValueError(f"{workdir} is the run of a surrogate: jaxatr.explanation loads it")
+            raise ValueError(f"{workdir} is the run of a surrogate: jaxatr.Explainer loads it")
         if config.loss.open == "none":
             raise ValueError(f"{workdir} is a plain classifier (loss.open=none): it has no γ")
         fitted = gamma == "fitted"
@@ -107,10 +105,10 @@ class Recogniser:
                 f"{workdir}: γ was fitted on the checkpoint of step {record['fitted_gamma_step']}, "
                 f"not of step {snapshot.step}: evaluate it with --checkpoint={checkpoint}"
             )
-        classes, intake = record["split"]["known"], runs.Intake.of_run(config, record)
+        classes, intake = record["split"]["known"], data.Intake.of_run(config, record)
         return cls(
             cls._network(config, len(classes)),
-            runs.variables_of(snapshot),
+            training.variables_of(snapshot),
             classes=classes,
             chip=intake.chip,
             image_shape=intake.shape,
@@ -136,7 +134,7 @@ class Recogniser:
         """Yields a prediction for each image ``[h, w, c]`` (uint8, uint16 or float32), in order.
 
         Raises:
-          ValueError: as :class:`jaxatr.runs.Intake` raises of an image.
+          ValueError: as :class:`jaxatr.data.Intake` raises of an image.
         """
         for chips, count in self.chip.batches(images, batch_size):
             yield from self._predictions(self._infer(self._variables, chips), count)
@@ -159,62 +157,3 @@ class Recogniser:
                 gamma=self.gamma,
                 probabilities=dict(zip(self.classes, map(float, row), strict=True)),
             )
-
-
-class TrackRecogniser(Recogniser):
-    """The same for tracks: images of one target in the order of time.
-
-    Attributes:
-      frames: of a longer track the last so many images count, as many as the longest track had
-        that the network was trained on.
-    """
-
-    of_tracks = True
-
-    def __init__(self, module: Any, variables: PyTree, *, frames: int, **options: Any):
-        """Takes what :class:`Recogniser` takes, and :attr:`frames`."""
-        super().__init__(module, variables, **options)
-        self.frames = frames
-        mean, std = options["mean"], options["std"]
-
-        def infer_tracks(variables: PyTree, tracks: Any, lengths: Any) -> models.OpenSetOutput:
-            return module.apply(variables, normalize(tracks, mean, std), lengths=lengths).track
-
-        self._infer = jax.jit(infer_tracks)
-
-    @staticmethod
-    def _network(config: Config, num_classes: int) -> Any:
-        return models.build_track(config.model, num_classes, config.track.hidden)
-
-    @staticmethod
-    def _further(config: Config) -> dict[str, Any]:
-        return {"frames": config.track.frames}
-
-    def chips(self, track: Sequence[np.ndarray]) -> Shaped[np.ndarray, "t h w c"]:
-        """Returns the chips that the network sees of a track's images.
-
-        Raises:
-          ValueError: there is none, or as :class:`jaxatr.runs.Intake` raises of one.
-        """
-        if not len(track):
-            raise ValueError("got a track without an image")
-        return np.stack([self.chip(image) for image in track[-self.frames :]])
-
-    def __call__(
-        self, images: Iterable[Sequence[np.ndarray]], *, batch_size: int = 8
-    ) -> Iterator[Prediction]:
-        """Yields a prediction for each track, in order.
-
-        Args:
-          images: each track's images ``[h, w, c]``, as :class:`Recogniser` takes them.
-          batch_size: tracks at a time.
-
-        Raises:
-          ValueError: as :meth:`chips`.
-        """
-        tracks = map(self.chips, images)
-        while batch := list(itertools.islice(tracks, batch_size)):
-            filled = batch + [batch[-1]] * (batch_size - len(batch))
-            padded = np.stack([np.resize(one, (self.frames, *one.shape[1:])) for one in filled])
-            lengths = np.array([len(one) for one in filled], np.int32)
-            yield from self._predictions(self._infer(self._variables, padded, lengths), len(batch))

@@ -9,7 +9,8 @@ from typing import Any
 import jax
 
 from jaxatr import config as configuration
-from jaxatr import training
+from jaxatr.training.record import read_record
+from jaxatr.training.snapshot import Snapshot
 from jaxatr.typing import Config, PyTree
 
 EVALUATION = "evaluation.json"
@@ -59,7 +60,7 @@ def takes_tracks(config: Config, record: Mapping[str, Any]) -> bool:
     return "tracks" in record and config.track.hidden > 0
 
 
-def variables_of(snapshot: training.Snapshot) -> PyTree:
+def variables_of(snapshot: Snapshot) -> PyTree:
     """Returns what a network's ``apply`` takes, from a checkpoint."""
     return {"params": snapshot.state["params"], **snapshot.state["model_state"]}
 
@@ -74,7 +75,7 @@ def refuse_changed_data(workdir: str | os.PathLike, record: dict[str, Any]) -> N
     Raises:
       ValueError: the data differs.
     """
-    recorded = training.read_record(workdir).get("dataset")
+    recorded = read_record(workdir).get("dataset")
     if recorded is not None and recorded != record["dataset"]:
         raise ValueError(
             f"{workdir} holds a run on other data: recorded {recorded}, now {record['dataset']}"
@@ -91,7 +92,7 @@ def refuse_other_target(workdir: str | os.PathLike, record: dict[str, Any]) -> N
     Raises:
       ValueError: the network differs.
     """
-    recorded, now = training.read_record(workdir).get("target"), record.get("target")
+    recorded, now = read_record(workdir).get("target"), record.get("target")
     if recorded and now and not explains(workdir, now):
         raise ValueError(
             f"distillation.target: {workdir} explains another network: recorded {recorded}, now "
@@ -106,7 +107,7 @@ def explains(workdir: str | os.PathLike, source: Mapping[str, Any]) -> bool:
       workdir: the run's folder.
       source: of the network (:class:`jaxatr.tasks.target.Target`); where it lies does not count.
     """
-    recorded = training.read_record(workdir).get("target")
+    recorded = read_record(workdir).get("target")
     if not recorded:
         return False
     # What a later version records besides, an older run cannot have.

@@ -16,13 +16,9 @@ from tqdm import tqdm
 from jaxatr import data, metrics, models, openset, parallel
 from jaxatr.losses import quadruplet
 from jaxatr.tasks.apply import apply_training
-from jaxatr.tasks.base import Hook, LossOutput, Phase
-from jaxatr.tasks.examples import Examples, normalize
-from jaxatr.tasks.in_batch import IN_BATCH, in_batch_loss
-from jaxatr.tasks.limits import check_limits
-from jaxatr.tasks.optimizer import build_optimizer
-from jaxatr.tasks.pretrained import Pretrained, Reader
-from jaxatr.tasks.retrieval import (
+from jaxatr.tasks.embedding.in_batch import IN_BATCH, in_batch_loss
+from jaxatr.tasks.embedding.mining import select
+from jaxatr.tasks.embedding.retrieval import (
     first_of_equal,
     index_arrays,
     nearest_outputs,
@@ -30,7 +26,11 @@ from jaxatr.tasks.retrieval import (
     retrieval,
     retrieval_pictures,
 )
-from jaxatr.tasks.selection import select
+from jaxatr.tasks.examples import Examples, normalize
+from jaxatr.tasks.limits import check_limits
+from jaxatr.tasks.optimizer import build_optimizer
+from jaxatr.tasks.pretrained import Pretrained, Reader
+from jaxatr.training.task import Hook, LossOutput, Phase
 from jaxatr.typing import Batch, Config, Float, PyTree
 
 _QUADRUPLET = "quadruplet"
@@ -131,7 +131,7 @@ class Embedding:
           progress: show how far the embedding is.
 
         Returns:
-          What :func:`jaxatr.tasks.selection.select` returns.
+          What :func:`jaxatr.tasks.embedding.mining.select` returns.
 
         Raises:
           ValueError: not one example has a quadruplet.

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxatr import data
+from jaxatr.data.chip import Chip
 from jaxatr.typing import Config, Shaped
 
 
@@ -18,7 +18,7 @@ class Intake(NamedTuple):
       dtype: of the images.
     """
 
-    chip: data.Chip
+    chip: Chip
     shape: tuple[int, int, int]
     dtype: str
 
@@ -32,7 +32,7 @@ class Intake(NamedTuple):
         """
         fields = config.data
         height, width, channels = record["image_shape"]
-        chip = data.Chip(
+        chip = Chip(
             center_crop=fields.center_crop,
             square=fields.square,
             size=fields.size,

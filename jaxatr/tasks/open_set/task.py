@@ -10,11 +10,11 @@ import numpy as np
 
 from jaxatr import data, losses, models, openset, parallel
 from jaxatr.tasks.apply import apply_training
-from jaxatr.tasks.base import LossOutput, Phase
 from jaxatr.tasks.examples import Examples, Part, normalize
 from jaxatr.tasks.limits import check_limits
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.tasks.pretrained import Pretrained, Reader
+from jaxatr.training.task import LossOutput, Phase
 from jaxatr.typing import Batch, Config, Float, PyTree, Shaped
 
 _OPEN_LOSSES = {"cbc": losses.cbc, "bce": losses.one_vs_rest_bce, "none": None}

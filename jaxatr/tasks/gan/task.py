@@ -12,9 +12,9 @@ import numpy as np
 import optax
 
 from jaxatr import data, losses, models, parallel
-from jaxatr.tasks.base import LossOutput, Phase
 from jaxatr.tasks.examples import Examples
 from jaxatr.tasks.keys import example_keys
+from jaxatr.training.task import LossOutput, Phase
 from jaxatr.typing import Batch, Config, Float, PyTree, Shaped
 
 _AVERAGE = 0.999  # what the averaged generator keeps at a step, once there is much to keep

@@ -1,0 +1,5 @@
+"""Attentive knowledge distillation: a surrogate that explains a trained network."""
+
+from jaxatr.tasks.distillation.task import Distillation
+
+__all__ = ["Distillation"]

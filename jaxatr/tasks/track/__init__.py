@@ -1,0 +1,5 @@
+"""Open-set recognition of tracks: several chips of one target, in the order of time."""
+
+from jaxatr.tasks.track.task import TrackOpenSet
+
+__all__ = ["TrackOpenSet"]
