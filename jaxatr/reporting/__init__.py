@@ -1,14 +1,17 @@
 """Tables and reports; they read recorded files only."""
 
+from jaxatr.reporting.kind import Report, Section, report_of
 from jaxatr.reporting.overlay import overlay
 from jaxatr.reporting.page import render_report, write_report
-from jaxatr.reporting.tables import evaluation_table, open_set_table, text_table
+from jaxatr.reporting.tables import open_set_table, text_table
 
 __all__ = [
-    "evaluation_table",
+    "Report",
+    "Section",
     "open_set_table",
     "overlay",
     "render_report",
+    "report_of",
     "text_table",
     "write_report",
 ]

@@ -13,7 +13,7 @@ import numpy as np
 from jaxatr import openset
 from jaxatr.openset.recorded import MISTAKES
 from jaxatr.reporting import axes, charts
-from jaxatr.reporting.overview import Section
+from jaxatr.reporting.kind import Numbered, Section
 from jaxatr.reporting.recorded import RecordedRun
 from jaxatr.reporting.sprite import Sprite
 from jaxatr.reporting.tables import score_title
@@ -32,20 +32,12 @@ _SHEETS = {
 }
 
 
-def explorer(runs: Sequence[RecordedRun]) -> Section | None:
-    """Histograms of known and unknown, γ, and what follows from it, for each run."""
-    if not runs:
-        return None
-    panels = [_panel(number, run) for number, run in enumerate(runs)]
+def explorer(runs: Sequence[Numbered]) -> Section | None:
+    """Shows histograms of known and unknown, γ, and the figures at that γ, for each run."""
+    panels = [_panel(number, run) for number, run in runs]
     sheets = [(kind, _SHEETS[kind]) for kind in MISTAKES]
-    title = "Choose the distance" if all(run.embeds for run in runs) else "Choose γ"
+    title = "Choose the distance" if all(run.embeds for _, run in runs) else "Choose γ"
     return Section("explorer", title, {"panels": panels, "sheets": sheets})
-
-
-def page_data(runs: Sequence[RecordedRun], sprites: Sequence[Sprite]) -> dict[str, Any]:
-    """Returns what the script computes with. Arrays of scores keep every bit."""
-    recorded = [_data(run, sprite) for run, sprite in zip(runs, sprites, strict=True)]
-    return {"left": charts.LEFT, "width": charts.PLOT_WIDTH, "runs": recorded}
 
 
 def decisions(
@@ -66,6 +58,7 @@ def _panel(number: int, run: RecordedRun) -> dict[str, Any]:
     if threshold is None:  # γ of 0 or 1
         threshold = -math.inf if start["gamma"] == 0 else math.inf
     return {
+        "number": number,
         "run": run,
         "chosen": chosen,
         "titles": {name: score_title(name) for name in run.scores},
@@ -130,7 +123,8 @@ def _quartiles(scale: axes.Scale, scores: np.ndarray) -> str:
     return f"a quarter below {figures[0]}, half below {figures[1]}, a quarter above {figures[2]}"
 
 
-def _data(run: RecordedRun, sprite: Sprite) -> dict[str, Any]:
+def script_data(run: RecordedRun, sprite: Sprite) -> dict[str, Any]:
+    """Collects the values that the page's script computes with. Arrays of scores keep every bit."""
     mistakes = {
         name: {
             kind: [int(row) for row in rows if int(row) in run.thumbnails]

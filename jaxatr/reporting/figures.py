@@ -10,9 +10,8 @@ from jaxatr import openset
 from jaxatr.reporting import axes
 from jaxatr.reporting.charts import COLOURS, DASHES, Chart, Series, chart
 from jaxatr.reporting.curves import rate_curve
-from jaxatr.reporting.overview import Section
+from jaxatr.reporting.kind import Numbered, Recorded, Section
 from jaxatr.reporting.recorded import RecordedRun
-from jaxatr.reporting.surrogates import AnyRun
 from jaxatr.reporting.tables import percent, score_title
 from jaxatr.typing import Float
 
@@ -31,8 +30,9 @@ _TRAINING = {  # what the loop records to its chart's title and axis; all but th
 }
 
 
-def curves(runs: Sequence[RecordedRun]) -> Section | None:
-    """ROC and OSCR curves of every run and score, where there are unknown examples."""
+def curves(numbered: Sequence[Numbered]) -> Section | None:
+    """Draws ROC and OSCR curves of every run and score, where there are unknown examples."""
+    runs = [run for _, run in numbered]
     if not any("auroc" in row for run in runs for row in run.measured.values()):
         return None
     charts = [
@@ -44,8 +44,9 @@ def curves(runs: Sequence[RecordedRun]) -> Section | None:
     return Section("curves", "ROC and OSCR curves", {"charts": charts, "groups": groups})
 
 
-def ranges(runs: Sequence[RecordedRun]) -> Section | None:
-    """AUROC over the range, where the test examples were seen from several."""
+def ranges(numbered: Sequence[Numbered]) -> Section | None:
+    """Draws AUROC over the range, where the test examples were seen from several."""
+    runs = [run for _, run in numbered]
     rows = [
         (number, name, by_range)
         for number, run in enumerate(runs)
@@ -79,7 +80,7 @@ def ranges(runs: Sequence[RecordedRun]) -> Section | None:
     return Section("ranges", "AUROC by range", content)
 
 
-def training(runs: Sequence[AnyRun]) -> Section | None:
+def training(runs: Sequence[Recorded]) -> Section | None:
     """Loss and what else was recorded over the steps, in training and on the validation part."""
     charts = [_training_chart(runs, metric, *names) for metric, names in _TRAINING.items()]
     drawn = [one for one in charts if one is not None]
@@ -137,7 +138,7 @@ def _auroc_by_range(run: RecordedRun, name: str) -> dict[int, float]:
     return found
 
 
-def _training_chart(runs: Sequence[AnyRun], metric: str, title: str, label: str) -> Chart | None:
+def _training_chart(runs: Sequence[Recorded], metric: str, title: str, label: str) -> Chart | None:
     series, words = [], []
     for number, run in enumerate(runs):
         for dash, part in enumerate(("training", "validation")):
@@ -164,7 +165,7 @@ def _training_chart(runs: Sequence[AnyRun], metric: str, title: str, label: str)
     return chart(f"training-{metric}", title, " ".join(words), steps, down, series)
 
 
-def _recorded_curve(run: AnyRun, metric: str, *, validation: bool) -> Float[np.ndarray, "p 2"]:
+def _recorded_curve(run: Recorded, metric: str, *, validation: bool) -> Float[np.ndarray, "p 2"]:
     points = [
         (record["step"], record[metric])
         for record in run.metrics

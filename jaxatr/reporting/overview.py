@@ -1,34 +1,25 @@
 """Sections of a report that are tables: what was run, and how well it does."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from jaxatr import openset
+from jaxatr.reporting.kind import Numbered, Recorded, Section
 from jaxatr.reporting.recorded import RecordedRun
-from jaxatr.reporting.surrogates import AnyRun
 from jaxatr.reporting.tables import COLUMNS, percent, score_title
 
 _LOWER_IS_BETTER = ("fpr_at_tpr",)
 _PARTS = ("train", "validation", "test")
 
 
-class Section(NamedTuple):
-    """A part of the page.
+def settings(runs: Sequence[Recorded], own: Sequence[dict[str, str]]) -> Section:
+    """Lists data, split, device and versions, every field, and where the runs differ.
 
-    Attributes:
-      key: its anchor, and the name of its template.
-      title: its heading.
-      content: what the template shows.
+    Args:
+      runs: all of a page.
+      own: of each run, the rows that its kind adds.
     """
-
-    key: str
-    title: str
-    content: dict[str, Any]
-
-
-def settings(runs: Sequence[AnyRun]) -> Section:
-    """What was run on what, every field of the configurations, and where the runs differ."""
-    summaries = [_summary(run) for run in runs]
+    summaries = [_summary(run, rows) for run, rows in zip(runs, own, strict=True)]
     fields = [_flat(run.config) for run in runs]
     return Section(
         "settings",
@@ -37,21 +28,19 @@ def settings(runs: Sequence[AnyRun]) -> Section:
     )
 
 
-def scores(runs: Sequence[RecordedRun]) -> Section | None:
-    """The measures of each score over all test examples, the best of each measure marked."""
-    if not runs:
-        return None
-    tables = [_score_table(run) for run in runs]
+def scores(runs: Sequence[Numbered]) -> Section | None:
+    """Shows the measures of each score over all test examples, the best of each measure marked."""
+    tables = [_score_table(run) for _, run in runs]
     shown = {column for table in tables for column in table["columns"]}
     return Section("scores", "Scores", {"tables": tables, "shown": shown})
 
 
-def confusion(runs: Sequence[RecordedRun]) -> Section | None:
-    """The known classes among each other, before anything is rejected."""
+def confusion(runs: Sequence[Numbered]) -> Section | None:
+    """Counts the known classes among each other, before anything is rejected."""
     from sklearn.metrics import confusion_matrix  # takes a second, and a training has no use for it
 
     matrices = []
-    for run in runs:
+    for _, run in runs:
         known = run.labels != openset.UNKNOWN
         if known.any():
             counts = confusion_matrix(
@@ -63,7 +52,7 @@ def confusion(runs: Sequence[RecordedRun]) -> Section | None:
     return Section("confusion", "Confusion between known classes", {"matrices": matrices})
 
 
-def _summary(run: AnyRun) -> dict[str, str]:
+def _summary(run: Recorded, own: dict[str, str]) -> dict[str, str]:
     evaluation, record = run.evaluation, run.record
     dataset, split = record.get("dataset", {}), record.get("split", {})
     checkpoint, code = evaluation.get("checkpoint", {}), record.get("code") or {}
@@ -74,70 +63,19 @@ def _summary(run: AnyRun) -> dict[str, str]:
         "data's fingerprint": dataset.get("fingerprint", "–")[:16],
         "split": f"{split.get('name', '–')}, version {split.get('version', '–')}, "
         f"seed {split.get('seed', '–')}",
-        "known classes": ", ".join(evaluation["known"]),
-        "unknown classes": ", ".join(evaluation["unknown"]) or "none",
+        "known classes": ", ".join(evaluation.get("known", ())) or "–",
+        "unknown classes": ", ".join(evaluation.get("unknown", ())) or "none",
         "examples": ", ".join(f"{part} {examples[part]}" for part in _PARTS if part in examples),
         "images left out": str(len(record["skipped"])) if "skipped" in record else "–",
         "chips": " × ".join(map(str, record.get("image_shape", ())))
         + f" {record.get('image_dtype', '')}",
         "checkpoint": f"{checkpoint.get('which', '–')}, step {checkpoint.get('step', '–')}",
-        **_SUMMARIES[evaluation["task"]](run),
+        **own,
         "device": " × ".join(str(record.get("device", {}).get(f, "–")) for f in ("count", "kind")),
         "commit": commit,
         "started": record.get("started", "–"),
         "versions": ", ".join(f"{name} {v}" for name, v in record.get("versions", {}).items()),
     }
-
-
-def _open_set(run: AnyRun) -> dict[str, str]:
-    """Returns where it rejects."""
-    gamma, fitted = run.evaluation["gamma"], run.evaluation.get("fitted_gamma")
-    return {
-        "fixed γ": "–" if gamma is None else f"{gamma:g}",
-        "fitted γ": "–"
-        if fitted is None
-        else f"{fitted:.6g}, accepts {run.evaluation['tpr']:.0%} of the validation part",
-    }
-
-
-def _surrogate(run: AnyRun) -> dict[str, str]:
-    """Returns what a surrogate explains, and how its loss was weighted."""
-    target, fields = run.evaluation["target"], run.config["distillation"]
-    return {
-        "target": f"{target.get('workdir', '–')}, step {target.get('step', '–')}",
-        "target's network": f"{target.get('backbone', '–')}, width {target.get('width', '–')}",
-        "training": "end to end" if fields["end_to_end"] else "student, then explanation network",
-        "scorer of the masked image": fields["scorer"],
-        "λ": f"{fields['l1_weight']:g}, of the {fields['l1']} over pixels",
-        "RISE's masks": str(fields["rise_samples"]),
-        "LIME's samples": str(fields["lime_samples"]),
-    }
-
-
-def _embedding(run: AnyRun) -> dict[str, str]:
-    """Returns what an embedding was trained by, and the distance that was fitted."""
-    record, loss = run.record, run.config["embedding"]["loss"]
-    members: dict[str, list[str]] = {}
-    for name, coarse in zip(run.evaluation["known"], record["coarse"], strict=True):
-        members.setdefault(coarse, []).append(name)
-    groups = "; ".join(f"{coarse}: {', '.join(names)}" for coarse, names in members.items())
-    row, tpr = run.evaluation["groups"]["all"]["scores"]["nearest"], run.evaluation["tpr"]
-    fitted = row.get("fitted_threshold")
-    return {
-        "coarse classes": f"{record['hierarchy']} ({groups})",
-        "loss": loss,
-        "selection": run.config["mining"]["method"] if loss == "quadruplet" else "within the batch",
-        "fitted distance": "–"
-        if fitted is None
-        else f"{-fitted:.6g}, accepts {tpr:.0%} of the validation part",
-    }
-
-
-_SUMMARIES = {
-    "open_set": _open_set,
-    "embedding": lambda run: _embedding(run) | _open_set(run),
-    "distillation": _surrogate,
-}
 
 
 def _flat(fields: dict[str, Any], prefix: str = "") -> dict[str, str]:
@@ -177,3 +115,14 @@ def _score_table(run: RecordedRun) -> dict[str, Any]:
         rows.append({"title": score_title(name), "cells": cells})
     columns = {column: COLUMNS[column] for column in best}
     return {"run": run, "group": group, "rows": rows, "columns": columns}
+
+
+def thresholds(run: RecordedRun) -> dict[str, str]:
+    """Lists where an open-set run rejects, for the table of settings."""
+    gamma, fitted = run.evaluation["gamma"], run.evaluation.get("fitted_gamma")
+    return {
+        "fixed γ": "–" if gamma is None else f"{gamma:g}",
+        "fitted γ": "–"
+        if fitted is None
+        else f"{fitted:.6g}, accepts {run.evaluation['tpr']:.0%} of the validation part",
+    }

@@ -1,24 +1,15 @@
-"""One self-contained page about one or several runs."""
+"""One self-contained page about one or several runs, of any kind."""
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-from jaxatr.reporting import (
-    charts,
-    embedding_map,
-    explorer,
-    figures,
-    overview,
-    retrieval,
-    saliency,
-)
-from jaxatr.reporting.overview import Section
-from jaxatr.reporting.recorded import RecordedRun, read_evaluation, read_run
+from jaxatr import files
+from jaxatr.reporting import charts, figures, overview
+from jaxatr.reporting.kind import Numbered, Recorded, Report, Section, report_of
 from jaxatr.reporting.sprite import sprite
-from jaxatr.reporting.surrogates import AnyRun, RecordedSurrogate, read_surrogate
 from jaxatr.reporting.tables import percent
 
 
@@ -32,21 +23,21 @@ def write_report(workdirs: Sequence[str | os.PathLike], out: str | os.PathLike) 
     Raises:
       ValueError: no run was given, one twice, or one is not an evaluated run.
     """
-    page = render_report(workdirs)
-    partial = Path(out).with_suffix(".partial")
-    partial.write_text(page, encoding="utf-8")
-    partial.replace(out)
+    files.write_text(out, render_report(workdirs))
 
 
 def render_report(workdirs: Sequence[str | os.PathLike]) -> str:
-    """Returns the page that :func:`write_report` writes: the same for the same records."""
-    found = [_read(folder, name) for folder, name in _named(workdirs).items()]
-    # The recognisers first: the page's script counts them.
-    recognisers = [run for run in found if isinstance(run, RecordedRun)]
-    explained = [run for run in found if isinstance(run, RecordedSurrogate)]
-    sprites = [sprite(run.thumbnails) for run in (*recognisers, *explained)]
+    """Renders the page that :func:`write_report` writes: the same for the same records."""
+    named = _named(workdirs)
+    kinds = {folder: report_of(folder) for folder in named}
+    # Runs that the page's script moves come first: it counts them.
+    folders = sorted(named, key=lambda folder: kinds[folder].data is None)
+    reports = [kinds[folder] for folder in folders]
+    runs = [kinds[folder].read(folder, named[folder]) for folder in folders]
+    sprites = [sprite(run.thumbnails) for run in runs]
+    packages = dict.fromkeys(["jaxatr.reporting", *(report.templates for report in reports)])
     environment = Environment(
-        loader=PackageLoader("jaxatr.reporting"),
+        loader=ChoiceLoader([PackageLoader(package) for package in packages]),
         autoescape=True,  # class names and paths are a user's
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -54,56 +45,44 @@ def render_report(workdirs: Sequence[str | os.PathLike]) -> str:
     )
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     environment.globals |= {"geometry": charts, "percent": percent}
+    both = list(zip(reports, runs, strict=True))
+    moved = [
+        report.data(run, sheet)
+        for (report, run), sheet in zip(both, sprites, strict=True)
+        if report.data is not None
+    ]
+    title = " and ".join(dict.fromkeys(report.title for report in reports))
     return environment.get_template("page.html").render(
-        kind=_kind(recognisers, explained),
-        runs=recognisers,
-        surrogates=explained,
+        kind=title[:1].upper() + title[1:],
+        everything=runs,
+        introductions=[report.introduce(run) for report, run in both],
+        runs=runs[: len(moved)],
         sprites=sprites,
-        sections=_sections(recognisers, explained),
-        data=explorer.page_data(recognisers, sprites[: len(recognisers)]),
+        sections=_sections(both),
+        data={"left": charts.LEFT, "width": charts.PLOT_WIDTH, "runs": moved},
     )
 
 
-def _read(folder: Path, name: str) -> AnyRun:
-    task = read_evaluation(folder)["task"]
-    return (read_surrogate if task == "distillation" else read_run)(folder, name=name)
-
-
-def _sections(
-    recognisers: Sequence[RecordedRun], explained: Sequence[RecordedSurrogate]
-) -> list[Section]:
-    """Returns the sections that have something to show, in the page's order."""
-    everything: Sequence[AnyRun] = [*recognisers, *explained]
-    found = [
-        saliency.methods(explained),
-        saliency.saliency_sheet(explained, len(recognisers)),
-        retrieval.retrieval(recognisers),
-        embedding_map.embedding_map(recognisers),
-        retrieval.search_sheet(recognisers),
-        overview.scores(recognisers),
-        figures.curves(recognisers),
-        explorer.explorer(recognisers),
-        figures.ranges(recognisers),
-        overview.confusion(recognisers),
-        figures.training(everything),
-        overview.settings(everything),
-    ]
-    return [section for section in found if section is not None]
-
-
-def _kind(recognisers: Sequence[RecordedRun], explained: Sequence[RecordedSurrogate]) -> str:
-    embeddings = [run for run in recognisers if run.embeds]
-    kinds = {
-        "open-set recognition": len(recognisers) > len(embeddings),
-        "fine-grained retrieval": bool(embeddings),
-        "explanations": bool(explained),
-    }
-    text = " and ".join(kind for kind, there in kinds.items() if there)
-    return text[:1].upper() + text[1:]
+def _sections(both: Sequence[tuple[Report, Recorded]]) -> list[Section]:
+    """Makes the sections that have something to show, in the page's order."""
+    makers = dict.fromkeys(placed for report, _ in both for placed in report.sections)
+    found: list[tuple[int, Section | None]] = []
+    for place, make in makers:
+        listed = [
+            Numbered(number, run)
+            for number, (report, run) in enumerate(both)
+            if (place, make) in report.sections
+        ]
+        found.append((place, make(listed)))
+    runs = [run for _, run in both]
+    found.append((8000, figures.training(runs)))
+    found.append((9000, overview.settings(runs, [r.settings(run) for r, run in both])))
+    ordered = sorted(found, key=lambda placed: placed[0])
+    return [section for _, section in ordered if section is not None]
 
 
 def _named(workdirs: Sequence[str | os.PathLike]) -> dict[Path, str]:
-    """Returns each folder's name in the report: its own, or the path where two are called alike."""
+    """Names each folder in the report: its own name, or the path where two are called alike."""
     folders = [Path(workdir) for workdir in workdirs]
     if not folders:
         raise ValueError("workdirs: got none, wanted at least one")

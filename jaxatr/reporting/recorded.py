@@ -9,24 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxatr import openset, training
-from jaxatr.typing import Float, Int, Shaped, UInt8
+from jaxatr.reporting.kind import Thumbnail
+from jaxatr.typing import Float, Int, Shaped
 
 SIMULATED = ("simulated", "simulated_tracks")
 """The data sets of the simulated sensor."""
-
-_TASKS = ("open_set", "embedding", "distillation")
-
-
-class Thumbnail(NamedTuple):
-    """A test example to look at.
-
-    Attributes:
-      name: of its true class, which need not be a known one.
-      image: ``[h, w, c]``, gray or RGB.
-    """
-
-    name: str
-    image: UInt8[np.ndarray, "h w c"]
 
 
 class EmbeddingMap(NamedTuple):
@@ -107,7 +94,7 @@ class RecordedRun(NamedTuple):
     @property
     def simulated(self) -> bool:
         """Whether the images come from the simulated sensor."""
-        return self.record.get("dataset", {}).get("name") in SIMULATED
+        return is_simulated(self.record)
 
     @property
     def measured(self) -> dict[str, Any]:
@@ -118,6 +105,11 @@ class RecordedRun(NamedTuple):
     def best_score(self) -> str:
         """The score with the highest AUROC; the first where there are no unknown examples."""
         return max(self.scores, key=lambda name: self.measured[name].get("auroc", 0.0))
+
+
+def is_simulated(record: dict[str, Any]) -> bool:
+    """Says whether a run's images come from the simulated sensor."""
+    return record.get("dataset", {}).get("name") in SIMULATED
 
 
 def read_run(workdir: str | os.PathLike, *, name: str | None = None) -> RecordedRun:
@@ -178,15 +170,9 @@ def read_evaluation(folder: Path) -> dict[str, Any]:
                 f"python -m jaxatr.evaluate --workdir={folder}"
             )
     try:
-        evaluation = json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path}: not a readable evaluation ({error})") from error
-    task = evaluation.get("task")
-    if task not in _TASKS:
-        raise ValueError(
-            f"{path}: got an evaluation of the task {task!r}, wanted one of {', '.join(_TASKS)}"
-        )
-    return evaluation
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:

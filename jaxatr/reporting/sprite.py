@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
-from jaxatr.reporting.recorded import Thumbnail
+from jaxatr.reporting.kind import Thumbnail
 from jaxatr.typing import UInt8
 
 _BLOCK = 8  # of a JPEG: a chip with its rim fills whole ones, so that no other shows through

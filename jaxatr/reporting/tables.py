@@ -54,22 +54,6 @@ RECALLS = ("recall_at_1", "recall_at_2", "recall_at_4", "recall_at_8")
 """The columns of a retrieval's figures that are Recall@K, by K."""
 
 
-def evaluation_table(evaluation: Mapping[str, Any]) -> str:
-    """Returns a recorded evaluation as text: retrieval, recognition, explanation, as it has them.
-
-    Args:
-      evaluation: the content of a run's ``evaluation.json``.
-    """
-    tables = []
-    if evaluation.get("retrieval"):
-        tables.append(retrieval_table(evaluation["retrieval"]))
-    if "groups" in evaluation:
-        tables.append(open_set_table(evaluation))
-    if "explanation" in evaluation:
-        tables.append(explanation_table(evaluation))
-    return "\n\n".join(tables)
-
-
 def explanation_table(evaluation: Mapping[str, Any]) -> str:
     """Returns the figures of a surrogate as a table: accuracies in percent, areas as they are.
 

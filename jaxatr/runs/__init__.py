@@ -2,15 +2,17 @@
 
 from jaxatr.runs.baselines import BASELINES, check_baselines, train_baseline
 from jaxatr.runs.evaluation import evaluate_run
-from jaxatr.runs.pretrained import backbone_variables
+from jaxatr.runs.load import load_predictor
 from jaxatr.runs.target import load_target
 from jaxatr.runs.training import make_task, train_run
+from jaxatr.tasks.pretrained import backbone_variables
 
 __all__ = [
     "BASELINES",
     "backbone_variables",
     "check_baselines",
     "evaluate_run",
+    "load_predictor",
     "load_target",
     "make_task",
     "train_baseline",

@@ -5,25 +5,23 @@ import os
 import warnings
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
 import scipy.special
 from jax.experimental import multihost_utils
 
-from jaxatr import config as configuration
 from jaxatr import data, openset, training
 from jaxatr.resolve import nearest
 from jaxatr.runs.evaluation import evaluate_run
-from jaxatr.runs.training import train_run
+from jaxatr.runs.training import make_task, train_run
 from jaxatr.tasks.gan.task import ConditionalGan, mixtures
 from jaxatr.tasks.open_set.compared import BASELINES, CLASSIFIER, DETECTOR, trained_scores
 from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.training.folder import load_config, variables_of, write_file
 from jaxatr.typing import Config, Float, PyTree, Shaped
 
-_TASK = configuration.base().task
 _GENERATED = "generated.npz"
 _MOST_DRAWN = 40  # generated images for each one that is wanted
 
@@ -61,11 +59,13 @@ def train_baseline(workdir: str | os.PathLike, name: str, *, progress: bool = Tr
     """
     check_baselines([name])
     config, folder = load_config(workdir), Path(workdir) / name
-    if config.task != _TASK or config.open_set.hold_out or config.open_set.negatives:
+    kind = training.task_of(workdir)
+    if kind is not OpenSet or config.open_set.hold_out or config.open_set.negatives:
         raise ValueError(
             f"{workdir}: only an open-set run that is no part of a baseline can have one"
         )
-    network, step = OpenSet(config), training.load_snapshot(workdir, "latest").step
+    network = cast(OpenSet, make_task(config, workdir))
+    step = training.load_snapshot(workdir, "latest").step
     if step < (wanted := network.phases[0].steps):
         raise ValueError(
             f"{workdir} is at step {step} of {wanted}: a baseline is trained beside a finished run"
@@ -88,7 +88,7 @@ def _train_conflabel(network: OpenSet, workdir: Path, folder: Path, progress: bo
         )
     config.open_set.hold_out = max(1, known // 3)
     train_run(config, folder, progress=progress)
-    task, variables = OpenSet(config), _final(folder)
+    task, variables = cast(OpenSet, make_task(config, folder)), _final(folder)
     known_norms, unknown_norms = (
         np.asarray(task.outputs(variables, part, ("gradient_norms",)).gradient_norms)
         for part in ("validation", "held_out")

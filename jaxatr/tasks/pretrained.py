@@ -1,14 +1,19 @@
-"""The weights that a network's backbone begins with, where a configuration names some."""
+"""The weights that a network's backbone begins with: a file's, or those of another run."""
 
-from collections.abc import Callable
-from typing import Any
+import os
+from pathlib import Path
+from typing import Any, Literal
 
 import flax.linen as nn
+import jax
+import jax.numpy as jnp
 
+from jaxatr import models, training
 from jaxatr.models.pretrained import Weights, put_into
 from jaxatr.typing import Config, PyTree
 
-Reader = Callable[..., Weights]
+Channels = Literal["same", "sum"]
+"""The stem keeps its channels, or is summed over them to fit images with others."""
 
 
 class Pretrained:
@@ -18,46 +23,91 @@ class Pretrained:
       record: what a result must state of it; empty where nothing is named, or was read.
     """
 
-    def __init__(self, fields: Config, backbone: nn.Module, in_channels: int, read: Reader | None):
+    def __init__(self, fields: Config, backbone: nn.Module, in_channels: int):
         """Reads the weights.
 
         Args:
           fields: ``config.model``.
           backbone: what they are for.
           in_channels: of its images.
-          read: as :func:`jaxatr.models.pretrained.read`. ``None`` for a network whose weights come
-            from a checkpoint: then nothing is read, and the file may be gone.
 
         Raises:
           ValueError: the weights cannot be read, or do not fit the backbone.
         """
-        self._path = fields.pretrained
         self._weights: Weights | None = None
-        if self._path and read is not None:
-            self._weights = read(
-                self._path, backbone, in_channels=in_channels, channels=fields.pretrained_channels
+        if fields.pretrained:
+            self._weights = read_weights(
+                fields.pretrained,
+                backbone,
+                in_channels=in_channels,
+                channels=fields.pretrained_channels,
             )
         self.record: dict[str, Any] = (
             {} if self._weights is None else {"pretrained": self._weights.source}
         )
 
     def put_into(self, params: PyTree, model_state: PyTree) -> tuple[PyTree, PyTree]:
-        """Returns a network's variables with these as those of its part ``backbone``.
+        """Replaces the variables of a network's part ``backbone`` by these.
 
         Attention in the backbone keeps the variables that were drawn for it.
-
-        Raises:
-          ValueError: weights are named, and the network was made without reading them.
         """
-        if not self._path:
-            return params, model_state
         if self._weights is None:
-            raise ValueError(
-                f"model.pretrained: {self._path} was not read: make the task with "
-                "read=jaxatr.models.pretrained.read"
-            )
+            return params, model_state
         variables = {"params": params, **model_state}
         for collection, loaded in self._weights.variables.items():
             variables[collection] = put_into(variables[collection], {"backbone": loaded})
         params = variables.pop("params")
         return params, variables
+
+
+def backbone_variables(
+    path: str | os.PathLike,
+    model: nn.Module,
+    *,
+    in_channels: int = 3,
+    channels: Channels = "same",
+) -> PyTree:
+    """Reads a backbone's weights from a file or from another run's newest checkpoint.
+
+    Args:
+      path: a safetensors file, or a run's folder.
+      model: the backbone that they are for.
+      in_channels: of its images.
+      channels: ``"same"``, or ``"sum"`` for a stem that is adapted to the images' channels.
+
+    Raises:
+      ValueError: there are none, or they do not fit; what does not is listed under torchvision's
+        names and shapes.
+      training.CheckpointError: no checkpoint of the run is whole.
+    """
+    weights = read_weights(path, model, in_channels=in_channels, channels=channels)
+    return jax.tree.map(jnp.asarray, weights.variables)
+
+
+def read_weights(
+    path: str | os.PathLike,
+    model: nn.Module,
+    *,
+    in_channels: int = 3,
+    channels: Channels = "same",
+) -> Weights:
+    """Reads weights as :func:`backbone_variables` does, with a record of their source."""
+    if not Path(path).is_dir():
+        return models.pretrained.read(path, model, in_channels=in_channels, channels=channels)
+    snapshot = training.load_snapshot(path, "latest")
+    backbone = {
+        collection: tree["backbone"]
+        for collection, tree in training.variables_of(snapshot).items()
+        if "backbone" in tree
+    }
+    if not backbone:
+        raise ValueError(f"{path}: the network of this run has no part 'backbone'")
+    variables = models.pretrained.fit(
+        models.pretrained.to_torch(backbone),
+        model,
+        in_channels=in_channels,
+        channels=channels,
+        title=str(path),
+    )
+    run = training.read_record(path)["fingerprint"]
+    return Weights(variables, {"path": str(path), "run": run, "step": snapshot.step})

@@ -9,7 +9,6 @@ from typing import Any
 import jax
 
 from jaxatr import config as configuration
-from jaxatr.training.record import read_record
 from jaxatr.training.snapshot import Snapshot
 from jaxatr.typing import Config, PyTree
 
@@ -65,53 +64,18 @@ def variables_of(snapshot: Snapshot) -> PyTree:
     return {"params": snapshot.state["params"], **snapshot.state["model_state"]}
 
 
-def refuse_changed_data(workdir: str | os.PathLike, record: dict[str, Any]) -> None:
-    """Refuses to go on with other data than the run in ``workdir`` began with.
+def explains(recorded: Mapping[str, Any], source: Mapping[str, Any]) -> bool:
+    """Says whether a run is the surrogate of a network.
 
     Args:
-      workdir: the run's folder.
-      record: the task's, of the data as it is now.
-
-    Raises:
-      ValueError: the data differs.
-    """
-    recorded = read_record(workdir).get("dataset")
-    if recorded is not None and recorded != record["dataset"]:
-        raise ValueError(
-            f"{workdir} holds a run on other data: recorded {recorded}, now {record['dataset']}"
-        )
-
-
-def refuse_other_target(workdir: str | os.PathLike, record: dict[str, Any]) -> None:
-    """Refuses to go on with another network than the run in ``workdir`` began to explain.
-
-    Args:
-      workdir: the run's folder.
-      record: the task's, of the network as it is now; it may have moved.
-
-    Raises:
-      ValueError: the network differs.
-    """
-    recorded, now = read_record(workdir).get("target"), record.get("target")
-    if recorded and now and not explains(workdir, now):
-        raise ValueError(
-            f"distillation.target: {workdir} explains another network: recorded {recorded}, now "
-            f"{now}"
-        )
-
-
-def explains(workdir: str | os.PathLike, source: Mapping[str, Any]) -> bool:
-    """Says whether the run in ``workdir`` is the surrogate of a network.
-
-    Args:
-      workdir: the run's folder.
+      recorded: the content of the run's ``record.json``.
       source: of the network (:class:`jaxatr.tasks.target.Target`); where it lies does not count.
     """
-    recorded = read_record(workdir).get("target")
-    if not recorded:
+    before = recorded.get("target")
+    if not before:
         return False
     # What a later version records besides, an older run cannot have.
-    return all(source.get(name) == value for name, value in recorded.items() if name != "workdir")
+    return all(source.get(name) == value for name, value in before.items() if name != "workdir")
 
 
 def write_file(path: Path, write: Callable[[Any], object]) -> None:

@@ -1,17 +1,29 @@
-"""What a thing to train gives to the one training loop."""
+"""The protocol between the training loop and a thing to train, complete: the loop knows no other.
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+A *kind* of run (open-set recognition, embedding …) is a subclass of :class:`Task`, which
+``config.task`` names by its dotted path and ``record.json`` repeats. The instance trains and
+evaluates; the class methods and class attributes say what becomes of a finished run: what predicts
+with it, what it exports, how its results are shown. A kind outside of the package is one module.
+"""
+
+import abc
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Self
 
 import flax.struct
 import jax
+import jax.numpy as jnp
+import numpy as np
 import optax
 
-from jaxatr.typing import Batch, PyTree
+from jaxatr.data.intake import Intake
+from jaxatr.typing import ArrayLike, Batch, Config, PyTree
 
 
 class LossOutput(flax.struct.PyTreeNode):
-    """What one device's share of a batch contributes; the loop reduces it over all devices.
+    """The contribution of one device's share of a batch; the loop reduces it over all devices.
 
     Sums and counts, never means: a mean of the devices' means is wrong as soon as a mask selects
     different numbers of examples on each.
@@ -70,9 +82,83 @@ class Hook(NamedTuple):
     batches: Callable[[Phase, dict[str, Any]], Any]
 
 
-@runtime_checkable  # the tests check annotations as they run
-class Task(Protocol):
-    """A thing to train. The loop knows nothing else about models and data.
+class Predictor(abc.ABC):
+    """A trained network that takes files and gives predictions; ``jaxatr predict`` runs it."""
+
+    #: What a path on the command line is: ``"IMAGE"``, or ``"FOLDER"`` where one input is several.
+    takes: ClassVar[str] = "IMAGE"
+
+    @classmethod
+    @abc.abstractmethod
+    def load(cls, workdir: str | os.PathLike, **options: Any) -> Self:
+        """Loads what a finished run trained.
+
+        Args:
+          workdir: the run's folder.
+          **options: the kind's own keyword arguments, which ``jaxatr predict`` has as flags.
+
+        Raises:
+          ValueError: no run, a run of another kind, or one that is not ready.
+        """
+
+    @abc.abstractmethod
+    def read(self, path: str) -> Any:
+        """Reads one input.
+
+        Raises:
+          ValueError: the file or folder holds nothing that this network takes.
+        """
+
+    @abc.abstractmethod
+    def check(self, item: Any) -> object:
+        """Checks an input before it is predicted.
+
+        Raises:
+          ValueError: the network cannot take it.
+        """
+
+    @abc.abstractmethod
+    def __call__(self, items: Iterable[Any]) -> Iterator[Any]:
+        """Yields a prediction for each input, in order."""
+
+    @abc.abstractmethod
+    def describe(self, prediction: Any) -> str:
+        """Writes a prediction as one line of text."""
+
+    @abc.abstractmethod
+    def to_json(self, prediction: Any) -> dict[str, Any]:
+        """Turns a prediction into JSON values."""
+
+
+class Exportable(NamedTuple):
+    """The network of a run as a function that ONNX can hold.
+
+    Attributes:
+      apply: ``(variables, images, *further) -> arrays``, of normalised images ``[b, h, w, c]``;
+        the arrays in the order of ``outputs``.
+      variables: of the network.
+      outputs: names of the outputs.
+      classes: names of the columns of its logits.
+      frames: chips of a track, where images are ``[b, frames, h, w, c]``; 0 for single chips.
+      further: name to an example of each further input, for a batch of one.
+      properties: JSON values for the file's metadata.
+    """
+
+    apply: Callable[..., Sequence[jax.Array]]
+    variables: PyTree
+    outputs: tuple[str, ...]
+    classes: tuple[str, ...]
+    frames: int = 0
+    further: Mapping[str, np.ndarray] = {}
+    properties: Mapping[str, Any] = {}
+
+
+class Task(abc.ABC):
+    """A kind of run; an instance is one run of it, ready to be trained or evaluated.
+
+    A task is made from a full configuration alone, ``Kind(config)``. The loop needs ``phases``,
+    ``init``, ``batches`` and ``evaluate``; a run made by :func:`jaxatr.runs.train_run` needs
+    ``steps_per_epoch`` too. Everything else has a default.
 
     Attributes:
       phases: run in order; the whole sequence is repeated ``cycles`` times (a GAN alternates two
@@ -80,30 +166,192 @@ class Task(Protocol):
       cycles: how often the sequence of phases runs.
       best: name of the evaluation metric that decides which checkpoint is the best; higher wins.
       hook: work between steps, or ``None``.
+      steps_per_epoch: optimiser steps that see the training examples once.
     """
 
+    #: Fields of the configuration that may change when a run is continued, by dotted name.
+    free_fields: ClassVar[tuple[str, ...]] = ()
+    #: The command that uses a finished run, and its arguments.
+    usage: ClassVar[str] = "predict --workdir={workdir} IMAGE..."
+    #: Dotted path of the kind's :class:`Predictor`; empty for a kind that predicts nothing.
+    predictor: ClassVar[str] = ""
+    #: Dotted path of the :class:`jaxatr.reporting.Report` that shows results of this kind.
+    report: ClassVar[str] = "jaxatr.reporting.plain:REPORT"
+
     phases: Sequence[Phase]
-    cycles: int
+    cycles: int = 1
     best: str
-    hook: Hook | None
+    hook: Hook | None = None
+    steps_per_epoch: int
 
+    @abc.abstractmethod
     def init(self, key: jax.Array) -> tuple[PyTree, PyTree]:
-        """Returns ``(params, model_state)``, nested dictionaries; traced by ``jit``."""
-        ...
+        """Draws ``(params, model_state)``, nested dictionaries; traced by ``jit``."""
 
+    @abc.abstractmethod
     def batches(self, phase: Phase) -> Any:
-        """Returns this process's endless grain ``DatasetIterator`` of batches for a phase.
+        """Opens this process's endless grain ``DatasetIterator`` of batches for a phase.
 
         A batch is a mapping of ``[b, ...]`` arrays with ``b`` a multiple of the local devices. Its
         ``epoch``, if it has one, goes into the records.
         """
-        ...
 
+    @abc.abstractmethod
     def evaluate(self, params: PyTree, model_state: PyTree) -> Mapping[str, float]:
-        """Returns metrics on the validation data, ``best`` among them; the same in every process.
+        """Measures the network on the validation data; the same in every process.
 
-        Nothing at all where there is no validation data: then no checkpoint is the best.
+        Args:
+          params: parameters for one device, as from :meth:`init`.
+          model_state: the other variables, likewise.
 
-        ``params`` and ``model_state`` are as ``init`` returns them, for one device.
+        Returns:
+          Metrics, ``best`` among them; none where there is no validation data: then no checkpoint
+          is the best.
         """
-        ...
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """Facts that a use of the run needs beside the parameters, as JSON values."""
+        return {}
+
+    def check_continues(self, recorded: Mapping[str, Any]) -> None:
+        """Refuses to go on with a run that began with other data.
+
+        Args:
+          recorded: the content of the run's ``record.json``.
+
+        Raises:
+          ValueError: :attr:`record` differs from it in a way that matters.
+        """
+        before, now = recorded.get("dataset"), self.record.get("dataset")
+        if before is not None and before != now:
+            raise ValueError(f"the run is of other data: recorded {before}, now {now}")
+
+    def test(
+        self, variables: PyTree, **options: Any
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Measures the network on the test data.
+
+        Args:
+          variables: parameters and other variables, for one device.
+          **options: the kind's own keyword arguments (``scores``, ``methods``). ``workdir``, the
+            run's folder, and ``progress`` are given to a kind that takes them.
+
+        Returns:
+          ``(measured, arrays)``: the content of ``evaluation.json`` and the arrays that its figures
+          came from.
+        """
+        del variables
+        return {}, {}
+
+    def thumbnails(
+        self, measured: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        """Makes small pictures of the test examples that a report shows.
+
+        Args:
+          measured: from :meth:`test`.
+          arrays: from :meth:`test`.
+
+        Returns:
+          ``id`` int32 ``[n]``; ``class`` ``[n]``, names; ``image`` uint8 ``[n, h, w, c]``. Empty
+          where there is nothing to show.
+        """
+        del measured, arrays
+        return {}
+
+    def files(
+        self, arrays: dict[str, np.ndarray], step: int
+    ) -> dict[str, Mapping[str, np.ndarray]]:
+        """Sorts the arrays of an evaluation into further files of the run's folder.
+
+        Args:
+          arrays: from :meth:`test`; those that go elsewhere are taken out.
+          step: of the evaluated checkpoint.
+
+        Returns:
+          File name to its arrays; the arrays that are left go into ``scores.npz``.
+        """
+        del arrays, step
+        return {}
+
+    def evaluated(self, measured: Mapping[str, Any], step: int) -> dict[str, Any]:
+        """Picks what an evaluation adds to ``record.json`` (a fitted threshold)."""
+        del measured, step
+        return {}
+
+    @classmethod
+    def fields(cls) -> dict[str, Config]:
+        """Lists the kind's own groups of configuration fields, name to group."""
+        return {}
+
+    @classmethod
+    def network(cls, config: Config, record: Mapping[str, Any]) -> Any:
+        """Builds the network of a finished run; its variables are in a checkpoint.
+
+        Args:
+          config: the run's.
+          record: the content of its ``record.json``.
+
+        Raises:
+          ValueError: the kind has no network to use.
+        """
+        raise ValueError(f"{cls.__name__} has no network that is used by itself")
+
+    @classmethod
+    def exportable(cls, run: "TrainedRun") -> Exportable:
+        """Prepares a run's network for ONNX.
+
+        Raises:
+          ValueError: the kind has no form there.
+        """
+        raise ValueError(f"{run.workdir}: a run of {cls.__name__} has no ONNX form")
+
+
+class TrainedRun(NamedTuple):
+    """A run at one of its checkpoints, with everything that a use of its network needs.
+
+    Attributes:
+      workdir: the run's folder.
+      task: the kind of run.
+      config: its configuration.
+      record: the content of ``record.json``.
+      step: of the checkpoint.
+      variables: parameters and other variables, for one device, on the host.
+    """
+
+    workdir: Path
+    task: type[Task]
+    config: Config
+    record: Mapping[str, Any]
+    step: int
+    variables: PyTree
+
+    @property
+    def module(self) -> Any:
+        """The network, without its variables."""
+        return self.task.network(self.config, self.record)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the known classes."""
+        return tuple(self.record["split"]["known"])
+
+    @property
+    def intake(self) -> Intake:
+        """From images to the chips that the network takes."""
+        return Intake.of_run(self.config, self.record)
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Mean of the training images by channel, ``[c]``, in their raw units."""
+        return np.asarray(self.record["normalization"]["mean"])
+
+    @property
+    def std(self) -> np.ndarray:
+        """Standard deviation of the training images by channel, ``[c]``."""
+        return np.asarray(self.record["normalization"]["std"])
+
+    def normalize(self, images: ArrayLike) -> jax.Array:
+        """Brings raw images ``[..., c]`` to the scale that the network was trained on."""
+        return (jnp.asarray(images, jnp.float32) - np.float32(self.mean)) / np.float32(self.std)

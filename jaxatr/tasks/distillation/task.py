@@ -20,9 +20,8 @@ from jaxatr.tasks.distillation.saliency_terms import saliency_terms
 from jaxatr.tasks.examples import Examples, normalize
 from jaxatr.tasks.keys import example_keys
 from jaxatr.tasks.optimizer import build_optimizer
-from jaxatr.tasks.pretrained import Pretrained, Reader
-from jaxatr.tasks.target import LoadTarget, Target
-from jaxatr.training.task import LossOutput, Phase
+from jaxatr.tasks.pretrained import Pretrained
+from jaxatr.training import Exportable, LossOutput, Phase, Task, TrainedRun
 from jaxatr.typing import Batch, Config, Float, PyTree
 
 _STATE = "batch_stats"
@@ -30,7 +29,7 @@ _ACCURACIES = ("student_accuracy", "target_accuracy", "agreement")
 _TOLD = ("predicted", "probability")  # by the target
 
 
-class Distillation:
+class Distillation(Task):
     """Trains a surrogate of a target network, in two stages or end to end (section 3).
 
     The target's variables are part of the parameters, which no phase trains; of what network, its
@@ -43,20 +42,16 @@ class Distillation:
       target: the network that is explained.
     """
 
-    cycles = 1
+    usage = "explain --workdir={workdir} --out=DIR IMAGE..."
+    report = "jaxatr.tasks.distillation.report:REPORT"
     best = "fidelity"
-    hook = None
     free_fields = ("distillation.target",)  # where it lies: the record says which network it is
 
-    def __init__(
-        self, config: Config, *, read: Reader | None = None, load: LoadTarget | None = None
-    ):
+    def __init__(self, config: Config):
         """Opens the data and describes the training.
 
         Args:
           config: the run's configuration.
-          read: as :class:`jaxatr.tasks.OpenSet` has it; of the student's backbone.
-          load: from ``distillation.target`` to the network.
 
         Raises:
           ValueError: the data or the target is missing, or they do not fit each other or the
@@ -67,9 +62,7 @@ class Distillation:
         self.config = config
         self.examples = Examples(config)
         self.split, self.parts = self.examples.split, self.examples.parts
-        if load is None:
-            raise ValueError("distillation.target: nothing was given that loads it")
-        self.target: Target = load(fields.target)
+        self.target = load_target(fields.target)
         if self.target.classes != self.split.known:
             raise ValueError(
                 f"distillation.target: {fields.target} knows {', '.join(self.target.classes)}, and "
@@ -78,7 +71,7 @@ class Distillation:
             )
         self.module = models.build_surrogate(config, len(self.split.known))
         self._pretrained = Pretrained(
-            config.model, self.module.student.backbone, self.examples.image_shape[-1], read
+            config.model, self.module.student.backbone, self.examples.image_shape[-1]
         )
         self.steps_per_epoch = max(
             1, round(len(self.parts["train"].indices) / config.train.batch_size)
@@ -113,6 +106,41 @@ class Distillation:
         """What an explanation needs beside the parameters, and what a result must state."""
         source = {"target": dict(self.target.source)}
         return {**self.examples.record, **source, **self._pretrained.record}
+
+    @classmethod
+    def network(cls, config: Config, record: Mapping[str, Any]) -> models.Surrogate:
+        """Builds the surrogate: the student and the explanation network."""
+        return models.build_surrogate(config, len(record["split"]["known"]))
+
+    @classmethod
+    def exportable(cls, run: TrainedRun) -> Exportable:
+        """Exports the student's logits and the saliency map, without the target."""
+        module, params = run.module, run.variables["params"]
+        own = {name: params[name] for name in ("student", "explainer")}
+
+        def apply(variables: PyTree, images: jax.Array) -> list[jax.Array]:
+            out = module.apply(variables, images, train=False)
+            return [out.logits, out.saliency]
+
+        variables = {**run.variables, "params": own}
+        return Exportable(apply, variables, ("logits", "saliency"), run.classes)
+
+    def check_continues(self, recorded: Mapping[str, Any]) -> None:
+        """Refuses to go on with other data, or where another network is to be explained now.
+
+        Args:
+          recorded: the content of the run's ``record.json``.
+
+        Raises:
+          ValueError: the data or the network differs; where the network lies does not count.
+        """
+        super().check_continues(recorded)
+        before, now = recorded.get("target"), self.target.source
+        if before and not explains(recorded, now):
+            raise ValueError(
+                f"distillation.target: the run explains another network: recorded {before}, now "
+                f"{now}"
+            )
 
     def init(self, key: jax.Array) -> tuple[PyTree, PyTree]:
         """Returns freshly drawn parameters and batch statistics, and the target's variables."""

@@ -1,17 +1,16 @@
 """A trained embedding and the chips it was trained on: images in, the most similar chips out."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from jaxatr import data, models, openset, training
-from jaxatr.tasks.embedding.task import infer
-from jaxatr.typing import Float, Int, PyTree, Shaped
+from jaxatr import data, openset, training
+from jaxatr.training import Predictor, TrainedRun
+from jaxatr.typing import Float, Int, Shaped
 
 UNKNOWN = "unknown"
 
@@ -33,7 +32,7 @@ class Neighbour(NamedTuple):
 
 
 class Match(NamedTuple):
-    """What the retriever says of one image.
+    """A retriever's answer to one image.
 
     Attributes:
       label: class of the nearest training chip, or :data:`UNKNOWN` where that is too far away.
@@ -49,7 +48,7 @@ class Match(NamedTuple):
 
 
 class Index(NamedTuple):
-    """What a search looks through.
+    """The training chips that a search goes through.
 
     Attributes:
       embeddings: ``[n, d]``.
@@ -64,79 +63,78 @@ class Index(NamedTuple):
     paths: Shaped[np.ndarray, " n"] | None
 
 
-class Retriever:
+class Retriever(Predictor):
     """A trained embedding with everything that turns an image into a search.
 
     Attributes:
       classes: names of the trained classes.
       chip: from an image to the chip that the network sees.
       index: the training chips.
+      neighbours: how many of them are named for an image.
       max_distance: beyond which an image is unknown, or None.
     """
 
     def __init__(
-        self,
-        module: models.EmbeddingNetwork,
-        variables: PyTree,
-        index: Index,
-        *,
-        classes: Sequence[str],
-        chip: data.Intake,
-        mean: np.ndarray,
-        std: np.ndarray,
-        max_distance: float | None,
+        self, run: TrainedRun, index: Index, *, neighbours: int, max_distance: float | None
     ):
-        """Takes the network and what :meth:`load` reads from a run."""
-        self.classes, self.chip, self.index = tuple(classes), chip, index
-        self.max_distance = max_distance
-        self._variables = jax.device_put(variables)
-        self._infer = jax.jit(partial(infer, module, mean=mean, std=std))
+        """Takes a run and its index; :meth:`load` reads both from a folder."""
+        self.classes, self.chip, self.index = run.classes, run.intake, index
+        self.neighbours, self.max_distance = neighbours, max_distance
+        self._variables = jax.device_put(run.variables)
+        module = run.module
+
+        def infer(variables, images) -> jax.Array:
+            return module.apply(variables, run.normalize(images), train=False).embeddings
+
+        self._infer = jax.jit(infer)
 
     @classmethod
-    def load(cls, workdir: str | os.PathLike, *, max_distance: float | None = None) -> "Retriever":
-        """Returns the retriever that a run trained, at the checkpoint that was last evaluated.
+    def load(
+        cls,
+        workdir: str | os.PathLike,
+        *,
+        neighbours: int = 1,
+        max_distance: float | None = None,
+    ) -> "Retriever":
+        """Loads the retriever that a run trained, at the checkpoint that was last evaluated.
 
         Args:
           workdir: the run's folder.
+          neighbours: how many training chips to name for an image.
           max_distance: beyond which an image is unknown; by default the one that the evaluation
             fitted to the validation data, where there was some.
 
         Raises:
-          ValueError: no run, or one without an index: no embedding, or not evaluated yet.
+          ValueError: no run of this kind, or one that is not evaluated yet.
         """
-        config, record = training.load_config(workdir), training.read_record(workdir)
         path = Path(workdir) / training.INDEX
         if not path.is_file():
+            training.check_predictor(training.load_run(workdir), cls)
             raise ValueError(
-                f"{workdir} has no {training.INDEX} to search: it is no run of "
-                "configs/quadruplet.py, or is not evaluated yet (python -m jaxatr.evaluate)"
+                f"{workdir} has no {training.INDEX} to search: evaluate it first (jaxatr evaluate "
+                f"--workdir={workdir})"
             )
         with np.load(path) as file:
             arrays = dict(file)
+        run = training.load_run(workdir, int(arrays["index_step"]))
+        training.check_predictor(run, cls)
+        index = Index(
+            arrays["index_embeddings"],
+            arrays["index_labels"],
+            arrays["index_id"],
+            arrays.get("index_path"),
+        )
         if max_distance is None:
             max_distance = _fitted_distance(workdir)
-        step = int(arrays["index_step"])
-        return cls(
-            models.build_embedding(
-                config.model,
-                len(set(record["coarse"])),
-                len(record["split"]["known"]),
-                dimension=config.embedding.dimension,
-                unit_length=config.embedding.unit_length,
-            ),
-            training.variables_of(training.load_snapshot(workdir, step)),
-            Index(
-                arrays["index_embeddings"],
-                arrays["index_labels"],
-                arrays["index_id"],
-                arrays.get("index_path"),
-            ),
-            classes=record["split"]["known"],
-            chip=data.Intake.of_run(config, record),
-            mean=np.asarray(record["normalization"]["mean"]),
-            std=np.asarray(record["normalization"]["std"]),
-            max_distance=max_distance,
-        )
+        return cls(run, index, neighbours=neighbours, max_distance=max_distance)
+
+    def read(self, path: str) -> np.ndarray:
+        """Reads an image ``[h, w, c]``."""
+        return data.read_image(path)
+
+    def check(self, item: np.ndarray) -> object:
+        """Checks that an image leads to a chip of the trained shape and type."""
+        return self.chip(item)
 
     def embed(
         self, images: Iterable[np.ndarray], *, batch_size: int = 32
@@ -144,28 +142,27 @@ class Retriever:
         """Yields the embeddings of images ``[h, w, c]``, in order, a batch at a time.
 
         Raises:
-          ValueError: as :class:`jaxatr.data.Intake` raises of an image.
+          ValueError: an image does not lead to a chip of the trained shape and type.
         """
         for chips, count in self.chip.batches(images, batch_size):
             yield np.asarray(self._infer(self._variables, chips))[:count]
 
     def __call__(
-        self, images: Iterable[np.ndarray], *, neighbours: int = 1, batch_size: int = 32
+        self, items: Iterable[Any], *, neighbours: int | None = None, batch_size: int = 32
     ) -> Iterator[Match]:
-        """Yields what is nearest each image ``[h, w, c]`` (uint8, uint16 or float32), in order.
+        """Yields the training chips that are nearest to each image ``[h, w, c]``, in order.
 
         Args:
-          images: any number of them.
-          neighbours: how many training chips to name for each.
+          items: any number of images.
+          neighbours: how many training chips to name for each; by default :attr:`neighbours`.
           batch_size: images at a time.
 
         Raises:
-          ValueError: as :meth:`embed`; or there are not as many training chips.
+          ValueError: an image cannot be used, or there are not as many training chips.
         """
-        for embeddings in self.embed(images, batch_size=batch_size):
-            found = openset.nearest_neighbour.neighbours(
-                self.index.embeddings, embeddings, neighbours
-            )
+        count = self.neighbours if neighbours is None else neighbours
+        for embeddings in self.embed(items, batch_size=batch_size):
+            found = openset.nearest_neighbour.neighbours(self.index.embeddings, embeddings, count)
             for distances, rows in zip(*map(np.asarray, found), strict=True):
                 yield self._match(distances, rows)
 
@@ -185,10 +182,20 @@ class Retriever:
         label = first.label if known else UNKNOWN
         return Match(label, first.distance, self.max_distance, near)
 
+    def describe(self, prediction: Match) -> str:
+        """Writes the decision, its distance, and the nearest training chips."""
+        limit = prediction.max_distance
+        beyond = "" if limit is None else f", unknown beyond {limit:.4g}"
+        near = "; ".join(
+            f"{neighbour.label} {neighbour.distance:.4f} {neighbour.path or f'#{neighbour.id}'}"
+            for neighbour in prediction.neighbours
+        )
+        return f"{prediction.label} (distance {prediction.distance:.4f}{beyond}) {near}"
 
-def is_embedding(workdir: str | os.PathLike) -> bool:
-    """Returns whether a folder holds the run of an embedding."""
-    return "coarse" in training.read_record(workdir)
+    def to_json(self, prediction: Match) -> dict[str, Any]:
+        """Turns a match into its fields, its neighbours into theirs."""
+        neighbours = [neighbour._asdict() for neighbour in prediction.neighbours]
+        return {**prediction._asdict(), "neighbours": neighbours}
 
 
 def _fitted_distance(workdir: str | os.PathLike) -> float | None:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
-from jaxatr import data, metrics, models, openset, parallel
+from jaxatr import data, metrics, models, openset, parallel, training
 from jaxatr.losses import quadruplet
 from jaxatr.tasks.apply import apply_training
 from jaxatr.tasks.embedding.in_batch import IN_BATCH, in_batch_loss
@@ -29,15 +29,15 @@ from jaxatr.tasks.embedding.retrieval import (
 from jaxatr.tasks.examples import Examples, normalize
 from jaxatr.tasks.limits import check_limits
 from jaxatr.tasks.optimizer import build_optimizer
-from jaxatr.tasks.pretrained import Pretrained, Reader
-from jaxatr.training.task import Hook, LossOutput, Phase
+from jaxatr.tasks.pretrained import Pretrained
+from jaxatr.training import Exportable, Hook, LossOutput, Phase, Task, TrainedRun
 from jaxatr.typing import Batch, Config, Float, PyTree
 
 _QUADRUPLET = "quadruplet"
 _MEMBERS = 4  # of a quadruplet
 
 
-class Embedding:
+class Embedding(Task):
     """Trains an embedding on two levels of classes (figure 1, equation 6), or on a baseline's loss.
 
     With ``embedding.loss = "quadruplet"`` every training example is the reference of one
@@ -52,15 +52,15 @@ class Embedding:
       hierarchy: the coarse class of each class.
     """
 
-    cycles = 1
+    predictor = "jaxatr.tasks.embedding.predictor:Retriever"
+    report = "jaxatr.tasks.embedding.report:REPORT"
     best = "recall_at_1"
 
-    def __init__(self, config: Config, *, read: Reader | None = None):
+    def __init__(self, config: Config):
         """Opens the data and describes the training.
 
         Args:
           config: the run's configuration.
-          read: as :class:`jaxatr.tasks.OpenSet` has it.
 
         Raises:
           ValueError: the data is missing or does not fit the configuration, or a field is wrong.
@@ -79,15 +79,9 @@ class Embedding:
                 "class: a quadruplet's negative is of another"
             )
         fields = config.embedding
-        self.module = models.build_embedding(
-            config.model,
-            len(coarse),
-            len(self.split.known),
-            dimension=fields.dimension,
-            unit_length=fields.unit_length,
-        )
+        self.module = self.network(config, self._levels)
         self._pretrained = Pretrained(
-            config.model, self.module.backbone, self.examples.image_shape[-1], read
+            config.model, self.module.backbone, self.examples.image_shape[-1]
         )
         count = len(self.parts["train"].indices)
         self.steps_per_epoch = max(1, round(count / config.train.batch_size))
@@ -102,11 +96,48 @@ class Embedding:
     @property
     def record(self) -> dict[str, Any]:
         """What a retriever needs beside the parameters, and what a result must state."""
-        names = self.hierarchy.coarse_classes
-        classes = self.examples.dataset.classes
+        return {**self.examples.record, **self._levels, **self._pretrained.record}
+
+    @property
+    def _levels(self) -> dict[str, Any]:
+        names, classes = self.hierarchy.coarse_classes, self.examples.dataset.classes
         coarse = [names[self.hierarchy.fine_to_coarse[classes.index(c)]] for c in self.split.known]
-        levels = {"hierarchy": self.hierarchy.name, "coarse": coarse}
-        return {**self.examples.record, **levels, **self._pretrained.record}
+        return {
+            "hierarchy": self.hierarchy.name,
+            "coarse": coarse,
+            "split": self.split.as_dict(),
+        }
+
+    @classmethod
+    def network(cls, config: Config, record: Mapping[str, Any]) -> models.EmbeddingNetwork:
+        """Builds the network, with a classifier of each level."""
+        return models.build_embedding(
+            config.model,
+            len(set(record["coarse"])),
+            len(record["split"]["known"]),
+            dimension=config.embedding.dimension,
+            unit_length=config.embedding.unit_length,
+        )
+
+    @classmethod
+    def exportable(cls, run: TrainedRun) -> Exportable:
+        """Exports the embedding and the logits of both levels."""
+        module = run.module
+
+        def apply(variables: PyTree, images: jax.Array) -> list[jax.Array]:
+            out = module.apply(variables, images, train=False)
+            return [out.embeddings, out.coarse_logits, out.fine_logits]
+
+        outputs = ("embedding", "coarse_logits", "fine_logits")
+        return Exportable(apply, run.variables, outputs, run.classes)
+
+    def files(
+        self, arrays: dict[str, np.ndarray], step: int
+    ) -> dict[str, Mapping[str, np.ndarray]]:
+        """Moves the training chips' embeddings, which a search goes through, to ``index.npz``."""
+        names = [name for name in arrays if name.startswith("index_")]
+        index = {name: arrays.pop(name) for name in names}
+        return {training.INDEX: index | {"index_step": np.asarray(step)}}
 
     def init(self, key: jax.Array) -> tuple[PyTree, PyTree]:
         """Returns freshly drawn parameters and batch statistics, the backbone's perhaps read."""

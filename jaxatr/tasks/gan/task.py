@@ -14,13 +14,13 @@ import optax
 from jaxatr import data, losses, models, parallel
 from jaxatr.tasks.examples import Examples
 from jaxatr.tasks.keys import example_keys
-from jaxatr.training.task import LossOutput, Phase
+from jaxatr.training import LossOutput, Phase, Task
 from jaxatr.typing import Batch, Config, Float, PyTree, Shaped
 
 _AVERAGE = 0.999  # what the averaged generator keeps at a step, once there is much to keep
 
 
-class ConditionalGan:
+class ConditionalGan(Task):
     """Trains generator and discriminator in turn, a step each.
 
     Where the paper leaves them open: hinge losses, spectral normalisation and a projection of the
@@ -32,7 +32,6 @@ class ConditionalGan:
     """
 
     best = "critic"  # never asked for: nothing is validated
-    hook = None
 
     def __init__(self, config: Config):
         """Opens the data and describes the training.

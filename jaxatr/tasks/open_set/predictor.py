@@ -1,23 +1,21 @@
-"""A trained open-set recogniser: images, or tracks, in, known class or "unknown" out."""
+"""A trained open-set recogniser: images in, known class or "unknown" out."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 import scipy.special
 
 from jaxatr import data, models, openset, training
-from jaxatr.tasks.open_set.task import infer
-from jaxatr.typing import Config, PyTree
+from jaxatr.training import Checkpoint, Predictor, TrainedRun
 
 UNKNOWN = "unknown"
 
 
 class Prediction(NamedTuple):
-    """What the recogniser says of one image.
+    """A recogniser's answer to one image.
 
     Attributes:
       label: a known class, or :data:`UNKNOWN`.
@@ -36,7 +34,7 @@ class Prediction(NamedTuple):
     probabilities: dict[str, float]
 
 
-class Recogniser:
+class Recogniser(Predictor):
     """A trained network with everything that turns an image into a decision.
 
     Attributes:
@@ -45,36 +43,30 @@ class Recogniser:
       chip: from an image to the chip that the network sees.
     """
 
-    of_tracks = False
+    def __init__(self, run: TrainedRun, *, gamma: float):
+        """Takes a run and its threshold; :meth:`load` reads both from a folder."""
+        self.classes, self.gamma, self.chip = run.classes, gamma, run.intake
+        self._variables = jax.device_put(run.variables)
+        self._infer = jax.jit(self._network(run))
 
-    def __init__(
-        self,
-        module: Any,
-        variables: PyTree,
-        *,
-        classes: Sequence[str],
-        chip: data.Chip,
-        image_shape: tuple[int, int, int],
-        image_dtype: str,
-        mean: np.ndarray,
-        std: np.ndarray,
-        gamma: float,
-    ):
-        """Takes the network and what :meth:`load` reads from a run."""
-        self.classes, self.gamma = tuple(classes), gamma
-        self.chip = data.Intake(chip, image_shape, image_dtype)
-        self._variables = jax.device_put(variables)
-        self._infer = jax.jit(partial(infer, module, mean=mean, std=std))
+    @staticmethod
+    def _network(run: TrainedRun):
+        module = run.module
+
+        def infer(variables, images) -> models.OpenSetOutput:
+            return module.apply(variables, run.normalize(images), train=False)
+
+        return infer
 
     @classmethod
     def load(
         cls,
         workdir: str | os.PathLike,
         *,
-        checkpoint: Literal["best", "latest"] | int = "latest",
+        checkpoint: Checkpoint = "latest",
         gamma: float | str | None = None,
     ) -> "Recogniser":
-        """Returns the recogniser that a run trained.
+        """Loads the recogniser that a run trained.
 
         Args:
           workdir: the run's folder.
@@ -83,60 +75,30 @@ class Recogniser:
             evaluation fitted on validation data.
 
         Raises:
-          ValueError: no run, no such checkpoint, no fitted γ, or a run without binary classifiers.
+          ValueError: no run of this kind, no such checkpoint, no fitted γ, or a run without binary
+            classifiers.
         """
-        config, record = training.load_config(workdir), training.read_record(workdir)
-        if cls.of_tracks != (tracks := training.takes_tracks(config, record)):
-            what = "tracks" if tracks else "single images"
-            raise ValueError(f"{workdir} is a run on {what}: jaxatr.load gives its recogniser")
-        if "coarse" in record:
-            raise ValueError(f"{workdir} is the run of an embedding: jaxatr.load loads it")
-        if "target" in record:
-            raise ValueError(f"{workdir} is the run of a surrogate: jaxatr.Explainer loads it")
-        if config.loss.open == "none":
+        run = training.load_run(workdir, checkpoint)
+        training.check_predictor(run, cls)
+        if run.config.loss.open == "none":
             raise ValueError(f"{workdir} is a plain classifier (loss.open=none): it has no γ")
-        fitted = gamma == "fitted"
-        if fitted and record.get("fitted_gamma") is None:
-            raise ValueError(f"{workdir} has no fitted γ: evaluate it, with a validation part")
-        gamma = record["fitted_gamma"] if fitted else gamma
-        snapshot = training.load_snapshot(workdir, checkpoint)
-        if fitted and record["fitted_gamma_step"] != snapshot.step:
-            raise ValueError(
-                f"{workdir}: γ was fitted on the checkpoint of step {record['fitted_gamma_step']}, "
-                f"not of step {snapshot.step}: evaluate it with --checkpoint={checkpoint}"
-            )
-        classes, intake = record["split"]["known"], data.Intake.of_run(config, record)
-        return cls(
-            cls._network(config, len(classes)),
-            training.variables_of(snapshot),
-            classes=classes,
-            chip=intake.chip,
-            image_shape=intake.shape,
-            image_dtype=intake.dtype,
-            mean=np.asarray(record["normalization"]["mean"]),
-            std=np.asarray(record["normalization"]["std"]),
-            gamma=config.open_set.gamma if gamma is None else float(gamma),
-            **cls._further(config),
-        )
+        return cls(run, gamma=_threshold(run, gamma, checkpoint))
 
-    @staticmethod
-    def _network(config: Config, num_classes: int) -> Any:
-        return models.build_open_set(config.model, num_classes)
+    def read(self, path: str) -> np.ndarray:
+        """Reads an image ``[h, w, c]``."""
+        return data.read_image(path)
 
-    @staticmethod
-    def _further(config: Config) -> dict[str, Any]:
-        del config
-        return {}
+    def check(self, item: np.ndarray) -> object:
+        """Checks that an image leads to a chip of the trained shape and type."""
+        return self.chip(item)
 
-    def __call__(
-        self, images: Iterable[np.ndarray], *, batch_size: int = 32
-    ) -> Iterator[Prediction]:
+    def __call__(self, items: Iterable[Any], *, batch_size: int = 32) -> Iterator[Prediction]:
         """Yields a prediction for each image ``[h, w, c]`` (uint8, uint16 or float32), in order.
 
         Raises:
-          ValueError: as :class:`jaxatr.data.Intake` raises of an image.
+          ValueError: an image does not lead to a chip of the trained shape and type.
         """
-        for chips, count in self.chip.batches(images, batch_size):
+        for chips, count in self.chip.batches(items, batch_size):
             yield from self._predictions(self._infer(self._variables, chips), count)
 
     def _predictions(self, out: models.OpenSetOutput, count: int) -> Iterator[Prediction]:
@@ -157,3 +119,35 @@ class Recogniser:
                 gamma=self.gamma,
                 probabilities=dict(zip(self.classes, map(float, row), strict=True)),
             )
+
+    def describe(self, prediction: Prediction) -> str:
+        """Writes the decision, the score and the known classes' probabilities, highest first."""
+        best = sorted(prediction.probabilities.items(), key=lambda item: -item[1])
+        classes = " ".join(f"{name}={value:.3f}" for name, value in best)
+        return (
+            f"{prediction.label} (known {prediction.known_probability:.4f}, score "
+            f"{prediction.score:.2f}, γ {prediction.gamma:.6g}) {classes}"
+        )
+
+    def to_json(self, prediction: Prediction) -> dict[str, Any]:
+        """Turns a prediction into its fields."""
+        return prediction._asdict()
+
+
+def _threshold(run: TrainedRun, gamma: float | str | None, checkpoint: Checkpoint) -> float:
+    """Finds the γ that is asked for; a fitted one holds for the checkpoint it was fitted on."""
+    if gamma is None:
+        return run.config.open_set.gamma
+    if gamma != "fitted":
+        try:
+            return float(gamma)
+        except ValueError:
+            raise ValueError(f"gamma: got {gamma!r}, wanted a probability or 'fitted'") from None
+    if run.record.get("fitted_gamma") is None:
+        raise ValueError(f"{run.workdir} has no fitted γ: evaluate it, with a validation part")
+    if (step := run.record["fitted_gamma_step"]) != run.step:
+        raise ValueError(
+            f"{run.workdir}: γ was fitted on the checkpoint of step {step}, not of step "
+            f"{run.step}: evaluate it with --checkpoint={checkpoint}"
+        )
+    return run.record["fitted_gamma"]

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,14 +14,14 @@ from jaxatr.tasks.apply import apply_training
 from jaxatr.tasks.examples import Examples, Part, normalize
 from jaxatr.tasks.limits import check_limits
 from jaxatr.tasks.optimizer import build_optimizer
-from jaxatr.tasks.pretrained import Pretrained, Reader
-from jaxatr.training.task import LossOutput, Phase
+from jaxatr.tasks.pretrained import Pretrained
+from jaxatr.training import Exportable, LossOutput, Phase, Task, TrainedRun
 from jaxatr.typing import Batch, Config, Float, PyTree, Shaped
 
 _OPEN_LOSSES = {"cbc": losses.cbc, "bce": losses.one_vs_rest_bce, "none": None}
 
 
-class OpenSet:
+class OpenSet(Task):
     """Trains the closed-set head and the category-aware binary classifiers together (equation 4).
 
     Attributes:
@@ -29,18 +30,16 @@ class OpenSet:
       parts: ``"train"``, ``"validation"``, ``"test"`` to the examples of each.
     """
 
-    free_fields = ("gan",)  # of what is trained besides, to compare with
-    cycles = 1
+    free_fields = ("gan", "open_set.negatives")  # of what is trained beside the run, to compare
+    predictor = "jaxatr.tasks.open_set.predictor:Recogniser"
+    report = "jaxatr.tasks.open_set.report:REPORT"
     best = "closed_accuracy"
-    hook = None
 
-    def __init__(self, config: Config, *, read: Reader | None = None):
+    def __init__(self, config: Config):
         """Opens the data and describes the training.
 
         Args:
           config: the run's configuration.
-          read: reads what ``model.pretrained`` names, as :func:`jaxatr.models.pretrained.read`;
-            needed by :meth:`init`, if anything is named.
 
         Raises:
           ValueError: the data is missing or does not fit the configuration, or a field is wrong.
@@ -55,7 +54,7 @@ class OpenSet:
         num_classes = len(self.split.known) + bool(config.open_set.negatives)
         self.module = self.build(config, num_classes)
         self._pretrained = Pretrained(
-            config.model, self.module.backbone, self.examples.image_shape[-1], read
+            config.model, self.module.backbone, self.examples.image_shape[-1]
         )
         examples, batch = len(self.parts["train"].indices), config.train.batch_size
         self.steps_per_epoch = max(1, round(examples / batch))
@@ -71,6 +70,28 @@ class OpenSet:
     def build(self, config: Config, num_classes: int) -> Any:
         """Returns the network."""
         return models.build_open_set(config.model, num_classes)
+
+    @classmethod
+    def network(cls, config: Config, record: Mapping[str, Any]) -> nn.Module:
+        """Builds the network; a class of negatives comes after the known ones."""
+        num_classes = len(record["split"]["known"]) + bool(config.open_set.negatives)
+        return models.build_open_set(config.model, num_classes)
+
+    @classmethod
+    def exportable(cls, run: TrainedRun) -> Exportable:
+        """Exports the logits, the binary classifiers where they are trained, and the features."""
+        outputs = ("logits", "open_logits", "features")
+        if run.config.loss.open == "none":
+            outputs = ("logits", "features")  # nothing has trained the binary classifiers
+        # The class of the negatives is not among the known ones.
+        classes = (*run.classes, "unknown") if run.config.open_set.negatives else run.classes
+        module = run.module
+
+        def apply(variables: PyTree, images: jax.Array) -> list[jax.Array]:
+            out = module.apply(variables, images, train=False)
+            return [getattr(out, name) for name in outputs]
+
+        return Exportable(apply, run.variables, outputs, classes, properties=thresholds(run))
 
     @property
     def record(self) -> dict[str, Any]:
@@ -284,6 +305,10 @@ class OpenSet:
         rows = openset.worst_mistakes(arrays, measured["groups"]["all"]["scores"])
         return self.examples.thumbnails("test", rows)
 
+    def evaluated(self, measured: Mapping[str, Any], step: int) -> dict[str, Any]:
+        """Keeps the γ that the evaluation fitted, and the checkpoint that it holds for."""
+        return {"fitted_gamma": measured.get("fitted_gamma"), "fitted_gamma_step": step}
+
     def infer(self, variables: PyTree, batch: Batch) -> dict[str, jax.Array]:
         """Returns the network's outputs on a batch, in test mode."""
         examples = self.examples
@@ -322,6 +347,17 @@ def fitted_arrays(fitted: openset.Fitted) -> dict[str, Any]:
         for field, value in model._asdict().items()
         if name not in ("knn", "nearest")
     }
+
+
+def thresholds(run: TrainedRun) -> dict[str, float]:
+    """Lists γ, and the one that an evaluation of this very checkpoint has fitted."""
+    if run.config.loss.open == "none":
+        return {}
+    found = {"gamma": run.config.open_set.gamma}
+    fitted = run.record.get("fitted_gamma")
+    if fitted is not None and run.record["fitted_gamma_step"] == run.step:
+        found["fitted_gamma"] = fitted
+    return found
 
 
 def infer(module, variables: PyTree, images, mean, std) -> models.OpenSetOutput:

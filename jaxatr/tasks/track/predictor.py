@@ -4,67 +4,63 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
-from jaxatr import models
-from jaxatr.tasks.examples import normalize
+from jaxatr import data, models
 from jaxatr.tasks.open_set.predictor import Prediction, Recogniser
-from jaxatr.typing import Config, PyTree, Shaped
+from jaxatr.training import TrainedRun
+from jaxatr.typing import Shaped
 
 
 class TrackRecogniser(Recogniser):
-    """The same for tracks: images of one target in the order of time.
+    """A recogniser of tracks: images of one target in the order of time.
 
     Attributes:
       frames: of a longer track the last so many images count, as many as the longest track had
         that the network was trained on.
     """
 
-    of_tracks = True
+    takes = "FOLDER"
 
-    def __init__(self, module: Any, variables: PyTree, *, frames: int, **options: Any):
-        """Takes what :class:`Recogniser` takes, and :attr:`frames`."""
-        super().__init__(module, variables, **options)
-        self.frames = frames
-        mean, std = options["mean"], options["std"]
-
-        def infer_tracks(variables: PyTree, tracks: Any, lengths: Any) -> models.OpenSetOutput:
-            return module.apply(variables, normalize(tracks, mean, std), lengths=lengths).track
-
-        self._infer = jax.jit(infer_tracks)
+    def __init__(self, run: TrainedRun, *, gamma: float):
+        """Takes a run on tracks and its threshold."""
+        super().__init__(run, gamma=gamma)
+        self.frames = run.config.track.frames
 
     @staticmethod
-    def _network(config: Config, num_classes: int) -> Any:
-        return models.build_track(config.model, num_classes, config.track.hidden)
+    def _network(run: TrainedRun):
+        module = run.module
 
-    @staticmethod
-    def _further(config: Config) -> dict[str, Any]:
-        return {"frames": config.track.frames}
+        def infer(variables, tracks, lengths) -> models.OpenSetOutput:
+            return module.apply(variables, run.normalize(tracks), lengths=lengths).track
 
-    def chips(self, track: Sequence[np.ndarray]) -> Shaped[np.ndarray, "t h w c"]:
-        """Returns the chips that the network sees of a track's images.
+        return infer
+
+    def read(self, path: str) -> list[np.ndarray]:
+        """Reads a folder's images in the order of their names."""
+        return data.read_folder(path)
+
+    def check(self, item: Sequence[np.ndarray]) -> Shaped[np.ndarray, "t h w c"]:
+        """Makes the chips that the network sees of a track's images.
 
         Raises:
-          ValueError: there is none, or as :class:`jaxatr.data.Intake` raises of one.
+          ValueError: there is none, or one does not lead to a chip of the trained shape and type.
         """
-        if not len(track):
+        if not len(item):
             raise ValueError("got a track without an image")
-        return np.stack([self.chip(image) for image in track[-self.frames :]])
+        return np.stack([self.chip(image) for image in item[-self.frames :]])
 
-    def __call__(
-        self, images: Iterable[Sequence[np.ndarray]], *, batch_size: int = 8
-    ) -> Iterator[Prediction]:
+    def __call__(self, items: Iterable[Any], *, batch_size: int = 8) -> Iterator[Prediction]:
         """Yields a prediction for each track, in order.
 
         Args:
-          images: each track's images ``[h, w, c]``, as :class:`Recogniser` takes them.
+          items: each track's images ``[h, w, c]``.
           batch_size: tracks at a time.
 
         Raises:
-          ValueError: as :meth:`chips`.
+          ValueError: a track cannot be used, see :meth:`check`.
         """
-        tracks = map(self.chips, images)
+        tracks = map(self.check, items)
         while batch := list(itertools.islice(tracks, batch_size)):
             filled = batch + [batch[-1]] * (batch_size - len(batch))
             padded = np.stack([np.resize(one, (self.frames, *one.shape[1:])) for one in filled])

@@ -18,9 +18,8 @@ from jaxatr.tasks.apply import apply_training
 from jaxatr.tasks.examples import Part
 from jaxatr.tasks.limits import check_limits
 from jaxatr.tasks.open_set.task import OpenSet, fitted_arrays
-from jaxatr.tasks.pretrained import Reader
 from jaxatr.tasks.track.examples import TrackExamples
-from jaxatr.training.task import LossOutput, Phase
+from jaxatr.training import LossOutput, Phase
 from jaxatr.typing import Batch, Config, Float, Int, PyTree
 
 _NEEDED = {"features"}  # what a score may need of a track; the others need a gradient
@@ -61,12 +60,11 @@ class TrackOpenSet(OpenSet):
 
     examples: TrackExamples
 
-    def __init__(self, config: Config, *, read: Reader | None = None):
+    def __init__(self, config: Config):
         """Opens the data and describes the training.
 
         Args:
           config: the run's configuration.
-          read: as :class:`~jaxatr.tasks.open_set.OpenSet` has it.
 
         Raises:
           ValueError: the data is missing, has no tracks or does not fit the configuration, or a
@@ -82,7 +80,7 @@ class TrackOpenSet(OpenSet):
         if config.open_set.negatives:
             raise ValueError("open_set.negatives: single images are no tracks, got some")
         self.recurrent = fields.hidden > 0
-        super().__init__(config, read=read)
+        super().__init__(config)
 
     def open(self, config: Config) -> tuple[TrackExamples, dict[str, Part]]:
         """Returns the data, and :attr:`parts`."""

@@ -1,10 +1,10 @@
-"""Sections of a report about what a search among embeddings finds."""
+"""Sections of a report about the results of a search among embeddings."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from jaxatr import openset
-from jaxatr.reporting.overview import Section
+from jaxatr.reporting.kind import Numbered, Section
 from jaxatr.reporting.recorded import RecordedRun, Searches
 from jaxatr.reporting.tables import RECALLS, percent
 
@@ -18,9 +18,9 @@ _COLUMNS = {
 }
 
 
-def retrieval(runs: Sequence[RecordedRun]) -> Section | None:
-    """Recall@K, MAP@R and NMI, the best of the runs marked where they searched the same images."""
-    groups = [_group(kind, runs) for kind in KINDS]
+def retrieval(runs: Sequence[Numbered]) -> Section | None:
+    """Shows Recall@K, MAP@R and NMI, the best marked where runs searched the same images."""
+    groups = [_group(kind, [run for _, run in runs]) for kind in KINDS]
     groups = [group for group in groups if group["rows"]]
     if not groups:
         return None
@@ -28,11 +28,11 @@ def retrieval(runs: Sequence[RecordedRun]) -> Section | None:
     return Section("retrieval", "Retrieval", content)
 
 
-def search_sheet(runs: Sequence[RecordedRun]) -> Section | None:
-    """Queries with their nearest neighbours, right and wrong."""
+def search_sheet(runs: Sequence[Numbered]) -> Section | None:
+    """Shows queries with their nearest neighbours, right and wrong."""
     sheets = [
         {"number": number, "run": run, "kinds": _kinds(run, run.searches)}
-        for number, run in enumerate(runs)
+        for number, run in runs
         if run.searches is not None and len(run.searches.rows)
     ]
     return Section("searches", "Retrieval sheet", {"sheets": sheets}) if sheets else None

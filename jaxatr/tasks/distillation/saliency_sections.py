@@ -1,36 +1,27 @@
-"""Sections of a report about explanations: what they are worth, and the maps."""
+"""Sections of a report about explanations: their measures, and the maps."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from jaxatr.reporting.overview import Section
-from jaxatr.reporting.surrogates import RecordedSurrogate, Shown
+from jaxatr.reporting.kind import Numbered, Section
 from jaxatr.reporting.tables import MEASURES, method_title, percent
+from jaxatr.tasks.distillation.recorded import RecordedSurrogate, Shown
 
 _LOWER_IS_BETTER = ("deletion",)
 _NO_MERIT = ("mean_intensity",)  # a map that marks nothing has the lowest
 
 
-def methods(surrogates: Sequence[RecordedSurrogate]) -> Section | None:
-    """What the maps of each method are worth, the best of each measure marked."""
-    if not surrogates:
-        return None
-    tables = [_table(run) for run in surrogates]
+def methods(runs: Sequence[Numbered]) -> Section | None:
+    """Shows the measures of each method's maps, the best of each measure marked."""
+    tables = [_table(run) for _, run in runs]
     shown = {name for table in tables for name in table["columns"]}
     return Section("methods", "Explanations", {"tables": tables, "shown": shown})
 
 
-def saliency_sheet(surrogates: Sequence[RecordedSurrogate], first: int) -> Section | None:
-    """Chips with the maps of every method side by side.
-
-    Args:
-      surrogates: the runs.
-      first: number of the first one's pictures in the page.
-    """
-    if not surrogates:
-        return None
+def saliency_sheet(runs: Sequence[Numbered]) -> Section | None:
+    """Shows chips with the maps of every method side by side."""
     sheets = []
-    for number, run in enumerate(surrogates, first):
+    for number, run in runs:
         kinds: dict[str, list[Shown]] = {}
         for one in run.sheet:
             kinds.setdefault(one.kind, []).append(one)

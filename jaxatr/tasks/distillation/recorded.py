@@ -1,4 +1,4 @@
-"""What an evaluated surrogate's folder holds, read for a report."""
+"""An evaluated surrogate's folder, read for a report."""
 
 import os
 from collections.abc import Sequence
@@ -10,8 +10,8 @@ from PIL import Image
 
 from jaxatr import training
 from jaxatr.reporting import recorded
+from jaxatr.reporting.kind import Thumbnail
 from jaxatr.reporting.overlay import blended
-from jaxatr.reporting.recorded import RecordedRun, Thumbnail
 from jaxatr.reporting.tables import method_title
 from jaxatr.typing import UInt8
 
@@ -62,16 +62,12 @@ class RecordedSurrogate(NamedTuple):
     @property
     def simulated(self) -> bool:
         """Whether the images come from the simulated sensor."""
-        return self.record.get("dataset", {}).get("name") == "simulated"
+        return recorded.is_simulated(self.record)
 
     @property
     def methods(self) -> dict[str, dict[str, float]]:
         """Method to the means of its measures."""
         return self.evaluation["explanation"]["methods"]
-
-
-AnyRun = RecordedRun | RecordedSurrogate
-"""What a report can be about."""
 
 
 def read_surrogate(workdir: str | os.PathLike, *, name: str | None = None) -> RecordedSurrogate:

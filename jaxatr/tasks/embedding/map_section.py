@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxatr import openset
 from jaxatr.reporting import axes, charts
-from jaxatr.reporting.overview import Section
+from jaxatr.reporting.kind import Numbered, Section
 from jaxatr.reporting.recorded import EmbeddingMap, RecordedRun
 from jaxatr.typing import Float
 
@@ -47,9 +47,9 @@ class Group(NamedTuple):
     points: Float[np.ndarray, "m 2"]
 
 
-def embedding_map(runs: Sequence[RecordedRun]) -> Section | None:
-    """The two principal components of test chips; pointed to, a chip is shown."""
-    maps = [_map(number, run, run.map) for number, run in enumerate(runs) if run.map is not None]
+def embedding_map(runs: Sequence[Numbered]) -> Section | None:
+    """Draws the two principal components of test chips; pointed to, a chip is shown."""
+    maps = [_map(number, run, run.map) for number, run in runs if run.map is not None]
     return Section("map", "Embedding map", {"maps": maps, "shapes": SHAPES}) if maps else None
 
 

@@ -1,0 +1,76 @@
+"""The report of a kind of run that names no other: its figures, its training, its settings."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jaxatr import training
+from jaxatr.reporting.kind import Numbered, Report, Section, Thumbnail
+from jaxatr.reporting.recorded import is_simulated
+from jaxatr.reporting.tables import text_table
+
+
+class RecordedFigures(NamedTuple):
+    """An evaluated run of any kind; the attributes are those of every recorded run."""
+
+    name: str
+    config: dict[str, Any]
+    record: dict[str, Any]
+    evaluation: dict[str, Any]
+    metrics: list[dict[str, Any]]
+    thumbnails: dict[int, Thumbnail]
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the images come from the simulated sensor."""
+        return is_simulated(self.record)
+
+
+def read(folder: Path, name: str) -> RecordedFigures:
+    """Reads an evaluated run.
+
+    Raises:
+      ValueError: it is not evaluated yet.
+    """
+    return RecordedFigures(
+        name,
+        training.load_config(folder).to_dict(),
+        training.read_record(folder),
+        training.load_evaluation(folder),
+        training.read_metrics(folder),
+        {},
+    )
+
+
+def numbers(evaluation: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Lists every number of an evaluation by its dotted name.
+
+    >>> numbers({"loss": 0.25, "new": {"hits": 3}, "classes": ["a"]})
+    {'loss': '0.25', 'new.hits': '3'}
+    """
+    found = {}
+    for name, value in evaluation.items():
+        if isinstance(value, Mapping):
+            found |= numbers(value, f"{prefix}{name}.")
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            found[prefix + name] = f"{value:.6g}"
+    return found
+
+
+def figures(runs: list[Numbered]) -> Section | None:
+    """Shows the figures of the runs side by side."""
+    columns = [numbers(run.evaluation) for _, run in runs]
+    names = dict.fromkeys(name for column in columns for name in column)
+    rows = [{"name": n, "cells": [column.get(n, "–") for column in columns]} for n in names]
+    content = {"runs": [run.name for _, run in runs], "rows": rows}
+    return Section("numbers", "Figures", content) if rows else None
+
+
+REPORT = Report(
+    title="results",
+    read=read,
+    introduce=lambda run: f"step {run.evaluation['checkpoint']['step']}.",
+    settings=lambda run: {},
+    sections=((1000, figures),),
+    text=lambda evaluation: text_table(["figure", "value"], list(numbers(evaluation).items())),
+)

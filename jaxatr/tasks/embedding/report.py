@@ -1,0 +1,49 @@
+"""How the results of an embedding are shown."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from jaxatr.reporting import explorer, overview
+from jaxatr.reporting.kind import Report
+from jaxatr.reporting.recorded import RecordedRun, read_run
+from jaxatr.reporting.tables import open_set_table, retrieval_table
+from jaxatr.tasks.embedding.map_section import embedding_map
+from jaxatr.tasks.embedding.retrieval_sections import retrieval, search_sheet
+from jaxatr.tasks.open_set.report import SECTIONS, introduce
+
+
+def text(evaluation: Mapping[str, Any]) -> str:
+    """Writes the figures of retrieval, where something was searched, and of recognition."""
+    tables = [retrieval_table(evaluation["retrieval"])] if evaluation["retrieval"] else []
+    return "\n\n".join([*tables, open_set_table(evaluation)])
+
+
+def settings(run: RecordedRun) -> dict[str, str]:
+    """Lists the coarse classes, the loss, and the distance that was fitted."""
+    record, loss = run.record, run.config["embedding"]["loss"]
+    members: dict[str, list[str]] = {}
+    for name, coarse in zip(run.evaluation["known"], record["coarse"], strict=True):
+        members.setdefault(coarse, []).append(name)
+    groups = "; ".join(f"{coarse}: {', '.join(names)}" for coarse, names in members.items())
+    row, tpr = run.evaluation["groups"]["all"]["scores"]["nearest"], run.evaluation["tpr"]
+    fitted = row.get("fitted_threshold")
+    return {
+        "coarse classes": f"{record['hierarchy']} ({groups})",
+        "loss": loss,
+        "selection": run.config["mining"]["method"] if loss == "quadruplet" else "within the batch",
+        "fitted distance": "–"
+        if fitted is None
+        else f"{-fitted:.6g}, accepts {tpr:.0%} of the validation part",
+        **overview.thresholds(run),
+    }
+
+
+REPORT = Report(
+    title="fine-grained retrieval",
+    read=lambda folder, name: read_run(folder, name=name),
+    introduce=introduce,
+    settings=settings,
+    sections=((1500, retrieval), (1600, embedding_map), (1700, search_sheet), *SECTIONS),
+    text=text,
+    data=explorer.script_data,
+)

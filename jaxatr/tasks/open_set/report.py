@@ -1,0 +1,34 @@
+"""How the results of open-set recognition are shown."""
+
+from jaxatr.reporting import explorer, figures, overview
+from jaxatr.reporting.kind import Report
+from jaxatr.reporting.recorded import RecordedRun, read_run
+from jaxatr.reporting.tables import open_set_table
+
+SECTIONS = (
+    (2000, overview.scores),
+    (2100, figures.curves),
+    (2200, explorer.explorer),
+    (2300, figures.ranges),
+    (2400, overview.confusion),
+)
+"""Sections of every run that tells known from unknown by a score."""
+
+
+def introduce(run: RecordedRun) -> str:
+    """Counts classes and test examples, for the top of the page."""
+    return (
+        f"{len(run.classes)} known and {len(run.evaluation['unknown'])} unknown classes, "
+        f"{len(run.labels)} test examples."
+    )
+
+
+REPORT = Report(
+    title="open-set recognition",
+    read=lambda folder, name: read_run(folder, name=name),
+    introduce=introduce,
+    settings=overview.thresholds,
+    sections=SECTIONS,
+    text=open_set_table,
+    data=explorer.script_data,
+)
