@@ -1,0 +1,110 @@
+"""Run folders made before their records named a task (tests/fixtures/make_runs.py) still load."""
+
+import json
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import jaxatr
+from jaxatr import data, runs, training
+
+ARCHIVE = Path(__file__).parents[1] / "fixtures" / "runs.tar.xz"
+MADE_IN = "/tmp/jaxatr-fixture"
+CLASSES = ("cross", "disc", "ring", "square")
+
+
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory):
+    """The unpacked folders; the recorded paths are those of this machine."""
+    root = tmp_path_factory.mktemp("earlier")
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(root, filter="data")
+    for path in root.rglob("*.json"):
+        if "checkpoints" not in path.parts:
+            path.write_text(path.read_text().replace(MADE_IN, str(root)))
+    return root
+
+
+@pytest.fixture(scope="module")
+def expected(earlier):
+    return json.loads((earlier / "predictions.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def images(earlier):
+    return [data.read_image(earlier / "chips" / "test" / name / "000.png") for name in CLASSES]
+
+
+def same(found, wanted):
+    """Compares recorded values: numbers to float32 rounding, everything else exactly."""
+    if isinstance(wanted, dict):
+        assert set(found) >= set(wanted)
+        for name in wanted:
+            same(found[name], wanted[name])
+    elif isinstance(wanted, list):
+        assert len(found) == len(wanted)
+        for one, other in zip(found, wanted, strict=True):
+            same(one, other)
+    elif isinstance(wanted, float):
+        assert found == pytest.approx(wanted, rel=1e-3, abs=1e-4)
+    else:
+        assert found == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("open_set", "OpenSet"),
+        ("track", "TrackOpenSet"),
+        ("embedding", "Embedding"),
+        ("distillation", "Distillation"),
+        ("open_set/gopenmax/generator", "ConditionalGan"),
+    ],
+)
+def test_the_configuration_tells_the_kind(earlier, name, kind):
+    assert "task" not in training.read_record(earlier / name)
+    assert training.task_of(earlier / name).__name__ == kind
+    assert training.load_run(earlier / name).step > 0
+
+
+def test_recognisers_answer_as_before(earlier, expected, images):
+    found = [one._asdict() for one in jaxatr.load(earlier / "open_set")(images)]
+    same(found, expected["open_set"])
+    found = [one._asdict() for one in jaxatr.load(earlier / "track")([images])]
+    same(found, expected["track"])
+
+
+def test_a_retriever_answers_as_before(earlier, expected, images):
+    retriever = jaxatr.load(earlier / "embedding", neighbours=2)
+    found = [retriever.to_json(one) for one in retriever(images)]
+    for one in found:  # paths are of the machine that made the index
+        for neighbour in one["neighbours"]:
+            assert neighbour["path"] is not None
+    wanted = expected["embedding"]
+    for one in wanted:
+        one["neighbours"] = [
+            dict(zip(("label", "distance", "id", "path"), neighbour, strict=True))
+            for neighbour in one["neighbours"]
+        ]
+    same(found, wanted)
+
+
+def test_an_explainer_answers_as_before(earlier, expected, images):
+    explained = list(jaxatr.Explainer.load(earlier / "distillation")(images))
+    for one, wanted in zip(explained, expected["distillation"], strict=True):
+        assert one.label == wanted["label"]
+        assert one.score == pytest.approx(wanted["score"], abs=1e-4)
+        np.testing.assert_allclose(one.saliency, wanted["saliency"], atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["open_set", "track", "embedding", "distillation"])
+def test_an_evaluation_finds_the_recorded_figures(earlier, name):
+    recorded = json.loads((earlier / name / "evaluation.json").read_text())
+    same(runs.evaluate_run(earlier / name), recorded)
+    page = earlier / f"{name}.html"
+    from jaxatr import reporting
+
+    reporting.write_report([earlier / name], page)
+    assert name in page.read_text()
