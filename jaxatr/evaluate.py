@@ -38,7 +38,11 @@ def main(arguments) -> None:
         methods=flags.FLAGS.methods,
         progress=True,
     )
-    print(json.dumps(result, indent=2) if flags.FLAGS.json else reporting.evaluation_table(result))
+    print(
+        json.dumps(result, indent=2)
+        if flags.FLAGS.json
+        else reporting.report_of(flags.FLAGS.workdir).text(result)
+    )
 
 
 if __name__ == "__main__":

@@ -50,12 +50,9 @@ def main(arguments) -> None:
             runs.train_baseline(workdir, baseline, progress=flags.FLAGS.progress)
         print("evaluating on the test data", flush=True)
         evaluation = runs.evaluate_run(workdir)
-        print(reporting.evaluation_table(evaluation))
-    use = "explain --out=DIR" if "explanation" in evaluation else "predict"
-    tracks = training.takes_tracks(training.load_config(workdir), training.read_record(workdir))
-    print(
-        f"use it: python -m jaxatr.{use} --workdir={workdir} {'FOLDER' if tracks else 'IMAGE'}..."
-    )
+        print(reporting.report_of(workdir).text(evaluation))
+    usage = training.task_of(workdir).usage.format(workdir=workdir)
+    print(f"use it: jaxatr {usage}")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from jaxatr import data, predict, training
-from jaxatr.tasks.embedding.predictor import UNKNOWN, Retriever, is_embedding
+from jaxatr.tasks.embedding.predictor import UNKNOWN, Retriever
 from jaxatr.tasks.open_set.predictor import Recogniser
 
 

@@ -43,7 +43,7 @@ def evaluate_run(
     config = training.load_config(workdir)
     config.data.update(data or {})
     task = make_task(config, workdir)
-    task.check_continues(training.read_record(workdir))
+    task.check_continues(workdir, training.read_record(workdir))
     check_options(workdir, type(task).__name__, task.test, options)
     takes = inspect.signature(task.test).parameters
     given = {"workdir": Path(workdir), "progress": progress}

@@ -27,7 +27,7 @@ def train_run(config: Config, workdir: str | os.PathLike, *, progress: bool = Tr
     free = (*_FREE, *task_class(config.task).free_fields)
     training.check_config(workdir, config, free=free)  # before any data is prepared for nothing
     task = make_task(config, workdir)
-    task.check_continues(training.read_record(workdir))
+    task.check_continues(workdir, training.read_record(workdir))
     training.record_config(workdir, config, free=free)
     training.update_record(workdir, task=config.task, **task.record)
     training.train(

@@ -214,18 +214,19 @@ class Task(abc.ABC):
         """Facts that a use of the run needs beside the parameters, as JSON values."""
         return {}
 
-    def check_continues(self, recorded: Mapping[str, Any]) -> None:
+    def check_continues(self, workdir: str | os.PathLike, recorded: Mapping[str, Any]) -> None:
         """Refuses to go on with a run that began with other data.
 
         Args:
-          recorded: the content of the run's ``record.json``.
+          workdir: the run's folder.
+          recorded: the content of its ``record.json``.
 
         Raises:
           ValueError: :attr:`record` differs from it in a way that matters.
         """
         before, now = recorded.get("dataset"), self.record.get("dataset")
         if before is not None and before != now:
-            raise ValueError(f"the run is of other data: recorded {before}, now {now}")
+            raise ValueError(f"{workdir} holds a run on other data: recorded {before}, now {now}")
 
     def test(
         self, variables: PyTree, **options: Any

@@ -11,7 +11,8 @@ from PIL import Image
 
 from jaxatr import openset, reporting
 from jaxatr.reporting.recorded import read_run
-from jaxatr.tasks import explaining, retrieval
+from jaxatr.tasks import explaining
+from jaxatr.tasks.embedding import retrieval
 
 SPLIT = {"name": "random-3/2", "version": 1, "seed": 0}
 
@@ -47,6 +48,7 @@ def write_run(folder, *, seed=0, known=("a", "b", "c"), unknown=("x", "y"), rang
     if ranges:
         arrays["test_range_m"] = range_m
     record = {
+        "task": "jaxatr.tasks.open_set:OpenSet",
         "dataset": {"name": "simulated", "version": "1.0.0", "fingerprint": "0123456789abcdef99"},
         "split": split,
         "examples": {"test": n, "train": 100},
@@ -112,7 +114,11 @@ def write_embedding(
     arrays |= retrieval.retrieval_pictures(embeddings, classes, kinds)
     images = rng.integers(0, 255, (n, 12, 10, 1), np.uint8)
     thumbnails = {"id": arrays["test_id"], "class": np.array(names)[classes], "image": images}
-    record = {"hierarchy": "mstar", "coarse": ["tank", "tank", "truck"][: len(known)]}
+    record = {
+        "task": "jaxatr.tasks.embedding:Embedding",
+        "hierarchy": "mstar",
+        "coarse": ["tank", "tank", "truck"][: len(known)],
+    }
     config = {
         "seed": seed,
         "embedding": {"loss": "quadruplet"},
@@ -161,7 +167,10 @@ def write_surrogate(folder, *, seed=0, methods=("surrogate", "grad_cam", "rise")
             "convention": [{"pixels_per_step": 12}] * 2,
         },
     }
-    record = {"dataset": {"name": "image_folder", "version": "1", "fingerprint": "0"}}
+    record = {
+        "task": "jaxatr.tasks.distillation:Distillation",
+        "dataset": {"name": "image_folder", "version": "1", "fingerprint": "0"},
+    }
     metrics = [
         {"step": 10, "phase": "student", "loss": 2.0, "agreement": 0.5},
         {"step": 20, "phase": "explanation", "loss": 1.0, "mean_intensity": 0.4},

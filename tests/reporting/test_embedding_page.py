@@ -11,8 +11,9 @@ import pytest
 
 from jaxatr import reporting, runs
 from jaxatr.reporting import charts
-from jaxatr.reporting.embedding_map import SHAPES, embedding_map
+from jaxatr.reporting.kind import Numbered
 from jaxatr.reporting.recorded import read_run
+from jaxatr.tasks.embedding.map_section import SHAPES, embedding_map
 
 SECTIONS = "retrieval map searches scores curves explorer confusion training settings".split()
 
@@ -118,7 +119,7 @@ def test_settings_say_what_it_was_trained_by(folder):
 
 def test_the_map_holds_every_point_to_scale(folder):
     run = read_run(folder)
-    (content,) = embedding_map([run]).content["maps"]
+    (content,) = embedding_map([Numbered(0, run)]).content["maps"]
     drawn = {
         row: place
         for group in content["groups"]
@@ -140,7 +141,7 @@ def test_the_map_holds_every_point_to_scale(folder):
 
 def test_groups_are_the_classes(folder):
     run = read_run(folder)
-    (content,) = embedding_map([run]).content["maps"]
+    (content,) = embedding_map([Numbered(0, run)]).content["maps"]
     assert [group.name for group in content["groups"]] == ["a", "b", "c", "x", "y"]
     assert [group.kind for group in content["groups"]] == ["trained"] * 3 + ["new"] * 2
     for group in content["groups"]:

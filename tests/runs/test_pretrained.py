@@ -10,7 +10,6 @@ from safetensors.numpy import save_file
 
 from jaxatr import models, runs, training
 from jaxatr.runs import baselines
-from jaxatr.runs.pretrained import read_weights
 from jaxatr.tasks import OpenSet
 from jaxatr.tasks.open_set.predictor import Recogniser
 
@@ -86,11 +85,11 @@ def test_a_run_begins_with_the_files_weights_and_records_them(started, run, file
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     record = {"path": str(file), "sha256": digest}
     assert training.read_record(run)["pretrained"] == record
-    assert "pretrained" not in OpenSet(started).record
+    assert "pretrained" not in runs.make_task(started, run).record  # it has begun
 
 
 def test_the_batch_statistics_are_the_files_too(started, file):
-    task = OpenSet(started, read=models.pretrained.read)
+    task = OpenSet(started)
     params, state = jax.jit(task.init)(jax.random.key(0))
     found = {"params": params["backbone"], "batch_stats": state["batch_stats"]["backbone"]}
     same(found, loaded(file, started))
@@ -120,7 +119,7 @@ def test_the_file_is_not_needed_once_the_run_has_begun(started, run, file, tmp_p
 def test_a_run_begins_with_another_runs_backbone(config, run):
     config = config.copy_and_resolve_references()
     config.model.pretrained = str(run)
-    task = OpenSet(config, read=read_weights)
+    task = OpenSet(config)
     params, state = jax.jit(task.init)(jax.random.key(5))
     source = training.load_snapshot(run, "latest")
     found = {"params": params["backbone"], "batch_stats": state["batch_stats"]["backbone"]}

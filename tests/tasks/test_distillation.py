@@ -10,9 +10,10 @@ import pytest
 from ml_collections import ConfigDict
 from tqdm import tqdm
 
-from jaxatr import explainers, losses, metrics, parallel, reporting, runs, training
+from jaxatr import explainers, losses, metrics, parallel, runs, training
 from jaxatr.explainers import masked
 from jaxatr.explanation import Explainer
+from jaxatr.reporting.tables import explanation_table
 from jaxatr.tasks import Distillation
 from jaxatr.tasks.open_set.predictor import Recogniser
 
@@ -48,7 +49,7 @@ def surrogate_run(small_config, trained_run, tmp_path_factory):
 
 @pytest.fixture
 def task(config):
-    return Distillation(config, load=runs.load_target)
+    return Distillation(config)
 
 
 def shares(task, phase, batch, devices=1, step=0):
@@ -80,7 +81,7 @@ def test_the_target_answers_as_its_run_does(task, trained_run):
 
 
 def test_phases_train_their_own_part_only(config, surrogate_run):
-    task = Distillation(config, load=runs.load_target)
+    task = Distillation(config)
     assert [(p.name, p.steps) for p in task.phases] == [("student", 2), ("explanation", 2)]
     start, _ = jax.device_get(jax.jit(task.init)(jax.random.split(jax.random.key(config.seed))[0]))
     state = training.load_snapshot(surrogate_run, "latest").state
@@ -142,7 +143,7 @@ def test_one_and_eight_devices_agree(config, kind):
     if kind == "masks":
         config.distillation.masks, config.surrogate.deltas = 2, "features"
     config.train.batch_size = 16
-    task = Distillation(config, load=runs.load_target)
+    task = Distillation(config)
     phase = next(p for p in task.phases[::-1] if p.name == kind or kind != "student")
     batch = next(task.batches(phase))
     (one, slopes), (eight, others) = (gradient(task, phase, batch, n) for n in (1, 8))
@@ -171,7 +172,7 @@ def test_end_to_end_is_one_phase(config, tmp_path):
 def test_the_curves_loss_is_its_two_images_probabilities(config):
     config.augment.shift = 0
     config.distillation.objective = "curves"
-    task = Distillation(config, load=runs.load_target)
+    task = Distillation(config)
     batch = next(task.batches(task.phases[1]))
     result, params, state = shares(task, task.phases[1], batch, step=3)
     images = jnp.asarray(batch["image"], jnp.float32)
@@ -224,7 +225,7 @@ def test_what_is_measured_is_recorded(config, surrogate_run, trained_run, monkey
     assert saved["sheet_worst"][0] == saved["surrogate_insertion"].argmin()
     np.testing.assert_allclose(saved["occlusion_map"], 255 * np.asarray(maps)[shown], atol=1)
     np.testing.assert_array_equal(predict(images).argmax(-1), saved["test_predicted"])
-    lines = reporting.evaluation_table(measured).splitlines()
+    lines = explanation_table(measured).splitlines()
     assert lines[2].startswith("target") and lines[7].startswith("surrogate")
     assert f"{own['insertion']:.3f}" in lines[7] and lines[8].startswith("Grad-CAM ")
     with pytest.raises(ValueError, match="is the run of a surrogate"):
@@ -287,7 +288,7 @@ def test_a_target_may_move_but_be_no_other(config, surrogate_run, trained_run, t
 def test_wrong_fields_are_refused(config, field, value, message):
     config.distillation[field] = value
     with pytest.raises(ValueError, match=message):
-        Distillation(config, load=runs.load_target)
+        Distillation(config)
 
 
 @pytest.mark.parametrize(
@@ -301,13 +302,13 @@ def test_wrong_fields_of_the_curves_are_refused(config, field, value, message):
     config.distillation.objective = "curves"
     config.distillation[field] = value
     with pytest.raises(ValueError, match=message):
-        Distillation(config, load=runs.load_target)
+        Distillation(config)
 
 
 def test_another_split_than_the_targets_is_refused(config):
     config.open_set.split = "closed"
     with pytest.raises(ValueError, match="distillation.target: .* knows"):
-        Distillation(config, load=runs.load_target)
+        Distillation(config)
 
 
 A_TARGET = """
@@ -339,7 +340,7 @@ def module_with_a_target(config, tmp_path, monkeypatch):
 
 def test_any_function_can_be_the_target(config, module_with_a_target):
     config.distillation.target = f"{module_with_a_target}:target"
-    task = Distillation(config, load=runs.load_target)
+    task = Distillation(config)
     assert task.target.classes == task.split.known and len(task.target.classes) == 3
     source = task.record["target"]
     assert source["workdir"] == "their_networks:target" and source["from"] == "a test"

@@ -157,7 +157,7 @@ def test_the_evaluation_has_the_mean_over_chips_beside_the_tracks(run):
         for kind in openset.DEFAULT:
             area = again["scores"][kind]["auroc"]
             assert result["groups"][name]["scores"][kind]["auroc"] == pytest.approx(area, abs=1e-6)
-    table = reporting.evaluation_table(result)
+    table = reporting.open_set_table(result)
     assert "mean over chips" in table and "single chips" in table
     assert len(np.load(workdir / "thumbnails.npz")["id"]) > 0
     assert set(np.load(workdir / "thumbnails.npz")["id"]) <= set(arrays["test_id"])

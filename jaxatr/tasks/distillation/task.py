@@ -5,6 +5,7 @@ attentive student learns to answer as the target network does (equation 4), and 
 network learns to mask the image so that the target still answers the same (equation 8).
 """
 
+import os
 from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
@@ -125,20 +126,21 @@ class Distillation(Task):
         variables = {**run.variables, "params": own}
         return Exportable(apply, variables, ("logits", "saliency"), run.classes)
 
-    def check_continues(self, recorded: Mapping[str, Any]) -> None:
+    def check_continues(self, workdir: str | os.PathLike, recorded: Mapping[str, Any]) -> None:
         """Refuses to go on with other data, or where another network is to be explained now.
 
         Args:
-          recorded: the content of the run's ``record.json``.
+          workdir: the run's folder.
+          recorded: the content of its ``record.json``.
 
         Raises:
           ValueError: the data or the network differs; where the network lies does not count.
         """
-        super().check_continues(recorded)
+        super().check_continues(workdir, recorded)
         before, now = recorded.get("target"), self.target.source
         if before and not explains(recorded, now):
             raise ValueError(
-                f"distillation.target: the run explains another network: recorded {before}, now "
+                f"distillation.target: {workdir} explains another network: recorded {before}, now "
                 f"{now}"
             )
 
