@@ -10,7 +10,7 @@ import abc
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import flax.struct
 import jax
@@ -90,7 +90,7 @@ class Predictor(abc.ABC):
 
     @classmethod
     @abc.abstractmethod
-    def load(cls, workdir: str | os.PathLike, **options: Any) -> Self:
+    def load(cls, workdir: str | os.PathLike, **options: Any) -> "Predictor":
         """Loads what a finished run trained.
 
         Args:
