@@ -66,7 +66,7 @@ def _options() -> dict[str, Any]:
     given = {name: flags.FLAGS[name] for name in _OPTIONS if flags.FLAGS[name].present}
     options = {name: flag.value for name, flag in given.items()}
     if "checkpoint" in options:
-        options["checkpoint"] = command.checkpoint(options["checkpoint"])
+        options["checkpoint"] = command.checkpoint(str(options["checkpoint"]))
     return options
 
 

@@ -184,6 +184,17 @@ class Task(abc.ABC):
     hook: Hook | None = None
     steps_per_epoch: int
 
+    def __init__(self, config: Config):
+        """Opens the data and describes the training.
+
+        Args:
+          config: a full configuration.
+
+        Raises:
+          ValueError: the data is missing or does not fit the configuration, or a field is wrong.
+        """
+        self.config = config
+
     @abc.abstractmethod
     def init(self, key: jax.Array) -> tuple[PyTree, PyTree]:
         """Draws ``(params, model_state)``, nested dictionaries; traced by ``jit``."""
