@@ -11,20 +11,21 @@ import pytest
 from PIL import Image
 
 from jaxatr import data
-from jaxatr.data import catalogue, image_folder, index
+from jaxatr.data import index, records
+from jaxatr.data.sources import simulated
 
 
 @pytest.fixture
 def preparations(monkeypatch):
-    """Counts how often images are written."""
+    """Counts how often records are written."""
     calls = []
-    write = image_folder.write
+    write = records.write
 
     def counted(*args, **kwargs):
         calls.append(args)
         return write(*args, **kwargs)
 
-    monkeypatch.setattr(catalogue.image_folder, "write", counted)
+    monkeypatch.setattr(records, "write", counted)
     return calls
 
 
@@ -198,7 +199,7 @@ def test_what_is_not_there_is_named(folder, data_dir, name, arguments, match):
         ("image_folder", "simulated", "already the name"),
         ("image_folder", "../up", "a name is letters"),
         ("image_folder", "dsiac", "already the name"),
-        ("simulated", "mine", "only one of image_folder, dsiac, mstar, fgvc_aircraft can"),
+        ("simulated", "mine", "only one of dsiac, fgvc_aircraft, image_folder, mstar can"),
     ],
 )
 def test_a_name_must_be_free_and_plain(folder, data_dir, name, as_name, match):
@@ -232,7 +233,7 @@ def test_simulated_is_prepared_on_first_use(data_dir):
     )
     assert again.directory == dataset.directory
     assert len(dataset.classes) == 8
-    expected = data.simulated.generate("train", **SIMULATED)
+    expected = simulated.generate("train", **SIMULATED)
     split = dataset.splits["train"]
     assert len(split) == len(expected["label"]) == 16
     for number in range(len(split)):
