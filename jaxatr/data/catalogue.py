@@ -156,6 +156,11 @@ def _prepared(name: str, source: Source, place: Path, request: Request) -> Path:
 
 def _written(scan: Scan, origin: dict[str, Any], directory: Path) -> Path:
     contents = scan.contents(directory)
+    if lacks := sorted({"image", "label"}.difference(contents.features)):
+        raise ValueError(
+            f"{origin['builder']}: its examples have {', '.join(contents.features)}, "
+            f"and no {' and no '.join(lacks)}"
+        )
     made = records.write(contents, directory)
     if contents.report is not None:
         report = {"source": origin["source"], "settings": origin["settings"], **contents.report()}

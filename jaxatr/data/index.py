@@ -135,7 +135,7 @@ def _header(content: bytes, channels: int | None) -> tuple[int, int, int]:
 
 
 def description(directory: Path) -> dict[str, Any] | None:
-    """Returns what :func:`write_index` described, or None where there is no index to use."""
+    """Returns the description that :func:`write_index` wrote, or None where there is no index."""
     try:
         found = json.loads((directory / _FILE).read_bytes())
     except FileNotFoundError:

@@ -194,7 +194,7 @@ class Reader:
     """Rows of a batch for positions in ``indices``."""
 
     def __init__(self, split: Split, indices: np.ndarray, labels: np.ndarray, chip: Chip):
-        """Takes what the batches' functions take.
+        """Checks the examples; the arguments are those of the batches' functions.
 
         Raises:
           ValueError: there are no examples, not as many labels, or the chips differ in shape.

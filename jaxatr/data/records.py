@@ -32,7 +32,7 @@ def _builder_class() -> Any:
     core = tfds().core
     base: Any = core.GeneratorBasedBuilder
 
-    class RecordBuilder(base, skip_registration=True):
+    class RecordBuilder(base, skip_registration=True):  # type: ignore
         """Writes the examples that it is given, in their order."""
 
         name = "records"

@@ -78,8 +78,8 @@ class Contents:
       skipped: (file, why) of what is damaged and left out; may grow while examples are yielded.
       left_out: what else is left out and why; may grow likewise.
       noted: what there is to know of what is not left out; may grow likewise.
-      report: called when all is written; what it returns is kept in ``report.json`` beside the
-        records, with the three above. None for no such file.
+      report: called when all is written, for further entries of ``report.json`` beside the records,
+        which holds the three above. None for no such file.
     """
 
     classes: Sequence[str]
@@ -95,7 +95,7 @@ class Contents:
 
 
 class Request(NamedTuple):
-    """What a user asks of a source.
+    """A user's request to a source.
 
     Attributes:
       path: the ``source`` that was given, absolute; of no meaning for a source that takes none.
@@ -109,7 +109,7 @@ class Request(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """What a source has found out for a request without opening an image.
+    """The outcome of a scan, for which no image was opened.
 
     Attributes:
       source: of which the records are; another one where the source hands the request on.

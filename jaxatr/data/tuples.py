@@ -103,7 +103,7 @@ def eval_tuple_batches(
 def _tuple_reader(
     read: Reader, members: np.ndarray, columns: Mapping[str, np.ndarray] | None
 ) -> Callable[[np.ndarray], dict[str, Any]]:
-    """Returns what reads the tuples of the given numbers."""
+    """Returns a function that reads the tuples of the given numbers."""
     columns = dict(columns or {})
 
     def rows(numbers: np.ndarray) -> dict[str, Any]:

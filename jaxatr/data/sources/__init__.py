@@ -8,6 +8,7 @@ import pkgutil
 import re
 
 from jaxatr.data.source import Flag, Source
+from jaxatr.data.sources import _tfds
 from jaxatr.resolve import resolve
 
 _DOTTED_PATH = re.compile(r"[\w.]+:[^\W\d][\w.]*")  # and not TFDS's name:1.2.3
@@ -48,8 +49,8 @@ def _from_outside(path: str) -> Source:
             else f"{path!r} is no data source: wanted a class that inherits jaxatr.data.Source"
         )
     check_name(source.name)
-    if source.name in names():
-        raise ValueError(f"{path!r}: {source.name!r} is the name of a source of the package")
+    if source.name in names() or _tfds.exists(source.name):
+        raise ValueError(f"{path!r}: {source.name!r} is already the name of another data set")
     return source
 
 

@@ -36,7 +36,7 @@ class Target:
 
 @dataclasses.dataclass(frozen=True)
 class GroundTruth:
-    """What an AGT file says.
+    """The content of an AGT file.
 
     Attributes:
       frames: number of the frame, from 1 as the file counts, to its targets.

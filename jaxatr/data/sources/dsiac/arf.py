@@ -24,7 +24,7 @@ _FOOTER = struct.Struct(">10i")
 
 @dataclass(frozen=True)
 class Footer:
-    """What follows a frame.
+    """The bytes behind a frame.
 
     Attributes:
       numbers: x, y, azimuth, elevation, year, day of the year, hour, minute, second, millisecond,

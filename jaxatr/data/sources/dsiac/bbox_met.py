@@ -16,7 +16,7 @@ Corner = tuple[float, float]
 
 @dataclasses.dataclass(frozen=True)
 class Corners:
-    """What a metric file says.
+    """The content of a metric file.
 
     Attributes:
       of: (frame from 1, ply id) to the column and row of the box's upper left corner.

@@ -1,4 +1,4 @@
-"""What the network is given of a frame: the target, squared and brought to one size."""
+"""Chips of a frame: the target, squared and brought to one size."""
 
 import numpy as np
 

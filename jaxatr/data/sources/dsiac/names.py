@@ -1,4 +1,4 @@
-"""What the names of the DSIAC database's files mean: sensors, scenarios and targets."""
+"""The meaning of the names of the DSIAC database's files: sensors, scenarios and targets."""
 
 import re
 from dataclasses import dataclass

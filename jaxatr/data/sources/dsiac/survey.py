@@ -1,4 +1,4 @@
-"""What of a clip can be used: every target of every frame, or the reason why not."""
+"""The usable targets of a clip, frame by frame, and the reasons why others are not."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Look(NamedTuple):
 
 @dataclass(frozen=True)
 class Survey:
-    """What a clip gives.
+    """The usable targets of a clip.
 
     Attributes:
       clip: the clip.

@@ -33,7 +33,7 @@ class Photograph(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Lists:
-    """What the lists say, at one level and perhaps another above it.
+    """The content of the lists, at one level and perhaps another above it.
 
     Attributes:
       classes: names that have images, in the order of the level's own list.
@@ -61,7 +61,7 @@ def data_folder(source: Path) -> Path:
 
 
 def read_lists(root: Path, level: str, coarse: str | None) -> Lists:
-    """Returns what the lists in :func:`data_folder` say.
+    """Reads the lists in :func:`data_folder`.
 
     Args:
       root: the folder.

@@ -20,7 +20,7 @@ WANTED = (
 
 @dataclasses.dataclass(frozen=True)
 class ImageFolder:
-    """What a scan of a folder found; no image has been opened.
+    """The images of a folder, none of which has been opened.
 
     Attributes:
       root: the folder.

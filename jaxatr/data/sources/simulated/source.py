@@ -1,4 +1,4 @@
-"""What the simulated sensor renders, as a data source."""
+"""The simulated sensor as a data source."""
 
 import inspect
 import os
@@ -36,7 +36,7 @@ class Simulator(Source):
         meanings: Mapping[str, str],
         parts: Callable[[dict[str, Any]], list[dict[str, Any]]],
     ):
-        """Takes what is rendered.
+        """Sets the renderer and its options.
 
         Args:
           name: of the source.

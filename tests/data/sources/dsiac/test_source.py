@@ -376,7 +376,8 @@ def test_links_may_not_lead_out(copy, data_dir, tmp_path):
 
 
 def test_it_must_be_prepared_before_it_is_opened_without_a_source(data_dir):
-    with pytest.raises(ValueError, match="dsiac needs a source, its folder .*--source=PATH"):
+    match = "dsiac needs a source, the folder of the database .*--source=PATH"
+    with pytest.raises(ValueError, match=match):
         data.open_dataset("dsiac", data_dir=data_dir)
     with pytest.raises(ValueError, match="dsiac needs a source"):
         data.prepare("dsiac", data_dir=data_dir)
