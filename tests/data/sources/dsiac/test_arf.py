@@ -40,7 +40,7 @@ def check(arf, files, content, frames):
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_every_type_with_every_flag_and_footer(dsiac_files, open_bytes, kind):
+def test_every_type_with_every_flag_and_footer(dsiac_files, open_bytes, kind, unchecked):
     rng = np.random.default_rng(kind)
     for flags in range(64):
         frames = [[image(rng, kind, 3, 5)] for _ in range(2)]

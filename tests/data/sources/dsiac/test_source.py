@@ -105,6 +105,7 @@ def test_every_pixel_and_column(copy, data_dir, band, dtype):
     assert not tracks[0] & tracks[1] and len(tracks[0]) == len(tracks[1]) == 9
 
 
+@pytest.mark.slow  # the flags and the set are tested by themselves
 def test_the_command_says_what_it_made(copy, data_dir):
     arguments = [f"--source={copy.root}", f"--data_dir={data_dir}", "--band=thermal"]
     arguments += ["--ranges=1000,2000", "--time=day", "--every=2", "--name=atr"]
