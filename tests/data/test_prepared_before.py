@@ -127,62 +127,14 @@ def dsiac(root: Path, files) -> Path:
 @pytest.mark.parametrize(
     "name, source, options, signature, fingerprint",
     [
-        (
-            "simulated",
-            None,
-            VIEWS,
-            "3e250e60168d0e19",
-            "796a17132270abbe2e712da03c74292ad4ccde99a1067599b2405a7d83ac53ef",
-        ),
-        (
-            "simulated_tracks",
-            None,
-            TRACKS,
-            "4f18c81115986b34",
-            "004089f4b9422540602b29eb633c0d785697563189beb6853acb46fe109b8756",
-        ),
-        (
-            "image_folder",
-            folder,
-            {"test_fraction": 0.4},
-            "4a0c467b339cdf9c",
-            "a6cd3829053076c053ffd2b25fd67325416cd05aa1156bccfcdaf075fb8acae8",
-        ),
-        (
-            "image_folder",
-            archive,
-            {},
-            "4b6e8bc2445f5cee",
-            "a6cd3829053076c053ffd2b25fd67325416cd05aa1156bccfcdaf075fb8acae8",
-        ),
-        (
-            "mstar",
-            folder,
-            {},
-            "4a0c467b339cdf9c",
-            "a6cd3829053076c053ffd2b25fd67325416cd05aa1156bccfcdaf075fb8acae8",
-        ),
-        (
-            "mstar",
-            mstar,
-            {},
-            "c04aa0b43a60ee72",
-            "c7283ec2502208442eae1aea0af9c8b95999dd0bf7ba38e79da633498a4da5b3",
-        ),
-        (
-            "fgvc_aircraft",
-            aircraft,
-            {"size": 4},
-            "e4515bde97769653",
-            "77a2d7fe1bfa7975f5aed283b4d74d3f32252aa0322998fb8384f75df28f3a28",
-        ),
-        (
-            "dsiac",
-            dsiac,
-            {"size": 8, "every": 1},
-            "568409389ba7b3da",
-            "ba5f6803fc9488981de1e1de5b7823723612ee379c2a430e808540e1affd80ae",
-        ),
+        ("simulated", None, VIEWS, "3e250e60168d0e19", "796a17132270abbe"),
+        ("simulated_tracks", None, TRACKS, "4f18c81115986b34", "004089f4b9422540"),
+        ("image_folder", folder, {"test_fraction": 0.4}, "4a0c467b339cdf9c", "a6cd3829053076c0"),
+        ("image_folder", archive, {}, "4b6e8bc2445f5cee", "a6cd3829053076c0"),
+        ("mstar", folder, {}, "4a0c467b339cdf9c", "a6cd3829053076c0"),
+        ("mstar", mstar, {}, "c04aa0b43a60ee72", "c7283ec250220844"),
+        ("fgvc_aircraft", aircraft, {"size": 4}, "e4515bde97769653", "77a2d7fe1bfa7975"),
+        ("dsiac", dsiac, {"size": 8, "every": 1}, "568409389ba7b3da", "ba5f6803fc948898"),
     ],
 )
 def test_it_is_found_again(
@@ -192,4 +144,4 @@ def test_it_is_found_again(
         arguments = (tmp_path / "source", dsiac_files)[: 2 if source is dsiac else 1]
         source = source(*arguments)
     dataset = data.prepare(name, source=source, data_dir=data_dir, options=options)
-    assert (dataset.directory.name, dataset.fingerprint) == (signature, fingerprint)
+    assert (dataset.directory.name, dataset.fingerprint[:16]) == (signature, fingerprint)

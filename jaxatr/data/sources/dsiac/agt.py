@@ -108,8 +108,8 @@ def _frame_number(update: Block, problems: list[str]) -> int | None:
             found.add(int(match[1]))
     if len(found) == 1 and 0 not in found:
         return found.pop()
-    told = f"frame numbers {sorted(found)}" if found else "no frame number"
-    problems.append(f"byte {update.at}: an update with {told}")
+    claims = f"frame numbers {sorted(found)}" if found else "no frame number"
+    problems.append(f"byte {update.at}: an update with {claims}")
     return None
 
 
@@ -156,8 +156,8 @@ def _string(block: Block, name: str, problems: list[str]) -> str | None:
     if statement is None:
         return None
     if len(statement.values) != 1 or not statement.values[0].strip(" \t"):
-        told = " ".join(statement.values)[:60]
-        problems.append(f"byte {statement.at}: {name}: got {told!r}, wanted one string")
+        got = " ".join(statement.values)[:60]
+        problems.append(f"byte {statement.at}: {name}: got {got!r}, wanted one string")
         return None
     return statement.values[0].strip(" \t")
 
@@ -167,8 +167,8 @@ def _values(block: Block, name: str, count: int, problems: list[str]) -> list[fl
     if statement is None:
         return None
     if len(statement.values) != count or not all(map(_NUMBER.fullmatch, statement.values)):
-        told = " ".join(statement.values)[:60]
-        problems.append(f"byte {statement.at}: {name}: got {told!r}, wanted {count} numbers")
+        got = " ".join(statement.values)[:60]
+        problems.append(f"byte {statement.at}: {name}: got {got!r}, wanted {count} numbers")
         return None
     return [float(value) for value in statement.values]
 

@@ -165,13 +165,13 @@ def _footer_bytes(
     path: Path, size: int, offset: int, frames: int, bands: tuple[Band, ...], flags: int
 ) -> tuple[int, str]:
     images = sum(band.nbytes for band in bands)
-    told = sum(length for bit, length in enumerate(_FOOTER_BYTES) if flags >> bit & 1)
-    for footer in (told, 0, *_FOOTER_BYTES, sum(_FOOTER_BYTES)):
+    announced = sum(length for bit, length in enumerate(_FOOTER_BYTES) if flags >> bit & 1)
+    for footer in (announced, 0, *_FOOTER_BYTES, sum(_FOOTER_BYTES)):
         if offset + frames * (images + footer) == size:
-            differs = f"footers of {footer} bytes by the file's size, {told} by its flags"
-            return footer, "" if footer == told else differs
-    end = offset + frames * (images + told)
+            differs = f"footers of {footer} bytes by the file's size, {announced} by its flags"
+            return footer, "" if footer == announced else differs
+    end = offset + frames * (images + announced)
     raise ValueError(
-        f"{path}: byte {min(end, size)}: {frames} frames of {images} bytes and footers of {told} "
-        f"bytes, from byte {offset} on, end at byte {end}; the file ends at byte {size}"
+        f"{path}: byte {min(end, size)}: {frames} frames of {images} bytes and footers of "
+        f"{announced} bytes, from byte {offset} on, end at byte {end}; the file ends at byte {size}"
     )

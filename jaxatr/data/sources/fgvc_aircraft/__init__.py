@@ -127,8 +127,8 @@ def _missing(
     wanted = [photograph.path for split in lists.photographs.values() for photograph in split]
     missing = [path for path in wanted if path not in there]
     if missing and not skip_corrupt:
-        told = ", ".join(missing[:10]) + (", …" if len(missing) > 10 else "")
-        raise ValueError(f"{root}: {len(missing)} of {len(wanted)} images are missing: {told}")
+        listed = ", ".join(missing[:10]) + (", …" if len(missing) > 10 else "")
+        raise ValueError(f"{root}: {len(missing)} of {len(wanted)} images are missing: {listed}")
     return [(path, "there is no such file") for path in missing]
 
 

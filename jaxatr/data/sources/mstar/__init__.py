@@ -152,9 +152,9 @@ class _LeftOut(Exception):
 
 def _place(header: Mapping[str, str], serials: str) -> tuple[str, str]:
     """Returns a chip's split and class."""
-    told = re.sub(_KINDS, "", header.get("TargetType", "").upper())
+    plain_name = re.sub(_KINDS, "", header.get("TargetType", "").upper())
     plain = {re.sub("[^0-9A-Z]", "", name): name for name in _VEHICLES}
-    kind = plain.get(re.sub("[^0-9A-Z]", "", told))
+    kind = plain.get(re.sub("[^0-9A-Z]", "", plain_name))
     if kind is None:
         raise _LeftOut(
             f"chips of {header.get('TargetType', '')[:40]!r}, which is none of the classes"

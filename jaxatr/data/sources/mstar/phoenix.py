@@ -66,8 +66,8 @@ def read_chip(path: Path) -> RawChip:
         rows = _number(path, fields, "NumberOfRows", least=1)
         columns = _number(path, fields, "NumberOfColumns", least=1)
         end = start + 8 * rows * columns
-        told = _number(path, fields, "PhoenixSigSize", least=0, absent=end)
-        _check_size(path, size, told, start, rows, columns)
+        stated = _number(path, fields, "PhoenixSigSize", least=0, absent=end)
+        _check_size(path, size, stated, start, rows, columns)
         file.seek(start)
         content = file.read(end - start)
     pixels = np.frombuffer(content, ">f4").reshape(2, rows, columns).astype(np.float32)
@@ -80,16 +80,16 @@ def read_chip(path: Path) -> RawChip:
     return RawChip(header, pixels[0], pixels[1])
 
 
-def _check_size(path: Path, size: int, told: int, start: int, rows: int, columns: int) -> None:
+def _check_size(path: Path, size: int, stated: int, start: int, rows: int, columns: int) -> None:
     end = start + 8 * rows * columns
-    if told == start + 4 * rows * columns:
+    if stated == start + 4 * rows * columns:
         raise SceneError(
             f"{path}: byte {start}: a whole scene of 16 bits a pixel, and not a chip of floats"
         )
-    if told != end or size < end:
+    if stated != end or size < end:
         raise ValueError(
             f"{path}: byte {min(start, size)}: {rows} rows of {columns} columns from there on end "
-            f"at byte {end}; the header says {told}, and the file ends at byte {size}"
+            f"at byte {end}; the header says {stated}, and the file ends at byte {size}"
         )
 
 
@@ -114,6 +114,6 @@ def _number(
     if not value and absent is not None:
         return absent
     if not re.fullmatch(rb"\d{1,10}", value) or int(value) < least:
-        told = value[:40].decode("latin-1")
-        raise ValueError(f"{path}: byte {at}: {name}: got {told!r}, wanted a number from {least}")
+        got = value[:40].decode("latin-1")
+        raise ValueError(f"{path}: byte {at}: {name}: got {got!r}, wanted a number from {least}")
     return int(value)
