@@ -1,4 +1,12 @@
-"""Data sets on disk as array_record, read through grain as batches of NumPy arrays."""
+"""Data sets on disk as array_record, read through grain as batches of NumPy arrays.
+
+A set is opened or prepared by its name in ``catalogue``. It comes from one of the ``sources``, each
+of which follows the protocol in ``source``. On disk lie its ``records`` and their ``index``, in the
+folders of the ``cache``. A ``dataset`` has splits, whose examples are chosen in ``selection`` (by
+``splits`` into known and unknown classes, by ``hierarchies`` of classes, by ``tracks``), cut to
+size by ``chip``, made batches in ``pipeline`` and ``tuples``, and varied on the device in
+``augment``.
+"""
 
 from jaxatr.data.augment import augment
 from jaxatr.data.catalogue import open_dataset, prepare
