@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr import data, losses, models, openset, parallel, training
+from jaxatr.runs.target import load_target
 from jaxatr.tasks import explaining
 from jaxatr.tasks.distillation.checks import check_fields
 from jaxatr.tasks.distillation.saliency_terms import saliency_terms
@@ -22,7 +23,6 @@ from jaxatr.tasks.examples import Examples, normalize
 from jaxatr.tasks.keys import example_keys
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.tasks.pretrained import Pretrained
-from jaxatr.runs.target import load_target
 from jaxatr.training import Exportable, LossOutput, Phase, Task, TrainedRun
 from jaxatr.typing import Batch, Config, Float, PyTree
 
