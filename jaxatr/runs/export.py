@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr import models, training
-from jaxatr.onnx.exporter import OPSET, export
 from jaxatr.onnx.package import onnx
+from jaxatr.onnx.writer.exporter import OPSET, export
 from jaxatr.runs.folder import load_config, takes_tracks, variables_of
 from jaxatr.tasks.examples import normalize
 from jaxatr.typing import Config, PyTree

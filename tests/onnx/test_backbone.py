@@ -14,8 +14,8 @@ onnx = pytest.importorskip("onnx")
 from jaxatr import config as configuration  # noqa: E402 (what needs the package comes after it)
 from jaxatr import convert, models, parallel, runs, training  # noqa: E402
 from jaxatr.onnx.backbone import OnnxBackbone, until  # noqa: E402
-from jaxatr.onnx.exporter import export  # noqa: E402
-from jaxatr.onnx.model import load  # noqa: E402
+from jaxatr.onnx.reader.model import load  # noqa: E402
+from jaxatr.onnx.writer.exporter import export  # noqa: E402
 from jaxatr.recogniser import Recogniser  # noqa: E402
 from jaxatr.runs.export import export_run  # noqa: E402
 

@@ -5,8 +5,8 @@ from typing import Any, Literal
 import jax.numpy as jnp
 import numpy as np
 
+from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Value, library
-from jaxatr.onnx.registry import register
 
 
 def broadcasting(*values: Value) -> Any:

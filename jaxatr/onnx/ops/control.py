@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Known, Value, axis_of, known
-from jaxatr.onnx.registry import register
 
 Body = Callable[..., tuple]
 

@@ -4,8 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.onnx.ops.arithmetic import aligned, broadcasting
+from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Value, library
-from jaxatr.onnx.registry import register
 
 
 @register("Equal", since=7, folds=True)

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.onnx.ops.dtypes import dtype_of
+from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Known, Value, first_place, known, sized
-from jaxatr.onnx.registry import register
 
 Seed: TypeAlias = int | float | None
 

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Known, Value, axes_of, axis_of, first_place, known_ints, library
-from jaxatr.onnx.registry import register
 
 
 def _reduce(

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Value, known, sized
-from jaxatr.onnx.registry import register
 
 
 def _each(function: Callable[..., Any], dtype: Any, *arrays: np.ndarray) -> np.ndarray:
@@ -148,7 +148,7 @@ def _grams(pool: tuple, starts: tuple[int, ...]) -> list[tuple]:
         or min(starts, default=0) < 0
         or max(starts, default=0) > len(pool)
     ):
-        raise ValueError(f"ngram_counts: got {starts}, wanted places in a list of {len(pool)}")
+        raise ValueError(f"ngram_counts: got {starts}, wanted positions in a list of {len(pool)}")
     grams = []
     for i, start in enumerate(starts):
         end = starts[i + 1] if i + 1 < len(starts) else len(pool)

@@ -33,7 +33,7 @@ class Trees(NamedTuple):
     members: np.ndarray
 
 
-def said(
+def leaf_table(
     leaves: np.ndarray, targets: np.ndarray, weights: np.ndarray, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns what each of ``count`` leaves says: columns and weights ``[count, most]``.

@@ -159,8 +159,8 @@ def first_place(function: Any, x: Value, axis: int) -> jax.Array:
         return function(x, axis, np.int32)
     # Of 64 bits it cannot be lowered by a jit outside of the scope that keeps them.
     best = (jnp.max if function is jax.lax.argmax else jnp.min)(x, axis, keepdims=True)
-    places = jax.lax.broadcasted_iota(np.int32, x.shape, axis)
-    return jnp.min(jnp.where((x == best) | jnp.isnan(x), places, x.shape[axis]), axis)
+    positions = jax.lax.broadcasted_iota(np.int32, x.shape, axis)
+    return jnp.min(jnp.where((x == best) | jnp.isnan(x), positions, x.shape[axis]), axis)
 
 
 def at_least_rank(name: str, value: Value, rank: int) -> None:
