@@ -44,7 +44,7 @@ class Network(nn.Module):
         images = jnp.asarray(images, jnp.float32)
         if self.layout == "NCHW":
             images = jnp.transpose(images, (0, 3, 1, 2))
-        # What calls this is jitted from outside, where 64-bit types cannot be lowered.
+        # The caller is jitted from outside, where 64-bit types cannot be lowered.
         out = self.model.apply(variables, images, keep_64_bit=False, each=self._seen)
         return (out[self.index] if isinstance(out, tuple) else out).astype(jnp.float32)
 

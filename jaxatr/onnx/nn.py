@@ -332,7 +332,7 @@ class Dropout(nn.Module):
 
 
 class _Recurrent(nn.Module):
-    """What the recurrent layers share: ``w`` of the input, ``r`` of the state, the bias ``b``."""
+    """The base of recurrent layers: ``w`` of the input, ``r`` of the state, the bias ``b``."""
 
     hidden_size: int
     direction: str = "forward"

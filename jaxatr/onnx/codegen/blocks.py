@@ -1,4 +1,4 @@
-"""What repeats in a graph, found by its structure: each becomes one class, made several times."""
+"""Repeated structure in a graph: each repetition becomes one class, made several times."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

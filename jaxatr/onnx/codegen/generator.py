@@ -108,7 +108,7 @@ def tidied(lines: list[str]) -> list[str]:
 
 
 def _where(block: Body) -> str:
-    """Returns what a block is called where it is found first, and how often it is found."""
+    """Returns the name of a block where it is found first, and how often it is found."""
     found = paths.common(
         [paths.hint(row.steps[0]) for row in block.rows if paths.hint(row.steps[0])]
     )

@@ -13,7 +13,7 @@ from jaxatr.onnx import nn as layers
 LONGEST = 40
 """Characters of an identifier."""
 
-# What a generated file means something else by. A submodule may not have the name of an attribute.
+# Names that mean something else in a generated file. No submodule is named as an attribute.
 RESERVED = frozenset(
     [*keyword.kwlist, *keyword.softkwlist, *dir(builtins), *dir(flax.linen.Module), "np", "nn"]
     + ["jnp", "ops", "self", "train", "i", "l", "Model", "name", "parent", "scope", "params"]
@@ -22,7 +22,7 @@ RESERVED = frozenset(
 
 
 def identifier(name: str, fallback: str = "value") -> str:
-    """Returns what is left of a name of letters, digits and underscores of ASCII.
+    """Returns a name with nothing but ASCII's letters, digits and underscores.
 
     >>> identifier("layer1.0/conv1"), identifier('"); import os #'), identifier("é1")
     ('layer1_0_conv1', 'import_os', 'e1')

@@ -8,7 +8,7 @@ from jaxatr.onnx.codegen.bodies import Body, Row
 from jaxatr.onnx.codegen.names import Names, identifier
 from jaxatr.onnx.codegen.steps import Step, Weight
 
-# What exporters call the arrays of a layer: not part of the layer's name.
+# Names that exporters give a layer's arrays: not part of the layer's name.
 LEAF = re.compile(
     r"(?<=[\w)])[._/:](weights?|bias|kernel|gamma|beta|scale|w|b|s|r|rm|riv|mean|var|"
     r"running_mean|running_var|moving_mean|moving_variance|num_batches_tracked)(_\d+)?$",
@@ -16,7 +16,7 @@ LEAF = re.compile(
 )
 
 ANONYMOUS = re.compile(r"onnx::|[a-z]?\d+$")
-"""What exporters call a weight that has no name."""
+"""The names that exporters give a weight that has none."""
 
 Words = tuple[str, ...]
 
@@ -75,7 +75,7 @@ def assign(model: Body) -> None:
 
 
 def _scope(body: Body, index: int) -> Words:
-    """Returns what the names in one instance begin with, which says nothing inside of it."""
+    """Returns the words that all names in one instance begin with, needless inside of it."""
     found = [h for row in body.rows if (h := hint(row.steps[index]))]
     return common(found) if len(found) > 1 else ()
 
@@ -143,7 +143,7 @@ def _count_up(body: Body, names: Names) -> None:
 
 
 def counted(names: Sequence[str]) -> tuple[str, int] | None:
-    """Returns what comes before the number that the names end in, and the first number.
+    """Returns the stem before the number that the names end in, and the first number.
 
     >>> counted(["conv4_8", "conv4_9", "conv4_10"])
     ('conv4_', 8)

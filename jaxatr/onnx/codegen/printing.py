@@ -47,7 +47,7 @@ Shapes = Mapping[str, tuple[int | str | None, ...] | None]
 
 
 class SourceFile:
-    """What one file holds besides its classes.
+    """The statements of one file besides its classes.
 
     Attributes:
       names: identifiers of the file.
@@ -168,7 +168,7 @@ class Printer:
         return fetch(weight, name, shape, row.steps[0].function)
 
     def arguments(self, row: Row) -> tuple[Expression, ...]:
-        """Returns what a step is applied to."""
+        """Returns the expressions that a step is applied to."""
         step = row.steps[0]
         listed = tuple(o.name for o in step.operands if isinstance(o, Local))
         if len(listed) == len(step.operands) and listed in self.lists:

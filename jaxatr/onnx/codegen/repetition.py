@@ -15,7 +15,7 @@ SAVED = 8
 """Fewest steps that a block must spare the reader."""
 
 OPEN = 0.6
-"""What a block is worth whose operands are used behind it too: a whole residual block is better."""
+"""The worth of a block whose operands are used behind it too: a whole residual block is better."""
 
 WIDEST = 3
 """Values that a block may be applied to, unless it takes any number."""
@@ -58,7 +58,7 @@ def best(bodies: list[Body]) -> Repetition | None:
         for window in windows:
             if window.grow():
                 groups[window.key].append(window)
-        # What occurs once does not occur twice when it is longer.
+        # A window that occurs once does not occur twice when it is longer.
         groups = {key: found for key, found in groups.items() if len(found) > 1}
         windows = [window for found in groups.values() for window in found]
         if not windows:
@@ -75,7 +75,7 @@ def best(bodies: list[Body]) -> Repetition | None:
 def _rated(
     found: list["_Window"], last: Mapping[int, dict[str, int]]
 ) -> tuple[Any, Repetition | None]:
-    """Returns what a pattern is worth, and the pattern; nothing where it can be no block."""
+    """Returns the worth of a pattern, and the pattern; nothing where it can be no block."""
     nothing = (0.0, 0, 0), None
     length, operands = found[0].stop - found[0].start, len(found[0].outside)
     if _twice([sketch.function for sketch in found[0].sketches[found[0].start : found[0].stop]]):
@@ -97,7 +97,7 @@ def _rated(
 
 
 class _Sketch:
-    """What has to be alike of a step in two windows.
+    """The traits of a step that have to be alike in two windows.
 
     Attributes:
       function: its function, or its class.
@@ -186,7 +186,7 @@ def _settings(step: Step) -> Any:
 
 
 def _token(operand: Operand) -> Any:
-    """Returns what has to be alike of an operand that was not computed."""
+    """Returns the traits that have to be alike of an operand that was not computed."""
     if operand is None or isinstance(operand, Local):
         return None
     if isinstance(operand, Weight):

@@ -112,7 +112,7 @@ class _StepMaker:
             for collection, arrays in variables.items()
             for name, value in arrays.items()
         }
-        # What a subgraph reads may decide a shape there.
+        # A value that a subgraph reads may decide a shape there.
         kept = deciding(program) | {
             name for g, _ in inner for c in calls_of(g) for name in c.inputs
         }

@@ -269,7 +269,7 @@ def _table(
     columns: Ints,
     weights: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns what :func:`leaf_table` does of leaves that are named as their nodes are."""
+    """Returns the :func:`leaf_table` of leaves that are named as nodes are."""
     inner = len(trees.splits)
     found = [positions.get(name, -1) - inner for name in zip(*names, strict=True)]
     if min(found, default=0) < 0:

@@ -31,7 +31,7 @@ def _pooled(x: Value, found: Windows, empty: Any, combine: Any) -> Value:
 
 
 def _for_kernel(x: Value, found: Windows) -> tuple[Any, ...] | None:
-    """Returns what :mod:`jaxatr.kernels` takes, or None where it has no such pooling.
+    """Returns the arguments for :mod:`jaxatr.kernels`, or None where it has no such pooling.
 
     It has those of images. Of a chain with convolutions XLA turns round the first and last alone.
     """

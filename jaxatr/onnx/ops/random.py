@@ -19,7 +19,7 @@ Seed: TypeAlias = int | float | None
 
 
 def _draw(function: Callable[..., Any], rng: Any, seed: Seed, *arguments: Any) -> Any:
-    """Returns what one of jax's functions draws, in 32 bits.
+    """Returns the draw of one of jax's functions, in 32 bits.
 
     With 64 it cannot be lowered by a jit outside of the scope that keeps them.
     """

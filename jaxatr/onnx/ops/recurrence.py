@@ -1,4 +1,4 @@
-"""What the recurrent operators share: the kernels' networks, or a scan for what only ONNX has."""
+"""Recurrences: by the kernels' networks, or by a scan for the forms that only ONNX has."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -154,7 +154,7 @@ def by_kernel(
     direction: str,
     layout: int,
 ) -> tuple[Value, ...]:
-    """Returns what :func:`scanned` does, from a function of :mod:`jaxatr.kernels`.
+    """Returns the result of :func:`scanned`, by a function of :mod:`jaxatr.kernels`.
 
     It takes the parameters of a network, sequences ``[b, t, i]``, lengths and initial states, and
     returns ``[b, t, directions · h]`` and the last states.

@@ -56,7 +56,7 @@ class Operator:
 
     @cached_property
     def keywords(self) -> dict[str, Any]:
-        """What can be given by name, attributes first of all, with the defaults."""
+        """Everything that can be given by name, attributes above all, with the defaults."""
         kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
         return {p.name: p.default for p in self._parameters if p.kind in kinds}
 

@@ -126,7 +126,7 @@ def _bias(
     left: int,
     right: int,
 ) -> Value:
-    """Returns what is added to the products: −∞ where a key is not attended."""
+    """Returns the bias of the products: −∞ where a key is not attended."""
     count, total = q.shape[2], k.shape[2]
     distance = jnp.arange(count)[:, None] + offset - jnp.arange(total)
     allowed = jnp.ones((count, total), bool)

@@ -1,4 +1,4 @@
-"""What operators share: known values, the choice between NumPy and jax.numpy, sizes."""
+"""Helpers of all operators: known values, the choice between NumPy and jax.numpy, sizes."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,7 +32,7 @@ _folding: ContextVar[int | None] = ContextVar("folding", default=None)
 
 
 class TooLargeToFold(ValueError):
-    """What is computed while a model is loaded would be large."""
+    """A result that would be computed while a model is loaded is too large."""
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from jaxatr.onnx.reader.proto import opsets
 
 @dataclass(frozen=True)
 class FunctionBody:
-    """What a node is to be replaced by.
+    """The nodes that stand for a node.
 
     Attributes:
       inputs: names that the body has for the node's inputs.

@@ -173,7 +173,7 @@ class _Lowering:
         self.depth -= 1
 
     def once(self, read: Callable[..., Any], proto: Any, *more: Any) -> Any:
-        """Returns what is read of a proto, the same array for every call of a function."""
+        """Returns the array of a proto, the same one for every call of a function."""
         if id(proto) not in self.arrays:
             self.arrays[id(proto)] = proto, read(proto, *more)  # kept, so is its id
         return self.arrays[id(proto)][1]

@@ -13,7 +13,7 @@ from jaxatr.onnx.ops.registry import Operator
 
 @dataclass(frozen=True)
 class ValueInfo:
-    """What a model says of one of its inputs or outputs.
+    """Name, shape and type of an input or output, as far as a model declares them.
 
     Attributes:
       name: as in the model.
@@ -100,7 +100,7 @@ class Program:
 
 @dataclass
 class Run:
-    """What one evaluation carries along.
+    """The state of one evaluation.
 
     Attributes:
       training: whether layers that differ there behave as in training.

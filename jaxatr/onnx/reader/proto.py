@@ -131,7 +131,7 @@ def opsets(imports: Any) -> dict[str, int]:
 
 
 def value_info(value: Any) -> ValueInfo:
-    """Returns what a ``ValueInfoProto`` says."""
+    """Returns a ``ValueInfoProto`` in Python."""
     if not value.type.HasField("tensor_type"):
         return ValueInfo(value.name, None, None)
     tensor = value.type.tensor_type

@@ -188,7 +188,7 @@ class _Folding:
         self.left = FOLDS + 2 * sum(value.nbytes for value in known.values())
 
     def folded(self, program: Program) -> Program:
-        """Returns what is left of a program; what is computed and still read becomes known."""
+        """Returns a program without calls that fold; results that are still read become known."""
         calls = []
         for call in program.calls:
             inner = {

@@ -1,6 +1,6 @@
-"""Finds what several nodes compute together that ONNX has an operator for.
+"""Finds nodes that compute together what one of ONNX's operators does.
 
-What stood for it is left in place; it goes when nobody reads it.
+The nodes that stood for it stay in place, and go when nobody reads them.
 """
 
 import math
@@ -348,7 +348,7 @@ def _window(find: Finder, taps: list[Node]) -> tuple[list[int], str, dict[str, A
 
 
 def _unpadded(find: Finder, source: str, axes: list[int]) -> tuple[str, list[int]]:
-    """Returns what was padded with minus infinity on these axes alone, and the padding."""
+    """Returns the source that was padded with −∞ on these axes alone, and the padding."""
     pad = find.maker(source, "Pad")
     if pad is not None and len(pad.inputs) == 3 and find.number(pad.inputs[2]) == -math.inf:
         pads = Counter(dict(enumerate(pad.attributes["pads"])))

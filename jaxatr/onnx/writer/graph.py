@@ -1,7 +1,7 @@
 """A graph of ONNX nodes while it is built and rewritten.
 
-What ONNX takes as constant inputs since opset 13 or 18 (axes, pads, shapes …) is an attribute here,
-so that a rewriting can change it; :mod:`~jaxatr.onnx.writer.serialisation` makes inputs of it.
+The constant inputs of opsets since 13 or 18 (axes, pads, shapes …) are attributes here, so that a
+rewriting can change them; :mod:`~jaxatr.onnx.writer.serialisation` makes inputs of them.
 """
 
 import dataclasses
@@ -16,11 +16,11 @@ Shape: TypeAlias = tuple[Dim, ...]
 
 
 class Unsupported(Exception):
-    """What is asked for has no form in ONNX; the text says what."""
+    """An operation has no form in ONNX; the text says why."""
 
 
 class TensorType(NamedTuple):
-    """What is known of a value.
+    """Shape and type of a value.
 
     Attributes:
       shape: of numbers and symbolic dimensions.

@@ -62,7 +62,7 @@ class _Pass:
         return self.graph.types[name].shape
 
     def held(self, name: str) -> tuple[str, Order]:
-        """Returns what a value is a view of; a value that is none is one of itself."""
+        """Returns the value that a value is a view of; one that is no view is one of itself."""
         return self.views.get(name, (name, tuple(range(len(self.shape(name))))))
 
     def plain(self, name: str) -> str:

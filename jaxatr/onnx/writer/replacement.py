@@ -42,7 +42,7 @@ def replace_weights(
       folder: where the external data of the source lie; they go into the new file.
 
     Returns:
-      What was written.
+      The model that was written.
 
     Raises:
       ValueError: the source or its external data are not well formed; or there are arrays that

@@ -14,7 +14,7 @@ from jaxatr.onnx.package import onnx
 from jaxatr.onnx.reader.lowering import FIXED
 from jaxatr.onnx.writer.graph import Graph, Node
 
-# What a file may have: protobuf counts its bytes in 31 bits, and the graph needs some too.
+# The bytes that weights may take in a file: protobuf counts in 31 bits, the graph needs some too.
 LARGEST = 2**31 - 2**24
 
 _AS_INPUTS = {

@@ -43,7 +43,7 @@ class Tensor(NamedTuple):
 
 
 class Equation(NamedTuple):
-    """What a rule has to translate.
+    """The equation that a rule translates.
 
     Attributes:
       primitive: its name.
@@ -181,7 +181,7 @@ class Translator:
         dtype = aval.dtype if is_plain(aval) else np.dtype(np.uint32)
         return Tensor(aval.shape, dtype, self.graph.declare("missing", aval.shape, dtype))
 
-    # What rules are made of.
+    # The vocabulary of rules.
 
     def name(self, value: Tensor) -> str:
         """Returns a value's name in the graph, in the shape that it was computed in."""
@@ -277,7 +277,7 @@ def is_plain(array: Any) -> bool:
 
 
 def _computed(jaxpr: Any, equations: list[Any], env: Mapping[Any, Tensor]) -> dict[Any, Tensor]:
-    """Returns what equations give that depend on constants alone."""
+    """Returns the results of equations that depend on constants alone."""
     known = {var for var, value in env.items() if value.array is not None}
     fixed = []
     for equation in equations:

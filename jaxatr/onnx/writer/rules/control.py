@@ -1,6 +1,7 @@
 """Rules of primitives with bodies: ``scan``, ``while`` and ``cond``.
 
-What a body takes from outside it names, as ONNX allows: constants and weights are not handed in.
+A body names the values from outside that it reads, as ONNX allows: constants and weights are not
+handed in.
 """
 
 from collections.abc import Sequence
@@ -39,8 +40,8 @@ def _scan(t: Translator, equation: Equation) -> list[Tensor]:
 def _counts(equation: Equation, jaxpr: Any) -> tuple[int, int]:
     """Returns how many operands are constants, and how many are carried from step to step.
 
-    What is gone through, and what is stacked up, has one axis more outside than inside. (How jax
-    writes the numbers down themselves depends on its version.)
+    Inputs that are scanned, and outputs that are stacked, have one axis more outside than inside.
+    (The parameters in which jax itself holds the numbers depend on its version.)
     """
     carried = _of_equal_rank(jaxpr.out_avals, equation.gives)
     return _of_equal_rank(jaxpr.in_avals, equation.takes) - carried, carried

@@ -114,7 +114,7 @@ def _one_slice(t: Translator, equation: Equation, picked: list[int]) -> Tensor:
 
 
 def _along_one(t: Translator, equation: Equation, axis: int) -> Tensor:
-    """Returns what is picked along one axis, whose numbers' axes stand together in the result."""
+    """Picks along one axis; the axes of the numbers stand together in the result."""
     shape = equation.takes[0].shape
     numbers, valid = _numbers(t, equation, [shape[axis] - 1])
     if numbers.array is not None:
@@ -144,7 +144,7 @@ def _evenly(t: Translator, equation: Equation, numbers: np.ndarray, axis: int) -
 
 
 def _along_many(t: Translator, equation: Equation, picked: list[int], batch: list[int]) -> Tensor:
-    """Returns what is picked along several axes, or in each example of a batch."""
+    """Picks along several axes, or in each example of a batch."""
     numbers, shape = equation.params["dimension_numbers"], equation.takes[0].shape
     rest = _others(shape, [*picked, *batch])
     operand = t.transpose(t.read(equation, 0), [*batch, *picked, *rest])
@@ -191,7 +191,7 @@ def _clipped(t: Translator, numbers: Tensor, most: list[Dim]) -> Tensor:
 
 
 def _filled(t: Translator, equation: Equation, found: Tensor, valid: Tensor | None) -> Tensor:
-    """Returns what was found, with the fill value where a number was out of bounds."""
+    """Puts the fill value where a number was out of bounds."""
     if valid is None:
         return found
     gives, dims = equation.gives[0], equation.params["dimension_numbers"].offset_dims
