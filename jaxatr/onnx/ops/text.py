@@ -148,7 +148,7 @@ def _grams(pool: tuple, starts: tuple[int, ...]) -> list[tuple]:
         or min(starts, default=0) < 0
         or max(starts, default=0) > len(pool)
     ):
-        raise ValueError(f"ngram_counts: got {starts}, wanted positions in a list of {len(pool)}")
+        raise ValueError(f"ngram_counts: got {starts}, wanted places in a list of {len(pool)}")
     grams = []
     for i, start in enumerate(starts):
         end = starts[i + 1] if i + 1 < len(starts) else len(pool)

@@ -41,7 +41,7 @@ def test_a_function_of_the_model_and_its_attributes(built):
 
 
 def test_a_function_that_only_the_schema_defines(built, onnxruntime):
-    assert importer.registry.find("SwiGLU", "", 28) is None
+    assert importer.ops.registry.find("SwiGLU", "", 28) is None
     nodes = [node("SwiGLU", ["x", "z"], ["y"], alpha=0.5)]
     model = importer.load(built(nodes, {"x": [3], "z": [3]}, "y", opset=28))
     x, z = np.float32([1, -2, 3]), np.float32([2, 1, -1])
@@ -211,7 +211,7 @@ def test_what_is_not_imported_has_version_1(built, version):
         node("ReduceSum", ["x"], ["r"], "sum", axes=[0], keepdims=0),  # an input since 13
         node("Own", ["r"], ["y"], "own", domain="own"),
     ]
-    with importer.registry.restored():
+    with importer.ops.registry.restored():
         importer.register("Own", "own", since=1)(lambda x: x + 1)
         importer.register("Own", "own", since=2)(lambda x: x + 2)
         model = built(nodes, {"x": [2]}, "y")
@@ -225,7 +225,7 @@ def test_what_is_not_imported_has_version_1(built, version):
 
 def test_a_newer_operator_than_version_1_is_missing_to_both(built):
     model = built([node("Own", ["x"], ["y"], "n", domain="own")], {"x": [2]}, "y")
-    with importer.registry.restored():
+    with importer.ops.registry.restored():
         importer.register("Own", "own", since=2)(lambda x: x)
         assert [layer.supported for layer in importer.layers(model)] == [False]
         with pytest.raises(ValueError, match="without an implementation .*\n  own.Own: n"):

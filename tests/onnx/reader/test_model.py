@@ -179,7 +179,7 @@ def test_domains_dimensions_and_places_are_text(built, tmp_path):
     raw = proto.SerializeToString()
     for text in (b"domain", b"dimension", b"place"):
         (tmp_path / "model.onnx").write_bytes(raw.replace(text, b"\xff" + text[1:]))
-        with pytest.raises(ValueError, match="no text"), importer.registry.restored():
+        with pytest.raises(ValueError, match="no text"), importer.ops.registry.restored():
             importer.register("Own", "domain")(lambda x: x)
             importer.load(tmp_path / "model.onnx")
 
