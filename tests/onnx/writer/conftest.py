@@ -29,10 +29,11 @@ def exported(tmp_path):
             else:
                 expected = list(map(np.asarray, jax.tree.leaves(call(variables, *given))))
             found = session.run(None, dict(zip(names, given, strict=True)))
-            for one, other in zip(found, expected, strict=True):
-                assert one.dtype == other.dtype and one.shape == other.shape
+            outputs = [output.name for output in session.get_outputs()]
+            for name, one, other in zip(outputs, found, expected, strict=True):
+                assert one.dtype == other.dtype and one.shape == other.shape, name
                 one, other = np.float64(one), np.float64(other)
-                np.testing.assert_allclose(one, other, rtol=1e-4, atol=atol)
+                np.testing.assert_allclose(one, other, rtol=1e-4, atol=atol, err_msg=name)
         return made
 
     return run
