@@ -61,8 +61,8 @@ def looked_over(path):
 
 def compare(model, module, variables, *inputs):
     reference = load(model)
-    expected = reference.apply(reference.variables, *inputs)
-    outputs = module.apply(variables, *inputs)
+    expected = jax.jit(reference.apply)(reference.variables, *inputs)
+    outputs = jax.jit(module.apply)(variables, *inputs)
     assert jax.tree.structure(outputs) == jax.tree.structure(expected)
     for got, wanted in zip(jax.tree.leaves(outputs), jax.tree.leaves(expected), strict=True):
         sizes = np.abs(np.asarray(wanted, np.float64))

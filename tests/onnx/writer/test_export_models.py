@@ -37,19 +37,15 @@ def images(size=32, channels=3, count=3):
 
 def test_an_open_set_classifier_with_a_large_stem(exported, count):
     network, x = models.OpenSetClassifier(SMALL(), 4), images()
-    model = exported(network, drawn(network, x), x, apart=True)
+    variables = drawn(network, x)
+    model = exported(network, variables, x, apart=True)
     assert [value.name for value in model.graph.input] == ["images"]
     assert [value.name for value in model.graph.output] == ["logits", "open_logits", "features"]
     assert [count(model, op) for op in ("Conv", "BatchNormalization", "MaxPool")] == [6, 6, 1]
     # One transposing of the images, and a heads' two products with their biases.
     assert count(model, "Transpose") == 1 and count(model, "Gemm") == 2
     assert count(model) == 6 + 6 + 5 + 2 + 1 + 1 + 1 + 2
-
-
-def test_every_weight_keeps_its_name(exported):
-    network, x = models.OpenSetClassifier(SMALL(), 4), images()
-    variables = drawn(network, x)
-    model = exported(network, variables, x, apart=True)
+    # Every weight keeps its name.
     expected = {
         jax.tree_util.keystr(path, simple=True, separator="/"): leaf
         for path, leaf in jax.tree.leaves_with_path(variables)
