@@ -71,13 +71,13 @@ def compare(model, module, variables, *inputs):
         assert got.dtype == wanted.dtype
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def imported():
     """Returns the namespace of a file."""
     return read
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def check():
     """Looks a file's form over."""
     return looked_over
@@ -90,8 +90,10 @@ def same():
 
 
 @pytest.fixture(scope="session")
-def networks():
-    return SimpleNamespace(resnet50=resnet50, densenet121=densenet121, transformer=transformer)
+def networks(small_network):
+    return SimpleNamespace(
+        small=small_network, resnet50=resnet50, densenet121=densenet121, transformer=transformer
+    )
 
 
 class Builder:
