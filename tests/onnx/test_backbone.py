@@ -81,8 +81,8 @@ def test_a_part_of_a_model(path, images):
 @pytest.mark.parametrize("output", ["", "relu"])
 def test_features_are_the_models_values(path, images, output):
     backbone = OnnxBackbone(path, output)
-    variables = backbone.init(jax.random.key(0), images)
-    features = backbone.apply(variables, images)
+    variables = jax.jit(backbone.init)(jax.random.key(0), images)
+    features = jax.jit(backbone.apply)(variables, images)
     model = until(load(path), output) if output else load(path)
     wanted = np.asarray(model.apply(model.variables, images.transpose(0, 3, 1, 2)))
     wanted = wanted.mean((2, 3)) if output else wanted
@@ -93,8 +93,9 @@ def test_features_are_the_models_values(path, images, output):
 def test_devices_share_their_running_statistics(path):
     images = np.random.default_rng(2).normal(size=(2, 4, 24, 24, 1)).astype(np.float32)
     backbone = OnnxBackbone(path, "relu")
-    variables = backbone.init(jax.random.key(0), images[0])
+    variables = jax.jit(backbone.init)(jax.random.key(0), images[0])
 
+    @jax.jit
     def step(images):
         _, new = backbone.apply(variables, images, train=True, mutable=["batch_stats"])
         return new["batch_stats"]
