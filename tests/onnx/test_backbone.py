@@ -186,8 +186,20 @@ def parsed(monkeypatch):
     return parse
 
 
-@pytest.mark.parametrize("name", [pytest.param("cbc", marks=pytest.mark.slow), "quadruplet"])
-def test_the_flags_of_both_configurations(parsed, name, path, levels, tmp_path):
+@pytest.mark.parametrize("name", ["cbc", "quadruplet"])
+def test_the_flags_of_both_configurations(parsed, name, path):
+    flags = (f"--config.model.onnx={path}", "--config.model.output=relu")
+    model = parsed(f"--config={CONFIGS / name}.py:folder", *flags).model
+    if name == "cbc":
+        network = models.build_open_set(model, 3)
+    else:
+        network = models.build_embedding(model, 2, 3, dimension=4, unit_length=True)
+    assert network.backbone == OnnxBackbone(path, "relu")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["cbc", "quadruplet"])
+def test_both_configurations_train(parsed, name, path, levels, tmp_path):
     fields = {
         "model.onnx": path,
         "model.output": "relu",
