@@ -16,8 +16,8 @@ from jaxatr import convert, models, parallel, runs, training  # noqa: E402
 from jaxatr.onnx.backbone import OnnxBackbone, until  # noqa: E402
 from jaxatr.onnx.reader.model import load  # noqa: E402
 from jaxatr.onnx.writer.exporter import export  # noqa: E402
-from jaxatr.tasks.open_set.predictor import Recogniser  # noqa: E402
 from jaxatr.runs.export import export_run  # noqa: E402
+from jaxatr.tasks.open_set.predictor import Recogniser  # noqa: E402
 
 CONFIGS = Path(configuration.__file__).parents[1] / "configs"
 
