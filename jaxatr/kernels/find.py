@@ -12,8 +12,8 @@ import jax
 
 from jaxatr import memory
 from jaxatr.kernels import database
+from jaxatr.kernels.benchmark import Bench
 from jaxatr.kernels.device import Device, describe
-from jaxatr.kernels.programs import Bench
 from jaxatr.kernels.solver import Choice, Config, Operation, operation_of
 
 # Times the best: what is slower in its first turn has no other, and a solver whose default is
@@ -51,13 +51,13 @@ def find(
 
     Every solver that applies runs in its default configuration; the further ones of those that are
     not hopeless follow. What is not hopeless takes turns, each a run or as many short ones as make
-    it a moment (:meth:`~jaxatr.kernels.programs.Bench.milliseconds`). Successive halving drops the
+    it a moment (:meth:`~jaxatr.kernels.benchmark.Bench.milliseconds`). Successive halving drops the
     slower half after each round, with twice as many rounds before the next, and the last three are
     timed longer: the configurations of all solvers compete in one list, which has no axes to
     descend along, and a slow one costs a compilation and three runs only.
 
     A candidate runs only after its result on random data agrees with the operation's reference
-    (:func:`~jaxatr.kernels.programs.relative_error`, in float64). One that fails is left out, and
+    (:func:`~jaxatr.kernels.benchmark.relative_error`, in float64). One that fails is left out, and
     a warning names it.
 
     The best is kept in the user's database, unless there is a ``workspace_limit`` or the

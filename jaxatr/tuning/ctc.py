@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from jaxatr.kernels.ops.ctc import Problem
+from jaxatr.kernels.contrib.ctc import Problem
 from jaxatr.tuning import driver, letters
 
 _SIZES: letters.Letters = {

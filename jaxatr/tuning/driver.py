@@ -9,9 +9,9 @@ from absl import flags
 
 from jaxatr import kernels
 from jaxatr.kernels import database
+from jaxatr.kernels.benchmark import Bench
 from jaxatr.kernels.device import describe
 from jaxatr.kernels.find import half_of_memory
-from jaxatr.kernels.programs import Bench
 from jaxatr.kernels.solver import Choice, Config, Solver, operation_of
 
 EXIT_WRONG = 1

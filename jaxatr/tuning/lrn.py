@@ -8,7 +8,7 @@ from typing import get_args
 
 from absl import flags
 
-from jaxatr.kernels.ops.response_norm import Mode, Problem
+from jaxatr.kernels.contrib.response_norm import Mode, Problem
 from jaxatr.tuning import driver, letters
 
 _SIZE: letters.Letters = {"N": (5, 1, "neighbours along an axis, the place itself among them")}

@@ -8,7 +8,7 @@ from typing import get_args
 
 from absl import flags
 
-from jaxatr.kernels.ops.softmax import Mode, Problem
+from jaxatr.kernels.contrib.softmax import Mode, Problem
 from jaxatr.tuning import driver, letters
 
 

@@ -8,7 +8,7 @@ from typing import get_args
 
 from absl import flags
 
-from jaxatr.kernels.ops.tensor import Name, Problem
+from jaxatr.kernels.contrib.tensor import Name, Problem
 from jaxatr.tuning import driver, letters
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from jaxatr import kernels
 from jaxatr.kernels import database, programs, solver
+from jaxatr.kernels.benchmark import Bench, relative_error
 from jaxatr.kernels.device import describe, of_platform
 from jaxatr.kernels.find import _Race, found_choice
 from jaxatr.kernels.ops.convolution import Problem as Convolution
-from jaxatr.kernels.programs import Bench, relative_error
 from jaxatr.kernels.solver import Choice, Operation, Solver
 
 CPU = of_platform("cpu")

@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxatr.kernels import choosing
 from jaxatr.kernels.device import Device, of_platform
-from jaxatr.kernels.ops.accuracy import PLAIN
+from jaxatr.kernels.ops.tolerance import PLAIN
 from jaxatr.kernels.solver import Choice, Config, Operation, Solver, operation_of
 from jaxatr.typing import Array
 

@@ -13,12 +13,12 @@ import pytest
 
 from jaxatr.kernels import choices, convolution
 from jaxatr.kernels.device import of_platform
+from jaxatr.kernels.ops.convolution.dead_taps import without_dead_taps
 from jaxatr.kernels.ops.convolution.heuristic import choose
 from jaxatr.kernels.ops.convolution.operation import OPERATION
 from jaxatr.kernels.ops.convolution.primitive import bind
 from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS, winograd
-from jaxatr.kernels.ops.convolution.trim import trimmed
 
 CPU = of_platform("cpu")
 
@@ -215,18 +215,18 @@ def test_no_images_and_no_gradient_of_them():
 def test_problems_can_be_keys():
     one, other = problem_of(*PROBLEMS[0]), problem_of(*PROBLEMS[0])
     assert {one: "xla"}[other] == "xla"
-    assert one.turned("data") != one
+    assert one.in_direction("data") != one
 
 
 @pytest.mark.parametrize("direction", ["forward", "data", "weight"])
 @pytest.mark.parametrize("arguments", PROBLEMS)
 def test_the_rule_names_an_algorithm_that_applies(arguments, direction):
-    problem = trimmed(problem_of(*arguments, direction=direction))
+    problem = without_dead_taps(problem_of(*arguments, direction=direction))
     assert SOLVERS[choose(problem)].applies(problem, CPU)
 
 
 def test_taps_that_meet_only_padding_are_left_out():
-    problem = trimmed(problem_of(*PROBLEMS[3]))
+    problem = without_dead_taps(problem_of(*PROBLEMS[3]))
     assert problem.w_shape == (1, 1, 3, 5) and problem.padding == ((0, 0), (0, 0))
 
 
@@ -400,4 +400,4 @@ def test_a_batch_that_cannot_be_cut_is_refused(unchecked):
     ],
 )
 def test_rules_that_keep_xla_from_its_cliffs(arguments, direction, expected):
-    assert choose(trimmed(problem_of(*arguments, direction=direction))) == expected
+    assert choose(without_dead_taps(problem_of(*arguments, direction=direction))) == expected

@@ -4,12 +4,12 @@ import jax
 import numpy as np
 import pytest
 
+from jaxatr.kernels.benchmark import relative_error
 from jaxatr.kernels.device import Device, of_platform
 from jaxatr.kernels.ops.convolution.operation import OPERATION
 from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS
 from jaxatr.kernels.ops.convolution.solvers.fft import _smooth
-from jaxatr.kernels.programs import relative_error
 from jaxatr.kernels.solver import Choice
 
 CPU = of_platform("cpu")

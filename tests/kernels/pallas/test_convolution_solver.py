@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxatr.kernels.benchmark import relative_error
 from jaxatr.kernels.device import Device, of_platform
 from jaxatr.kernels.ops.convolution.operation import OPERATION
 from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS, pallas
-from jaxatr.kernels.programs import relative_error
 
 GPU, TPU = Device("gpu", "NVIDIA H200"), Device("tpu", "TPU v5 lite")
 UNEVEN = ((1, 0), (0, 2))

@@ -117,7 +117,7 @@ class Problem:
             self.direction
         ]
 
-    def turned(self, direction: Direction) -> "Problem":
+    def in_direction(self, direction: Direction) -> "Problem":
         """Returns another direction of the same convolution."""
         return dataclasses.replace(self, direction=direction)
 

@@ -6,13 +6,13 @@ from typing import Any
 import jax
 
 from jaxatr.kernels.device import Device
-from jaxatr.kernels.ops.accuracy import of_products
-from jaxatr.kernels.ops.recurrent import heuristic
+from jaxatr.kernels.ops.recurrent import gemm
 from jaxatr.kernels.ops.recurrent.algorithms import ALGORITHMS
 from jaxatr.kernels.ops.recurrent.cells import State
 from jaxatr.kernels.ops.recurrent.problem import Problem
 from jaxatr.kernels.ops.recurrent.reference import arguments, reference
 from jaxatr.kernels.ops.recurrent.weights import Weights
+from jaxatr.kernels.ops.tolerance import of_products
 from jaxatr.kernels.pallas import runs_on
 from jaxatr.kernels.solver import Choice, Config, Operation, Solver, register
 from jaxatr.typing import Array
@@ -64,7 +64,7 @@ SOLVERS = {name: Recurrent(name) for name in ALGORITHMS}
 
 
 def _heuristic(problem: Problem, device: Device) -> Choice:
-    return Choice(heuristic.choose(problem), (("unroll", 1),))
+    return Choice("gemm" if gemm.applies(problem) else "scan", (("unroll", 1),))
 
 
 OPERATION = Operation(

@@ -7,7 +7,7 @@ the operation and the problem. A new fused kernel adds edges, not combinations.
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 
-from jaxatr.kernels.fusion.operations import (
+from jaxatr.kernels.contrib.fusion.operations import (
     Activation,
     BatchNorm,
     Bias,
