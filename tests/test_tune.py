@@ -15,6 +15,7 @@ import pytest
 from jaxatr import kernels, tune
 from jaxatr.kernels import database, solver
 from jaxatr.kernels.device import describe, of_platform
+from jaxatr.kernels.entries import Entry
 from jaxatr.kernels.ops.convolution.operation import OPERATION
 from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS
@@ -61,7 +62,7 @@ def test_conv_verifies_times_and_keeps_the_best(flags_of, capsys):
     ],
 )
 def test_what_is_shown_but_not_used_says_why(key, algorithm, changes, why, capsys):
-    made = database.Entry(Choice(algorithm), 1.5, 7, 1, jax.__version__)
+    made = Entry(Choice(algorithm), 1.5, 1, jax.__version__)
     database.store(describe(jax.local_devices()[0]), {key: made._replace(**changes)})
     show.main([])
     (line,) = [line for line in capsys.readouterr().out.splitlines() if key in line]

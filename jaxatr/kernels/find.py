@@ -14,6 +14,7 @@ from jaxatr import memory
 from jaxatr.kernels import database
 from jaxatr.kernels.benchmark import Bench
 from jaxatr.kernels.device import Device, describe
+from jaxatr.kernels.entries import Entry
 from jaxatr.kernels.solver import Choice, Config, Operation, operation_of
 
 # Times the best: what is slower in its first turn has no other, and a solver whose default is
@@ -105,10 +106,10 @@ def found_choice(problem: Any) -> Choice | None:
     return Choice(best.algorithm, best.config)
 
 
-def _entry(operation: Operation, best: Performance) -> database.Entry:
+def _entry(operation: Operation, best: Performance) -> Entry:
     version = operation.solvers[best.algorithm].version
     choice = Choice(best.algorithm, best.config)
-    return database.Entry(choice, best.milliseconds, best.workspace_bytes, version, jax.__version__)
+    return Entry(choice, best.milliseconds, version, jax.__version__)
 
 
 def half_of_memory(device: Any) -> int:

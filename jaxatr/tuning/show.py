@@ -9,6 +9,7 @@ import jax
 
 from jaxatr.kernels import database
 from jaxatr.kernels.device import describe
+from jaxatr.kernels.entries import Entry
 from jaxatr.kernels.ops import ctc, response_norm, softmax, tensor
 from jaxatr.kernels.ops.batch_norm import operation as batch_norm
 from jaxatr.kernels.ops.convolution import operation as convolution
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str]) -> None:
             print(f"  {key}: {how}, {entry.milliseconds:.3f} ms{stale}")
 
 
-def _outdated(key: str, entry: database.Entry) -> str:
+def _outdated(key: str, entry: Entry) -> str:
     name = key.split()[0].removeprefix("log_")  # a softmax's may begin so
     operation = _OPERATIONS.get(name)
     if operation is None:

@@ -11,6 +11,7 @@ import pytest
 from jaxatr import kernels
 from jaxatr.kernels import choosing, database
 from jaxatr.kernels.device import of_platform
+from jaxatr.kernels.entries import Entry
 from jaxatr.kernels.ops.convolution import Problem, primitive
 from jaxatr.kernels.solver import Choice
 
@@ -45,7 +46,7 @@ def used(monkeypatch):
 
 
 def remember(algorithm, config=(), problem=PROBLEM):
-    entry = database.Entry(Choice(algorithm, config), 1.0, 0, 1, jax.__version__)
+    entry = Entry(Choice(algorithm, config), 1.0, 1, jax.__version__)
     database.store(CPU, {problem.key: entry})
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from jaxatr import kernels
-from jaxatr.kernels import database, programs, solver
+from jaxatr.kernels import benchmark, database, solver
 from jaxatr.kernels.benchmark import Bench, relative_error
 from jaxatr.kernels.device import describe, of_platform
 from jaxatr.kernels.find import _Race, found_choice
@@ -235,7 +235,7 @@ def test_an_accelerator_is_given_short_runs_many_at_once(registered, monkeypatch
         clock[0] += 4e-3 + 1e-3 * times
 
     monkeypatch.setattr(bench, "run", run)
-    monkeypatch.setattr(programs.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(benchmark.time, "perf_counter", lambda: clock[0])
     assert bench.milliseconds(Choice("plain")) == pytest.approx(5.0)
     assert set(given) == {1}
     given.clear()
@@ -247,7 +247,7 @@ def test_an_accelerator_is_given_short_runs_many_at_once(registered, monkeypatch
 
 def test_runs_that_are_queued_are_all_run(registered, monkeypatch):
     bench, runs = Bench(registered(Plain()), Sines(10), jax.devices()[0]), []
-    monkeypatch.setattr(programs, "program", lambda *_: lambda x: (runs.append(x), jnp.sin(x))[1])
+    monkeypatch.setattr(benchmark, "program", lambda *_: lambda x: (runs.append(x), jnp.sin(x))[1])
     np.testing.assert_allclose(bench.run(Choice("plain"), 3), np.sin(runs[0]), rtol=1e-6)
     assert len(runs) == 3
 

@@ -10,6 +10,7 @@ import pytest
 from jaxatr import kernels, parallel, training
 from jaxatr.kernels import database
 from jaxatr.kernels.device import of_platform
+from jaxatr.kernels.entries import Entry
 from jaxatr.kernels.ops.convolution import Problem, primitive
 from jaxatr.kernels.solver import Choice
 from jaxatr.training.kernels import KernelChoices
@@ -39,7 +40,7 @@ def used(monkeypatch):
 
 
 def remember(algorithm):
-    entry = database.Entry(Choice(algorithm), 1.0, 0, 1, jax.__version__)
+    entry = Entry(Choice(algorithm), 1.0, 1, jax.__version__)
     database.store(of_platform("cpu"), {FORWARD.key: entry})
 
 

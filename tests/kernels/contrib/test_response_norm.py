@@ -1,4 +1,4 @@
-"""The local response norm against PyTorch's and by hand; its gradients are in test_operations.py."""
+"""The local response norm against PyTorch's and by hand (gradients: test_operations.py)."""
 
 import jax
 import jax.numpy as jnp
