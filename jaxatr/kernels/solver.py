@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 
 from jaxatr.kernels.device import Device
+from jaxatr.kernels.options import Command
 
 #: Names and values of what a solver can be tuned by, sorted by name; empty for its only form.
 Config: TypeAlias = tuple[tuple[str, int | str], ...]
@@ -100,6 +101,7 @@ class Operation:
         there are several.
       tolerance: ``(problem, device) -> error`` that is accepted (:func:`jaxatr.kernels.find`).
       canonical: ``(problem, device) -> problem`` that stands for it where choices are looked up.
+      command: the sub-command of ``python -m jaxatr.tune`` that measures its problems, if any.
     """
 
     name: str
@@ -110,6 +112,7 @@ class Operation:
     reference: Callable[[Any, tuple[Any, ...]], Any]
     tolerance: Callable[[Any, Device], float]
     canonical: Callable[[Any, Device], Any]
+    command: Command | None = None
 
     def refusal(self, problem: Any, choice: Choice, device: Device) -> str:
         """Returns why a choice cannot be used for a problem, ``""`` if it can."""
@@ -129,6 +132,11 @@ _OPERATIONS: dict[type, Operation] = {}
 def register(problem_type: type, operation: Operation) -> None:
     """Makes the operation of a type of problems known to :func:`operation_of`."""
     _OPERATIONS[problem_type] = operation
+
+
+def operations() -> dict[str, Operation]:
+    """Returns every operation that is known, by its name."""
+    return {operation.name: operation for operation in _OPERATIONS.values()}
 
 
 def operation_of(problem: Any) -> Operation:
