@@ -15,14 +15,14 @@ import pytest
 from absl import flags
 
 from jaxatr import kernels, tune
-from jaxatr.kernels import database, solver
+from jaxatr.kernels import contrib, database, solver
 from jaxatr.kernels.device import describe, of_platform
 from jaxatr.kernels.entries import Entry
 from jaxatr.kernels.ops.convolution.operation import OPERATION
 from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS
 from jaxatr.kernels.solver import Choice
-from jaxatr.tuning import fusions, model, show
+from jaxatr.tuning import fusions, model, operation, show
 
 SMALL = ("-n=2", "-c=4", "-H=5", "-W=6", "-k=4", "-y=3", "-x=2", "-p=1", "-v=2", "-g=2")
 KEY = "convolution forward 2x5x6x4 3x2x2x4 s1x2 p1.1.0.0 d1x1 g2 float32"
@@ -316,6 +316,67 @@ def test_the_problems_of_a_network_by_its_name(flag, flags_of, capsys):
 def test_a_network_has_sizes(flags_of, name):
     with pytest.raises(ValueError, match=f"--{name}: got 0, wanted at least 1"):
         run("model", flags_of, f"--{name}=0")
+
+
+DOUBLE = """
+import dataclasses
+from typing import Any
+
+from jaxatr.kernels.ops.differentiable import Form, draw, operation, wide
+from jaxatr.kernels.options import Command, Option
+from jaxatr.kernels.solver import register
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    direction: str
+    dtype: str
+    size: int
+
+    @property
+    def key(self):
+        return f"double {self.direction} {self.size} {self.dtype}"
+
+
+def arguments(problem, generator):
+    return tuple(draw(generator, problem.dtype, *[(problem.size,)] * (1 + _backward(problem))))
+
+
+def reference(problem, given):
+    return (2 * wide(*given)[-1],) if _backward(problem) else 2 * wide(*given)[0]
+
+
+def _backward(problem):
+    return problem.direction == "backward"
+
+
+COMMAND = Command(
+    "double",
+    lambda direction, dtype, n: Problem(direction, dtype, n),
+    {"n": Option(8, "numbers", 1)},
+)
+FORMS = [Form("sum", lambda problem, x: x + x), Form("product", lambda problem, x: 2 * x)]
+OPERATION = operation("double", FORMS, arguments, reference, COMMAND)
+register(Problem, OPERATION)
+"""
+
+
+def test_an_operation_is_one_file(tmp_path, monkeypatch, flags_of, capsys):
+    """Found in the folder of further operations; measured, kept and shown."""
+    (tmp_path / "double.py").write_text(DOUBLE)
+    monkeypatch.setattr(solver, "_OPERATIONS", dict(solver._OPERATIONS))
+    monkeypatch.setattr(contrib, "__path__", [*contrib.__path__, str(tmp_path)])
+    contrib.import_operations()
+    monkeypatch.delitem(sys.modules, "jaxatr.kernels.contrib.double")
+    monkeypatch.setattr(tune, "COMMANDS", operation.commands())
+    assert run("double", flags_of, "-n=3") == 0
+    text = capsys.readouterr().out
+    for direction in ("forward", "backward"):
+        assert f"double {direction} 3 float32 on " in text
+    assert text.count("sum          verified") == text.count("product      verified") == 2
+    show.main([])
+    lines = [line for line in capsys.readouterr().out.splitlines() if " double " in line]
+    assert len(lines) == 2 and all(line.endswith(" ms") for line in lines)
 
 
 def command(*arguments, cache):
