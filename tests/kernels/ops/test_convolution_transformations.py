@@ -77,10 +77,21 @@ def test_gradient_of_a_gradient_is_xlas():
     np.testing.assert_allclose(penalty(convolution), penalty(reference), rtol=1e-4, atol=1e-4)
 
 
+AXES = [(0, None), (None, 1), (2, 3)]
+
+
 @pytest.mark.parametrize(
-    "algorithm", ["auto", "xla", "matmul", pytest.param("winograd", marks=pytest.mark.slow)]
+    ("axes", "algorithm"),
+    [
+        *((axes, "matmul") for axes in AXES),  # what is batched is the primitive, whatever it runs
+        ((2, 3), "auto"),
+        *(
+            pytest.param(axes, name, marks=pytest.mark.slow)
+            for name in ("auto", "xla", "winograd")
+            for axes in AXES[: 2 if name == "auto" else 3]
+        ),
+    ],
 )
-@pytest.mark.parametrize("axes", [(0, None), (None, 1), (2, 3)])
 def test_vmap_of_every_direction(axes, algorithm):
     groups, n = 2, 3
     x, w, y = (2, 4, 5, 4), (3, 3, 2, 6), (2, 4, 5, 6)

@@ -34,8 +34,15 @@ def test_hopper_interpreted(direction, mosaic):
     interpreted("hopper", problem(direction, 64), mosaic)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("direction", ["forward", "data"])
+@pytest.mark.parametrize(
+    ("direction", "dtype"),
+    [
+        ("forward", "bfloat16"),
+        ("data", "float32"),
+        pytest.param("forward", "float32", marks=pytest.mark.slow),
+        pytest.param("data", "bfloat16", marks=pytest.mark.slow),
+    ],
+)
 def test_tpu_interpreted(direction, dtype):
     interpreted("tpu", problem(direction, 128, dtype), True)
 
