@@ -76,7 +76,7 @@ def test_every_form_gives_what_the_reference_does(problem, direction):
 HALF = [PROBLEMS[k] for k in (1, 3, 6, 9, 10, 14, 16, 19, 20)]
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float16", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("problem", HALF, ids=[problem.key.split()[0] for problem in HALF])
 def test_half_precision(problem, dtype):
     problem = dataclasses.replace(problem, dtype=dtype, direction="backward")

@@ -83,7 +83,10 @@ def check(problem):
     return {choice.algorithm for choice in errors}
 
 
-SLOW = {("winograd", "weight")}  # to compile
+SLOW = {  # to compile, or not of that solver
+    *(("winograd", "data"), ("winograd", "weight"), ("fft", "forward")),
+    *(("split", "weight"), ("space_to_depth", "forward")),
+}
 
 
 @pytest.mark.parametrize(
