@@ -1,4 +1,4 @@
-"""Who decides which algorithm ``"auto"`` is: the database and the rules, a record, or a collector.
+"""The choice behind ``"auto"``: by the database and the rules, by a record, or for a collector.
 
 The decision in force is a context that jax knows about: a function traced under one is traced
 anew under another.
@@ -23,7 +23,7 @@ class Chooser(Protocol):
     """Decides; hashable, because it is a parameter of jax's primitives."""
 
     def choose(self, operation: Operation, problem: Any, device: Device) -> Choice:
-        """Returns what computes a canonical problem on a device."""
+        """Returns the choice for a canonical problem on a device."""
         ...
 
 
@@ -74,7 +74,7 @@ class Choices:
         return choice
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what :func:`choices` takes, as JSON values."""
+        """Returns the mapping that :func:`choices` takes, as JSON values."""
         return {key: choice.to_json() for key, choice in sorted(self._mapping.items())}
 
     def __eq__(self, other: object) -> bool:
@@ -158,7 +158,7 @@ def freeze(
     measure: bool = False,
     watch: Callable[[list[str]], Iterable[str]] = iter,
 ) -> Choices:
-    """Returns what computes each problem of a program: the database's choices, or measured ones.
+    """Returns a choice for each problem of a program: the database's, or a measured one.
 
     A problem that is not among them is left to the rules; :func:`jaxatr.kernels.choices` keeps to
     that. Where nothing is recorded for the device and nothing is to be measured, the program is

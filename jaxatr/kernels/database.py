@@ -1,4 +1,4 @@
-"""What the find step measured, kept on disk for each kind of device.
+"""The results of the find step, kept on disk for each kind of device.
 
 A shipped file, ``jaxatr/kernels/tuned/<device>.json``, and the user's own, ``tuned/<device>.json``
 in the cache folder, which wins. An entry holds for one version of its solver and of jax. What
@@ -28,7 +28,7 @@ _MODES = ("none", "db", "search", "enforce")
 
 
 def mode() -> Literal["none", "db", "search", "enforce"]:
-    """Returns what the environment variable ``JAXATR_FIND`` says, by default ``"db"``.
+    """Returns the value of the environment variable ``JAXATR_FIND``, by default ``"db"``.
 
     Raises:
       ValueError: it says something else than the four modes.
@@ -108,7 +108,7 @@ def outdated(operation: Operation, entry: Entry) -> str:
 
 
 def entries(path: Path) -> dict[str, Entry]:
-    """Returns what a file holds by the key of each problem; nothing if there is no such file.
+    """Returns the entries of a file by the keys of their problems; none if there is no such file.
 
     What is broken in it is left out, with a warning that names it.
     """

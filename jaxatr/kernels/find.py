@@ -48,7 +48,7 @@ def find(
     workspace_limit: int | None = None,
     budget_seconds: float = 20.0,
 ) -> list[Performance]:
-    """Returns what can compute a problem on a device with how fast it is, the best first.
+    """Returns the solvers of a problem on a device with their times, the best first.
 
     Every solver that applies runs in its default configuration; the further ones of those that are
     not hopeless follow. What is not hopeless takes turns, each a run or as many short ones as make
@@ -146,11 +146,11 @@ class _Race:
                 for config in own[1:]:
                     if time.monotonic() < self._deadline:
                         self._enter(Choice(name, config))
-        told = f"{self._problem.key}: left out: {'; '.join(self._failures) or 'nothing'}"
+        message = f"{self._problem.key}: left out: {'; '.join(self._failures) or 'nothing'}"
         if not self._times:
-            raise RuntimeError(f"no solver can be used, among {self._names}: {told}")
+            raise RuntimeError(f"no solver can be used, among {self._names}: {message}")
         if self._failures:
-            warnings.warn(told, stacklevel=3)
+            warnings.warn(message, stacklevel=3)
         self._leave_out_hopeless()
         self._halve()
         return [self._performance(choice) for choice in [*self._ranked(), *self._out]]

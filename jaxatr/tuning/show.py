@@ -1,4 +1,4 @@
-"""What is in the database for this device, and what of it is not used.
+"""Shows the database for this device, and why an entry is not used.
 
 python -m jaxatr.tune show
 """

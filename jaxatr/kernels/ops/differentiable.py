@@ -69,7 +69,6 @@ def operation(
         arguments=arguments,
         reference=reference,
         tolerance=lambda problem, device: PLAIN.get(problem.dtype, 0.0),
-        canonical=lambda problem, device: problem,
         command=command,
     )
 

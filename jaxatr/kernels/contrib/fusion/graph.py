@@ -20,7 +20,7 @@ from jaxatr.kernels.contrib.fusion.operations import (
 
 @dataclasses.dataclass(frozen=True)
 class Constraint:
-    """What an operation must be, in words and as a test.
+    """A condition on an operation, in words and as a test.
 
     Attributes:
       text: the words, as a table shows them.

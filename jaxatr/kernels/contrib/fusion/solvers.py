@@ -1,4 +1,4 @@
-"""Who computes a fused sequence: XLA, or a kernel of one's own."""
+"""Solvers of a fused sequence: XLA, or a kernel of one's own."""
 
 import dataclasses
 from collections.abc import Callable, Sequence

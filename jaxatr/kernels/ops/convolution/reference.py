@@ -1,4 +1,4 @@
-"""What a convolution is, in NumPy's float64 and without any of the solvers."""
+"""The definition of a convolution and its gradients, in NumPy's float64."""
 
 from collections.abc import Iterator
 from itertools import product

@@ -38,7 +38,7 @@ class Recurrent(Solver):
         return self._algorithm.applies(problem)
 
     def workspace_bytes(self, problem: Problem) -> int:
-        """What a derivative keeps of each step: gates and states."""
+        """The gates and states of each step, as far as a derivative keeps them."""
         values = 0 if problem.direction == "forward" else problem.gates + 2 * problem.states
         size = problem.steps * problem.batch * problem.hidden * problem.wide.itemsize
         return values * size + problem.gates * size  # the input's part of the gates
@@ -100,7 +100,6 @@ OPERATION = Operation(
     arguments=arguments,
     reference=reference,
     tolerance=lambda problem, device: of_products(problem.dtype, device, _TOLERANCE),
-    canonical=lambda problem, device: problem,
     command=COMMAND,
 )
 register(Problem, OPERATION)

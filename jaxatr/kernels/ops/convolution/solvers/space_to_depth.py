@@ -132,7 +132,7 @@ class SpaceToDepth(Solver):
     version = 3  # raised with the version of `turned`
 
     def applies(self, problem: Problem, device: Device) -> bool:
-        """As the function of the same name, on CPU."""
+        """Says whether it is on CPU and there is a stride to fold."""
         return device.platform == "cpu" and applies(problem)
 
     def workspace_bytes(self, problem: Problem) -> int:
@@ -142,7 +142,7 @@ class SpaceToDepth(Solver):
         return problem.bytes(other.x_shape) * (1 + math.prod(other.w_shape[:2]) * patches)
 
     def configs(self, problem: Problem) -> Sequence[Config]:
-        """What may compute the folded problem, the usually fastest first."""
+        """The forms for the folded problem, the usually fastest first."""
         names = list(_INNER[problem.direction])
         if problem.direction == "data" and folded(problem).x_shape[3] > _FEW:
             names.reverse()  # taps would write down many products of so many channels

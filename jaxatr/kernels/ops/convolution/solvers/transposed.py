@@ -84,7 +84,7 @@ class Transposed(Solver):
         return problem.direction == "weight" and problem.groups == 1 and device.platform == "cpu"
 
     def workspace_bytes(self, problem: Problem) -> int:
-        """As the function of the same name."""
+        """The patches, the columns that they are cut from, and the copy."""
         return workspace_bytes(problem)
 
     def configs(self, problem: Problem) -> Sequence[Config]:
