@@ -188,7 +188,7 @@ def test_half_precision(algorithm, dtype):
 def test_winograd_rounds_like_the_direct_product():
     x, w = draw((2, 12, 12, 64)), draw((3, 3, 64, 32), 1)
     problem = problem_of(x.shape, w.shape, (1, 1), ((1, 1), (1, 1)), (1, 1), 1)
-    exact = OPERATION.reference(problem, (x, w))
+    exact = OPERATION.reference(problem, (np.asarray(x), np.asarray(w)))
     errors = {
         name: np.sqrt(np.mean((convolution(x, w, padding=1, algorithm=name) - exact) ** 2))
         for name in ("winograd", "winograd4", "matmul")
