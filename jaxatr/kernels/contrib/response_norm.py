@@ -1,7 +1,7 @@
 """Local response normalisation, across channels or within one (Krizhevsky et al. 2012)."""
 
 import dataclasses
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from jaxatr.kernels.ops.differentiable import (
     wide,
 )
 from jaxatr.kernels.ops.windows import Shape
+from jaxatr.kernels.options import IMAGES, Command, Option
 from jaxatr.kernels.solver import register
 from jaxatr.typing import Array, Float
 
@@ -163,5 +164,23 @@ def _sums(problem: Problem, a: np.ndarray, edge: tuple[int, int]) -> np.ndarray:
     return windows.sum(tuple(range(4, windows.ndim)))
 
 
-OPERATION = operation("response_norm", [Form("taps", taps), Form("xla", xla)], arguments, reference)
+def _from_options(direction, dtype, *, n, c, H, W, N, mode, alpha, beta, k) -> Problem:
+    return Problem(direction, mode, (n, H, W, c), N, alpha, beta, k, dtype)
+
+
+COMMAND = Command(
+    "lrn",
+    _from_options,
+    {
+        **IMAGES,
+        "N": Option(5, "neighbours along an axis, the place itself among them", 1),
+        "mode": Option("across", "Across channels or within one.", choices=get_args(Mode)),
+        "alpha": Option(1e-4, "Weight of the mean square."),
+        "beta": Option(0.75, "Exponent."),
+        "k": Option(1.0, "Added to the mean square."),
+    },
+)
+OPERATION = operation(
+    "response_norm", [Form("taps", taps), Form("xla", xla)], arguments, reference, COMMAND
+)
 register(Problem, OPERATION)

@@ -1,4 +1,4 @@
-"""Who computes a fused sequence: XLA, or a kernel of one's own."""
+"""Solvers of a fused sequence: XLA, or a kernel of one's own."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -7,9 +7,8 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from jaxatr.kernels.device import Device as Target
-from jaxatr.kernels.fusion.graph import Constraint, Edge, ordered_edges
-from jaxatr.kernels.fusion.operations import (
+from jaxatr.kernels.contrib.fusion.graph import Constraint, Edge, ordered_edges
+from jaxatr.kernels.contrib.fusion.operations import (
     Activation,
     Arguments,
     BatchNorm,
@@ -18,6 +17,7 @@ from jaxatr.kernels.fusion.operations import (
     Operation,
     forward,
 )
+from jaxatr.kernels.device import Device as Target
 from jaxatr.kernels.ops.convolution.solvers import pallas
 from jaxatr.kernels.pallas import Device, kernel, runs_on
 from jaxatr.kernels.pallas.epilogue import Epilogue, folded

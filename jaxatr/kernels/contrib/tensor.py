@@ -5,12 +5,13 @@ with each other and with their neighbours: a program writes them with ``jax.nump
 """
 
 import dataclasses
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.kernels.ops.differentiable import Direction, Form, draw, operation, wide
+from jaxatr.kernels.options import IMAGES, Command, Option
 from jaxatr.kernels.solver import register
 from jaxatr.typing import Array
 
@@ -83,5 +84,27 @@ def reference(problem: Problem, given: tuple[np.ndarray, ...]) -> np.ndarray | t
     return alpha1 * da, alpha2 * db.sum(repeated, keepdims=True), beta * dy
 
 
-OPERATION = operation("tensor", [Form("xla", xla, differentiated=3)], arguments, reference)
+def _from_options(direction, dtype, *, n, c, H, W, name, shared, alpha1, alpha2, beta) -> Problem:
+    if stray := set(shared) - set("nHWc"):
+        raise ValueError(f"--shared: got {sorted(stray)}, wanted some of the letters nHWc")
+    a_shape = (n, H, W, c)
+    b_shape = tuple(
+        1 if letter in shared else size for letter, size in zip("nHWc", a_shape, strict=True)
+    )
+    return Problem(direction, name, a_shape, b_shape, (alpha1, alpha2, beta), dtype)
+
+
+COMMAND = Command(
+    "tensor",
+    _from_options,
+    {
+        **IMAGES,
+        "name": Option("add", "The operation.", choices=get_args(Name)),
+        "shared": Option("", "Letters of the axes along which b has one element."),
+        "alpha1": Option(1.0, "See the formula."),
+        "alpha2": Option(1.0, "See the formula."),
+        "beta": Option(0.0, "See the formula."),
+    },
+)
+OPERATION = operation("tensor", [Form("xla", xla, differentiated=3)], arguments, reference, COMMAND)
 register(Problem, OPERATION)

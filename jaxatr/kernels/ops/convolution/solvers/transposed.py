@@ -1,8 +1,9 @@
-"""The weight gradient as a product whose left side is turned in memory first.
+"""The weight gradient as a product whose left operand is transposed in memory first.
 
-It sums over the pixels, which are the rows of both sides. XLA:CPU's fast product wants the sum
-along the left side's last axis, and gives anything else to a slower library. Whether it pays to
-turn a side for it, and which one, is measured.
+It sums over the pixels, which are the rows of both operands. XLA:CPU's fast product wants the sum
+along the left operand's last axis, and gives anything else to a slower library. Whether a copy in
+that order pays, and of which operand, is measured. Databases and records of runs know the solver
+as ``turned``.
 """
 
 import math
@@ -21,15 +22,15 @@ from jaxatr.typing import Array
 
 
 def run(side: str, problem: Problem, x: Array, y: Array) -> Array:
-    """Returns the weight gradient, with the images (``"x"``) or the results (``"y"``) turned."""
+    """Returns the weight gradient; the images (``"x"``) or the results (``"y"``) are transposed."""
     depth, features = math.prod(problem.w_shape[:3]), problem.w_shape[3]
     if side == "x":
-        product = _patches_turned(problem, x) @ y.reshape(-1, features)
+        product = _transposed_patches(problem, x) @ y.reshape(-1, features)
     else:
         patches = jnp.concatenate(matmul.shifted(problem, x), axis=-1).reshape(-1, depth)
-        turned = in_memory(y.reshape(-1, features).T)
-        # Without this one, too, the compiler would take both turns out again.
-        product = in_memory(turned @ patches).T
+        transposed = in_memory(y.reshape(-1, features).T)
+        # Without this one, too, the compiler would cancel both transpositions.
+        product = in_memory(transposed @ patches).T
     return product.reshape(problem.w_shape)
 
 
@@ -38,14 +39,14 @@ def in_memory(array: Array) -> Array:
     return jax.lax.optimization_barrier(array)
 
 
-def _patches_turned(problem: Problem, x: Array) -> Array:
-    """Returns ``[taps * c, pixels]``; the image is turned once, and the taps are cut from that.
+def _transposed_patches(problem: Problem, x: Array) -> Array:
+    """Returns ``[taps * c, pixels]``; the image is transposed once, the taps are cut from it.
 
     First each tap's columns, then of those its rows: so that most of what is copied are whole rows,
     and no copy chooses among all taps.
     """
-    turned = in_memory(pad(x, *problem.padding).transpose(3, 0, 1, 2))
-    columns = in_memory(jnp.concatenate(_steps(problem, turned, axis=1)))
+    transposed = in_memory(pad(x, *problem.padding).transpose(3, 0, 1, 2))
+    columns = in_memory(jnp.concatenate(_steps(problem, transposed, axis=1)))
     whole = jnp.concatenate(_steps(problem, columns, axis=0))
     return in_memory(whole.reshape(-1, whole[0].size))
 
@@ -67,13 +68,13 @@ def _steps(problem: Problem, images: Array, axis: int) -> list[Array]:
 
 
 def workspace_bytes(problem: Problem) -> int:
-    """Returns what the patches take, the columns that they are cut from, and what is turned."""
+    """Returns the bytes of the patches, of the columns that they are cut from, and of the copy."""
     images = (1 + problem.w_shape[1]) * problem.bytes(problem.x_shape)
     return matmul.patch_bytes(problem) + images
 
 
-class Turned(Solver):
-    """Weight gradients of one group, on CPU; tuned by which side is turned."""
+class Transposed(Solver):
+    """Weight gradients of one group, on CPU; tuned by which operand is transposed."""
 
     name = "turned"
     version = 2  # columns first, then rows
@@ -83,7 +84,7 @@ class Turned(Solver):
         return problem.direction == "weight" and problem.groups == 1 and device.platform == "cpu"
 
     def workspace_bytes(self, problem: Problem) -> int:
-        """As the function of the same name."""
+        """The patches, the columns that they are cut from, and the copy."""
         return workspace_bytes(problem)
 
     def configs(self, problem: Problem) -> Sequence[Config]:
@@ -99,4 +100,4 @@ class Turned(Solver):
         return partial(run, str(dict(config)["side"]), problem)
 
 
-SOLVERS = (Turned(),)
+SOLVERS = (Transposed(),)

@@ -5,12 +5,13 @@ XLA fuses it, so there is nothing to add: a program calls ``jax.nn.softmax`` or
 """
 
 import dataclasses
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import jax
 import numpy as np
 
 from jaxatr.kernels.ops.differentiable import Direction, Form, draw, operation, wide
+from jaxatr.kernels.options import IMAGES, Command, Option
 from jaxatr.kernels.solver import register
 from jaxatr.typing import Array
 
@@ -73,5 +74,20 @@ def reference(problem: Problem, given: tuple[np.ndarray, ...]) -> np.ndarray | t
     return (y * (dy - (dy * y).sum(problem.axes, keepdims=True)),)
 
 
-OPERATION = operation("softmax", [Form("xla", xla)], arguments, reference)
+def _from_options(direction, dtype, *, n, c, H, W, mode, log) -> Problem:
+    return Problem(direction, mode, log, (n, H, W, c), dtype)
+
+
+COMMAND = Command(
+    "softmax",
+    _from_options,
+    {
+        **IMAGES,
+        "mode": Option(
+            "channel", "What sums to one: of an example, or of a pixel.", choices=get_args(Mode)
+        ),
+        "log": Option(False, "The logarithm of the softmax."),
+    },
+)
+OPERATION = operation("softmax", [Form("xla", xla)], arguments, reference, COMMAND)
 register(Problem, OPERATION)

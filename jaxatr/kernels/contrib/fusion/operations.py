@@ -166,7 +166,7 @@ Operation: TypeAlias = Convolution | Bias | BatchNorm | Residual | Activation
 
 @dataclasses.dataclass(frozen=True)
 class FusionProblem:
-    """What a plan is compiled for.
+    """Shapes and type that a plan is compiled for.
 
     Attributes:
       x_shape: ``(batch, height, width, channels)``.

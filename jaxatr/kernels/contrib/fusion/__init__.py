@@ -1,6 +1,6 @@
 """Sequences of operations that are computed as one."""
 
-from jaxatr.kernels.fusion.operations import (
+from jaxatr.kernels.contrib.fusion.operations import (
     Activation,
     BatchNorm,
     Bias,
@@ -8,7 +8,7 @@ from jaxatr.kernels.fusion.operations import (
     FusionProblem,
     Residual,
 )
-from jaxatr.kernels.fusion.plan import CompiledPlan, Fusion, FusionPlan, supported_fusions
+from jaxatr.kernels.contrib.fusion.plan import CompiledPlan, Fusion, FusionPlan, supported_fusions
 
 __all__ = [
     "Activation",

@@ -33,7 +33,7 @@ def _live(problem: Problem, axis: int) -> Pair:
     return (live[0], live[-1] + 1) if live else (0, 1)
 
 
-def trimmed(problem: Problem) -> Problem:
+def without_dead_taps(problem: Problem) -> Problem:
     """Returns the problem with the live taps alone; its padding may be negative."""
     live = live_taps(problem)
     padding = []
@@ -48,7 +48,7 @@ def trimmed(problem: Problem) -> Problem:
     )
 
 
-def pays(problem: Problem) -> bool:
+def removal_pays(problem: Problem) -> bool:
     """Says whether fewer products are worth the copy of the live part of the kernel.
 
     The copy is the forward direction's: of the gradients the images' was as fast by taps, which
@@ -62,13 +62,13 @@ def pays(problem: Problem) -> bool:
     return live == 1 or dead == 0 or dead * math.prod(problem.y_shape[:3]) > _COPY * live
 
 
-def cut(problem: Problem, w: Array) -> Array:
+def live_weights(problem: Problem, w: Array) -> Array:
     """Returns the live part of the kernel."""
     rows, columns = live_taps(problem)
     return w[slice(*rows), slice(*columns)]
 
 
-def filled(problem: Problem, w: Array) -> Array:
+def whole_gradient(problem: Problem, w: Array) -> Array:
     """Returns the whole kernel's gradient from that of its live part."""
     edges = [
         (start, taps - stop, 0)

@@ -1,6 +1,6 @@
-"""How wrong a result may be: the RMS of the difference over the largest value, in MIOpen's driver.
+"""The accepted error of a result, as MIOpen's driver has it.
 
-See :func:`jaxatr.kernels.programs.relative_error`.
+See :func:`jaxatr.kernels.benchmark.relative_error`.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""A fence for XLA:CPU's fusion."""
+"""Calls that XLA does not inline, which bound what XLA:CPU fuses."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -8,7 +8,7 @@ import jax
 from jax.experimental.xla_metadata import set_xla_metadata
 
 
-def as_call(fn: Callable[..., Any]) -> Callable[..., Any]:
+def not_inlined(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Returns ``fn`` as a call that XLA does not inline, for code that is lowered for CPU only.
 
     XLA:CPU fuses cheap operations into each operation that reads them, and computes them as often
@@ -25,12 +25,12 @@ def as_call(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def outlined(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns ``fn`` as a call where it is lowered for CPU (see :func:`as_call`), else as it is.
+    """Returns ``fn`` as a call (see :func:`not_inlined`) where it is lowered for CPU, else as is.
 
     >>> float(outlined(lambda x: 2 * x)(3.0))
     6.0
     """
-    call = as_call(fn)
+    call = not_inlined(fn)
 
     @wraps(fn)
     def chosen(*arguments: Any) -> Any:

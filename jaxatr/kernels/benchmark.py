@@ -1,4 +1,4 @@
-"""Programs of single problems: compiled, checked against the reference, and timed."""
+"""Runs single problems: compiles a choice, checks it against the reference, and times it."""
 
 import contextlib
 import math

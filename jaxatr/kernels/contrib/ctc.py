@@ -12,6 +12,7 @@ import numpy as np
 import optax
 
 from jaxatr.kernels.ops.differentiable import Direction, Form, operation, wide
+from jaxatr.kernels.options import Command, Option
 from jaxatr.kernels.solver import register
 from jaxatr.typing import Array
 
@@ -116,5 +117,21 @@ def _reached(likely: np.ndarray, path: Sequence[int]) -> np.ndarray:
     return result
 
 
-OPERATION = operation("ctc", [Form("xla", xla)], arguments, reference)
+def _from_options(direction, dtype, *, n, t, L, k) -> Problem:
+    if 2 * L > t:
+        raise ValueError(f"-L: got {L}, wanted at most half of -t {t}")
+    return Problem(direction, n, t, L, k, dtype)
+
+
+COMMAND = Command(
+    "ctc",
+    _from_options,
+    {
+        "n": Option(32, "sequences", 1),
+        "t": Option(50, "steps of the longest", 2),
+        "L": Option(20, "labels of the longest, at most half of its steps", 1),
+        "k": Option(29, "classes, the blank among them", 2),
+    },
+)
+OPERATION = operation("ctc", [Form("xla", xla)], arguments, reference, COMMAND)
 register(Problem, OPERATION)

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxatr.kernels.device import Device
-from jaxatr.kernels.fusion import (
+from jaxatr.kernels.contrib.fusion import (
     Activation,
     BatchNorm,
     Bias,
@@ -18,8 +17,9 @@ from jaxatr.kernels.fusion import (
     Residual,
     supported_fusions,
 )
-from jaxatr.kernels.fusion.graph import refusal
-from jaxatr.kernels.fusion.solvers import SOLVERS, run_kernel
+from jaxatr.kernels.contrib.fusion.graph import refusal
+from jaxatr.kernels.contrib.fusion.solvers import SOLVERS, run_kernel
+from jaxatr.kernels.device import Device
 from jaxatr.kernels.pallas import kernel
 
 SAME = ((1, 1), (1, 1))

@@ -7,7 +7,7 @@ the operation and the problem. A new fused kernel adds edges, not combinations.
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 
-from jaxatr.kernels.fusion.operations import (
+from jaxatr.kernels.contrib.fusion.operations import (
     Activation,
     BatchNorm,
     Bias,
@@ -20,7 +20,7 @@ from jaxatr.kernels.fusion.operations import (
 
 @dataclasses.dataclass(frozen=True)
 class Constraint:
-    """What an operation must be, in words and as a test.
+    """A condition on an operation, in words and as a test.
 
     Attributes:
       text: the words, as a table shows them.

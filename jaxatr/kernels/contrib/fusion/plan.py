@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxatr.kernels.device import describe
-from jaxatr.kernels.fusion.graph import combinations, refusal
-from jaxatr.kernels.fusion.operations import (
+from jaxatr.kernels.contrib.fusion.graph import combinations, refusal
+from jaxatr.kernels.contrib.fusion.operations import (
     Convolution,
     FusionProblem,
     Operation,
     Shape,
     forward,
 )
-from jaxatr.kernels.fusion.solvers import SOLVERS
+from jaxatr.kernels.contrib.fusion.solvers import SOLVERS
+from jaxatr.kernels.device import describe
 from jaxatr.typing import Array
 
 
@@ -80,7 +80,7 @@ class CompiledPlan:
 class FusionPlan:
     """A sequence of operations to be computed as one (section V of the MIOpen paper).
 
-    >>> from jaxatr.kernels.fusion import Activation, BatchNorm
+    >>> from jaxatr.kernels.contrib.fusion import Activation, BatchNorm
     >>> plan = FusionPlan([BatchNorm(training=True), Activation("relu")])
     >>> compiled = plan.compile(FusionProblem((2, 1, 1, 1)))
     >>> x, one = jnp.array([0.0, 2.0]).reshape(2, 1, 1, 1), jnp.ones(1)
