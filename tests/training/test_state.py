@@ -1,5 +1,7 @@
 """The state as arrays, and the parts of the parameters."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -60,4 +62,4 @@ def test_the_parts_make_the_whole():
 def test_a_phase_must_train_something(toy):
     phase = toy.make().phases[0]._replace(trainable=lambda path: False, optimizer=optax.sgd(1.0))
     with pytest.raises(ValueError, match="phase 'train': its trainable.. selects no parameter"):
-        create_state(toy.make()._replace(phases=(phase,)), jax.random.key(0))
+        create_state(dataclasses.replace(toy.make(), phases=(phase,)), jax.random.key(0))

@@ -4,10 +4,10 @@ Also a program, ``python toy.py WORKDIR [name=value ...]``: trains the task and 
 parameters to ``WORKDIR/final.npz``, for tests that kill it.
 """
 
+import dataclasses
 import sys
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 import flax.linen as nn
 import grain
@@ -18,7 +18,7 @@ import optax
 from ml_collections import ConfigDict
 
 from jaxatr import kernels, parallel, training
-from jaxatr.training.task import LossOutput, Phase
+from jaxatr.training import LossOutput, Phase, Task
 
 EXAMPLES = 64
 
@@ -38,8 +38,9 @@ class Net(nn.Module):
         return nn.Dense(4, name="head")(nn.relu(x).mean(axis=(1, 2)))
 
 
-class Toy(NamedTuple):
-    """The task; every other field than these is a method."""
+@dataclasses.dataclass
+class Toy(Task):
+    """The task."""
 
     phases: tuple
     cycles: int = 1
