@@ -6,6 +6,7 @@ from jaxatr.openset.evaluation import evaluate, fixed_thresholds
 from jaxatr.openset.fitting import Fitted, fit_scores
 from jaxatr.openset.outputs import UNKNOWN, Outputs
 from jaxatr.openset.recorded import (
+    Shown,
     confident_mistakes,
     further_scores,
     recorded_predictions,
@@ -41,6 +42,7 @@ __all__ = [
     "OwnTraining",
     "Scale",
     "Score",
+    "Shown",
     "calibrate_gamma",
     "cbc_score",
     "choose_scores",

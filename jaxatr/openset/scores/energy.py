@@ -1,4 +1,4 @@
-"""Minus the energy of the logits (Liu et al. 2020, "Energy-based out-of-distribution detection")."""
+"""The free energy of the logits, negated (Liu et al. 2020)."""
 
 import chex
 import jax
