@@ -14,7 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr import data, losses, models, openset, parallel
+from jaxatr import data, losses, models, openset, parallel, training
+from jaxatr.runs.target import load_target
 from jaxatr.tasks import explaining
 from jaxatr.tasks.distillation.checks import check_fields
 from jaxatr.tasks.distillation.saliency_terms import saliency_terms
@@ -138,7 +139,7 @@ class Distillation(Task):
         """
         super().check_continues(workdir, recorded)
         before, now = recorded.get("target"), self.target.source
-        if before and not explains(recorded, now):
+        if before and not training.explains(recorded, now):
             raise ValueError(
                 f"distillation.target: {workdir} explains another network: recorded {before}, now "
                 f"{now}"
