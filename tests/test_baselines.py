@@ -75,7 +75,9 @@ def test_the_detector_is_adapted_to_the_run_it_judges(compared_run):
     with np.load(compared_run / "conflabel" / "detector.npz") as arrays:
         detector = openset.conflabel_detector.Detector(**arrays)
     prefix = "fitted_conflabel_detector_"
-    used = openset.conflabel_detector.Detector(*(saved[prefix + field] for field in detector._fields))
+    used = openset.conflabel_detector.Detector(
+        *(saved[prefix + field] for field in detector._fields)
+    )
     np.testing.assert_array_equal(used.hidden_kernel, detector.hidden_kernel)
     assert not np.allclose(used.mean, detector.mean)
     assert len(used.mean) == 10  # two convolutions, batch norm and two heads, two arrays each

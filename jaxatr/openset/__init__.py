@@ -2,6 +2,7 @@
 
 from jaxatr.openset import nearest_neighbour
 from jaxatr.openset.averaging import mean_outputs, mean_over
+from jaxatr.openset.choice import choose_scores
 from jaxatr.openset.evaluation import evaluate, fixed_thresholds
 from jaxatr.openset.fitting import Fitted, fit_scores
 from jaxatr.openset.outputs import UNKNOWN, Outputs
@@ -19,7 +20,6 @@ from jaxatr.openset.score import Head, OwnTraining, Scale, Score
 from jaxatr.openset.scores import (
     DEFAULT,
     SCORES,
-    choose_scores,
     conflabel,
     conflabel_detector,
     mahalanobis,

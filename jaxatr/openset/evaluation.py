@@ -12,9 +12,6 @@ from jaxatr.openset.rule import SCORE, calibrate_gamma
 from jaxatr.openset.score import Score
 from jaxatr.typing import Int, Shaped
 
-Scores = Mapping[str, Shaped[np.ndarray, " n"]]
-"""Name of a score to its values, higher = more known."""
-
 
 def fixed_thresholds(scores: Iterable[Score], gamma: float) -> dict[str, float]:
     """Lists the thresholds of scores at γ, each in the score's own unit, perhaps infinite.
@@ -30,8 +27,8 @@ def fixed_thresholds(scores: Iterable[Score], gamma: float) -> dict[str, float]:
 def evaluate(
     labels: Int[np.ndarray, " n"],
     predicted: Int[np.ndarray, " n"],
-    scores: Scores,
-    validation: Scores | None = None,
+    scores: Mapping[str, Shaped[np.ndarray, " n"]],
+    validation: Mapping[str, Shaped[np.ndarray, " m"]] | None = None,
     *,
     fixed: Mapping[str, float] | None = None,
     tpr: float = 0.95,
@@ -41,7 +38,7 @@ def evaluate(
     Args:
       labels: ``[n]``, of the test examples: known class, or :data:`UNKNOWN`.
       predicted: ``[n]``, the known class that each is most like.
-      scores: name to ``[n]``, of the test examples.
+      scores: name to ``[n]``, of the test examples; higher = more known.
       validation: name to ``[m]``, of known examples held out of training, to which thresholds are
         fitted; without it there are no fitted ones.
       fixed: name to threshold, of :func:`fixed_thresholds`; none by default.

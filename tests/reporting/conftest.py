@@ -31,9 +31,7 @@ def write_run(folder, *, seed=0, known=("a", "b", "c"), unknown=("x", "y"), rang
     held_out = fitted.on(test.select(labels >= 0))
     parts = {"all": test} | {f"{value} m": test.select(range_m == value) for value in ranges}
     groups = {
-        name: openset.evaluate(
-            part.labels, part.predicted, fitted.on(part), held_out, fixed=fixed
-        )
+        name: openset.evaluate(part.labels, part.predicted, fitted.on(part), held_out, fixed=fixed)
         for name, part in parts.items()
     }
     split = SPLIT | {"known": list(known), "unknown": list(unknown)}

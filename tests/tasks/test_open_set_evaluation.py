@@ -8,7 +8,7 @@ import pytest
 
 from jaxatr import metrics, openset, reporting, runs
 
-OUTSIDE = '''
+OUTSIDE = """
 from typing import NamedTuple
 
 import numpy as np
@@ -35,7 +35,7 @@ def score(model, outputs):
 
 BOX = Score("box", "Bounding <box>", score, fit, needs=("features",), scale="distance")
 MISSPELT = Score("misspelt", "Misspelt", score, needs=("feature",))
-'''
+"""
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,9 @@ def test_every_score_is_computed_once_for_each_part(run, monkeypatch):
 def test_scores_that_a_run_cannot_give(run, small_config):
     from jaxatr.tasks import OpenSet
 
-    with pytest.raises(ValueError, match="misspelt needs 'feature', which no network gives.*'featu"):
+    with pytest.raises(
+        ValueError, match="misspelt needs 'feature', which no network gives.*'featu"
+    ):
         runs.evaluate_run(run, scores="users_scores:MISSPELT")
     with pytest.raises(ValueError, match="got 'mlss'.*did you mean 'mls'"):
         runs.evaluate_run(run, scores="mlss")

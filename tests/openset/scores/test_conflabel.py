@@ -30,8 +30,12 @@ def test_the_sum_is_higher_for_the_known():
     )
 
 
-def test_the_detector_finds_the_layer_that_tells_them_apart():
-    detector = conflabel_detector.fit(norms(300, 0, 0), norms(90, 3, 1), key=KEY)
+@pytest.fixture(scope="module")
+def detector():
+    return conflabel_detector.fit(norms(300, 0, 0), norms(90, 3, 1), key=KEY)
+
+
+def test_the_detector_finds_the_layer_that_tells_them_apart(detector):
     known, unknown = (
         np.asarray(conflabel_detector.score(detector, norms(500, shift, seed)))
         for shift, seed in ((0, 2), (3, 3))
@@ -46,7 +50,9 @@ def test_the_detector_finds_the_layer_that_tells_them_apart():
 def test_norms_of_zero_are_no_trouble():
     known = norms(20, 0, 0)
     known[:, 3] = 0  # a head that the loss does not reach
-    detector = conflabel_detector.fit(known, np.where(np.arange(5) == 3, 0, norms(20, 3, 1)), key=KEY)
+    detector = conflabel_detector.fit(
+        known, np.where(np.arange(5) == 3, 0, norms(20, 3, 1)), key=KEY, steps=9
+    )
     assert bool(jnp.all(jnp.isfinite(conflabel_detector.score(detector, known))))
 
 
@@ -55,9 +61,8 @@ def test_both_kinds_are_needed():
         conflabel_detector.fit(norms(0, 0, 0), norms(4, 0, 0), key=KEY)
 
 
-def test_the_detector_fits_a_network_with_other_magnitudes():
+def test_the_detector_fits_a_network_with_other_magnitudes(detector):
     """The same layer tells them apart, but every norm of the other network is larger."""
-    detector = conflabel_detector.fit(norms(300, 0, 0), norms(90, 3, 1), key=KEY)
     scale = np.float32([1e3, 50, 7, 1e5, 0.2])
     own = conflabel_detector.adapted(detector, scale * norms(400, 0, 4))
     known, unknown = (scale * norms(500, shift, seed) for shift, seed in ((0, 2), (3, 3)))

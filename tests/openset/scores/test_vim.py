@@ -98,7 +98,7 @@ def test_wrong_arguments_are_named(unchecked):
             vim.fit(train, logits, kernel, dimensions=dimensions)
     with pytest.raises(AssertionError, match=r"has shape \(4, 12\) but expected \(12, 4\)"):
         vim.fit(train, logits, kernel.T)
-    with pytest.raises(AssertionError, match=r"has shape \(3,\) but expected \(4,\)"):
+    with pytest.raises(AssertionError, match=r"has shape \(3,\) but expected \(4\)"):
         vim.fit(train, logits, kernel, bias[:3])
     with pytest.raises(AssertionError, match=r"has shape \(9, 4\) but expected \(200, 4\)"):
         vim.fit(train, logits[:9], kernel)
