@@ -50,7 +50,7 @@ def test_all_scores_are_the_given_ones_and_the_trained_ones(compared_run):
     # A network as small as this has features that never fire.
     with pytest.warns(UserWarning, match="vim is left out"):
         found = runs.evaluate_run(compared_run, scores="all")["groups"]["all"]["scores"]
-    wanted = [name for name in openset.names("all") if name != "vim"]
+    wanted = [score.name for score in openset.choose_scores("all") if score.name != "vim"]
     assert list(found) == [*wanted, "conflabel_detector", "gopenmax"]
     only = runs.evaluate_run(compared_run, scores="gopenmax,mls")["groups"]["all"]["scores"]
     assert set(only) == {"mls", "gopenmax"} and only["mls"] == found["mls"]
@@ -73,9 +73,11 @@ def test_the_confounding_labels_detector_never_saw_an_unknown_class(compared_run
 def test_the_detector_is_adapted_to_the_run_it_judges(compared_run):
     saved = np.load(compared_run / "scores.npz")
     with np.load(compared_run / "conflabel" / "detector.npz") as arrays:
-        detector = openset.conflabel.Detector(**arrays)
+        detector = openset.conflabel_detector.Detector(**arrays)
     prefix = "fitted_conflabel_detector_"
-    used = openset.conflabel.Detector(*(saved[prefix + field] for field in detector._fields))
+    used = openset.conflabel_detector.Detector(
+        *(saved[prefix + field] for field in detector._fields)
+    )
     np.testing.assert_array_equal(used.hidden_kernel, detector.hidden_kernel)
     assert not np.allclose(used.mean, detector.mean)
     assert len(used.mean) == 10  # two convolutions, batch norm and two heads, two arrays each

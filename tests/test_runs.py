@@ -30,13 +30,21 @@ def test_run_learns_and_records(trained_run):
 def test_recorded_outputs_give_the_recorded_figures(trained_run):
     evaluation = json.loads((trained_run / "evaluation.json").read_text())
     saved = np.load(trained_run / "scores.npz")
-    part = {
-        name: openset.Outputs(
-            *(saved[f"{name}_{field}"] for field in ("logits", "open_logits", "labels"))
-        )
-        for name in ("test", "validation")
+    fitted = openset.fit_scores(openset.choose_scores(openset.DEFAULT))
+    values = {}
+    for part in ("test", "validation"):
+        fields = (saved[f"{part}_{field}"] for field in ("logits", "open_logits", "labels"))
+        values[part] = fitted.on(openset.Outputs(*fields))
+        for name, score in values[part].items():
+            np.testing.assert_allclose(saved[f"{part}_score_{name}"], score, rtol=1e-6)
+    values = {
+        part: {name: saved[f"{part}_score_{name}"] for name in scores}
+        for part, scores in values.items()
     }
-    again = openset.evaluate(part["test"], part["validation"])
+    predicted, fixed = saved["test_logits"].argmax(1), openset.fixed_thresholds(fitted.scores, 0.9)
+    again = openset.evaluate(
+        saved["test_labels"], predicted, values["test"], values["validation"], fixed=fixed
+    )
     assert again.pop("fitted_gamma") == evaluation["fitted_gamma"]
     assert again == evaluation["groups"]["all"]
 
@@ -46,12 +54,13 @@ def test_every_score_of_one_run(trained_run):
     # A network as small as this has features that never fire.
     with pytest.warns(UserWarning, match="vim is left out: dimensions: the features have no more"):
         result = runs.evaluate_run(trained_run, scores="all")["groups"]["all"]
-    assert tuple(result["scores"]) == tuple(name for name in openset.names("all") if name != "vim")
+    wanted = [score.name for score in openset.choose_scores("all") if score.name != "vim"]
+    assert list(result["scores"]) == wanted
     for name in openset.DEFAULT:
         assert result["scores"][name] == before["scores"][name]
     saved = np.load(trained_run / "scores.npz")
     known = saved["test_labels"] != openset.UNKNOWN
-    for name in set(result["scores"]) - set(openset.DEFAULT):
+    for name in result["scores"]:
         score = saved[f"test_score_{name}"].astype(np.float64)
         assert np.all(np.isfinite(score)) and len(np.unique(score)) > 30
         area = metrics.auroc(score[known], score[~known])

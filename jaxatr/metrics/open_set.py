@@ -6,6 +6,7 @@ equals the threshold.
 
 import math
 
+import chex
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -41,7 +42,7 @@ def oscr(known_scores: ArrayLike, known_correct: ArrayLike, unknown_scores: Arra
       unknown_scores: ``[m]``, of the examples of unknown classes.
 
     Raises:
-      ValueError: scores are empty or hold a NaN, or the lengths differ.
+      ValueError: scores are empty or hold a NaN.
 
     >>> oscr([0.9, 0.6], [True, False], [0.6, 0.1])
     0.5
@@ -49,8 +50,7 @@ def oscr(known_scores: ArrayLike, known_correct: ArrayLike, unknown_scores: Arra
     known = _scores("known_scores", known_scores)
     unknown = _scores("unknown_scores", unknown_scores)
     correct = np.asarray(known_correct, bool)
-    if correct.shape != known.shape:
-        raise ValueError(f"known_correct: got shape {correct.shape}, wanted {known.shape}")
+    chex.assert_equal_shape([correct, known])
     # Swapping sums: the trapezoid over the unknowns is each correct known's share of wins.
     return float(np.mean(correct * _wins(known, unknown)))
 
@@ -101,14 +101,13 @@ def closed_set_accuracy(predictions: ArrayLike, labels: ArrayLike) -> float:
       labels: ``[n]`` integers.
 
     Raises:
-      ValueError: the lengths differ or are zero.
+      ValueError: there are none.
     """
     predictions, labels = np.asarray(predictions), np.asarray(labels)
-    if predictions.shape != labels.shape or labels.ndim != 1 or not labels.size:
-        raise ValueError(
-            f"predictions and labels: got shapes {predictions.shape} and {labels.shape}, "
-            "wanted two equal [n] with n > 0"
-        )
+    chex.assert_rank([predictions, labels], 1)
+    chex.assert_equal_shape([predictions, labels])
+    if not labels.size:
+        raise ValueError("labels: got none, wanted [n] with n > 0")
     return float(np.mean(predictions == labels))
 
 
@@ -121,8 +120,8 @@ def open_set_accuracy(predictions: ArrayLike, labels: ArrayLike, *, unknown: int
       unknown: the index that stands for unknown, in both.
 
     Raises:
-      ValueError: the lengths differ or are zero, or no label is ``unknown`` (a sign that the
-        unknown examples carry another index, which would count every rejection as an error).
+      ValueError: there are none, or no label is ``unknown`` (a sign that the unknown examples
+        carry another index, which would count every rejection as an error).
     """
     accuracy = closed_set_accuracy(predictions, labels)
     if not np.any(np.asarray(labels) == unknown):
@@ -132,7 +131,8 @@ def open_set_accuracy(predictions: ArrayLike, labels: ArrayLike, *, unknown: int
 
 def _scores(name: str, values: ArrayLike) -> np.ndarray:
     scores = np.asarray(values, np.float64)
-    if scores.ndim != 1 or not scores.size:
+    chex.assert_rank(scores, 1)
+    if not scores.size:
         raise ValueError(f"{name}: got shape {scores.shape}, wanted [n] with n > 0")
     if np.isnan(scores).any():
         raise ValueError(f"{name}: {np.isnan(scores).sum()} of {scores.size} are NaN")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -34,8 +35,8 @@ def recall_at_k(
       block_size: queries at a time; memory is ``block_size * n``.
 
     Raises:
-      ValueError: there are fewer than two examples, lengths differ, an embedding is not finite, or
-        a k or the block size is below 1.
+      ValueError: there are fewer than two examples, an embedding is not finite, or a k or the block
+        size is below 1.
 
     >>> recall_at_k([[0.0], [1.0], [1.5], [9.0]], [0, 0, 1, 1], ks=(1, 2))
     {1: 0.5, 2: 0.75}
@@ -105,10 +106,10 @@ def nmi(
 
 def _checked(embeddings: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     vectors, classes = np.asarray(embeddings, np.float32), np.asarray(labels)
-    if vectors.ndim != 2 or len(vectors) < 2:
+    chex.assert_rank(vectors, 2)
+    chex.assert_shape(classes, (len(vectors),))
+    if len(vectors) < 2:
         raise ValueError(f"embeddings: got shape {vectors.shape}, wanted [n, d] with n > 1")
-    if classes.shape != (len(vectors),):
-        raise ValueError(f"labels: got shape {classes.shape}, wanted ({len(vectors)},)")
     if not np.isfinite(vectors).all():
         rows = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
         raise ValueError(f"embeddings: {len(rows)} are not finite, the first is {rows[0]}")

@@ -1,5 +1,6 @@
 """Measures of saliency maps themselves: how much they mark, where, and how alike two are."""
 
+import chex
 import numpy as np
 
 from jaxatr.typing import ArrayLike, Bool, Float, Shaped
@@ -37,7 +38,7 @@ def saliency_similarity(
       second: likewise.
 
     Raises:
-      ValueError: the shapes differ, or a map is not finite.
+      ValueError: a map is not finite.
 
     >>> rising = np.arange(6.0).reshape(1, 2, 3)
     >>> float(saliency_similarity(rising, np.exp(rising))[0].round(6))
@@ -69,11 +70,10 @@ def pointing_game(
       boxes: ``[b, 4]``, y0, x0, y1, x1 in pixels of the map, y1 and x1 outside the box.
 
     Raises:
-      ValueError: a map is not finite, or there is not one box a map.
+      ValueError: a map is not finite.
     """
     maps, boxes = check_maps("saliency", saliency), np.asarray(boxes)
-    if boxes.shape != (len(maps), 4):
-        raise ValueError(f"boxes: got shape {boxes.shape}, wanted ({len(maps)}, 4)")
+    chex.assert_shape(boxes, (len(maps), 4))
     best = maps.reshape(len(maps), -1).argmax(axis=1)
     centres = np.stack(np.divmod(best, maps.shape[2]), axis=1) + 0.5
     return np.all((boxes[:, :2] <= centres) & (centres < boxes[:, 2:]), axis=1)
@@ -92,14 +92,13 @@ def share_inside(
       masks: ``[b, h, w]``, true or non-zero on the target.
 
     Raises:
-      ValueError: the shapes differ, or a map is negative or not finite.
+      ValueError: a map is negative or not finite.
     """
     maps = check_maps("saliency", saliency)
     if maps.size and maps.min() < 0:
         raise ValueError(f"saliency: got {maps.min()}, wanted no negative values")
     inside = np.asarray(masks, bool)
-    if inside.shape != maps.shape:
-        raise ValueError(f"masks: got shape {inside.shape}, wanted {maps.shape}")
+    chex.assert_equal_shape([inside, maps])
     total = maps.sum(axis=(1, 2))
     held = maps.sum(axis=(1, 2), where=inside)
     return np.divide(held, total, out=np.full(len(maps), np.nan), where=total > 0)
@@ -108,15 +107,13 @@ def share_inside(
 def check_maps(
     name: str, saliency: Float[ArrayLike, "b h w"], shape: tuple[int, ...] | None = None
 ) -> Float[np.ndarray, "b h w"]:
-    """Returns the maps in float64.
+    """Converts maps, of a ``shape`` if one is given, to float64.
 
     Raises:
-      ValueError: they are not ``[b, h, w]`` or not of ``shape``, or hold what is not finite; the
-        message calls them ``name``.
+      ValueError: a map is not finite; the message calls them ``name``.
     """
     maps = np.asarray(saliency, np.float64)
-    if maps.ndim != 3 or (shape is not None and maps.shape != shape):
-        raise ValueError(f"{name}: got shape {maps.shape}, wanted {shape or '[b, h, w]'}")
+    chex.assert_shape(maps, shape or (None, None, None))
     finite = np.isfinite(maps).all(axis=(1, 2))
     if not finite.all():
         rows = np.flatnonzero(~finite)

@@ -1,4 +1,4 @@
-"""The mean of what is said of single chips over those that are of one thing."""
+"""Means of a network's outputs over the chips of one track."""
 
 import numpy as np
 
@@ -26,12 +26,12 @@ def mean_over(
 def mean_outputs(chips: Outputs, lengths: Int[np.ndarray, " n"]) -> Outputs:
     """Returns the mean logits over each group of neighbouring rows, and the label of its first.
 
-    The largest mean logit is that of the class with the largest mean log-probability: what makes
-    log-probabilities of logits is the same for all classes of a row.
+    The class of the largest mean logit is that of the largest mean log-probability: the two differ
+    by a constant of each row.
 
     Args:
       chips: outputs on m single chips.
-      lengths: as :func:`mean_over` has them.
+      lengths: ``[n]``, rows of each group; together m.
     """
     return Outputs(
         mean_over(chips.logits, lengths),

@@ -1,17 +1,19 @@
-"""What a fit checks of the examples that it is given."""
+"""Checks of the examples that a score is fitted to."""
 
+import chex
 import numpy as np
 
 from jaxatr.typing import ArrayLike, Float, Int, Shaped
 
 
 def finite(name: str, rows: Shaped[ArrayLike, "n d"]) -> Float[np.ndarray, "n d"]:
-    """Returns the rows in float64.
+    """Converts rows to float64.
 
     Raises:
-      ValueError: there are none, or one is not finite.
+      ValueError: there are none, or one is not finite; the message calls them ``name``.
     """
     rows = np.asarray(rows, np.float64)
+    chex.assert_rank(rows, 2)
     if not len(rows):
         raise ValueError(f"{name}: got shape {rows.shape}, wanted [n, d] with n > 0")
     bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
@@ -21,14 +23,13 @@ def finite(name: str, rows: Shaped[ArrayLike, "n d"]) -> Float[np.ndarray, "n d"
 
 
 def known_labels(labels: Int[ArrayLike, " n"], rows: int, classes: int) -> Int[np.ndarray, " n"]:
-    """Returns the labels, all of known classes.
+    """Checks that labels, one for each of ``rows`` rows, are of known classes.
 
     Raises:
-      ValueError: they are not one per row, or one is outside ``[0, classes)``.
+      ValueError: one is outside ``[0, classes)``.
     """
     labels = np.asarray(labels)
-    if labels.shape != (rows,):
-        raise ValueError(f"labels: got shape {labels.shape}, wanted one per row, ({rows},)")
+    chex.assert_shape(labels, (rows,))
     bad = np.flatnonzero((labels < 0) | (labels >= classes))
     if bad.size:
         raise ValueError(

@@ -1,44 +1,85 @@
 """Scores and mistakes of an evaluation, from the arrays that it recorded."""
 
 from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxatr.openset.detectors import DEFAULT, fit_detectors
 from jaxatr.openset.outputs import UNKNOWN, Outputs
+from jaxatr.openset.score import Scale, Score
+from jaxatr.openset.scores import SCORES
 from jaxatr.typing import Int, Shaped
 
 MISTAKES = ("misclassified", "accepted", "rejected")
 """A known example in the wrong class, an unknown one taken for known, a known one refused."""
 
 
+class Shown(NamedTuple):
+    """The facts of a score that tables and reports need.
+
+    Attributes:
+      title: its name in print.
+      scale: its unit.
+    """
+
+    title: str
+    scale: Scale = "plain"
+
+
+def further_scores(scores: Iterable[Score]) -> dict[str, dict[str, str]]:
+    """Lists title and scale of scores from outside the package, for ``evaluation.json``.
+
+    A report can be written where their modules are not at hand.
+    """
+    outside = (score for score in scores if score.name not in SCORES)
+    return {score.name: Shown(score.title, score.scale)._asdict() for score in outside}
+
+
+def shown(name: str, evaluation: Mapping[str, Any] | None = None) -> Shown:
+    """Finds title and scale of a recorded score; the name is the title of one that is not known.
+
+    Args:
+      name: of the score.
+      evaluation: the content of ``evaluation.json``, for a score from outside the package.
+    """
+    if name in SCORES:
+        return Shown(SCORES[name].title, SCORES[name].scale)
+    recorded = (evaluation or {}).get("further_scores", {})
+    return Shown(**recorded[name]) if name in recorded else Shown(name)
+
+
 def recorded_scores(
     arrays: Mapping[str, np.ndarray], names: Iterable[str]
 ) -> dict[str, Shaped[np.ndarray, " n"]]:
-    """Returns the scores of the n test examples, by name.
+    """Finds the scores of the n test examples, by name.
 
     Args:
-      arrays: of ``scores.npz``. A score is the array ``test_score_NAME`` or, where there is none,
-        follows from the network's outputs.
+      arrays: of ``scores.npz``. A score is the array ``test_score_NAME``. Folders of an earlier
+        version have none for scores that follow from the logits, which are computed here.
       names: of the wanted scores.
 
     Raises:
-      ValueError: a score is neither recorded nor one that follows from the outputs.
+      ValueError: a score is neither recorded nor one that follows from the logits.
     """
     outputs = Outputs(*(arrays[f"test_{field}"] for field in ("logits", "open_logits", "labels")))
-    computed, scores = fit_detectors(DEFAULT).scores, {}
+    scores = {}
     for name in names:
         if (values := arrays.get(f"test_score_{name}")) is not None:
             scores[name] = values
-        elif name in computed:
-            scores[name] = np.asarray(computed[name](outputs))
+        elif name in SCORES and _follows(SCORES[name]):
+            scores[name] = SCORES[name](None, outputs)
         else:
             raise ValueError(f"the score {name!r} has no array test_score_{name} in scores.npz")
     return scores
 
 
+def _follows(score: Score) -> bool:
+    """Tells whether a score is a function of the recorded logits alone."""
+    return score.fit is None and score.training is None and set(score.needs) <= {"open_logits"}
+
+
 def recorded_predictions(arrays: Mapping[str, np.ndarray], score: str) -> Int[np.ndarray, " n"]:
-    """Returns the known class that is nearest each test example.
+    """Finds the known class that is nearest to each test example.
 
     Args:
       arrays: of ``scores.npz``.
@@ -56,7 +97,7 @@ def confident_mistakes(
     *,
     most: int = 24,
 ) -> dict[str, Int[np.ndarray, " _"]]:
-    """Returns where a score is wrong with the most confidence, for each kind of :data:`MISTAKES`.
+    """Finds where a score is wrong with the most confidence, for each kind of :data:`MISTAKES`.
 
     No threshold is applied: of the accepted ones those are mistakes that reach it, of the rejected
     ones those that do not. So one recording serves every γ.
@@ -81,7 +122,7 @@ def confident_mistakes(
 
 
 def worst_mistakes(arrays: Mapping[str, np.ndarray], names: Iterable[str]) -> Int[np.ndarray, " _"]:
-    """Returns the test examples that any of the scores gets most confidently wrong, in order.
+    """Finds the test examples that any of the scores gets most confidently wrong, in order.
 
     Args:
       arrays: of ``scores.npz``.

@@ -1,4 +1,4 @@
-"""The test rule of section 2.3, and its threshold γ fitted on validation data."""
+"""The test rule of section 2.3, and its threshold γ, fitted to validation data."""
 
 import math
 
@@ -7,8 +7,12 @@ import numpy as np
 import scipy.special
 
 from jaxatr.metrics import threshold_at_tpr
-from jaxatr.openset.scores import cbc_score
+from jaxatr.openset.scores.cbc import SCORE as CBC
+from jaxatr.openset.scores.cbc import cbc_score
 from jaxatr.typing import Array, ArrayLike, Float, Int
+
+SCORE = CBC.name
+"""The score that γ is compared with."""
 
 
 def decide(

@@ -1,16 +1,13 @@
 """Axes of charts, each linear in its own coordinate, which need not be what it is marked in."""
 
 import math
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.special
 
+from jaxatr.openset import Scale
 from jaxatr.typing import Float, Shaped
-
-Scale = Literal["plain", "logit", "log", "distance"]
-"""What a score is: a plain number, the logit of a probability, the logarithm of one, or minus a
-distance."""
 
 _PROBABILITIES = (0.5, 0.9, 0.1, 0.99, 0.01, 0.999, 0.001, *(1 - 10.0**-n for n in range(4, 13)))
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")

@@ -16,15 +16,9 @@ from jaxatr.reporting import axes, charts
 from jaxatr.reporting.kind import Numbered, Section
 from jaxatr.reporting.recorded import RecordedRun
 from jaxatr.reporting.sprite import Sprite
-from jaxatr.reporting.tables import score_title
 from jaxatr.typing import Int
 
 _BINS = 48
-_SCALES: dict[str, axes.Scale] = {  # the others are plain
-    "softmax": "log",
-    "cbc": "logit",
-    "nearest": "distance",
-}
 _SHEETS = {
     "misclassified": "Known, accepted as the wrong class",
     "accepted": "Unknown, accepted as known (false alarms)",
@@ -61,7 +55,7 @@ def _panel(number: int, run: RecordedRun) -> dict[str, Any]:
         "number": number,
         "run": run,
         "chosen": chosen,
-        "titles": {name: score_title(name) for name in run.scores},
+        "titles": {name: run.shown(name).title for name in run.scores},
         "histograms": {name: _histogram(number, run, name) for name in run.scores},
         "names": [*run.classes, "unknown"],
         "counts": decisions(run, chosen, threshold)[1].tolist(),
@@ -70,7 +64,7 @@ def _panel(number: int, run: RecordedRun) -> dict[str, Any]:
 
 def _thresholds(run: RecordedRun, name: str) -> list[dict[str, Any]]:
     """Returns the recorded thresholds in the score's own unit, with the γ that a reader knows."""
-    row, scale = run.measured[name], _SCALES.get(name, "plain")
+    row, scale = run.measured[name], run.shown(name).scale
     fixed, fitted = row.get("threshold"), row.get("fitted_threshold")
     found = []
     if scale in ("log", "logit"):  # a γ of 0 or 1 has no threshold that could be recorded
@@ -88,14 +82,14 @@ def _thresholds(run: RecordedRun, name: str) -> list[dict[str, Any]]:
 
 
 def _axis(run: RecordedRun, name: str) -> axes.Axis:
-    scale = _SCALES.get(name, "plain")
+    scale = run.shown(name).scale
     recorded = [row["threshold"] for row in _thresholds(run, name) if row["threshold"] is not None]
     marks = axes.to_axis(scale, np.array(recorded, np.float64))
     return axes.score_axis(scale, axes.to_axis(scale, run.scores[name]), marks.tolist())
 
 
 def _histogram(number: int, run: RecordedRun, name: str) -> charts.Chart:
-    across, scale = _axis(run, name), _SCALES.get(name, "plain")
+    across, scale = _axis(run, name), run.shown(name).scale
     values = np.clip(axes.to_axis(scale, run.scores[name]), across.low, across.high)
     edges = np.linspace(across.low, across.high, _BINS + 1)
     series, words = [], []
@@ -110,12 +104,12 @@ def _histogram(number: int, run: RecordedRun, name: str) -> charts.Chart:
     down = axes.percent(
         "share of its kind", 0.0, 1.05 * max(one.points[:, 1].max() for one in series)
     )
-    title = f"Scores by {score_title(name)}"
+    title = f"Scores by {run.shown(name).title}"
     words.append("The outermost bars hold what lies beyond.")
     return charts.chart(f"explorer-{number}-{name}", title, " ".join(words), across, down, series)
 
 
-def _quartiles(scale: axes.Scale, scores: np.ndarray) -> str:
+def _quartiles(scale: openset.Scale, scores: np.ndarray) -> str:
     low, middle, high = np.quantile(scores.astype(np.float64), [0.25, 0.5, 0.75])
     figures = [f"{axes.to_gamma(scale, float(value)):.6g}" for value in (low, middle, high)]
     if scale == "distance":
@@ -157,7 +151,7 @@ def _score_data(run: RecordedRun, name: str) -> dict[str, Any]:
     predicted = run.predictions[name]
     own = {} if np.array_equal(predicted, run.predicted) else {"predicted": predicted.tolist()}
     return own | {
-        "scale": _SCALES.get(name, "plain"),
+        "scale": run.shown(name).scale,
         "low": across.low,
         "high": across.high,
         "thresholds": _thresholds(run, name),

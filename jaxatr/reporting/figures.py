@@ -12,7 +12,7 @@ from jaxatr.reporting.charts import COLOURS, DASHES, Chart, Series, chart
 from jaxatr.reporting.curves import rate_curve
 from jaxatr.reporting.kind import Numbered, Recorded, Section
 from jaxatr.reporting.recorded import RecordedRun
-from jaxatr.reporting.tables import percent, score_title
+from jaxatr.reporting.tables import percent
 from jaxatr.typing import Float
 
 _FEW = 0.05  # share of unknown examples accepted, at which a curve is put into words
@@ -39,8 +39,8 @@ def curves(numbered: Sequence[Numbered]) -> Section | None:
         _rate_chart(runs, "roc", "ROC", "known accepted", "auroc"),
         _rate_chart(runs, "oscr", "OSCR", "known accepted and right", "oscr"),
     ]
-    names = dict.fromkeys(name for run in runs for name in run.scores)
-    groups = {name: score_title(name) for name in names} if len(names) > 1 else {}
+    titles = {name: run.shown(name).title for run in runs for name in run.scores}
+    groups = titles if len(titles) > 1 else {}
     return Section("curves", "ROC and OSCR curves", {"charts": charts, "groups": groups})
 
 
@@ -91,7 +91,8 @@ def _series(
     runs: Sequence[RecordedRun], number: int, name: str, points: np.ndarray, **more: Any
 ) -> Series:
     """A score of one run has a colour; of several runs the run has it, and the score a pattern."""
-    run, title, alone = runs[number], score_title(name), len(runs) == 1
+    run, alone = runs[number], len(runs) == 1
+    title = run.shown(name).title
     place = list(run.scores).index(name)
     return Series(
         title if alone else f"{run.name}: {title}",

@@ -6,7 +6,7 @@ from typing import Any
 from jaxatr import openset
 from jaxatr.reporting.kind import Numbered, Recorded, Section
 from jaxatr.reporting.recorded import RecordedRun
-from jaxatr.reporting.tables import COLUMNS, percent, score_title
+from jaxatr.reporting.tables import COLUMNS, percent
 
 _LOWER_IS_BETTER = ("fpr_at_tpr",)
 _PARTS = ("train", "validation", "test")
@@ -112,7 +112,7 @@ def _score_table(run: RecordedRun) -> dict[str, Any]:
             }
             for column in best
         ]
-        rows.append({"title": score_title(name), "cells": cells})
+        rows.append({"title": run.shown(name).title, "cells": cells})
     columns = {column: COLUMNS[column] for column in best}
     return {"run": run, "group": group, "rows": rows, "columns": columns}
 

@@ -101,6 +101,10 @@ class RecordedRun(NamedTuple):
         """Name of a score to its measures over all test examples."""
         return self.evaluation["groups"]["all"]["scores"]
 
+    def shown(self, score: str) -> openset.Shown:
+        """Finds title and scale of a score."""
+        return openset.shown(score, self.evaluation)
+
     @property
     def best_score(self) -> str:
         """The score with the highest AUROC; the first where there are no unknown examples."""

@@ -3,22 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-SCORE_NAMES = {
-    "softmax": "SoftMax",
-    "mls": "MLS",
-    "cbc": "CBC",
-    "energy": "energy",
-    "openmax": "OpenMax",
-    "odin": "ODIN",
-    "mahalanobis": "Mahalanobis",
-    "knn": "k-NN",
-    "nearest": "nearest chip",
-    "vim": "ViM",
-    "conflabel": "ConfLabel (sum)",
-    "conflabel_detector": "ConfLabel",
-    "gopenmax": "G-OpenMax",
-}
-"""A score's name in records to its name in print."""
+from jaxatr import openset
 
 COLUMNS = {
     "auroc": "AUROC",
@@ -124,7 +109,7 @@ def open_set_table(evaluation: Mapping[str, Any]) -> str:
         first = [group, str(measured["num_known"]), str(measured["num_unknown"]), percent(closed)]
         for name, row in measured["scores"].items():
             figures = [percent(row.get(column)) for column in COLUMNS]
-            rows.append([*first, score_title(name), *figures])
+            rows.append([*first, score_title(name, evaluation), *figures])
             first = ["", "", "", ""]
     header = ["test data", "known", "unknown", "closed acc.", "score", *COLUMNS.values()]
     gamma, fitted = evaluation["gamma"], evaluation.get("fitted_gamma")
@@ -167,9 +152,14 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([line(header), line(["-" * width for width in widths]), *map(line, rows)])
 
 
-def score_title(name: str) -> str:
-    """Returns what a score is called in a table."""
-    return SCORE_NAMES.get(name, name)
+def score_title(name: str, evaluation: Mapping[str, Any] | None = None) -> str:
+    """Finds a score's name in print.
+
+    Args:
+      name: in records.
+      evaluation: the content of ``evaluation.json``, for a score from outside the package.
+    """
+    return openset.shown(name, evaluation).title
 
 
 def method_title(name: str) -> str:

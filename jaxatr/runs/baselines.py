@@ -90,11 +90,11 @@ def _train_conflabel(network: OpenSet, workdir: Path, folder: Path, progress: bo
     train_run(config, folder, progress=progress)
     task, variables = cast(OpenSet, make_task(config, folder)), _final(folder)
     known_norms, unknown_norms = (
-        np.asarray(task.outputs(variables, part, ("gradient_norms",)).gradient_norms)
+        task.outputs(variables, part, ("gradient_norms",)).more["gradient_norms"]
         for part in ("validation", "held_out")
     )
     key = jax.random.key(config.seed)
-    detector = openset.conflabel.fit(known_norms, unknown_norms, key=key)
+    detector = openset.conflabel_detector.fit(known_norms, unknown_norms, key=key)
     arrays: dict[str, Any] = {
         field: np.asarray(value) for field, value in detector._asdict().items()
     }

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jaxatr import metrics, openset
-from jaxatr.openset.evaluation import MAX_LOGIT_THRESHOLD
+from jaxatr.openset.scores.mls import THRESHOLD
 
 
 def outputs(seed=0, n=80, k=4, unknown=0.4):
@@ -15,9 +15,22 @@ def outputs(seed=0, n=80, k=4, unknown=0.4):
     return openset.Outputs(np.float32(logits), np.float32(open_logits), labels)
 
 
+SCORES = openset.choose_scores(openset.DEFAULT)
+
+
+def evaluate(test, validation=None, gamma=0.9, **options):
+    """Evaluates the default scores of outputs."""
+    fitted = openset.fit_scores(SCORES)
+    held_out = None if validation is None else fitted.on(validation)
+    fixed = openset.fixed_thresholds(SCORES, gamma)
+    return openset.evaluate(
+        test.labels, test.predicted, fitted.on(test), held_out, fixed=fixed, **options
+    )
+
+
 def test_every_figure_by_hand():
     test, validation = outputs(), outputs(1, unknown=0)
-    result = openset.evaluate(test, validation, gamma=0.8, tpr=0.9)
+    result = evaluate(test, validation, gamma=0.8, tpr=0.9)
     known, predicted = test.labels >= 0, test.logits.argmax(1)
     assert (result["num_known"], result["num_unknown"]) == (known.sum(), (~known).sum())
     assert result["closed_accuracy"] == np.mean(predicted[known] == test.labels[known])
@@ -39,23 +52,39 @@ def test_every_figure_by_hand():
 
 
 def test_fixed_thresholds_are_those_of_the_paper():
-    rows = openset.evaluate(outputs(), gamma=0.9)["scores"]
+    rows = evaluate(outputs(), gamma=0.9)["scores"]
     assert rows["softmax"]["threshold"] == pytest.approx(np.log(0.9))
-    assert rows["mls"]["threshold"] == MAX_LOGIT_THRESHOLD == 3.0
+    assert rows["mls"]["threshold"] == THRESHOLD == 3.0
     assert rows["cbc"]["threshold"] == pytest.approx(np.log(9))
     assert "fitted_threshold" not in rows["cbc"]
 
 
+def test_an_infinite_threshold_is_recorded_as_none():
+    test = outputs()
+    certain = evaluate(test, gamma=1.0)["scores"]["cbc"]
+    assert certain["threshold"] is None
+    assert certain["open_accuracy"] == np.mean(test.labels == openset.UNKNOWN)
+    everything = evaluate(outputs(), gamma=0.0)["scores"]["softmax"]
+    assert everything["threshold"] is None and "open_accuracy" in everything
+    with pytest.raises(ValueError, match="gamma: got 1.5, wanted a probability"):
+        openset.fixed_thresholds(SCORES, 1.5)
+
+
 def test_without_unknown_examples_there_is_no_detection():
-    result = openset.evaluate(outputs(unknown=0), scores=openset.fit_detectors(("mls",)).scores)
-    assert result["scores"] == {"mls": {"threshold": 3.0}} and "closed_accuracy" in result
+    test = outputs(unknown=0)
+    values = {"mls": test.logits.max(axis=1)}
+    result = openset.evaluate(test.labels, test.predicted, values)
+    assert result["scores"] == {"mls": {"threshold": None}} and "closed_accuracy" in result
+    result = openset.evaluate(test.labels, test.predicted, values, fixed={"mls": 3.0})
+    assert result["scores"] == {"mls": {"threshold": 3.0}}
 
 
 def test_without_known_examples_there_is_no_accuracy():
-    result = openset.evaluate(outputs(unknown=1.1))
+    result = evaluate(outputs(unknown=1.1))
     assert "closed_accuracy" not in result and result["num_known"] == 0
 
 
-def test_select():
-    chosen = outputs().select(np.arange(80) % 2 == 0)
-    assert len(chosen.labels) == len(chosen.logits) == 40
+def test_arrays_of_other_lengths_are_a_callers_mistake(unchecked):
+    test = outputs()
+    with pytest.raises(AssertionError, match="shape"):
+        openset.evaluate(test.labels, test.predicted, {"mls": np.zeros(79)})

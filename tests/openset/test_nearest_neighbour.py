@@ -23,8 +23,7 @@ def reference(train, queries, k):
     return scores
 
 
-@pytest.mark.parametrize("k", [1, 50, 60])
-@pytest.mark.parametrize("block_size", [7, 256])
+@pytest.mark.parametrize(("k", "block_size"), [(1, 7), (50, 256), (60, 7)])
 def test_agrees_with_loops(k, block_size):
     train, queries = draw(), draw(1, n=23)
     model = nearest_neighbour.fit(train)
@@ -94,8 +93,8 @@ def test_kth_largest_is_that_of_a_sort(scale):
         assert values[index] == np.sort(values)[-k]
 
 
-@pytest.mark.parametrize("block_size", [3, 256])
-def test_neighbours_and_class_distances_are_those_of_loops(block_size):
+def test_neighbours_and_class_distances_are_those_of_loops():
+    block_size = 3
     examples, queries = draw(2, n=40) + 50, draw(3, n=11) + 50  # far from the origin
     labels = np.random.default_rng(4).integers(0, 4, 40)
     all_distances = np.array(

@@ -1,4 +1,9 @@
-"""Recorded scores and the mistakes that follow from them."""
+"""Recorded scores, the figures and the mistakes that follow from them."""
+
+import io
+import json
+import tarfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -44,3 +49,44 @@ def test_no_mistakes_are_no_rows():
     labels = np.array([0, 1])
     found = openset.confident_mistakes(labels, labels, np.array([1.0, 2.0]))
     assert not len(found["misclassified"]) and not len(found["accepted"])
+
+
+ARCHIVE = Path(__file__).parents[1] / "fixtures" / "runs.tar.xz"
+EARLIER = ("open_set", "open_set/gopenmax/classifier", "track", "embedding")
+
+
+@pytest.fixture(scope="module")
+def earlier():
+    """Evaluation and arrays of runs that were evaluated before every score had its array."""
+    found = {}
+    with tarfile.open(ARCHIVE) as archive:
+        for member in archive:
+            folder, _, file = member.name.rpartition("/")
+            if folder in EARLIER and file in ("evaluation.json", "scores.npz"):
+                content = io.BytesIO(archive.extractfile(member).read())
+                load = json.load if file == "evaluation.json" else lambda file: dict(np.load(file))
+                found[folder, file] = load(content)
+    return found
+
+
+@pytest.mark.parametrize("name", EARLIER)
+def test_the_figures_of_earlier_folders_follow_from_their_arrays(earlier, name):
+    evaluation, arrays = (earlier[name, file] for file in ("evaluation.json", "scores.npz"))
+    recorded = evaluation["groups"]["all"]
+    wanted = {n: row for n, row in recorded["scores"].items() if "closed_accuracy" not in row}
+    test = openset.recorded_scores(arrays, wanted)
+    validation = {f"test_{k[11:]}": v for k, v in arrays.items() if k.startswith("validation_")}
+    fixed = {}
+    if evaluation["gamma"] is not None:
+        scores = [openset.SCORES[n] for n in wanted]
+        fixed = openset.fixed_thresholds(scores, evaluation["gamma"])
+    again = openset.evaluate(
+        arrays["test_labels"],
+        openset.recorded_predictions(arrays, next(iter(wanted))),
+        test,
+        openset.recorded_scores(validation, wanted),
+        fixed=fixed,
+        tpr=evaluation["tpr"],
+    )
+    assert again.pop("fitted_gamma", None) == evaluation.get("fitted_gamma")
+    assert again == {**recorded, "scores": wanted}

@@ -26,10 +26,14 @@ def write_run(folder, *, seed=0, known=("a", "b", "c"), unknown=("x", "y"), rang
     signal = strength[:, None] * np.eye(k)[labels] * (labels >= 0)[:, None]
     logits, open_logits = np.float32(signal + rng.normal(0, 1.2, (2, n, k)))
     test = openset.Outputs(logits, open_logits, labels)
-    held_out = test.select(labels >= 0)
-    groups = {"all": openset.evaluate(test, held_out)}
-    for value in ranges:
-        groups[f"{value} m"] = openset.evaluate(test.select(range_m == value), held_out)
+    fitted = openset.fit_scores(openset.choose_scores(openset.DEFAULT))
+    fixed = openset.fixed_thresholds(fitted.scores, 0.9)
+    held_out = fitted.on(test.select(labels >= 0))
+    parts = {"all": test} | {f"{value} m": test.select(range_m == value) for value in ranges}
+    groups = {
+        name: openset.evaluate(part.labels, part.predicted, fitted.on(part), held_out, fixed=fixed)
+        for name, part in parts.items()
+    }
     split = SPLIT | {"known": list(known), "unknown": list(unknown)}
     evaluation = {
         "checkpoint": {"which": "latest", "step": 30},
@@ -41,9 +45,7 @@ def write_run(folder, *, seed=0, known=("a", "b", "c"), unknown=("x", "y"), rang
         "fitted_gamma": groups["all"].pop("fitted_gamma"),
         "groups": groups,
     }
-    arrays = {
-        f"test_{name}": values for name, values in test._asdict().items() if values is not None
-    }
+    arrays = {"test_logits": logits, "test_open_logits": open_logits, "test_labels": labels}
     arrays["test_id"] = np.arange(1000, 1000 + n, dtype=np.int32)
     if ranges:
         arrays["test_range_m"] = range_m
@@ -88,9 +90,11 @@ def write_embedding(
         return openset.Outputs(logits, logits, np.int32(labels))
 
     test = outputs(embeddings, np.where(classes < len(known), classes, openset.UNKNOWN))
-    score = {"nearest": lambda out: out.logits.max(axis=1)}
     kinds = {"new": test.labels == openset.UNKNOWN, "trained": test.labels != openset.UNKNOWN}
-    groups = {"all": openset.evaluate(test, outputs(validation, held_out), scores=score)}
+    nearest, other = (
+        {"nearest": part.logits.max(axis=1)} for part in (test, outputs(validation, held_out))
+    )
+    groups = {"all": openset.evaluate(test.labels, test.predicted, nearest, other)}
     evaluation = {
         "checkpoint": {"which": "latest", "step": 30},
         "task": "embedding",
@@ -107,8 +111,8 @@ def write_embedding(
             if rows.any()
         },
     }
-    arrays = {f"test_{name}": values for name, values in zip(test._fields, test, strict=True)}
-    arrays = {name: values for name, values in arrays.items() if values is not None}
+    fields = ("logits", "open_logits", "labels")
+    arrays = {f"test_{name}": getattr(test, name) for name in fields}
     arrays["test_id"] = np.arange(1000, 1000 + n, dtype=np.int32)
     arrays["test_score_nearest"] = test.logits.max(axis=1)
     arrays |= retrieval.retrieval_pictures(embeddings, classes, kinds)

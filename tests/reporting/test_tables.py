@@ -9,7 +9,11 @@ def evaluation(**fields):
     rng = np.random.default_rng(0)
     labels = np.array([0, 1, 0, 1, openset.UNKNOWN, openset.UNKNOWN])
     out = openset.Outputs(*np.float32(rng.normal(size=(2, 6, 2))), labels)
-    groups = {"all": openset.evaluate(out), "1000 m": openset.evaluate(out.select(labels >= 0))}
+    fitted = openset.fit_scores(openset.choose_scores(openset.DEFAULT))
+    groups = {
+        name: openset.evaluate(one.labels, one.predicted, fitted.on(one))
+        for name, one in (("all", out), ("1000 m", out.select(labels >= 0)))
+    }
     return {
         "dataset": {"name": "simulated"},
         "split": {"name": "random-2/1", "version": 1, "seed": 7},

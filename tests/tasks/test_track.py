@@ -153,7 +153,8 @@ def test_the_evaluation_has_the_mean_over_chips_beside_the_tracks(run):
     accuracy = np.mean((predicted == tracks.labels)[known])
     assert found["closed_accuracy"] == pytest.approx(accuracy)
     for name, outputs in (("all", tracks), ("single chips", chips)):
-        again = openset.evaluate(outputs)
+        values = openset.fit_scores(openset.choose_scores(openset.DEFAULT)).on(outputs)
+        again = openset.evaluate(outputs.labels, outputs.predicted, values)
         for kind in openset.DEFAULT:
             area = again["scores"][kind]["auroc"]
             assert result["groups"][name]["scores"][kind]["auroc"] == pytest.approx(area, abs=1e-6)

@@ -88,17 +88,6 @@ def index_arrays(index: Float[np.ndarray, "n d"], train: Part) -> dict[str, np.n
     return arrays
 
 
-def part_arrays(name: str, outputs: openset.Outputs, part: Part) -> dict[str, np.ndarray]:
-    """Returns what is recorded of a part's examples, by names that begin with the part's."""
-    return {
-        f"{name}_logits": outputs.logits,
-        f"{name}_open_logits": outputs.open_logits,
-        f"{name}_labels": outputs.labels,
-        f"{name}_score_nearest": outputs.logits.max(axis=-1),
-        f"{name}_id": part.split.columns["id"][part.indices],
-    }
-
-
 def retrieval_pictures(
     embeddings: Float[np.ndarray, "n d"],
     labels: Int[np.ndarray, " n"],

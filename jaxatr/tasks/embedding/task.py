@@ -16,16 +16,9 @@ from tqdm import tqdm
 from jaxatr import data, metrics, models, openset, parallel, training
 from jaxatr.losses import quadruplet
 from jaxatr.tasks.apply import apply_training
+from jaxatr.tasks.embedding.evaluation import evaluate
 from jaxatr.tasks.embedding.in_batch import IN_BATCH, in_batch_loss
 from jaxatr.tasks.embedding.mining import select
-from jaxatr.tasks.embedding.retrieval import (
-    first_of_equal,
-    index_arrays,
-    nearest_outputs,
-    part_arrays,
-    retrieval,
-    retrieval_pictures,
-)
 from jaxatr.tasks.examples import Examples, normalize
 from jaxatr.tasks.limits import check_limits
 from jaxatr.tasks.optimizer import build_optimizer
@@ -318,7 +311,7 @@ class Embedding(Task):
     def test(
         self, variables: PyTree, *, scores: str | Collection[str] | None = None
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Returns the figures of retrieval and of open-set recognition on the test part.
+        """Measures retrieval and open-set recognition on the test part.
 
         Retrieval is measured among the test examples of the classes that were not trained on
         (``new``), and among those of the classes that were (``trained``), where there are any; of
@@ -338,47 +331,7 @@ class Embedding(Task):
         Raises:
           ValueError: another score is asked for.
         """
-        if scores not in (None, "all", "nearest", ("nearest",), ["nearest"]):
-            raise ValueError(f"scores: got {scores!r}, wanted 'nearest', the one of an embedding")
-        train, test = self.parts["train"], self.parts["test"]
-        index = self.embed(variables, "train")
-        parts = [part for part in ("validation", "test") if part in self.parts]
-        embeddings = {part: self.embed(variables, part) for part in parts}
-        outputs = {
-            part: nearest_outputs(index, train, embeddings[part], self.parts[part])
-            for part in parts
-        }
-        tpr = self.config.open_set.tpr
-        nearest = {"nearest": lambda out: out.logits.max(axis=-1)}
-        group = openset.evaluate(
-            outputs["test"], outputs.get("validation"), tpr=tpr, scores=nearest
-        )
-        first = first_of_equal(self.examples.fingerprints("test"))
-        new = test.labels == openset.UNKNOWN
-        kinds = {"new": new, "trained": ~new}
-        searched = {kind: rows & first for kind, rows in kinds.items()}
-        measured = {
-            "task": "embedding",
-            "dataset": self.record["dataset"],
-            "split": self.split.as_dict(),
-            "known": list(self.split.known),
-            "unknown": list(self.split.unknown),
-            "gamma": None,
-            "tpr": tpr,
-            "groups": {"all": group},
-            "retrieval": {
-                kind: {
-                    **retrieval(embeddings["test"][rows], test.classes[rows]),
-                    "duplicates": int(np.sum(kinds[kind] & ~first)),
-                }
-                for kind, rows in searched.items()
-                if rows.sum() > 1
-            },
-        }
-        arrays = index_arrays(index, train)
-        for part in parts:
-            arrays |= part_arrays(part, outputs[part], self.parts[part])
-        return measured, arrays | retrieval_pictures(embeddings["test"], test.classes, searched)
+        return evaluate(self, variables, scores)
 
     def thumbnails(
         self, measured: Mapping[str, Any], arrays: Mapping[str, np.ndarray]

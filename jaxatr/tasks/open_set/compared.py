@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,34 +11,54 @@ import numpy as np
 from jaxatr import openset
 from jaxatr.training.folder import EVALUATION, SCORES
 
-BASELINES = {"conflabel": "conflabel_detector", "gopenmax": "gopenmax"}
-"""What can be trained beside a run, and so named in its folder, to the score that it brings."""
+BASELINES = {
+    score.training.baseline: name
+    for name, score in openset.SCORES.items()
+    if score.training is not None
+}
+"""Name of what can be trained beside a run, and of its folder, to the score that it brings."""
 
 DETECTOR = "detector.npz"
 CLASSIFIER = "classifier"
 
 
-def trained_scores(workdir: str | os.PathLike) -> dict[str, Any]:
-    """Returns the scores that were trained beside a run.
+def trained_scores(
+    workdir: str | os.PathLike, scores: Iterable[openset.Score] = tuple(openset.SCORES.values())
+) -> dict[str, Any]:
+    """Finds the scores that were trained beside a run.
+
+    Args:
+      workdir: the run's folder.
+      scores: to look for.
 
     Returns:
-      Name of a score to what its training brought: a detector, or the folder of an evaluated run
-      with a network of its own.
+      Name of a score to what its training left: a model, or the folder of an evaluated run with a
+      network of its own.
 
     Raises:
-      ValueError: a detector's file cannot be read.
+      ValueError: a model's file cannot be read.
     """
     found: dict[str, Any] = {}
-    detector = Path(workdir) / "conflabel" / DETECTOR
-    if detector.is_file():
-        with np.load(detector) as arrays:
-            if set(arrays) != set(openset.conflabel.Detector._fields):
-                raise ValueError(f"{detector}: got the arrays {sorted(arrays)}, no detector's")
-            found["conflabel_detector"] = openset.conflabel.Detector(**arrays)
-    classifier = Path(workdir) / "gopenmax" / CLASSIFIER
-    if (classifier / EVALUATION).is_file() and (classifier / SCORES).is_file():
-        found["gopenmax"] = classifier
+    for score in scores:
+        if score.training is None:
+            continue
+        folder, model = Path(workdir) / score.training.baseline, score.training.model
+        if model is None:
+            network = folder / CLASSIFIER
+            if (network / EVALUATION).is_file() and (network / SCORES).is_file():
+                found[score.name] = network
+        elif (folder / DETECTOR).is_file():
+            found[score.name] = _load(model, folder / DETECTOR)
     return found
+
+
+def _load(model: Any, path: Path) -> Any:
+    with np.load(path) as arrays:
+        if set(arrays) != set(model._fields):
+            raise ValueError(
+                f"{path}: got the arrays {sorted(arrays)}, wanted {sorted(model._fields)}"
+            )
+        return model(**arrays)
 
 
 def add_recorded(

@@ -1,7 +1,8 @@
 """Open-set recognition: binds data, network, loss and evaluation for the one training loop."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import flax.linen as nn
@@ -13,6 +14,8 @@ from jaxatr import data, losses, models, openset, parallel
 from jaxatr.tasks.apply import apply_training
 from jaxatr.tasks.examples import Examples, Part, normalize
 from jaxatr.tasks.limits import check_limits
+from jaxatr.tasks.open_set.evaluation import evaluate
+from jaxatr.tasks.open_set.needs import COMPUTED, compute
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.tasks.pretrained import Pretrained
 from jaxatr.training import Exportable, LossOutput, Phase, Task, TrainedRun
@@ -46,6 +49,7 @@ class OpenSet(Task):
         """
         _check_fields(config)
         self.config = config
+        self._inferring: dict[frozenset[str], Callable[..., Any]] = {}
         self.examples, self.parts = self.open(config)
         self.split = self.examples.split
         if config.open_set.negatives:
@@ -151,29 +155,42 @@ class OpenSet(Task):
             "closed_accuracy": float(np.mean(outputs.logits.argmax(-1) == outputs.labels)),
         }
 
+    @property
+    def given(self) -> frozenset[str]:
+        """Names of what scores may need beside the logits and this run can give."""
+        own = {"open_logits"} if self.config.loss.open != "none" else set()
+        own |= {"extra_logits"} if self.config.open_set.negatives else set()
+        return frozenset({"features", *own, *COMPUTED})
+
     def outputs(self, variables: PyTree, part: str, needs: Collection[str] = ()) -> openset.Outputs:
         """Returns the network's outputs on every example of a part, in its order.
 
         Args:
           variables: parameters and batch statistics, for one device.
           part: ``"train"``, ``"validation"`` or ``"test"``.
-          needs: fields of :class:`jaxatr.openset.Outputs` wanted beside the logits; those that take
-            a gradient cost several times as much.
+          needs: names of what is wanted beside the logits
+            (:data:`jaxatr.tasks.open_set.needs.NEEDS`); a gradient costs several times as much.
         """
-        gradients = {"odin", "gradient_norms"} & set(needs)
         rows: dict[str, list[np.ndarray]] = {}
-        infer = self.infer_with_gradients if gradients else self.infer
+        infer = self._infer_with(COMPUTED & set(needs))
         batches = self.examples.eval_batches(part)
         for batch, out in parallel.map_batches(infer, variables, batches):
             for name, values in out.items():
                 if name in ("logits", "open_logits", *needs):
                     rows.setdefault(name, []).append(values[batch["mask"]])
         columns = {name: np.concatenate(parts) for name, parts in rows.items()}
-        known = len(self.split.known)
+        logits, open_logits = columns.pop("logits"), columns.pop("open_logits")
         if self.config.open_set.negatives:
-            columns["extra_logits"] = columns["logits"][:, known:]
-            columns |= {name: columns[name][:, :known] for name in ("logits", "open_logits")}
-        return openset.Outputs(labels=self.parts[part].labels, **columns)
+            known = len(self.split.known)
+            columns["extra_logits"] = logits[:, known:]
+            logits, open_logits = logits[:, :known], open_logits[:, :known]
+        return openset.Outputs(logits, open_logits, self.parts[part].labels, columns)
+
+    def _infer_with(self, computed: frozenset[str]) -> Callable[..., dict[str, jax.Array]]:
+        """Returns one function for each set of needs, so that each is compiled once."""
+        if not computed:
+            return self.infer
+        return self._inferring.setdefault(computed, partial(self._infer_more, needs=computed))
 
     def logits(
         self, variables: PyTree, images: Shaped[np.ndarray, "n h w c"]
@@ -189,104 +206,28 @@ class OpenSet(Task):
         variables: PyTree,
         *,
         scores: str | Collection[str] | None = None,
-        trained: Mapping[str, Any] | None = None,
+        workdir: Path | None = None,
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Returns the figures of the paper's tables on the test part, and what they came from.
+        """Measures the network on the test part, by the figures of the paper's tables.
 
         Args:
           variables: parameters and batch statistics, for one device.
-          scores: names of scores, or ``"all"``, which leaves out, with a warning, one that cannot
-            be fitted. Those that are fitted are fitted to the training examples, as they look at
-            test time. A plain classifier has no CBC. Default, :data:`jaxatr.openset.DEFAULT`; of a
-            network that was shown negatives, its one score ``gopenmax``.
-          trained: further scores, which have a training of their own: name to what it brought.
+          scores: names of scores (:func:`jaxatr.openset.choose_scores`), or ``"all"``, which leaves
+            out, with a warning, one that cannot be computed or fitted. Those that are fitted are
+            fitted to the training examples, as they look at test time. Default,
+            :data:`jaxatr.openset.DEFAULT`, of a plain classifier without CBC; of a network that was
+            shown negatives, its one score ``gopenmax``.
+          workdir: the run's folder, for scores that were trained beside the run.
 
         Returns:
           ``(measured, arrays)``. ``measured`` has one group for all test examples and, where they
-          were seen from several ranges, one for each. ``arrays`` holds the network's logits, the
-          scores beside those of :data:`jaxatr.openset.DEFAULT`, and what was fitted for them.
+          were seen from several ranges, one for each. ``arrays`` holds the network's logits, every
+          score, and the models that were fitted for them.
 
         Raises:
-          ValueError: a score cannot be fitted to the training examples.
+          ValueError: a score is named that cannot be computed, or fitted to the training examples.
         """
-        if scores is None:
-            scores = ("gopenmax",) if self.config.open_set.negatives else openset.DEFAULT
-        chosen = openset.names(scores) if isinstance(scores, str) else tuple(scores)
-        if self.config.loss.open == "none":
-            chosen = tuple(name for name in chosen if name != "cbc")
-        trained = dict(trained or {})
-        chosen = (*chosen, *trained)
-        needs = {need for name in chosen for need in openset.NEEDS[name]}
-        outputs = {
-            part: self.outputs(variables, part, needs)
-            for part in ("validation", "test")
-            if part in self.parts
-        }
-        if detector := trained.get("conflabel_detector"):
-            if "validation" not in outputs:
-                raise ValueError(
-                    "conflabel_detector: there are no validation examples to adapt it to"
-                )
-            norms = np.asarray(outputs["validation"].gradient_norms)
-            trained["conflabel_detector"] = openset.conflabel.adapted(detector, norms)
-        fitted = self._fitted(variables, chosen, trained, leave_out=scores == "all")
-        fields = self.config.open_set
-        measure = partial(
-            openset.evaluate, gamma=fields.gamma, tpr=fields.tpr, scores=fitted.scores
-        )
-        test, validation = outputs["test"], outputs.get("validation")
-        groups = {"all": measure(test, validation)}
-        ranges = self.parts["test"].column("range_m")
-        if ranges is not None and len(np.unique(ranges)) > 1:
-            for value in np.unique(ranges):
-                groups[f"{value} m"] = measure(test.select(ranges == value), validation)
-        measured, arrays = self.measured(groups), fitted_arrays(fitted)
-        for part, out in outputs.items():
-            recorded = ("logits", "open_logits", "labels")
-            arrays |= {f"{part}_{name}": getattr(out, name) for name in recorded}
-            for name, score in fitted.scores.items():
-                if name not in openset.DEFAULT:
-                    arrays[f"{part}_score_{name}"] = np.asarray(score(out))
-            arrays[f"{part}_id"] = self.parts[part].column("id")
-            if (seen := self.parts[part].column("range_m")) is not None:
-                arrays[f"{part}_range_m"] = seen
-        return measured, arrays
-
-    def measured(self, groups: dict[str, Any]) -> dict[str, Any]:
-        """Returns what is recorded of an evaluation, from the figures of each group of examples."""
-        fields = self.config.open_set
-        return {
-            "task": "open_set",
-            "dataset": self.record["dataset"],
-            "split": self.split.as_dict(),
-            "known": list(self.split.known),
-            "unknown": list(self.split.unknown),
-            "gamma": fields.gamma,
-            "tpr": fields.tpr,
-            "fitted_gamma": groups["all"].pop("fitted_gamma", None),
-            "groups": groups,
-        }
-
-    def _fitted(
-        self,
-        variables: PyTree,
-        scores: Collection[str],
-        trained: Mapping[str, Any],
-        *,
-        leave_out: bool,
-    ) -> openset.Fitted:
-        """Returns the scores, fitted to the training examples where they have to be."""
-        if not set(scores) & set(openset.FITTED):
-            return openset.fit_detectors(scores, trained=trained)
-        head = variables["params"]["closed_head"]
-        kernel, bias = (head.get(name) for name in ("kernel", "bias"))
-        wanted = {
-            need for name in set(scores) & set(openset.FITTED) for need in openset.NEEDS[name]
-        }
-        training = self.outputs(variables, "train", wanted)
-        return openset.fit_detectors(
-            scores, training, openset.Head(kernel, bias), trained=trained, leave_out=leave_out
-        )
+        return evaluate(self, variables, scores, workdir)
 
     def thumbnails(
         self, measured: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
@@ -315,38 +256,16 @@ class OpenSet(Task):
         out = infer(self.module, variables, batch["image"], examples.mean, examples.std)
         return out._asdict()
 
+    def _infer_more(
+        self, variables: PyTree, batch: Batch, needs: frozenset[str]
+    ) -> dict[str, jax.Array]:
+        """Returns :meth:`infer`'s outputs and what scores need besides."""
+        images = self.normalize(batch["image"])
+        return self.infer(variables, batch) | compute(needs, self.module, variables, images)
+
     def normalize(self, images) -> jax.Array:
         """Returns raw images as the network sees them."""
         return normalize(images, self.examples.mean, self.examples.std)
-
-    def infer_with_gradients(self, variables: PyTree, batch: Batch) -> dict[str, jax.Array]:
-        """Returns :meth:`infer`'s outputs, ODIN's score, and norms under the confounding label."""
-
-        def run(images) -> Any:
-            return self.module.apply(variables, images, train=False)
-
-        images = self.normalize(batch["image"])
-        norms = models.squared_gradient_norms(
-            self.module,
-            variables,
-            lambda out: openset.conflabel.confounding_loss(out.logits),
-            images,
-            train=False,
-        )
-        return run(images)._asdict() | {
-            "odin": openset.odin_score(lambda images: run(images).logits, images),
-            "gradient_norms": jnp.stack(list(norms.values()), axis=-1),
-        }
-
-
-def fitted_arrays(fitted: openset.Fitted) -> dict[str, Any]:
-    """Returns what was fitted for the scores, to be recorded; less the training set itself."""
-    return {
-        f"fitted_{name}_{field}": np.asarray(value)
-        for name, model in fitted.models.items()
-        for field, value in model._asdict().items()
-        if name not in ("knn", "nearest")
-    }
 
 
 def thresholds(run: TrainedRun) -> dict[str, float]:

@@ -1,13 +1,12 @@
 """Open-set recognition of tracks: chips of one target, one after the other as the sensor closes in.
 
-What is said of a track by a convolutional network with an LSTM stands beside the mean of what is
-said of its chips one by one.
+The outputs of a convolutional network with an LSTM on a track stand beside the mean of those on its
+chips one by one.
 """
 
-import warnings
-from collections.abc import Collection, Mapping
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,32 +16,12 @@ from jaxatr import data, models, openset, parallel
 from jaxatr.tasks.apply import apply_training
 from jaxatr.tasks.examples import Part
 from jaxatr.tasks.limits import check_limits
-from jaxatr.tasks.open_set.task import OpenSet, fitted_arrays
+from jaxatr.tasks.open_set.needs import COMPUTED
+from jaxatr.tasks.open_set.task import OpenSet
+from jaxatr.tasks.track.evaluation import PartOutputs, evaluate
 from jaxatr.tasks.track.examples import TrackExamples
 from jaxatr.training import LossOutput, Phase
 from jaxatr.typing import Batch, Config, Float, Int, PyTree
-
-_NEEDED = {"features"}  # what a score may need of a track; the others need a gradient
-TRACKS, MEAN, CHIPS = "all", "mean over chips", "single chips"
-
-
-class Said(NamedTuple):
-    """What a network said of the r tracks of a part and of their m chips.
-
-    Attributes:
-      tracks: of each track; None of a network without a recurrent part.
-      chips: of each chip, track after track.
-      lengths: ``[r]``, chips of each track.
-    """
-
-    tracks: openset.Outputs | None
-    chips: openset.Outputs
-    lengths: Int[np.ndarray, " r"]
-
-    @property
-    def mean(self) -> openset.Outputs:
-        """The mean of each track's chips."""
-        return openset.mean_outputs(self.chips, self.lengths)
 
 
 class TrackOpenSet(OpenSet):
@@ -139,6 +118,11 @@ class TrackOpenSet(OpenSet):
         sums = {name: (jnp.sum(value, dtype=jnp.float32), rows) for name, value in values.items()}
         return LossOutput(jnp.sum(total), rows, sums, model_state)
 
+    @property
+    def given(self) -> frozenset[str]:
+        """Names of what scores may need beside the logits and a run on tracks can give."""
+        return super().given - COMPUTED
+
     def outputs(self, variables: PyTree, part: str, needs: Collection[str] = ()) -> openset.Outputs:
         """Returns the network's outputs on every track of a part, in its order.
 
@@ -147,16 +131,18 @@ class TrackOpenSet(OpenSet):
           part: ``"train"``, ``"validation"`` or ``"test"``.
           needs: ``"features"``, if they are wanted beside the logits.
         """
-        said = self.said(variables, part, needs)
-        return said.mean if said.tracks is None else said.tracks
+        found = self.part_outputs(variables, part, needs)
+        return found.mean if found.tracks is None else found.tracks
 
-    def said(self, variables: PyTree, part: str, needs: Collection[str] = ()) -> Said:
-        """Returns what the network says of the tracks and of the chips of a part.
+    def part_outputs(
+        self, variables: PyTree, part: str, needs: Collection[str] = ()
+    ) -> PartOutputs:
+        """Returns the network's outputs on the tracks of a part and on their chips.
 
         Args:
-          variables: as :meth:`outputs` has them.
-          part: as there.
-          needs: as there.
+          variables: parameters and batch statistics, for one device.
+          part: ``"train"``, ``"validation"`` or ``"test"``.
+          needs: ``"features"``, if they are wanted beside the logits.
         """
         rows: dict[str, list[np.ndarray]] = {}
         batches = self.examples.eval_track_batches(part)
@@ -169,14 +155,15 @@ class TrackOpenSet(OpenSet):
                     rows.setdefault(name, []).append(values[chosen])
         columns = {name: np.concatenate(parts) for name, parts in rows.items()}
         labels, lengths = self.parts[part].labels, self.examples.tracks[part].lengths
-        chips = {
-            name.removeprefix("chip_"): columns.pop(name)
-            for name in list(columns)
-            if name.startswith("chip_")
-        }
-        return Said(
-            openset.Outputs(labels=labels, **columns) if self.recurrent else None,
-            openset.Outputs(labels=np.repeat(labels, lengths), **chips),
+
+        def outputs(prefix: str, labels: np.ndarray) -> openset.Outputs:
+            logits, open_logits = columns[f"{prefix}logits"], columns[f"{prefix}open_logits"]
+            more = {name: columns[f"{prefix}{name}"] for name in needs if prefix + name in columns}
+            return openset.Outputs(logits, open_logits, labels, more)
+
+        return PartOutputs(
+            outputs("", labels) if self.recurrent else None,
+            outputs("chip_", np.repeat(labels, lengths)),
             lengths,
         )
 
@@ -195,14 +182,20 @@ class TrackOpenSet(OpenSet):
         }
 
     def test(
-        self, variables: PyTree, *, scores: str | Collection[str] | None = None
+        self,
+        variables: PyTree,
+        *,
+        scores: str | Collection[str] | None = None,
+        workdir: Path | None = None,
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Returns the figures of the test tracks, and what they came from.
+        """Measures the network on the test tracks.
 
         Args:
           variables: parameters and batch statistics, for one device.
-          scores: names of scores, or ``"all"``, which leaves out, with a warning, one that needs a
-            gradient or cannot be fitted. Default, :data:`jaxatr.openset.DEFAULT`.
+          scores: names of scores (:func:`jaxatr.openset.choose_scores`), or ``"all"``, which leaves
+            out, with a warning, one that needs a gradient or cannot be fitted. Default,
+            :data:`jaxatr.openset.DEFAULT`.
+          workdir: the run's folder; nothing is trained beside a run on tracks.
 
         Returns:
           ``(measured, arrays)``, as :meth:`jaxatr.tasks.OpenSet.test` does. The group ``all`` is of
@@ -215,77 +208,8 @@ class TrackOpenSet(OpenSet):
         Raises:
           ValueError: a score needs a gradient, or cannot be fitted to the training examples.
         """
-        chosen, leave_out = self._chosen(scores), scores == "all"
-        needs = {need for name in chosen for need in openset.NEEDS[name]}
-        parts = [part for part in ("validation", "test") if part in self.parts]
-        said = {part: self.said(variables, part, needs) for part in parts}
-        training = None
-        if set(chosen) & set(openset.FITTED):
-            training = self.said(variables, "train", {"features"})
-        groups, arrays = {}, {}
-        if self.recurrent:
-            fitted = self._fit(chosen, training and training.tracks, variables, "", leave_out)
-            outputs = {part: found.tracks for part, found in said.items()}
-            groups[TRACKS] = self._measure(outputs, fitted.scores)
-            arrays |= fitted_arrays(fitted) | _arrays(outputs, fitted.scores)
-        if not self.recurrent or self.config.track.chip_weight:
-            prefix = "chip_" if self.recurrent else ""
-            fitted = self._fit(chosen, training and training.chips, variables, prefix, leave_out)
-            outputs = {part: found.mean for part, found in said.items()}
-            means = _means(said, outputs, fitted.scores)
-            groups[MEAN if self.recurrent else TRACKS] = self._measure(outputs, means)
-            if not self.recurrent:
-                arrays |= fitted_arrays(fitted) | _arrays(outputs, means)
-            chips = {part: found.chips for part, found in said.items()}
-            groups[CHIPS] = self._measure(chips, fitted.scores)
-            arrays |= _arrays(chips, fitted.scores, "chip_")
-        for part, found in said.items():
-            arrays[f"{part}_id"] = self.parts[part].column("id")
-            arrays[f"{part}_length"] = found.lengths
-        return self.measured(groups), arrays
-
-    def _chosen(self, scores: str | Collection[str] | None) -> tuple[str, ...]:
-        """Returns the names of the scores, less those that there cannot be."""
-        if scores is None:
-            scores = openset.DEFAULT
-        chosen = openset.names(scores) if isinstance(scores, str) else tuple(scores)
-        if self.config.loss.open == "none":
-            chosen = tuple(name for name in chosen if name != "cbc")
-        refused = [name for name in chosen if not set(openset.NEEDS[name]) <= _NEEDED]
-        if refused and scores != "all":
-            raise ValueError(
-                f"scores: {refused[0]} needs a gradient, or a training of its own, which there is "
-                "for single images alone, not for tracks"
-            )
-        for name in refused:
-            warnings.warn(
-                f"{name} is left out: it is of single images, not of tracks", stacklevel=3
-            )
-        return tuple(name for name in chosen if name not in refused)
-
-    def _fit(
-        self,
-        chosen: tuple[str, ...],
-        training: openset.Outputs | None,
-        variables: PyTree,
-        prefix: str,
-        leave_out: bool,
-    ) -> openset.Fitted:
-        head = variables["params"][f"{prefix}closed_head"]
-        kernel, bias = (head.get(name) for name in ("kernel", "bias"))
-        return openset.fit_detectors(
-            chosen, training, openset.Head(kernel, bias), leave_out=leave_out
-        )
-
-    def _measure(self, outputs: Mapping[str, Any], scores: Mapping[str, Any]) -> dict[str, Any]:
-        fields = self.config.open_set
-        return openset.evaluate(
-            outputs["test"],
-            outputs.get("validation"),
-            gamma=fields.gamma,
-            tpr=fields.tpr,
-            scores=scores,
-        )
+        del workdir
+        return evaluate(self, variables, scores)
 
 
 def _mean_of_track(values: jax.Array, lengths: Int[jax.Array, " b"]) -> Float[jax.Array, " b"]:
@@ -293,34 +217,3 @@ def _mean_of_track(values: jax.Array, lengths: Int[jax.Array, " b"]) -> Float[ja
     values = values.reshape(len(lengths), -1).astype(jnp.float32)
     inside = jnp.arange(values.shape[1]) < lengths[:, None]
     return jnp.sum(jnp.where(inside, values, 0), axis=1) / lengths
-
-
-def _means(
-    said: Mapping[str, Said], outputs: Mapping[str, openset.Outputs], scores: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Returns the scores of tracks that are the means of their chips' scores."""
-    means = {
-        name: {
-            part: openset.mean_over(np.asarray(score(found.chips)), found.lengths)
-            for part, found in said.items()
-        }
-        for name, score in scores.items()
-    }
-
-    def look_up(name: str, given: openset.Outputs) -> np.ndarray:
-        return next(means[name][part] for part, known in outputs.items() if known is given)
-
-    return {name: partial(look_up, name) for name in scores}
-
-
-def _arrays(
-    outputs: Mapping[str, Any], scores: Mapping[str, Any], prefix: str = ""
-) -> dict[str, np.ndarray]:
-    """Returns the outputs on each part, and the scores on it."""
-    arrays = {}
-    for part, found in outputs.items():
-        for name in ("logits", "open_logits", "labels"):
-            arrays[f"{part}_{prefix}{name}"] = getattr(found, name)
-        for name, score in scores.items():
-            arrays[f"{part}_{prefix}score_{name}"] = np.asarray(score(found))
-    return arrays

@@ -10,11 +10,13 @@ Perturbation of the input and the ensemble over layers, of the same paper, are n
 
 from typing import NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.openset.inputs import finite, known_labels
+from jaxatr.openset.score import Score
 from jaxatr.typing import Array, ArrayLike, Float, Int
 
 
@@ -73,8 +75,18 @@ def score(model: Mahalanobis, features: Float[ArrayLike, "b d"]) -> Float[Array,
       model: of :func:`fit`.
       features: ``[b, d]``.
     """
+    chex.assert_shape(features, (None, *np.shape(model.center)))
     centred = jnp.asarray(features) - jnp.asarray(model.center)
     whitened = jnp.dot(centred, jnp.asarray(model.whitening), precision=jax.lax.Precision.HIGHEST)
     # Differences before squares: nothing cancels, and compiled, [b, k, d] is never stored.
     squares = jnp.square(whitened[:, None] - jnp.asarray(model.means))
     return -jnp.min(jnp.sum(squares, axis=-1), axis=-1)
+
+
+SCORE = Score(
+    name="mahalanobis",
+    title="Mahalanobis",
+    score=lambda model, out: score(model, out.more["features"]),
+    fit=lambda out, _: fit(out.more["features"], out.labels),
+    needs=("features",),
+)

@@ -8,11 +8,13 @@ with a shift of :math:`10^4`, float32 is wrong in the third digit.
 
 from typing import Literal, NamedTuple
 
+import chex
 import numpy as np
 import scipy.spatial
 import scipy.special
 
 from jaxatr.openset.inputs import finite, known_labels
+from jaxatr.openset.score import Score
 from jaxatr.typing import ArrayLike, Float, Int
 
 Distance = Literal["euclidean", "eucos"]
@@ -158,6 +160,7 @@ def score(
       ValueError: ``kind`` is neither, or no known class is left.
     """
     z = np.asarray(logits, np.float64)
+    chex.assert_shape(z, (None, *np.shape(model.scale)))
     known = z.shape[1] - extra
     if not 0 < known <= z.shape[1]:
         raise ValueError(f"extra: got {extra} of {z.shape[1]} classes, wanted a known one left")
@@ -262,3 +265,12 @@ def _revised(model: OpenMax, logits: Float[np.ndarray, "b k"]) -> Float[np.ndarr
     np.put_along_axis(weights, order, np.broadcast_to(by_rank, logits.shape), axis=1)
     taken = logits * weights * _outlying(model, logits)
     return np.concatenate([logits - taken, taken.sum(axis=1, keepdims=True)], axis=1)
+
+
+SCORE = Score(
+    name="openmax",
+    title="OpenMax",
+    score=lambda model, out: score(model, out.logits),
+    fit=lambda out, _: fit(out.logits, out.labels),
+    fixed_threshold=lambda gamma: float(scipy.special.logit(gamma)),
+)

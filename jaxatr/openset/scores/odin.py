@@ -1,11 +1,13 @@
-"""ODIN: temperature, and a small step of the image towards its predicted class."""
+"""ODIN (Liang et al. 2018): temperature, and a small step towards the predicted class."""
 
 from collections.abc import Callable
 
+import chex
 import jax
 import jax.numpy as jnp
 
-from jaxatr.openset.scores import softmax_score
+from jaxatr.openset.score import Score
+from jaxatr.openset.scores.softmax import softmax_score
 from jaxatr.typing import Array, ArrayLike, Float
 
 
@@ -16,7 +18,7 @@ def odin_score(
     temperature: float = 1000.0,
     epsilon: float = 0.0014,
 ) -> Float[Array, " b"]:
-    r"""Returns the largest probability after the step (Liang et al. 2018, equations 1 and 2).
+    r"""Returns the largest probability after the step (equations 1 and 2).
 
     .. math::
       \tilde x = x - \epsilon\, \operatorname{sign}(-\nabla_x \log S_{\hat y}(x; T)), \qquad
@@ -40,6 +42,10 @@ def odin_score(
     def total(images: Array) -> Array:
         return jnp.sum(softmax_score(logits_of(images) / temperature, log=True))
 
+    chex.assert_rank(images, 4)
     images = jnp.asarray(images)
     moved = images + epsilon * jnp.sign(jax.grad(total)(images))
     return softmax_score(logits_of(moved) / temperature)
+
+
+SCORE = Score(name="odin", title="ODIN", score=lambda _, out: out.more["odin"], needs=("odin",))

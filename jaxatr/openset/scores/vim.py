@@ -6,11 +6,13 @@ scaled to the size of a logit, :math:`\alpha \lVert x^{P^\perp} \rVert`, and set
 
 from typing import NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.openset.inputs import finite
+from jaxatr.openset.score import Score
 from jaxatr.typing import Array, ArrayLike, Float
 
 
@@ -43,11 +45,11 @@ def fit(
       logits: ``[n, k]``, ``features @ kernel + bias``.
       kernel: ``[d, k]``, of the closed-set classifier.
       bias: ``[k]``; None for a classifier without, whose origin is 0.
-      dimensions: D, of the principal subspace. By default what the authors have for their
-        networks, 1000 of at least 2048 features and 512 of at least 768; half of fewer.
+      dimensions: D, of the principal subspace. By default the authors' choice for their networks,
+        1000 of at least 2048 features and 512 of at least 768; half of fewer.
 
     Raises:
-      ValueError: shapes disagree; a value is not finite; ``dimensions`` is out of range; or the
+      ValueError: a value is not finite; ``dimensions`` is out of range; or the
         features lie within the principal subspace, so that nothing is left to scale.
     """
     features, logits = finite("features", features), finite("logits", logits)
@@ -56,14 +58,9 @@ def fit(
     kept = default if dimensions is None else dimensions
     if not 1 <= kept < d:
         raise ValueError(f"dimensions: got {kept}, wanted 1 to {d - 1}, below the features'")
-    if len(logits) != n:
-        raise ValueError(f"logits: got {len(logits)} rows, wanted those of the features, {n}")
-    matrix = np.asarray(kernel, np.float64)
-    if matrix.shape != (d, logits.shape[1]):
-        raise ValueError(f"kernel: got shape {matrix.shape}, wanted ({d}, {logits.shape[1]})")
-    offset = np.zeros(matrix.shape[1]) if bias is None else np.asarray(bias, np.float64)
-    if offset.shape != (matrix.shape[1],):
-        raise ValueError(f"bias: got shape {offset.shape}, wanted ({matrix.shape[1]},)")
+    matrix, k = np.asarray(kernel, np.float64), logits.shape[1]
+    offset = np.zeros(k) if bias is None else np.asarray(bias, np.float64)
+    chex.assert_shape([logits, matrix, offset], [(n, k), (d, k), (k,)])
     origin = -np.linalg.pinv(matrix).T @ offset
     centred = features - origin
     _, vectors = np.linalg.eigh(centred.T @ centred)  # ascending
@@ -87,7 +84,18 @@ def score(
       features: ``[b, d]``.
       logits: ``[b, k]``, of the same examples.
     """
+    chex.assert_shape(features, (None, *np.shape(model.origin)))
+    chex.assert_shape(logits, (len(features), None))
     centred = jnp.asarray(features) - jnp.asarray(model.origin)
     outside = jnp.dot(centred, jnp.asarray(model.residual), precision=jax.lax.Precision.HIGHEST)
     virtual = jnp.asarray(model.alpha) * jnp.linalg.norm(outside, axis=-1)
     return jax.nn.logsumexp(jnp.asarray(logits), axis=-1) - virtual
+
+
+SCORE = Score(
+    name="vim",
+    title="ViM",
+    score=lambda model, out: score(model, out.more["features"], out.logits),
+    fit=lambda out, head: fit(out.more["features"], out.logits, head.kernel, head.bias),
+    needs=("features",),
+)

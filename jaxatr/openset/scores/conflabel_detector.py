@@ -1,40 +1,22 @@
-"""Unknowns by how far they would move the network: gradients under a confounding label.
+"""ConfLabel: a small network tells known from unknown by gradients under a confounding label.
 
-Lee and AlRegib (2021), "Open-Set Recognition With Gradient-Based Representations" (ConfLabel in the
-open-set paper): the label says yes to every class at once, which no training example did. A network
-knows how to answer an example that is like the ones it was trained on, and its parameters have to
-move little; the squared norms of the gradient, layer by layer, are the features of a detector.
+The detector of Lee and AlRegib (2021), "Open-Set Recognition With Gradient-Based Representations":
+its features are the squared norms of the gradient, layer by layer.
 """
 
 from typing import NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
+from jaxatr.openset.outputs import Outputs
+from jaxatr.openset.score import OwnTraining, Score
 from jaxatr.typing import Array, ArrayLike, Float, Key
 
 _SMALLEST = 1e-30  # of a squared norm whose logarithm is taken
-
-
-def confounding_loss(logits: Float[ArrayLike, "b k"]) -> Float[Array, " b"]:
-    """Returns the binary cross-entropy of every class with 1, averaged over the classes.
-
-    Args:
-      logits: ``[b, k]``, of the closed-set classifier.
-    """
-    return jnp.mean(jax.nn.softplus(-jnp.asarray(logits, jnp.float32)), axis=-1)
-
-
-def sum_score(norms: Float[ArrayLike, "b l"]) -> Float[Array, " b"]:
-    """Returns the detector that needs no training: the negated sum of the squared norms.
-
-    Args:
-      norms: ``[b, l]``, from :func:`jaxatr.models.squared_gradient_norms` of
-        :func:`confounding_loss`.
-    """
-    return -jnp.sum(jnp.asarray(norms), axis=-1)
 
 
 class Detector(NamedTuple):
@@ -67,14 +49,15 @@ def fit(
     learning_rate: float = 1e-2,
     weight_decay: float = 1e-3,
 ) -> Detector:
-    """Returns the detector trained to tell known examples from unknown ones.
+    """Trains the detector to tell known examples from unknown ones.
 
     Adam on all examples at once; both kinds weigh the same, however many there are.
 
     Args:
-      known: squared norms of known examples that the network was not trained on.
-      unknown: of examples of classes that the network was not trained on. In an open-set evaluation
-        they are known classes that were held out of a training, never the unknown ones of the test.
+      known: ``[n, l]``, squared norms of known examples that the network was not trained on.
+      unknown: ``[m, l]``, of examples of classes that the network was not trained on. In an
+        open-set evaluation they are known classes that were held out of a training, never the
+        unknown ones of the test.
       key: of the first weights.
       width: of the hidden layer.
       steps: of training.
@@ -105,13 +88,13 @@ def fit(
 def adapted(detector: Detector, known: Float[ArrayLike, "n l"]) -> Detector:
     """Returns the detector for another network of the same layers.
 
-    How large gradients are differs from one training to the next; how an unknown example's differ
-    from those of known ones is what the detector has learnt.
+    The size of gradients differs from one training to the next. The detector has learnt how those
+    of unknown examples differ from those of known ones.
 
     Args:
       detector: of :func:`fit`, on a network of which some known classes were held out.
-      known: ``[n, l]``, squared norms that the other network has on known examples, best on such
-        as it was not trained on.
+      known: ``[n, l]``, squared norms of the other network on known examples, best on examples that
+        it was not trained on.
 
     Raises:
       ValueError: the networks differ in their number of layers.
@@ -123,13 +106,14 @@ def adapted(detector: Detector, known: Float[ArrayLike, "n l"]) -> Detector:
     return detector._replace(mean=mean, std=std)
 
 
-def detector_score(detector: Detector, norms: Float[ArrayLike, "b l"]) -> Float[Array, " b"]:
+def score(detector: Detector, norms: Float[ArrayLike, "b l"]) -> Float[Array, " b"]:
     """Returns the detector's logit: higher is more known.
 
     Args:
       detector: from :func:`fit`.
       norms: ``[b, l]``, squared gradient norms.
     """
+    chex.assert_shape(norms, (None, *np.shape(detector.mean)))
     return _logit(detector, _logarithms(norms))
 
 
@@ -172,3 +156,16 @@ def _logit(detector: Detector, logs: Array) -> Array:
 
 def _he(key: Key, shape: tuple[int, int]) -> Array:
     return jax.random.normal(key, shape) * np.sqrt(2 / shape[0])
+
+
+def _adapt(detector: Detector, validation: Outputs) -> Detector:
+    return adapted(detector, validation.more["gradient_norms"])
+
+
+SCORE = Score(
+    name="conflabel_detector",
+    title="ConfLabel",
+    score=lambda model, out: score(model, out.more["gradient_norms"]),
+    needs=("gradient_norms",),
+    training=OwnTraining(baseline="conflabel", model=Detector, adapt=_adapt),
+)

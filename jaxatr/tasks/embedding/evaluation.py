@@ -1,0 +1,89 @@
+"""The evaluation of an embedding: retrieval, and recognition by the nearest training chip."""
+
+from collections.abc import Collection
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from jaxatr import openset
+from jaxatr.tasks.embedding.retrieval import (
+    first_of_equal,
+    index_arrays,
+    nearest_outputs,
+    retrieval,
+    retrieval_pictures,
+)
+from jaxatr.tasks.examples import Examples, Part
+from jaxatr.tasks.open_set.evaluation import PARTS, part_arrays
+from jaxatr.typing import Config, Float, PyTree
+
+SCORE = openset.SCORES["nearest"].name
+"""The one score of an embedding."""
+
+
+@runtime_checkable  # the tests check annotations as they run
+class Embeds(Protocol):
+    """The task of a run whose embeddings are measured."""
+
+    config: Config
+    examples: Examples
+    parts: dict[str, Part]
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What a result must state."""
+        ...
+
+    def embed(
+        self, variables: PyTree, part: str, *, progress: bool = False
+    ) -> Float[np.ndarray, "n d"]:
+        """Computes the embeddings of every example of a part."""
+        ...
+
+
+def evaluate(
+    task: Embeds, variables: PyTree, scores: str | Collection[str] | None
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Measures an embedding; see :meth:`jaxatr.tasks.embedding.Embedding.test`."""
+    if scores not in (None, "all", SCORE, (SCORE,), [SCORE]):
+        raise ValueError(f"scores: got {scores!r}, wanted {SCORE!r}, the one of an embedding")
+    train, test = task.parts["train"], task.parts["test"]
+    index = task.embed(variables, "train")
+    parts = [part for part in PARTS if part in task.parts]
+    embeddings = {part: task.embed(variables, part) for part in parts}
+    outputs = {
+        part: nearest_outputs(index, train, embeddings[part], task.parts[part]) for part in parts
+    }
+    values = {part: {SCORE: out.logits.max(axis=-1)} for part, out in outputs.items()}
+    out, tpr = outputs["test"], task.config.open_set.tpr
+    group = openset.evaluate(
+        out.labels, out.predicted, values["test"], values.get("validation"), tpr=tpr
+    )
+    first = first_of_equal(task.examples.fingerprints("test"))
+    new = test.labels == openset.UNKNOWN
+    kinds = {"new": new, "trained": ~new}
+    searched = {kind: rows & first for kind, rows in kinds.items()}
+    record = task.record
+    measured = {
+        "task": "embedding",
+        "dataset": record["dataset"],
+        "split": record["split"],
+        "known": list(record["split"]["known"]),
+        "unknown": list(record["split"]["unknown"]),
+        "gamma": None,
+        "tpr": tpr,
+        "groups": {"all": group},
+        "retrieval": {
+            kind: {
+                **retrieval(embeddings["test"][rows], test.classes[rows]),
+                "duplicates": int(np.sum(kinds[kind] & ~first)),
+            }
+            for kind, rows in searched.items()
+            if rows.sum() > 1
+        },
+    }
+    arrays = index_arrays(index, train)
+    for part in parts:
+        arrays |= part_arrays(f"{part}_", outputs[part], values[part])
+        arrays[f"{part}_id"] = task.parts[part].column("id")
+    return measured, arrays | retrieval_pictures(embeddings["test"], test.classes, searched)

@@ -1,0 +1,126 @@
+"""Every score of the package: found, fitted and computed."""
+
+import jax
+import numpy as np
+import pytest
+
+from jaxatr import metrics, openset
+from jaxatr.openset import mahalanobis, nearest_neighbour, openmax, vim
+
+
+def outputs(count, distance, seed, classes=3, width=8):
+    """Features in one cluster per class, or away from all of them; a linear head reads them."""
+    draw = np.random.default_rng(seed)
+    labels = np.arange(count) % classes
+    centres = 4 * np.eye(classes, width)
+    features = centres[labels] + draw.normal(size=(count, width))
+    features[:, -1] += distance  # a direction that the head does not see
+    if distance:
+        features[:, :classes] = draw.normal(size=(count, classes))
+        labels = np.full(count, openset.UNKNOWN)
+    logits = features @ HEAD.kernel + HEAD.bias
+    best = logits.max(axis=1)
+    norms = np.exp(-best[:, None]) * [1, 2]
+    more = {"features": features, "odin": best, "gradient_norms": norms}
+    return openset.Outputs(logits, logits - 2, labels, more)
+
+
+HEAD = openset.Head(np.eye(8, 3), np.full(3, 0.5))
+TRAINING, KNOWN, UNKNOWN = outputs(150, 0, 0), outputs(90, 0, 1), outputs(90, 5, 2)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """All scores that need no training of their own."""
+    return openset.fit_scores(openset.choose_scores("all"), TRAINING, HEAD)
+
+
+def one(name, *arguments, **options):
+    return openset.fit_scores(openset.choose_scores(name), *arguments, **options)
+
+
+def test_all_is_every_score_and_each_is_higher_for_the_known(fitted):
+    own = {name for name, score in openset.SCORES.items() if score.training}
+    assert own == {"conflabel_detector", "gopenmax"}
+    assert [score.name for score in fitted.scores] == [n for n in openset.SCORES if n not in own]
+    assert tuple(openset.SCORES)[:3] == openset.DEFAULT
+    known, unknown = fitted.on(KNOWN), fitted.on(UNKNOWN)
+    for score in fitted.scores:
+        assert metrics.auroc(known[score.name], unknown[score.name]) > 0.65, score.name
+
+
+def test_a_score_with_a_training_of_its_own_wants_its_model():
+    with pytest.raises(ValueError, match="conflabel_detector: wanted the model that its own train"):
+        one("conflabel_detector")
+    norms = [part.more["gradient_norms"] for part in (TRAINING, UNKNOWN)]
+    detector = openset.conflabel_detector.fit(*norms, key=jax.random.key(0))
+    scores = one("conflabel_detector", trained={"conflabel_detector": detector})
+    known, unknown = (scores.on(part)["conflabel_detector"] for part in (KNOWN, UNKNOWN))
+    assert metrics.auroc(known, unknown) > 0.65
+
+
+def test_gopenmax_counts_the_generated_class_as_unknown():
+    known = [outputs(count, 0, seed, classes=4) for count, seed in ((200, 3), (80, 4))]
+    logits = [4 * part.more["features"][:, :4] for part in known]
+    training, test = (
+        openset.Outputs(z[:, :3], z[:, :3], part.labels, {"extra_logits": z[:, 3:]})
+        for part, z in zip(known, logits, strict=True)
+    )
+    found = one("gopenmax", training, HEAD).on(test)["gopenmax"]
+    model = openmax.fit(logits[0], known[0].labels)
+    np.testing.assert_allclose(found, openmax.score(model, logits[1], extra=1))
+
+
+def test_the_models_are_those_that_the_modules_fit(fitted):
+    x, z = (part.more["features"] for part in (TRAINING, KNOWN))
+    expected = {
+        "openmax": openmax.score(openmax.fit(TRAINING.logits, TRAINING.labels), KNOWN.logits),
+        "mahalanobis": mahalanobis.score(mahalanobis.fit(x, TRAINING.labels), z),
+        "knn": nearest_neighbour.score(nearest_neighbour.fit(x), z, k=50),
+        "nearest": nearest_neighbour.score(nearest_neighbour.fit(x), z, k=1),
+        "vim": vim.score(vim.fit(x, TRAINING.logits, *HEAD), z, KNOWN.logits),
+    }
+    assert set(fitted.models) == set(expected)
+    found = fitted.on(KNOWN)
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, rtol=1e-6)
+
+
+def test_models_are_recorded_without_the_training_set(fitted):
+    recorded = fitted.arrays()
+    assert {name.split("_")[1] for name in recorded} == {"openmax", "mahalanobis", "vim"}
+    np.testing.assert_array_equal(recorded["fitted_vim_alpha"], fitted.models["vim"].alpha)
+
+
+def test_fewer_training_examples_than_neighbours():
+    few = TRAINING.select(np.arange(150) < 7)
+    score = one("knn", few, HEAD).on(KNOWN)["knn"]
+    model = nearest_neighbour.fit(few.more["features"])
+    exact = nearest_neighbour.score(model, KNOWN.more["features"], k=7)
+    np.testing.assert_array_equal(score, exact)
+
+
+def test_a_fit_that_is_not_possible_is_named():
+    with pytest.raises(ValueError, match="openmax: wanted the outputs on training examples"):
+        one("mls,openmax")
+    few = TRAINING.select(np.arange(150) < 3)
+    with pytest.raises(ValueError, match="openmax: labels: got .* correct examples by class"):
+        one("openmax", few, HEAD)
+    with pytest.warns(UserWarning, match="openmax is left out: labels: got"):
+        fitted = one("openmax,knn", few, HEAD, leave_out=True)
+    assert list(fitted.on(KNOWN)) == ["knn"]
+
+
+def test_the_evaluation_takes_any_of_them(fitted):
+    labels = np.concatenate([KNOWN.labels, UNKNOWN.labels])
+    predicted = np.concatenate([KNOWN.predicted, UNKNOWN.predicted])
+    held_out, unknown = fitted.on(KNOWN), fitted.on(UNKNOWN)
+    chosen = ("cbc", "openmax", "vim")
+    values = {name: np.concatenate([held_out[name], unknown[name]]) for name in chosen}
+    fixed = openset.fixed_thresholds(fitted.scores, 0.9)
+    measured = openset.evaluate(labels, predicted, values, held_out, fixed=fixed)["scores"]
+    assert list(measured) == list(chosen)
+    assert measured["openmax"]["threshold"] == measured["cbc"]["threshold"]
+    assert measured["openmax"]["open_accuracy"] > 0.5
+    assert measured["vim"]["threshold"] is None and "open_accuracy" not in measured["vim"]
+    assert measured["vim"]["fitted_open_accuracy"] > 0.8

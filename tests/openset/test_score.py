@@ -1,0 +1,81 @@
+"""How a score is described, found by its name, and given from outside the package."""
+
+import numpy as np
+import pytest
+
+from jaxatr import openset
+
+OUTPUTS = openset.Outputs(*np.zeros((2, 4, 3), np.float32), np.zeros(4, int))
+
+MARGIN = openset.Score("margin", "Margin", lambda _, out: np.ptp(out.logits, axis=1))
+TWIN = openset.Score("margin", "Twin", MARGIN.score)
+IMPOSTOR = openset.Score("mls", "Other", MARGIN.score)
+
+
+@pytest.fixture(autouse=True)
+def module(tmp_path, monkeypatch):
+    """This module's scores on the import path, by a name of their own."""
+    names = "MARGIN, TWIN, IMPOSTOR = (None,) * 3\nNOTHING = 3\n"
+    (tmp_path / "outside_scores.py").write_text(names)
+    monkeypatch.syspath_prepend(tmp_path)
+    import outside_scores  # pyright: ignore[reportMissingImports]
+
+    for name, score in (("MARGIN", MARGIN), ("TWIN", TWIN), ("IMPOSTOR", IMPOSTOR)):
+        monkeypatch.setattr(outside_scores, name, score)
+
+
+def names(wanted):
+    return [score.name for score in openset.choose_scores(wanted)]
+
+
+def test_scores_are_chosen_by_a_list_of_names():
+    assert names("cbc, vim") == names(("cbc", "vim")) == ["cbc", "vim"]
+    assert names("outside_scores:MARGIN,mls,mls") == ["margin", "mls"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ("cbc,vims", "scores: got 'vims', wanted 'all'.*did you mean 'vim'"),
+        (",", "scores: got none, wanted 'all', or some of softmax"),
+        ("outside_scores:MARGEN", "no 'MARGEN' in outside_scores; did you mean 'MARGIN'"),
+        ("outside_scores:NOTHING", "outside_scores:NOTHING is a int, wanted a Score"),
+        ("outside_scores:IMPOSTOR", "has the name of one of the package, 'mls'"),
+        ("outside_scores:MARGIN,outside_scores:TWIN", "two of .* have the name 'margin'"),
+    ],
+)
+def test_a_wrong_name_is_told(wanted, message):
+    with pytest.raises(ValueError, match=message):
+        openset.choose_scores(wanted)
+
+
+def test_title_and_scale_of_a_score_from_outside_are_recorded():
+    recorded = openset.further_scores([MARGIN, openset.SCORES["cbc"]])
+    assert recorded == {"margin": {"title": "Margin", "scale": "plain"}}
+    assert openset.shown("margin", {"further_scores": recorded}).title == "Margin"
+    assert openset.shown("cbc") == ("CBC", "logit")
+    assert openset.shown("gone", {}) == ("gone", "plain")
+
+
+def test_every_score_has_a_title_of_its_own_and_reads_as_its_file():
+    assert len({score.title for score in openset.SCORES.values()}) == len(openset.SCORES)
+    for name, score in openset.SCORES.items():
+        assert score.name == name
+
+
+def test_a_score_is_one_value_for_each_example():
+    np.testing.assert_array_equal(MARGIN(None, OUTPUTS), np.zeros(4))
+    wrong = openset.Score("wrong", "Wrong", lambda _, out: out.logits)
+    with pytest.raises(
+        ValueError, match=r"wrong: got values of shape \(4, 3\), wanted one for eac"
+    ):
+        wrong(None, OUTPUTS)
+    with pytest.raises(ValueError, match="name of a score: got 'my score', wanted an identifier"):
+        openset.Score("my score", "My score", MARGIN.score)
+
+
+def test_select():
+    outputs = OUTPUTS._replace(more={"features": np.arange(8.0).reshape(4, 2)})
+    chosen = outputs.select(np.arange(4) % 2 == 0)
+    assert len(chosen.labels) == len(chosen.logits) == len(chosen.predicted) == 2
+    np.testing.assert_array_equal(chosen.more["features"], [[0, 1], [4, 5]])
