@@ -48,8 +48,8 @@ COMMON: Fields = {
     "task": Field(OPEN_SET, "what is trained, `module:Class`"),
     "data.name": Field(
         "simulated",
-        "`simulated`, `image_folder`, `dsiac`, `mstar`, `fgvc_aircraft`, the name of a prepared "
-        "set, or any TFDS name",
+        "`simulated`, `image_folder`, `dsiac`, `mstar`, `fgvc_aircraft`, `my.module:Source`, the "
+        "name of a prepared set, or any TFDS name",
     ),
     "data.source": Field(
         "",

@@ -3,15 +3,16 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxatr import explainers, metrics, models
+from jaxatr.data import Truth
 from jaxatr.resolve import nearest
-from jaxatr.typing import ArrayLike, Bool, Float, Int
+from jaxatr.typing import ArrayLike, Float, Int
 
 RIVALS = (
     "grad_cam",
@@ -28,18 +29,6 @@ _SPELLINGS = {"gradcam": "grad_cam", "gradcam++": "grad_cam_plus_plus"}
 _RANDOM = ("rise", "lime", "smoothgrad")
 _MASKING = ("rise", "lime", "occlusion")  # one image at a time, in batches of its copies
 _REPEATING = ("integrated_gradients", "smoothgrad")  # many passes of all images
-
-
-class Truth(NamedTuple):
-    """Where the targets of n chips are, as far as the data says it.
-
-    Attributes:
-      masks: ``[n, h, w]``.
-      boxes: ``[n, 4]``, y0, x0, y1, x1 in pixels of the chip.
-    """
-
-    masks: Bool[np.ndarray, "n h w"] | None = None
-    boxes: Float[np.ndarray, "n 4"] | None = None
 
 
 def rivals(names: str | Collection[str]) -> tuple[str, ...]:

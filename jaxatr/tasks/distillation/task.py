@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr import data, losses, models, openset, parallel
+from jaxatr import data, losses, models, openset, parallel, training
 from jaxatr.config import Fields
 from jaxatr.tasks import explaining
 from jaxatr.tasks.distillation.checks import check_fields
@@ -24,6 +24,7 @@ from jaxatr.tasks.examples import Examples, normalize
 from jaxatr.tasks.keys import example_keys
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.tasks.pretrained import Pretrained
+from jaxatr.runs.target import load_target
 from jaxatr.training import Exportable, LossOutput, Phase, Task, TrainedRun
 from jaxatr.typing import Batch, Config, Float, PyTree
 
@@ -145,7 +146,7 @@ class Distillation(Task):
         """
         super().check_continues(workdir, recorded)
         before, now = recorded.get("target"), self.target.source
-        if before and not explains(recorded, now):
+        if before and not training.explains(recorded, now):
             raise ValueError(
                 f"distillation.target: {workdir} explains another network: recorded {before}, now "
                 f"{now}"
