@@ -16,6 +16,7 @@ import numpy as np
 
 from jaxatr import data, losses, models, openset, parallel, training
 from jaxatr.config import Fields
+from jaxatr.runs.target import load_target
 from jaxatr.tasks import explaining
 from jaxatr.tasks.distillation.checks import check_fields
 from jaxatr.tasks.distillation.fields import FIELDS
@@ -24,7 +25,6 @@ from jaxatr.tasks.examples import Examples, normalize
 from jaxatr.tasks.keys import example_keys
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.tasks.pretrained import Pretrained
-from jaxatr.runs.target import load_target
 from jaxatr.training import Exportable, LossOutput, Phase, Task, TrainedRun
 from jaxatr.typing import Batch, Config, Float, PyTree
 
