@@ -55,11 +55,13 @@ def get_config(variant: str = "default") -> Config:
         "cars196": _cars196,
         "target": _target,
     }
+    tasks = {"target": configuration.OPEN_SET}
     for level in ("variant", "family", "manufacturer"):
         variants[level] = partial(_aircraft, level=level)
         variants[f"target_{level}"] = partial(_aircraft, level=level, recipe=_target)
+        tasks[f"target_{level}"] = configuration.OPEN_SET
     return configuration.of_variant(
-        variants, variant, task="jaxatr.tasks.distillation:Distillation"
+        variants, variant, task="jaxatr.tasks.distillation:Distillation", tasks=tasks
     )
 
 
@@ -177,7 +179,6 @@ def _aircraft(config: Config, level: str, recipe: Callable[[Config], None] = _pa
 def _target(config: Config) -> None:
     _paper(config)
     config.data.name = ""  # to be given: a target of the simulated vehicles is configs/cbc.py's
-    config.task = "jaxatr.tasks.open_set:OpenSet"
     config.loss.open, config.loss.entropy_weight = "none", 0.0
     config.train.epochs = 100
     config.optimizer.learning_rate = 1e-2

@@ -1,178 +1,371 @@
-"""Every field of a run's configuration, with its default: the one base that configs override."""
+"""The fields of a run's configuration: those that every run has, and how a task's own join them.
+
+A field is declared once, with its default and its meaning; the tables in the documentation are made
+from the declarations (``docs/make_configuration.py``).
+"""
 
 from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
-from ml_collections import ConfigDict
+from ml_collections import ConfigDict, config_dict
 
+from jaxatr.resolve import resolve
 from jaxatr.typing import Config
+
+OPEN_SET = "jaxatr.tasks.open_set:OpenSet"
+
+# Runs that were recorded when one base had the fields of all tasks have these groups, whatever they
+# train.
+_ONCE_COMMON = (
+    *("loss", "open_set", "track", "gan"),
+    *("embedding", "quadruplet", "mining"),
+    *("surrogate", "distillation", "explanation"),
+)
+
+
+class Field(NamedTuple):
+    """One field of a configuration.
+
+    Attributes:
+      default: its value where nothing sets it. ``None`` leaves it unset; a dictionary is open:
+        configuration files put their own names into it.
+      meaning: in a few words, for the tables; Markdown.
+      kind: type of the values of a field whose default is ``None``.
+      formerly: the value that stood for "unset" in runs recorded before the default was ``None``.
+    """
+
+    default: Any
+    meaning: str
+    kind: type | None = None
+    formerly: Any = None
+
+
+Fields = Mapping[str, Field]
+"""Dotted name (``"data.select.band"``) to declaration."""
+
+COMMON: Fields = {
+    "seed": Field(0, "of everything drawn: parameters, order, augmentation, validation part"),
+    "task": Field(OPEN_SET, "what is trained, `module:Class`"),
+    "data.name": Field(
+        "simulated",
+        "`simulated`, `image_folder`, `dsiac`, `mstar`, `fgvc_aircraft`, `my.module:Source`, the "
+        "name of a prepared set, or any TFDS name",
+    ),
+    "data.source": Field(
+        "",
+        "for `image_folder`, and needed there: the folder or archive of class folders; for `dsiac`,"
+        " `mstar` and `fgvc_aircraft` where they are not prepared yet",
+    ),
+    "data.data_dir": Field(
+        "",
+        "where prepared sets lie; empty: `$JAXATR_DATA_DIR`, else the user's cache folder",
+    ),
+    "data.options": Field(
+        {},
+        "of the data set's builder. `simulated`: `ranges`, `bands`, `aspects`, `seed`, `size`; "
+        "`image_folder`: `test_fraction`; `dsiac`: `band`, `ranges`, `time`, `every`, `classes`, "
+        "`size`; `mstar`: `serials`; `fgvc_aircraft`: `level`, `coarse`, `size`. The command line "
+        "can change the options that the configuration file names",
+    ),
+    "data.coarse": Field(
+        "",
+        "the coarse classes: the name of a [written table](data.md#class-hierarchies); empty: those"
+        " that the data set has of its own",
+    ),
+    "data.train_split": Field("train", "the split whose known classes are trained on"),
+    "data.test_split": Field("test", "the split that is evaluated on, known and unknown classes"),
+    "data.validation": Field(
+        0.1,
+        "share of the known training examples that is held out; 0: none, and then no best "
+        "checkpoint and no fitted γ",
+    ),
+    "data.select.range_m": Field(
+        (),
+        "ranges to keep, in training and test; empty: all. A set that does not say the range "
+        "refuses it",
+    ),
+    "data.select.band": Field(
+        (),
+        "bands to keep, in training and test; empty: all. A set that does not say the band refuses "
+        "it",
+    ),
+    "data.center_crop": Field(
+        0,
+        "side in pixels of the centre square that is cut out first; a smaller image is refused; 0: "
+        "no crop",
+    ),
+    "data.square": Field(False, "pad the shorter side with zeros to a square, before the resize"),
+    "data.size": Field(0, "side in pixels to resize to; 0: as it is"),
+    "data.channels": Field(0, "1 (gray) or 3 (RGB); 0: as it is"),
+    "data.normalize": Field(
+        True,
+        "images are normalised by the training images' mean and deviation; `False` for a [network "
+        "from a file](onnx.md#a-network-as-backbone) that does so itself",
+    ),
+    "data.skip_corrupt": Field(
+        False, "leave the corrupt images of an `image_folder` out, rather than stop at the first"
+    ),
+    "open_set.split": Field(
+        "closed",
+        "which classes are known: a [named split](data.md#splits-into-known-and-unknown)",
+    ),
+    "open_set.split_seed": Field(0, "of the random splits"),
+    "open_set.hold_out": Field(
+        0,
+        "so many known classes stand in for the unknown ones, and the unknown ones stay away "
+        "altogether",
+    ),
+    "augment.rotate_degrees": Field(0.0, "turn by an angle drawn uniformly from ± this"),
+    "augment.flip_horizontal": Field(False, "mirror left to right, half of the time"),
+    "augment.flip_vertical": Field(False, "mirror top to bottom, half of the time"),
+    "augment.shift": Field(0, "move by up to this many pixels, down or up and right or left"),
+    "model.backbone": Field(
+        "resnet18",
+        "`resnet18`, `resnet34`, `resnet50`, `resnet101` or [your own](backbone.md), "
+        "`my.module:Class`",
+    ),
+    "model.onnx": Field(
+        "",
+        "an ONNX file whose network is the [backbone](onnx.md#a-network-as-backbone) in place of "
+        "`model.backbone`; `pip install 'jaxatr[onnx]'`",
+    ),
+    "model.output": Field(
+        "", "the node or value of it that gives the features; by default its only output"
+    ),
+    "model.stem": Field(
+        "7x7",
+        "of the built-in backbones: `7x7` (stride 2 and pooling), or `3x3` for images of about 32 "
+        "pixels",
+    ),
+    "model.width": Field(
+        64,
+        "of the built-in backbones: channels of the first stage; each later one doubles them",
+    ),
+    "model.dtype": Field(
+        "float32", "of the built-in backbones' computation: `float32` or `bfloat16`"
+    ),
+    "model.args": Field({}, "further arguments of the backbone's constructor"),
+    "model.head_bias": Field(
+        True, "whether the closed-set classifier and the binary classifiers have a bias"
+    ),
+    "model.pretrained": Field(
+        "",
+        "a safetensors file or another run's folder, with whose weights a built-in backbone "
+        "[begins](training.md#starting-from-pretrained-weights); empty: random ones",
+    ),
+    "model.pretrained_channels": Field(
+        "same",
+        "`same`: its images have as many channels as the data's; `sum`: its first convolution is "
+        "adapted to the data's",
+    ),
+    "optimizer.name": Field(
+        "sgd",
+        "`sgd`, the name of one of optax (`adamw`, `lamb`, `lion`, `muon` …), or "
+        "[your own](training.md#the-optimiser), `my.module:function`",
+    ),
+    "optimizer.learning_rate": Field(1e-3, "its height before the schedule lowers it"),
+    "optimizer.momentum": Field(
+        0.9, "of `sgd`: share of the earlier steps' direction that is kept"
+    ),
+    "optimizer.nesterov": Field(False, "of `sgd`: Nesterov's form of the momentum"),
+    "optimizer.weight_decay": Field(
+        5e-4,
+        "an optimiser that takes a weight decay of its own (`adamw`) gets it; with the others "
+        "(`sgd`, `adam`) the parameters times this are added to the gradient",
+    ),
+    "optimizer.decay": Field(
+        None,
+        "which parameters decay: `all`, or `kernels`, which leaves biases and the parameters of "
+        "norms (all with fewer than two axes) alone; unset: `all` for `sgd`, `kernels` for the "
+        "others",
+        str,
+    ),
+    "optimizer.args": Field({}, "further arguments of the optimiser, of other ones than `sgd`"),
+    "optimizer.clip_norm": Field(
+        0.0,
+        "gradients whose norm over all trained parameters is larger are scaled down to it; 0: off",
+    ),
+    "optimizer.schedule": Field("constant", "`constant`, `cosine` (to 0) or `steps`"),
+    "optimizer.boundaries": Field((), "epochs after which the rate falls, of the schedule `steps`"),
+    "optimizer.factor": Field(0.1, "by which it falls"),
+    "optimizer.warmup_epochs": Field(
+        0.0,
+        "epochs in which the learning rate rises linearly; at most half of the training",
+    ),
+    "train.batch_size": Field(64, "over all devices and processes"),
+    "train.epochs": Field(20, "rounds through the training examples"),
+    "train.steps": Field(0, "length in steps, in place of the epochs; 0: the epochs count"),
+    "train.ema": Field(
+        0.0,
+        "decay of an [average of the parameters](training.md#averaged-parameters) over the steps, "
+        "which is evaluated and used in their place (0.999, say); 0: off",
+    ),
+    "train.evaluate_every": Field(1.0, "epochs between evaluations on the validation part"),
+    "train.checkpoint_every": Field(
+        200, "steps between checkpoints, besides one after every evaluation"
+    ),
+    "train.log_every": Field(10, "steps that one record of the metrics sums up"),
+    "train.keep": Field(2, "newest checkpoints kept, beside the best"),
+    "kernels.find": Field(
+        False,
+        "before the first step, [measure](kernels.md#training) what computes it fastest, as far as "
+        "the database does not know",
+    ),
+}
+"""The fields of every run."""
+
+
+def common() -> Config:
+    """Returns the fields that every run has, at their defaults."""
+    return _built(COMMON)
+
+
+def of_task(task: str = OPEN_SET) -> Config:
+    """Returns the whole configuration of a task, at its defaults: where configuration files start.
+
+    Args:
+      task: its dotted path, ``"package.module:Class"``.
+
+    Raises:
+      ValueError: there is no such task.
+    """
+    config = _built(fields_of(task))
+    config.task = task
+    return config
+
+
+def fields_of(task: str) -> Fields:
+    """Returns the fields of a task's runs, the common ones first.
+
+    Args:
+      task: its dotted path. Its class method ``fields`` declares its own; one that is common too
+        gets another default so.
+
+    Raises:
+      ValueError: there is no such task.
+    """
+    return {**COMMON, **getattr(resolve(task), "fields", dict)()}
 
 
 def of_variant(
-    variants: Mapping[str, Callable[[Config], None]], variant: str, *, task: str | None = None
+    variants: Mapping[str, Callable[[Config], None]],
+    variant: str,
+    *,
+    task: str = OPEN_SET,
+    tasks: Mapping[str, str] | None = None,
 ) -> Config:
-    """Returns the base as a variant changes it: what a configuration file's ``get_config`` does.
+    """Returns a task's configuration as a variant changes it: all that a ``get_config`` has to do.
 
     Args:
       variants: name to the function that sets its fields.
       variant: which of them.
-      task: what is trained, unless the variant says otherwise; by default the base's.
+      task: dotted path of what is trained.
+      tasks: of the variants that train something else, by their names.
 
     Raises:
-      ValueError: there is no such variant.
+      ValueError: there is no such variant or task.
     """
     if variant not in variants:
         raise ValueError(f"variant: got {variant!r}, wanted one of {', '.join(variants)}")
-    config = base()
-    config.task = task or config.task
+    config = of_task((tasks or {}).get(variant, task))
     variants[variant](config)
     return config
 
 
-def base() -> Config:
-    """Returns the configuration that every file in ``configs/`` starts from.
+def retasked(config: Config, task: str) -> Config:
+    """Returns the configuration of another task, with the values of the fields that both have."""
+    made, given = of_task(task), config.copy_and_resolve_references()
+    for name in fields_of(task):
+        group, last = _group(made, name)
+        if name != "task" and _has(given, name):
+            group[last] = _group(given, name)[0][last]
+    return made
 
-    An empty string or 0 means "not set" where the comment says so; all fields can be overridden on
-    the command line, ``--config.optimizer.learning_rate=0.1``.
+
+def completed(recorded: Mapping[str, Any]) -> Config:
+    """Returns a recorded configuration with the fields that its task has today.
+
+    Fields that came later have their defaults. The fields of other tasks, which every run once
+    recorded, took no part and are left out.
+
+    Args:
+      recorded: the content of a run's ``config.json``.
+
+    Raises:
+      ValueError: its task is not on the import path.
     """
-    config = ConfigDict()
-    config.seed = 0  # of everything drawn: parameters, order, augmentation, validation part
-    config.task = "jaxatr.tasks.open_set:OpenSet"
-
-    config.data = data = ConfigDict()
-    data.name = "simulated"  # simulated, image_folder, the name of a prepared set, any TFDS name
-    data.source = ""  # for image_folder: the folder or archive
-    data.data_dir = ""  # where prepared data is kept; empty: the user's cache folder
-    data.options = ConfigDict()  # of the data set's builder
-    data.coarse = ""  # a name of jaxatr.data.hierarchy; empty: the data set's own coarse classes
-    data.train_split = "train"
-    data.test_split = "test"
-    data.validation = 0.1  # share of the known training examples held out
-    data.select = ConfigDict({"range_m": (), "band": ()})  # values to keep; empty: all
-    data.center_crop = 0  # pixels; 0: none
-    data.square = False  # pad to a square
-    data.size = 0  # resize to this side in pixels; 0: as it is
-    data.channels = 0  # 1 or 3; 0: as it is
-    data.normalize = True  # by the training images' mean and deviation; else raw units go in
-    data.skip_corrupt = False
-
-    config.augment = augment = ConfigDict()
-    augment.rotate_degrees = 0.0  # uniformly in ± this
-    augment.flip_horizontal = False
-    augment.flip_vertical = False
-    augment.shift = 0  # shift-crop by up to this many pixels
-
-    config.model = model = ConfigDict()
-    model.backbone = "resnet18"  # a built-in name or "my.module:Class"
-    model.onnx = ""  # a file whose network, up to model.output, is the backbone in its place
-    model.output = ""  # name of a node or value in it; by default its only output
-    model.stem = "7x7"  # of the built-in backbones; "3x3" for images of about 32 pixels
-    model.width = 64  # channels of the built-in backbones' first stage
-    model.dtype = "float32"  # of the computation: float32 or bfloat16
-    model.args = ConfigDict()  # further arguments of the backbone
-    model.head_bias = True
-    model.pretrained = ""  # safetensors file or run folder whose backbone to begin with
-    model.pretrained_channels = "same"  # or "sum": its stem adapted to the images' channels
-
-    config.loss = loss = ConfigDict()
-    loss.open = "cbc"  # cbc, bce (the ablation), none (a plain classifier)
-    loss.open_weight = 1.0
-    loss.entropy_weight = 0.1
-
-    config.embedding = embedding = ConfigDict()  # of the task jaxatr.tasks.embedding:Embedding
-    embedding.loss = "quadruplet"  # or semi_hard_triplet, lifted_structure, n_pairs …
-    embedding.dimension = 1024  # of the layer that embeds; 0: the backbone's features
-    embedding.unit_length = True  # bring embeddings to length 1
-    embedding.class_weights = (0.08, 0.25)  # of the coarse and the fine cross-entropy; 0: off
-    embedding.margin = 0.0  # of a loss that forms its tuples in the batch; 0: its own default
-    embedding.per_class = 4  # images of a class in a batch for such a loss
-
-    config.quadruplet = quadruplet = ConfigDict()  # equations 3, 5 and 6
-    quadruplet.margins = (0.7, 0.3)
-    quadruplet.global_margins = (0.7, 0.3)
-    quadruplet.global_weights = (1.0, 1.0)
-    quadruplet.eta = 1.0
-    quadruplet.reduction = "sum"  # over the quadruplets of a batch, or mean
-
-    config.mining = mining = ConfigDict()  # the selection of quadruplets
-    mining.method = "nearest_to_reference"  # method 2; nearest_to_negative is method 1; random
-    mining.sibling_class = ""  # any or drawn; empty: as the paper has the method
-    mining.refresh = 1.0  # epochs between two selections
-    mining.refresh_steps = 0  # overrides refresh where not 0
-    mining.block_size = 512  # references at a time, which decides the memory
-
-    config.surrogate = surrogate = ConfigDict()  # whose student is config.model, with attention
-    surrogate.deltas = (
-        "last"  # what a stage hands to the explanation network: last, sum or features
-    )
-    surrogate.width = 64  # channels of the explanation network's last upsample block
-
-    config.track = track = ConfigDict()  # of the task jaxatr.tasks.track:TrackOpenSet
-    track.frames = 8  # a longer track is cut into pieces of so many chips
-    track.hidden = 128  # components of the LSTM's state; 0: no LSTM, single chips and their mean
-    track.chip_weight = 1.0  # of the loss of single chips beside that of tracks; 0: off
-
-    config.optimizer = optimizer = ConfigDict()  # stochastic gradient descent
-    optimizer.learning_rate = 1e-3
-    optimizer.momentum = 0.9
-    optimizer.nesterov = False
-    optimizer.weight_decay = 5e-4
-    optimizer.schedule = "constant"  # constant, cosine (to 0) or steps
-    optimizer.boundaries = ()  # epochs after which the rate falls, of the schedule steps
-    optimizer.factor = 0.1  # by which it falls
-    optimizer.warmup_epochs = 0.0
-
-    config.train = train = ConfigDict()
-    train.batch_size = 64  # over all devices
-    train.epochs = 20
-    train.steps = 0  # overrides epochs where not 0
-    train.evaluate_every = 1.0  # epochs between evaluations on the validation part
-    train.checkpoint_every = 200  # steps
-    train.log_every = 10  # steps that a record of the metrics sums up
-    train.keep = 2  # newest checkpoints kept, beside the best
-
-    config.kernels = kernels = ConfigDict()
-    kernels.find = False  # measure, before the first step, what computes it fastest
-
-    config.open_set = open_set = ConfigDict()
-    open_set.split = "closed"  # a name of jaxatr.data.known_unknown
-    open_set.split_seed = 0
-    open_set.hold_out = 0  # known classes that stand in for the unknown ones, which stay away
-    open_set.negatives = ""  # file of images that train as one more class, of no known target
-    open_set.gamma = 0.9  # acceptance threshold on the binary classifier's probability
-    open_set.tpr = 0.95  # true-positive rate for which another γ is fitted on validation data
-
-    config.distillation = distillation = ConfigDict()  # of jaxatr.tasks.distillation:Distillation
-    distillation.target = ""  # the network that is explained: its run's folder, or another form
-    distillation.end_to_end = False  # train student and explanation network at once, equation 10
-    distillation.temperature = 1.0  # t of equation 6
-    distillation.alpha = 0.5  # of the target's answer against the label's, equation 4
-    distillation.objective = "mask"  # of the map: equation 9, or curves: insertion and deletion
-    distillation.insertion_weight = 1.0  # against deletion, where the objective is curves
-    distillation.masks = 0  # random ones of each image and step, beside the curves; 0: none
-    distillation.masks_weight = 0.5  # of what they say of the pixels
-    distillation.masks_contrast = 4.0  # of the map that they ask for
-    distillation.scorer = "target"  # of the masked image in equation 9, or student
-    distillation.l1_weight = 1e-5  # λ of equation 8
-    distillation.l1 = "sum"  # over the pixels of a saliency map, or mean
-    distillation.area = 0.1  # the share of the pixels that a saliency map is to mark
-    distillation.area_weight = 0.0  # of that prior on the map; 0: only the norm keeps it small
-    distillation.judged = 200  # examples, evenly spread, whose insertion and deletion are measured
-    distillation.pixels_per_step = 0  # of insertion and deletion; 0: one row of the chip
-    distillation.rise_samples = 8000  # masks of RISE, where an evaluation compares with it
-    distillation.lime_samples = 1000  # of LIME, likewise
-
-    config.explanation = explanation = ConfigDict()  # the training of the explanation network alone
-    explanation.epochs = 16.0
-    explanation.steps = 0  # overrides epochs where not 0
-    explanation.learning_rate = 0.1
-    explanation.schedule = "steps"
-    explanation.boundaries = (10.0, 12.0, 14.0)  # epochs after which the rate falls
-
-    config.gan = gan = ConfigDict()  # the generator of G-OpenMax
-    gan.noise = 64  # components of its noise
-    gan.width = 16  # channels of the generator's last and of the discriminator's first map
-    gan.steps = 1000  # of the generator, and as many of the discriminator
-    gan.learning_rate = 2e-4
-    gan.threshold = 0.5  # an image is kept where no known class has a higher probability
-    gan.images = 0  # how many are kept; 0: as many as a known class has on average
+    fields = fields_of(recorded["task"]) if "task" in recorded else COMMON
+    config = _built(fields)
+    with config.unlocked(), config.ignore_type():
+        config.update(_without_other_tasks(recorded, fields))
+    if "name" not in recorded.get("optimizer", {}):  # from before "unset" had a value of its own
+        for name, field in fields.items():
+            group, last = _group(config, name)
+            if field.formerly is not None and group[last] == field.formerly:
+                group[last] = None
     return config
+
+
+def check_complete(config: Config) -> None:
+    """Refuses a configuration that lacks fields of its task.
+
+    Raises:
+      ValueError: a field is missing, as where ``--config.task`` alone is another.
+    """
+    missing = [name for name in fields_of(config.task) if not _has(config, name)]
+    if missing:
+        raise ValueError(
+            f"task: {config.task} needs {', '.join(missing)}, which this configuration does not "
+            f"have: it has to start from jaxatr.config.of_task({config.task!r})"
+        )
+
+
+def table(fields: Fields) -> str:
+    """Returns fields as a table in Markdown: name, default and meaning."""
+    rows = ["| field | default | meaning |", "|---|---|---|"]
+    rows += [f"| `{name}` | `{one.default!r}` | {one.meaning} |" for name, one in fields.items()]
+    return "\n".join(rows)
+
+
+def _built(fields: Fields) -> Config:
+    config = ConfigDict()
+    for name, field in fields.items():
+        group = config
+        *groups, last = name.split(".")
+        for part in groups:
+            if part not in group:
+                group[part] = ConfigDict()
+            group = group[part]
+        if field.default is None:
+            group[last] = config_dict.placeholder(field.kind)
+        else:
+            is_open = isinstance(field.default, Mapping)
+            group[last] = ConfigDict(field.default) if is_open else field.default
+    return config
+
+
+def _group(config: Config, name: str) -> tuple[Config, str]:
+    """Returns the group that holds a field, and the field's name in it."""
+    *groups, last = name.split(".")
+    for part in groups:
+        config = config[part]
+    return config, last
+
+
+def _has(config: Config, name: str) -> bool:
+    *groups, last = name.split(".")
+    for part in groups:
+        if part not in config:
+            return False
+        config = config[part]
+    return last in config
+
+
+def _without_other_tasks(recorded: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
+    return {
+        group: {name: leaf for name, leaf in value.items() if f"{group}.{name}" in fields}
+        if group in _ONCE_COMMON
+        else value
+        for group, value in recorded.items()
+        if group not in _ONCE_COMMON or any(name.startswith(f"{group}.") for name in fields)
+    }

@@ -81,7 +81,7 @@ def chips(tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def small_config(chips, tmp_path_factory) -> ConfigDict:
     """Three of the shapes known, one unknown, and a network that compiles in no time."""
-    config = configuration.base()
+    config = configuration.of_task()
     config.data.name = "image_folder"
     config.data.source = str(chips)
     config.data.data_dir = str(tmp_path_factory.mktemp("prepared"))
@@ -107,8 +107,7 @@ def levels(chips, tmp_path_factory) -> Path:
 
 
 def make_embedding_config(levels, tmp_path_factory) -> ConfigDict:
-    config = configuration.base()
-    config.task = "jaxatr.tasks.embedding:Embedding"
+    config = configuration.of_task("jaxatr.tasks.embedding:Embedding")
     config.data.name, config.data.source = "image_folder", str(levels)
     config.data.data_dir = str(tmp_path_factory.getbasetemp() / "prepared-levels")
     config.data.validation = 0.25

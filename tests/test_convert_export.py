@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
+from jaxatr import config as configuration
 from jaxatr import convert, data, runs
 from jaxatr.explanation import Explainer
 from jaxatr.tasks.embedding.predictor import Retriever
@@ -95,8 +96,7 @@ def test_an_embedding_embeds_the_same(embedding_run, images, tmp_path):
 
 @pytest.mark.slow
 def test_a_surrogate_explains_the_same(small_config, trained_run, images, tmp_path):
-    config = small_config.copy_and_resolve_references()
-    config.task = "jaxatr.tasks.distillation:Distillation"
+    config = configuration.retasked(small_config, "jaxatr.tasks.distillation:Distillation")
     config.distillation.target, config.distillation.judged = str(trained_run), 4
     config.model.backbone, config.model.width, config.model.stem = "resnet18", 4, "3x3"
     config.model.args = ConfigDict({"stage_sizes": (1, 1, 1, 1)})

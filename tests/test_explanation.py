@@ -11,6 +11,7 @@ from ml_collections import ConfigDict
 from PIL import Image
 from tqdm import tqdm
 
+from jaxatr import config as configuration
 from jaxatr import data, explain, metrics, predict, runs
 from jaxatr.explainers import masked
 from jaxatr.explanation import METHODS, Explainer
@@ -28,8 +29,7 @@ QUICK = {
 @pytest.fixture(scope="module")
 def surrogate_run(small_config, trained_run, tmp_path_factory):
     """The folder of a surrogate of the small recogniser, hardly trained."""
-    config = small_config.copy_and_resolve_references()
-    config.task = "jaxatr.tasks.distillation:Distillation"
+    config = configuration.retasked(small_config, "jaxatr.tasks.distillation:Distillation")
     config.distillation.target, config.distillation.judged = str(trained_run), 4
     config.model.backbone, config.model.width, config.model.stem = "resnet18", 4, "3x3"
     config.model.args = ConfigDict({"stage_sizes": (1, 1, 1, 1)})  # half as much to compile

@@ -106,7 +106,8 @@ def turns(size: int) -> dict[str, Turns]:
 
 def timed(case: Case, batch: int) -> dict[str, Callable[[], Any]]:
     """Returns what is timed: of the batch, but the methods of many passes of one image."""
-    config, channels, size = configuration.base(), case.channels, case.size
+    config = configuration.of_task("jaxatr.tasks.distillation:Distillation")
+    channels, size = case.channels, case.size
     for name in ("backbone", "width", "stem"):
         config.model[name] = getattr(case, name)
     config.surrogate.width, config.surrogate.deltas = case.explainer, case.deltas

@@ -35,7 +35,7 @@ class Benchmark:
         """Args: the images' height and width."""
         self.size = size
         self.module = models.OpenSetClassifier(models.ResNet18(), CLASSES)
-        fields: Any = config.base().optimizer
+        fields: Any = config.common().optimizer
         fields.update(learning_rate=1e-2, momentum=0.9, nesterov=True, weight_decay=5e-4)
         fields.update(schedule="constant", warmup_epochs=0.0)
         self.phases = [Phase("open_set", self.loss, build_optimizer(fields, 1, 1), 1)]

@@ -12,6 +12,7 @@ import numpy as np
 import scipy.special
 from jax.experimental import multihost_utils
 
+from jaxatr import config as configuration
 from jaxatr import data, openset, training
 from jaxatr.resolve import nearest
 from jaxatr.runs.evaluation import evaluate_run
@@ -20,7 +21,7 @@ from jaxatr.tasks.gan.task import ConditionalGan, mixtures
 from jaxatr.tasks.open_set.compared import BASELINES, CLASSIFIER, DETECTOR, trained_scores
 from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.training.folder import load_config, variables_of, write_file
-from jaxatr.typing import Config, Float, PyTree, Shaped
+from jaxatr.typing import Float, PyTree, Shaped
 
 _GENERATED = "generated.npz"
 _MOST_DRAWN = 40  # generated images for each one that is wanted
@@ -78,7 +79,7 @@ def train_baseline(workdir: str | os.PathLike, name: str, *, progress: bool = Tr
 
 def _train_conflabel(network: OpenSet, workdir: Path, folder: Path, progress: bool) -> None:
     del workdir
-    config, known = _derived(network.config), len(network.split.known)
+    config, known = copy.deepcopy(network.config), len(network.split.known)
     if known < 3:
         raise ValueError(f"conflabel: got {known} known classes, wanted 3, to hold one of them out")
     if not config.data.validation:
@@ -106,7 +107,9 @@ def _train_gopenmax(network: OpenSet, workdir: Path, folder: Path, progress: boo
     config = network.config
     path = folder / _GENERATED
     if not path.is_file():
-        generator = _derived(config, task="jaxatr.tasks.gan:ConditionalGan")
+        generator = configuration.retasked(config, "jaxatr.tasks.gan:ConditionalGan")
+        # It has an optimiser and an average of its own.
+        generator.optimizer.clip_norm = generator.train.ema = 0.0
         generator.train.evaluate_every = 1e9  # there is nothing to validate
         generator.model.pretrained = ""  # it has no backbone
         train_run(generator, folder / "generator", progress=progress)
@@ -118,7 +121,7 @@ def _train_gopenmax(network: OpenSet, workdir: Path, folder: Path, progress: boo
         # Last: it says that this part is done.
         write_file(path, lambda file: np.savez_compressed(file, images=images, mixtures=weights))
         _wait("generated")
-    classifier = _derived(config)
+    classifier = copy.deepcopy(config)
     classifier.open_set.negatives = str(path)
     classifier.loss.open, classifier.loss.entropy_weight = "none", 0.0
     train_run(classifier, folder / CLASSIFIER, progress=progress)
@@ -174,12 +177,6 @@ def _sheet(gan: ConditionalGan, state: PyTree, kept: Shaped[np.ndarray, "n h w c
         title = "kept as unknown" if start == 0 else ""
         rows.append((title, list(kept[start : start + each])))
     return data.contact_sheet(rows)
-
-
-def _derived(config: Config, **fields: Any) -> Config:
-    made = copy.deepcopy(config)
-    made.update(fields)
-    return made
 
 
 def _final(workdir: Path) -> PyTree:

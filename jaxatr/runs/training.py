@@ -42,6 +42,7 @@ def train_run(config: Config, workdir: str | os.PathLike, *, progress: bool = Tr
         progress=progress,
         free_fields=free,
         find_kernels=config.kernels.find,
+        ema=config.train.ema,
     )
 
 

@@ -1,4 +1,4 @@
-"""The fields that every task has, and what they can be."""
+"""The values that configuration fields can have."""
 
 from jaxatr.typing import Config
 
@@ -13,7 +13,7 @@ def check_limits(config: Config, **more: tuple[bool, str]) -> None:
     Raises:
       ValueError: a value will not do; the message has its name.
     """
-    train, open_set = config.train, config.open_set
+    train = config.train
     limits = {
         "train.batch_size": (train.batch_size >= 1, "at least 1"),
         "train.steps": (train.steps >= 0, "0 (off) or more"),
@@ -22,10 +22,10 @@ def check_limits(config: Config, **more: tuple[bool, str]) -> None:
         "train.checkpoint_every": (train.checkpoint_every >= 1, "at least 1"),
         "train.log_every": (train.log_every >= 1, "at least 1"),
         "train.keep": (train.keep >= 1, "at least 1"),
+        "train.ema": (0 <= train.ema < 1, "a decay in [0, 1); 0 is off"),
+        "optimizer.clip_norm": (config.optimizer.clip_norm >= 0, "0 (off) or more"),
         "augment.shift": (config.augment.shift >= 0, "0 (off) or more"),
         "data.validation": (0 <= config.data.validation < 1, "a share in [0, 1)"),
-        "open_set.gamma": (0 <= open_set.gamma <= 1, "a probability in [0, 1]"),
-        "open_set.tpr": (0 < open_set.tpr <= 1, "a share in (0, 1]"),
         **{name.replace("__", "."): limit for name, limit in more.items()},
     }
     for name, (fits, wanted) in limits.items():

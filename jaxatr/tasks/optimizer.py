@@ -1,35 +1,174 @@
-"""Stochastic gradient descent and its schedules, as the papers use them."""
+"""The optimiser of a phase: one of the papers' or of optax's, or a user's, and its schedule."""
 
+import inspect
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import optax
+import optax.contrib
 
 from jaxatr.kernels import outlined
-from jaxatr.typing import Config
+from jaxatr.resolve import nearest, resolve
+from jaxatr.typing import Config, PyTree
+
+_DECAYS = ("weight_decay", "weight_decay_rate")
+_MASKS = ("mask", "weight_decay_mask")
+# Parts of optimisers, and those whose parameters are not the ones to evaluate.
+_NO_OPTIMIZER = ("scale_by_", "schedule_free")
 
 
 def build_optimizer(
     config: Config, steps: int, steps_per_epoch: int
 ) -> optax.GradientTransformation:
-    """Returns SGD with momentum, and weight decay added to the gradient (as PyTorch does).
+    """Returns the optimiser that a configuration names.
+
+    ``"sgd"`` is stochastic gradient descent with momentum as PyTorch has it. Another name is a
+    function of optax or ``optax.contrib``; ``"my.module:function"`` takes the learning-rate
+    schedule and ``args``, and returns an ``optax.GradientTransformation``.
+
+    The weight decay is decoupled (Loshchilov and Hutter, 2019) where the optimiser takes one, and
+    added to the gradient elsewhere.
 
     Args:
-      config: ``learning_rate``, ``momentum``, ``nesterov``, ``weight_decay``, ``schedule``
-        (``"constant"``, ``"cosine"``, to zero, or ``"steps"``: times ``factor`` after each of the
-        epochs in ``boundaries``) and ``warmup_epochs`` (linear, from the rate divided by the
-        warm-up's steps; the schedule begins after it, the boundaries count from the start).
+      config: ``name``; ``args``, of another than SGD; ``learning_rate``; ``momentum`` and
+        ``nesterov``, of SGD; ``weight_decay``; ``decay``, which parameters that is for, ``"all"``
+        or ``"kernels"`` (those with two axes and more), by default all for SGD alone;
+        ``clip_norm``, the largest norm of a gradient, 0 for any;
+        ``schedule`` (``"constant"``, ``"cosine"``, to zero, or ``"steps"``: times ``factor`` after
+        each of the epochs in ``boundaries``) and ``warmup_epochs`` (linear, from the rate divided
+        by the warm-up's steps; the schedule begins after it, the boundaries count from the start).
       steps: length of the training.
       steps_per_epoch: for the warm-up and the boundaries.
 
     Raises:
-      ValueError: an unknown schedule.
+      ValueError: there is no such optimiser, argument or schedule, or the optimiser needs more than
+        gradients and parameters; the message names the field.
     """
-    return optax.chain(
-        optax.add_decayed_weights(config.weight_decay),
-        _momentum(config.momentum, config.nesterov),
-        optax.scale_by_learning_rate(_schedule(config, steps, steps_per_epoch)),
+    if config.decay not in (None, "all", "kernels"):
+        raise ValueError(f"optimizer.decay: got {config.decay!r}, wanted 'all' or 'kernels'")
+    rate = _schedule(config, steps, steps_per_epoch)
+    if config.name == "sgd":
+        if config.args:
+            raise ValueError(
+                f"optimizer.args: got {', '.join(config.args)}; sgd takes none beside momentum and "
+                "nesterov, which are fields"
+            )
+        decays = _kernels if config.decay == "kernels" else None
+        optimizer = optax.chain(
+            optax.add_decayed_weights(config.weight_decay, decays),
+            _momentum(config.momentum, config.nesterov),
+            optax.scale_by_learning_rate(rate),
+        )
+    else:
+        optimizer = _other(config, rate)
+    return clipped(optimizer, config.clip_norm)
+
+
+def clipped(
+    optimizer: optax.GradientTransformation, clip_norm: float
+) -> optax.GradientTransformation:
+    """Returns an optimiser that gets gradients of at most a norm.
+
+    Args:
+      optimizer: any.
+      clip_norm: over all parameters that it trains; 0 for any norm.
+    """
+    if not clip_norm:
+        return optimizer
+    return optax.chain(optax.clip_by_global_norm(clip_norm), optimizer)
+
+
+def _other(config: Config, rate: optax.Schedule) -> optax.GradientTransformation:
+    """Returns an optimiser of optax or of a user, and its weight decay."""
+    make = _maker(config.name)
+    takes, args = inspect.signature(make).parameters, config.args.to_dict()
+    decays = None if config.decay == "all" else _kernels
+    decay, mask = (
+        next((name for name in names if name in takes), None) for names in (_DECAYS, _MASKS)
     )
+    _check_args(config.name, args, takes, {decay, mask})
+    # Muon hands what is no matrix to Adam, with another weight decay and no mask.
+    if decay == "weight_decay" and mask and "adam_weight_decay" not in takes:
+        return _made(make, config.name, rate, {decay: config.weight_decay, mask: decays}, args)
+    own = {decay: 0.0} if decay == "weight_decay" else {}
+    optimizer = _made(make, config.name, rate, own, args)
+    if not config.weight_decay:
+        return optimizer
+    if decay:
+        scale = lambda count: -config.weight_decay * rate(count)  # noqa: E731
+        return optax.chain(optimizer, optax.add_decayed_weights(scale, decays))
+    return optax.chain(optax.add_decayed_weights(config.weight_decay, decays), optimizer)
+
+
+def _maker(name: str) -> Callable[..., Any]:
+    """Returns the function that a name stands for."""
+    if ":" in name:
+        try:
+            return resolve(name)
+        except ValueError as error:
+            raise ValueError(f"optimizer.name: {error}") from error
+    known = {
+        each: function
+        for module in (optax.contrib, optax)
+        for each, function in vars(module).items()
+        if inspect.isfunction(function)
+        and not each.startswith(_NO_OPTIMIZER)
+        and "learning_rate" in inspect.signature(function).parameters
+    }
+    if name not in known:
+        raise ValueError(
+            f"optimizer.name: got {name!r}, wanted 'sgd', an optimiser of optax or "
+            f"'my.module:function'{nearest(name, ['sgd', *known])}"
+        )
+    return known[name]
+
+
+def _check_args(
+    name: str, args: Mapping[str, Any], takes: Mapping[str, Any], own: Collection[str | None]
+) -> None:
+    """Refuses arguments that an optimiser does not take, or that are fields."""
+    first = next(iter(takes), None)
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in takes.values()):
+        return
+    left = [each for each in takes if each != first and each not in own]
+    for each in args:
+        if each in own or each == first:
+            raise ValueError(f"optimizer.args: got {each!r}, which the fields of optimizer decide")
+        if each not in left:
+            raise ValueError(
+                f"optimizer.args: got {each!r}, {name} takes {', '.join(left) or 'none'}"
+                f"{nearest(each, left)}"
+            )
+
+
+def _made(
+    make: Callable[..., Any],
+    name: str,
+    rate: optax.Schedule,
+    own: Mapping[str, Any],
+    args: Mapping[str, Any],
+) -> optax.GradientTransformation:
+    """Returns the optimiser, which was tried on a matrix and a bias of nothing but shape."""
+    like = jax.ShapeDtypeStruct
+    params = {"kernel": like((2, 2), jnp.float32), "bias": like((2,), jnp.float32)}
+    try:
+        optimizer = make(rate, **own, **args)
+        jax.eval_shape(
+            lambda params: optimizer.update(params, optimizer.init(params), params), params
+        )
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ValueError(
+            f"optimizer: {name} with the arguments {dict(args)} is no optimiser of gradients and "
+            f"parameters alone: {error}"
+        ) from error
+    return optimizer
+
+
+def _kernels(params: PyTree) -> PyTree:
+    """Returns which parameters are neither a bias nor of a norm: those with two axes and more."""
+    return jax.tree.map(lambda leaf: leaf.ndim > 1, params)
 
 
 def _momentum(decay: float, nesterov: bool) -> optax.GradientTransformation:

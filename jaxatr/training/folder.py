@@ -9,6 +9,7 @@ from typing import Any
 import jax
 
 from jaxatr import config as configuration
+from jaxatr.training.average import evaluated_params
 from jaxatr.training.snapshot import Snapshot
 from jaxatr.typing import Config, PyTree
 
@@ -24,15 +25,12 @@ def load_config(workdir: str | os.PathLike) -> Config:
     A field that did not exist yet when the run was trained has its default.
 
     Raises:
-      ValueError: ``workdir`` is no run folder.
+      ValueError: ``workdir`` is no run folder, or its task is not on the import path.
     """
     path = Path(workdir) / "config.json"
     if not path.is_file():
         raise ValueError(f"{workdir} is no run folder: there is no {path.name} in it")
-    config = configuration.base()
-    with config.unlocked(), config.ignore_type():
-        config.update(json.loads(path.read_text(encoding="utf-8")))
-    return config
+    return configuration.completed(json.loads(path.read_text(encoding="utf-8")))
 
 
 def load_evaluation(workdir: str | os.PathLike) -> dict[str, Any]:
@@ -60,8 +58,12 @@ def takes_tracks(config: Config, record: Mapping[str, Any]) -> bool:
 
 
 def variables_of(snapshot: Snapshot) -> PyTree:
-    """Returns what a network's ``apply`` takes, from a checkpoint."""
-    return {"params": snapshot.state["params"], **snapshot.state["model_state"]}
+    """Returns the variables for a network's ``apply``, from a checkpoint.
+
+    Of a run with an average of its parameters, that average.
+    """
+    params = evaluated_params(snapshot.state["params"], snapshot.state["opt_state"])
+    return {"params": params, **snapshot.state["model_state"]}
 
 
 def explains(recorded: Mapping[str, Any], source: Mapping[str, Any]) -> bool:

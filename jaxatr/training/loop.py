@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from jaxatr import kernels, memory, parallel
+from jaxatr.training.average import evaluated_params
 from jaxatr.training.checkpoints import CheckpointError, Checkpoints
 from jaxatr.training.kernels import KernelChoices
 from jaxatr.training.meter import Meter, NonFiniteLoss
@@ -33,7 +34,7 @@ class TrainResult(NamedTuple):
     """Where a run ended.
 
     Attributes:
-      params: parameters after the last step, NumPy.
+      params: parameters after the last step, NumPy; their average where one is kept.
       model_state: the model's other variables after the last step, NumPy.
       step: the number of steps.
       metrics: of the last evaluation.
@@ -59,6 +60,7 @@ def train(
     devices: Sequence[parallel.Device] | None = None,
     free_fields: Collection[str] = (),
     find_kernels: bool = False,
+    ema: float = 0.0,
 ) -> TrainResult:
     """Trains ``task`` to its end, from the newest checkpoint in ``workdir`` if there is one.
 
@@ -80,6 +82,9 @@ def train(
       free_fields: fields of ``config`` that may differ on resuming (see ``record_config``).
       find_kernels: measure what computes the steps of a new run, as far as the database does not
         know (see :func:`jaxatr.kernels.find`). A run keeps to what it began with.
+      ema: decay of an average of the trained parameters over the steps (see
+        :func:`jaxatr.training.average.next_average`), which is in the checkpoints and is evaluated
+        in their place; 0 keeps none. A hook sees the parameters themselves.
 
     Raises:
       ConfigMismatch: ``workdir`` holds a run of another configuration.
@@ -91,7 +96,7 @@ def train(
     fingerprint = record_config(workdir, config, free=free_fields)
     with Checkpoints(workdir, fingerprint=fingerprint, keep=keep) as checkpoints:
         chosen = KernelChoices(workdir, find=find_kernels, progress=progress)
-        run = _Run(task, checkpoints, seed, devices, chosen, progress=progress)
+        run = _Run(task, checkpoints, seed, devices, chosen, progress=progress, ema=ema)
         if run.step < schedule.steps:  # a run at its end keeps the record of what made it
             start_record(workdir, fingerprint)
         with (
@@ -134,11 +139,12 @@ class _Run:
         chosen: KernelChoices,
         *,
         progress: bool,
+        ema: float,
     ):
         self._task, self._checkpoints, self._progress = task, checkpoints, progress
         self._devices = jax.local_devices() if devices is None else list(devices)
         on = None if devices is None else self._devices
-        self._steps = {phase.name: make_step(phase, on) for phase in task.phases}
+        self._steps = {phase.name: make_step(phase, on, ema=ema) for phase in task.phases}
         self._begun: set[str] = set()  # phases of which this process has taken a step
         self._data: dict[str, Any] = {}
         self._positions: dict[str, Any] = {}
@@ -147,7 +153,7 @@ class _Run:
         self._metrics: dict[str, float] = {}
         self._chosen, self._choices = chosen, kernels.Choices({})
         with kernels.choices(self._choices):
-            state = create_state(task, jax.random.key(seed))
+            state = create_state(task, jax.random.key(seed), ema=ema)
         if (saved := checkpoints.restore()) is not None:
             state = self._continue(state, saved)
         self.step = int(state.step)
@@ -217,9 +223,13 @@ class _Run:
     def _variables(self) -> tuple[PyTree, PyTree]:
         return parallel.unreplicate((self._state.params, self._state.model_state))
 
+    def _evaluated(self) -> tuple[PyTree, PyTree]:
+        params = evaluated_params(self._state.params, self._state.opt_state)
+        return parallel.unreplicate((params, self._state.model_state))
+
     def evaluate(self) -> dict[str, float]:
         with kernels.choices(self._choices):
-            metrics = self._task.evaluate(*self._variables())
+            metrics = self._task.evaluate(*self._evaluated())
         if metrics and self._task.best not in metrics:
             raise ValueError(f"task.best: got {self._task.best!r}, wanted one of {list(metrics)}")
         self._metrics = {name: float(value) for name, value in metrics.items()}
@@ -240,7 +250,7 @@ class _Run:
         )
 
     def result(self) -> TrainResult:
-        params, model_state = jax.device_get(self._variables())
+        params, model_state = jax.device_get(self._evaluated())
         return TrainResult(params, model_state, self.step, self._metrics)
 
 

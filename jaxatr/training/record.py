@@ -56,15 +56,23 @@ def record_config(workdir: str | os.PathLike, config: Config, *, free: Collectio
 
 
 def check_config(workdir: str | os.PathLike, config: Config, *, free: Collection[str] = ()) -> str:
-    """Checks as :func:`record_config` does, and writes nothing."""
+    """Checks as :func:`record_config` does, and writes nothing.
+
+    Raises:
+      ConfigMismatch: a field differs from the recorded one.
+      ValueError: the configuration lacks a field of its task.
+    """
+    if "task" in config:
+        configuration.check_complete(config)
     path = Path(workdir) / CONFIG
     now = _fixed_fields(json.loads(config.to_json()), free)
     fingerprint = hashlib.sha256(json.dumps(now, sort_keys=True).encode()).hexdigest()[:16]
     if path.exists():
-        recorded = _fixed_fields(json.loads(path.read_text(encoding="utf-8")), free)
-        # A field that came with a later version had its default when the run began.
-        defaults = _fixed_fields(json.loads(configuration.base().to_json()), free)
-        recorded = {name: defaults[name] for name in now if name in defaults} | recorded
+        written = json.loads(path.read_text(encoding="utf-8"))
+        recorded = _fixed_fields(json.loads(configuration.completed(written).to_json()), free)
+        if "task" not in written:  # fields of the loop's callers alone
+            there = _fixed_fields(written, free)
+            recorded = {name: recorded[name] for name in recorded if name in there | now}
         differing = [
             f"  {name}: recorded {_show(recorded, name)}, now {_show(now, name)}"
             for name in sorted(recorded | now)

@@ -9,6 +9,7 @@ import flax.traverse_util
 import jax
 import numpy as np
 
+from jaxatr.training.average import AVERAGE, start_average
 from jaxatr.training.task import Task
 from jaxatr.typing import Key, PyTree
 
@@ -22,7 +23,8 @@ class TrainState(flax.struct.PyTreeNode):
       step: how many steps were taken.
       params: all parameters, a nested dictionary.
       model_state: the model's other variables (batch statistics).
-      opt_state: phase name to the state of its optimiser, for the part that it trains only.
+      opt_state: phase name to the state of its optimiser, for the part that it trains only;
+        ``"average"`` to that of the parameters, where one is kept.
       key: the run's random key; steps fold into it and never replace it.
     """
 
@@ -33,8 +35,13 @@ class TrainState(flax.struct.PyTreeNode):
     key: Any
 
 
-def create_state(task: Task, key: Key) -> TrainState:
+def create_state(task: Task, key: Key, *, ema: float = 0.0) -> TrainState:
     """Returns the state of ``task`` before its first step.
+
+    Args:
+      task: what is trained.
+      key: of the parameters and of the run.
+      ema: decay of the average of the parameters; 0 keeps none.
 
     Raises:
       ValueError: a phase trains no parameter at all.
@@ -47,6 +54,8 @@ def create_state(task: Task, key: Key) -> TrainState:
         if not trained:
             raise ValueError(f"phase {phase.name!r}: its trainable() selects no parameter")
         opt_state[phase.name] = _compiled_fast(phase.optimizer.init)(trained)
+    if ema:
+        opt_state[AVERAGE] = start_average(params, task.phases)
     return TrainState(np.zeros((), np.int32), params, model_state, opt_state, run_key)
 
 

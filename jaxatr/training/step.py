@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxatr import parallel
+from jaxatr.training.average import AVERAGE, next_average
 from jaxatr.training.state import TrainState, merge, split
 from jaxatr.training.task import LossOutput, Phase
 from jaxatr.typing import Batch
@@ -26,12 +27,12 @@ class Step(Protocol):
         ...
 
 
-def make_step(phase: Phase, devices: Sequence[parallel.Device] | None) -> Step:
+def make_step(phase: Phase, devices: Sequence[parallel.Device] | None, *, ema: float = 0.0) -> Step:
     """Returns ``(state, batch, stop) -> (state, sums)``, mapped over the devices.
 
     The state is replicated and donated, the batch sharded, ``stop`` one number per device. ``sums``
     maps each metric's name to ``(sum, count)`` over all devices of all processes, ``"loss"`` and
-    ``"stop"`` among them.
+    ``"stop"`` among them. With ``ema`` the state's average of the parameters follows them.
     """
 
     def step(state: TrainState, batch: Batch, stop: Any):
@@ -51,11 +52,15 @@ def make_step(phase: Phase, devices: Sequence[parallel.Device] | None) -> Step:
         count = jnp.maximum(sums["loss"][1], 1)
         gradients = jax.tree.map(lambda leaf: leaf / count, gradients)
         updates, opt_state = phase.optimizer.update(gradients, state.opt_state[phase.name], trained)
+        params = merge(optax.apply_updates(trained, updates), frozen)
+        opt_state = state.opt_state | {phase.name: opt_state}
+        if ema:
+            opt_state[AVERAGE] = next_average(opt_state[AVERAGE], params, phase, ema)
         return state.replace(
             step=state.step + 1,
-            params=merge(optax.apply_updates(trained, updates), frozen),
+            params=params,
             model_state=_mean_over_devices(output.model_state),
-            opt_state=state.opt_state | {phase.name: opt_state},
+            opt_state=opt_state,
         ), sums | {"stop": (jax.lax.psum(stop, parallel.AXIS), 1)}
 
     return jax.pmap(step, axis_name=parallel.AXIS, devices=devices, donate_argnums=0)
@@ -78,12 +83,14 @@ class Schedule:
         """Takes a task's phases.
 
         Raises:
-          ValueError: there is no phase, two share a name, one is called as evaluation records are,
-            or there is no step to take.
+          ValueError: there is no phase, two share a name, one is called as evaluation records or
+            the average of the parameters are, or there is no step to take.
         """
         names = [phase.name for phase in phases]
-        if not names or len(set(names)) < len(names) or "evaluate" in names:
-            raise ValueError(f"phases: got {names}, wanted distinct names other than 'evaluate'")
+        if not names or len(set(names)) < len(names) or {"evaluate", AVERAGE} & set(names):
+            raise ValueError(
+                f"phases: got {names}, wanted distinct names other than 'evaluate' and {AVERAGE!r}"
+            )
         steps = {phase.name: phase.steps for phase in phases}
         if min(cycles, *steps.values()) < 1:
             raise ValueError(f"got cycles={cycles}, steps={steps}, wanted at least 1 of each")

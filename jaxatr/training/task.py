@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from jaxatr.config import Fields
 from jaxatr.data.intake import Intake
 from jaxatr.typing import ArrayLike, Batch, Config, PyTree
 
@@ -293,8 +294,8 @@ class Task(abc.ABC):
         return {}
 
     @classmethod
-    def fields(cls) -> dict[str, Config]:
-        """Lists the kind's own groups of configuration fields, name to group."""
+    def fields(cls) -> Fields:
+        """Declares the kind's own configuration fields, by dotted name."""
         return {}
 
     @classmethod

@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
     for name in ("size", "channels", "batch", "classes"):
         if (value := getattr(flags.FLAGS, name)) < 1:
             raise ValueError(f"--{name}: got {value}, wanted at least 1")
-    config = configuration.base().model
+    config = configuration.common().model
     config.backbone, config.dtype = flags.FLAGS.name, flags.FLAGS.dtype
     model = models.build_open_set(config, flags.FLAGS.classes)
     size, channels = flags.FLAGS.size, flags.FLAGS.channels

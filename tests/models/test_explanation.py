@@ -247,7 +247,7 @@ def test_bfloat16_runs_near_float32():
 
 @pytest.mark.parametrize("name", ["resnet18", "resnet50"])
 def test_build(name):
-    fields = config.base()
+    fields = config.of_task("jaxatr.tasks.distillation:Distillation")
     fields.model.update({"backbone": name, "stem": "3x3", "width": 8, "dtype": "bfloat16"})
     fields.surrogate.update({"width": 6, "deltas": "sum"})
     model = models.build_surrogate(fields, 7)
@@ -268,7 +268,7 @@ def test_build(name):
     [("resnet51", "did you mean 'resnet50'"), ("flax.linen:Dense", "got 'flax.linen:Dense', want")],
 )
 def test_only_a_built_in_backbone_has_attention(name, message):
-    fields = config.base()
+    fields = config.of_task("jaxatr.tasks.distillation:Distillation")
     fields.model.backbone = name
     with pytest.raises(ValueError, match=f"model.backbone: .*{message}"):
         models.build_surrogate(fields, 3)

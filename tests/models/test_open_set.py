@@ -33,7 +33,7 @@ def not_a_module(**_):
 
 
 def model_config(**fields):
-    model = config.base().model
+    model = config.common().model
     for name, value in fields.items():
         model[name] = ConfigDict(value) if isinstance(value, dict) else value
     return model

@@ -237,11 +237,11 @@ def test_a_part_of_a_model_goes_out_as_a_function_alone(path, tmp_path):
 def test_what_cannot_be_a_backbone(path, images, tmp_path):
     with pytest.raises(ValueError, match="model.onnx: there is no file '.*none.onnx'"):
         OnnxBackbone(str(tmp_path / "none.onnx")).init(jax.random.key(0), images)
-    model = configuration.base().model
+    model = configuration.common().model
     model.output = "relu"
     with pytest.raises(ValueError, match="model.output: got 'relu' without a model.onnx"):
         models.build_open_set(model, 3)
-    whole = configuration.base()
+    whole = configuration.of_task("jaxatr.tasks.distillation:Distillation")
     whole.model.onnx = path
     with pytest.raises(ValueError, match="model.onnx: a student has attention"):
         models.build_surrogate(whole, 3)

@@ -8,6 +8,7 @@ import pytest
 
 onnx = pytest.importorskip("onnx")
 
+from jaxatr import config as configuration  # noqa: E402
 from jaxatr import explainers, models, runs  # noqa: E402 (what needs the package comes after it)
 from jaxatr.explanation import Explainer  # noqa: E402
 from jaxatr.tasks.explaining import rival  # noqa: E402
@@ -93,10 +94,9 @@ def test_grad_cam_of_it_is_equation_1_and_2(images, tmp_path):
 def test_a_surrogate_of_it_is_trained_and_explains(small_config, tmp_path):
     from jaxatr.tasks.examples import Examples
 
-    config = small_config.copy_and_resolve_references()
+    config = configuration.retasked(small_config, "jaxatr.tasks.distillation:Distillation")
     model, _ = a_classifier(Examples(config).split.known)
     onnx.save(model, tmp_path / "small.onnx")
-    config.task = "jaxatr.tasks.distillation:Distillation"
     config.distillation.target, config.distillation.judged = str(tmp_path / "small.onnx"), 4
     config.model.backbone, config.model.width, config.model.stem = "resnet18", 4, "3x3"
     config.model.args = {"stage_sizes": (1, 1, 1, 1)}  # half as much to compile

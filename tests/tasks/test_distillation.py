@@ -10,6 +10,7 @@ import pytest
 from ml_collections import ConfigDict
 from tqdm import tqdm
 
+from jaxatr import config as configuration
 from jaxatr import explainers, losses, metrics, parallel, runs, training
 from jaxatr.explainers import masked
 from jaxatr.explanation import Explainer
@@ -19,8 +20,7 @@ from jaxatr.tasks.open_set.predictor import Recogniser
 
 
 def make_config(small_config, trained_run):
-    config = small_config.copy_and_resolve_references()
-    config.task = "jaxatr.tasks.distillation:Distillation"
+    config = configuration.retasked(small_config, "jaxatr.tasks.distillation:Distillation")
     config.distillation.target = str(trained_run)
     config.distillation.judged = 6
     config.model.backbone, config.model.width = "resnet18", 4

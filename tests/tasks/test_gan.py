@@ -25,8 +25,7 @@ def shades(tmp_path_factory):
 
 @pytest.fixture
 def config(shades, tmp_path):
-    config = configuration.base()
-    config.task = "jaxatr.tasks.gan:ConditionalGan"
+    config = configuration.of_task("jaxatr.tasks.gan:ConditionalGan")
     config.data.name, config.data.source = "image_folder", str(shades)
     config.data.data_dir, config.data.validation = str(tmp_path / "data"), 0.0
     config.open_set.split = "random-2/1"

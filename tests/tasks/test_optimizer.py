@@ -10,7 +10,7 @@ from jaxatr.tasks.optimizer import build_optimizer
 
 
 def fields(**values):
-    optimizer = config.base().optimizer
+    optimizer = config.common().optimizer
     optimizer.update(values)
     return optimizer
 

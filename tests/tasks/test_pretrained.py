@@ -40,7 +40,7 @@ def read(path, backbone, *, in_channels, channels):
 
 
 def fields(**values):
-    model = config.base().model
+    model = config.common().model
     model.update(values)
     return model
 

@@ -21,7 +21,7 @@ def score(images):
 
 
 def terms(**fields):
-    config = configuration.base().distillation
+    config = configuration.of_task("jaxatr.tasks.distillation:Distillation").distillation
     config.update(fields)
     return saliency_terms(config, score, IMAGES, score(IMAGES), SALIENCY, KEYS)
 

@@ -19,8 +19,7 @@ from jaxatr.tasks.track.task import TrackOpenSet
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
-    config = configuration.base()
-    config.task = "jaxatr.tasks.track:TrackOpenSet"
+    config = configuration.of_task("jaxatr.tasks.track:TrackOpenSet")
     config.data.name, config.data.validation = "simulated_tracks", 0.25
     config.data.data_dir = str(tmp_path_factory.mktemp("prepared"))
     config.data.options = ConfigDict({"tracks": 4, "frames": (1, 3), "size": 16})
@@ -283,7 +282,7 @@ def test_a_wrong_field_is_named(config, field, value, message):
 
 
 def test_data_without_tracks_is_refused(small_config):
-    config = small_config.copy_and_resolve_references()
+    config = configuration.retasked(small_config, "jaxatr.tasks.track:TrackOpenSet")
     with pytest.raises(ValueError, match="split 'train' has no column 'track'"):
         TrackOpenSet(config)
 

@@ -1,4 +1,4 @@
-"""The fields of a distillation's configuration, and what they can be."""
+"""The values that the fields of a distillation's configuration can have."""
 
 from jaxatr.tasks.limits import check_choices, check_limits
 from jaxatr.typing import Config

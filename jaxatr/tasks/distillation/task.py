@@ -15,9 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr import data, losses, models, openset, parallel, training
+from jaxatr.config import Fields
 from jaxatr.runs.target import load_target
 from jaxatr.tasks import explaining
 from jaxatr.tasks.distillation.checks import check_fields
+from jaxatr.tasks.distillation.fields import FIELDS
 from jaxatr.tasks.distillation.saliency_terms import saliency_terms
 from jaxatr.tasks.examples import Examples, normalize
 from jaxatr.tasks.keys import example_keys
@@ -79,6 +81,11 @@ class Distillation(Task):
             1, round(len(self.parts["train"].indices) / config.train.batch_size)
         )
         self.phases = self._phases()
+
+    @classmethod
+    def fields(cls) -> Fields:
+        """Declares the kind's own configuration fields."""
+        return FIELDS
 
     def _phases(self) -> list[Phase]:
         config, epoch = self.config, self.steps_per_epoch

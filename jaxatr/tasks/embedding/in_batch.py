@@ -32,7 +32,7 @@ IN_BATCH = {
 
 
 def in_batch_loss(
-    name: str, embeddings: Float[Array, "b d"], labels: Int[Array, " b"], *, margin: float
+    name: str, embeddings: Float[Array, "b d"], labels: Int[Array, " b"], *, margin: float | None
 ) -> Float[Array, ""]:
     """Returns a batch's loss.
 
@@ -40,8 +40,8 @@ def in_batch_loss(
       name: in :data:`IN_BATCH`.
       embeddings: ``[b, d]``.
       labels: ``[b]``.
-      margin: of a loss that has one; 0 for its own default.
+      margin: of a loss that has one; ``None`` for its own default.
     """
     function, margin_name = IN_BATCH[name]
-    options = {margin_name: margin} if margin_name and margin else {}
+    options = {margin_name: margin} if margin_name and margin is not None else {}
     return function(embeddings, labels, **options)

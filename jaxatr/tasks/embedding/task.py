@@ -14,9 +14,11 @@ import numpy as np
 from tqdm import tqdm
 
 from jaxatr import data, metrics, models, openset, parallel, training
+from jaxatr.config import Fields
 from jaxatr.losses import quadruplet
 from jaxatr.tasks.apply import apply_training
 from jaxatr.tasks.embedding.evaluation import evaluate
+from jaxatr.tasks.embedding.fields import FIELDS
 from jaxatr.tasks.embedding.in_batch import IN_BATCH, in_batch_loss
 from jaxatr.tasks.embedding.mining import select
 from jaxatr.tasks.examples import Examples, normalize
@@ -85,6 +87,11 @@ class Embedding(Task):
         self.phases = [Phase("embedding", loss, optimizer, max(1, steps))]
         refresh = config.mining.refresh_steps or round(config.mining.refresh * self.steps_per_epoch)
         self.hook = Hook(max(1, refresh), self.select, self._selected_batches) if mined else None
+
+    @classmethod
+    def fields(cls) -> Fields:
+        """Declares the kind's own configuration fields."""
+        return FIELDS
 
     @property
     def record(self) -> dict[str, Any]:
@@ -364,7 +371,7 @@ def _check_fields(config: Config) -> None:
     known = (_QUADRUPLET, *IN_BATCH)
     if fields.loss not in known:
         raise ValueError(f"embedding.loss: got {fields.loss!r}, wanted one of {', '.join(known)}")
-    if fields.margin and fields.loss in (_QUADRUPLET, "n_pairs"):
+    if fields.margin is not None and fields.loss in (_QUADRUPLET, "n_pairs"):
         raise ValueError(f"embedding.margin: got {fields.margin}; {fields.loss} takes none here")
     selects = fields.loss == _QUADRUPLET
     check_limits(
@@ -377,4 +384,5 @@ def _check_fields(config: Config) -> None:
         embedding__dimension=(fields.dimension >= 0, "0 (off) or more"),
         mining__refresh=(mined.refresh > 0 or mined.refresh_steps > 0, "more than 0 epochs"),
         mining__block_size=(mined.block_size >= 1, "at least 1"),
+        open_set__tpr=(0 < config.open_set.tpr <= 1, "a share in (0, 1]"),
     )

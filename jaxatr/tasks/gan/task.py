@@ -12,8 +12,12 @@ import numpy as np
 import optax
 
 from jaxatr import data, losses, models, parallel
+from jaxatr.config import Fields
 from jaxatr.tasks.examples import Examples
+from jaxatr.tasks.gan.fields import FIELDS
 from jaxatr.tasks.keys import example_keys
+from jaxatr.tasks.limits import check_limits
+from jaxatr.tasks.optimizer import clipped
 from jaxatr.training import LossOutput, Phase, Task
 from jaxatr.typing import Batch, Config, Float, PyTree, Shaped
 
@@ -39,14 +43,13 @@ class ConditionalGan(Task):
         Raises:
           ValueError: the data is missing, or its chips are no square of 16, 32, 64 … pixels.
         """
+        check_limits(config, gan__steps=(config.gan.steps >= 1, "at least 1"))
         self.config, self.examples = config, Examples(config)
         height, width, channels = self.examples.image_shape
         if height != width:
             raise ValueError(
                 f"G-OpenMax: got chips of {height}x{width}, wanted a square: data.size"
             )
-        if config.gan.steps < 1:
-            raise ValueError(f"gan.steps: got {config.gan.steps}, wanted at least 1")
         fields, known = config.gan, len(self.examples.split.known)
         self.generator = models.Generator(height, channels, fields.width)
         self.discriminator = models.Discriminator(height, known, fields.width)
@@ -56,6 +59,7 @@ class ConditionalGan(Task):
         self.steps_per_epoch = 2 * max(1, round(examples / config.train.batch_size))
         # The decay of the first moment is 0: a discriminator that changes makes old steps stale.
         adam = optax.adam(fields.learning_rate, b1=0.0, b2=0.9)
+        adam = clipped(adam, config.optimizer.clip_norm)
         self.phases = [
             Phase(name, loss, adam, 1, trainable=_of(name))
             for name, loss in (
@@ -63,6 +67,11 @@ class ConditionalGan(Task):
                 ("generator", self.generator_loss),
             )
         ]
+
+    @classmethod
+    def fields(cls) -> Fields:
+        """Declares the kind's own configuration fields."""
+        return FIELDS
 
     @property
     def record(self) -> dict[str, Any]:

@@ -11,10 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr import data, losses, models, openset, parallel
+from jaxatr.config import Fields
 from jaxatr.tasks.apply import apply_training
 from jaxatr.tasks.examples import Examples, Part, normalize
+from jaxatr.tasks.gan.fields import FIELDS as GENERATOR
 from jaxatr.tasks.limits import check_limits
 from jaxatr.tasks.open_set.evaluation import evaluate
+from jaxatr.tasks.open_set.fields import FIELDS
 from jaxatr.tasks.open_set.needs import COMPUTED, compute
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.tasks.pretrained import Pretrained
@@ -65,6 +68,11 @@ class OpenSet(Task):
         steps = config.train.steps or round(config.train.epochs * examples / batch)
         optimizer = build_optimizer(config.optimizer, steps, self.steps_per_epoch)
         self.phases = [Phase("open_set", self.loss, optimizer, max(1, steps))]
+
+    @classmethod
+    def fields(cls) -> Fields:
+        """Declares the kind's own configuration fields."""
+        return {**FIELDS, **GENERATOR}  # its baseline G-OpenMax trains a generator
 
     def open(self, config: Config) -> tuple[Examples, dict[str, Part]]:
         """Returns the data, and :attr:`parts`."""
@@ -295,4 +303,9 @@ def _check_fields(config: Config) -> None:
             f"open_set.negatives: got images and loss.open={config.loss.open!r}, wanted 'none': "
             "the binary classifiers have no class for them"
         )
-    check_limits(config)
+    fields = config.open_set
+    check_limits(
+        config,
+        open_set__gamma=(0 <= fields.gamma <= 1, "a probability in [0, 1]"),
+        open_set__tpr=(0 < fields.tpr <= 1, "a share in (0, 1]"),
+    )

@@ -13,13 +13,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr import data, models, openset, parallel
+from jaxatr.config import Fields
 from jaxatr.tasks.apply import apply_training
 from jaxatr.tasks.examples import Part
 from jaxatr.tasks.limits import check_limits
+from jaxatr.tasks.open_set.fields import FIELDS as OF_SINGLE_CHIPS
 from jaxatr.tasks.open_set.needs import COMPUTED
 from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.tasks.track.evaluation import PartOutputs, evaluate
 from jaxatr.tasks.track.examples import TrackExamples
+from jaxatr.tasks.track.fields import FIELDS
 from jaxatr.training import LossOutput, Phase
 from jaxatr.typing import Batch, Config, Float, Int, PyTree
 
@@ -60,6 +63,11 @@ class TrackOpenSet(OpenSet):
             raise ValueError("open_set.negatives: single images are no tracks, got some")
         self.recurrent = fields.hidden > 0
         super().__init__(config)
+
+    @classmethod
+    def fields(cls) -> Fields:
+        """Declares the kind's own configuration fields."""
+        return {**OF_SINGLE_CHIPS, **FIELDS}
 
     def open(self, config: Config) -> tuple[TrackExamples, dict[str, Part]]:
         """Returns the data, and :attr:`parts`."""

@@ -1,0 +1,80 @@
+"""Writes ``configuration.md``: the fields of every kind of run, from their declarations.
+
+python docs/make_configuration.py
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from jaxatr import config as configuration
+from jaxatr.config import Field
+from jaxatr.tasks.distillation.fields import FIELDS as DISTILLATION
+from jaxatr.tasks.embedding.fields import FIELDS as EMBEDDING
+from jaxatr.tasks.gan.fields import FIELDS as GAN
+from jaxatr.tasks.open_set.fields import FIELDS as OPEN_SET
+from jaxatr.tasks.track.fields import FIELDS as TRACK
+
+PAGE = Path(__file__).parent / "configuration.md"
+
+INTRODUCTION = """# Configuration
+
+<!-- docs/make_configuration.py writes this page from the code; do not edit it by hand. -->
+
+A run has the fields below that are of every run, and those of its task. A configuration file starts from
+`jaxatr.config.of_task("package.module:Task")` and changes what it wants, or sets several variants by
+`jaxatr.config.of_variant`. On the command line a field is `--config.data.size=64`, and several values are separated by
+commas: `--config.data.select.range_m=1000,2000`. A field that the run does not have is refused; the nearest right one is
+named. A default `None` means that the field is not set.
+
+A [task of your own](training.md) declares its fields in its class method `fields`, a dictionary of dotted names to
+`jaxatr.config.Field(default, meaning)`.
+"""
+
+GROUPS = {
+    "data": "Data",
+    "open_set": "Known and unknown classes",
+    "augment": "Augmentation",
+    "model": "Model",
+    "optimizer": "Optimiser",
+    "train": "Training",
+    "kernels": "Kernels",
+}
+
+KINDS = {
+    "Open-set recognition": (
+        "Of `jaxatr.tasks.open_set:OpenSet`, beside those of [G-OpenMax's generator](#g-openmaxs-"
+        "generator), its baseline.",
+        OPEN_SET,
+    ),
+    "Tracks": (
+        "Of `jaxatr.tasks.track:TrackOpenSet`, beside those of open-set recognition. "
+        "[Guide](open_set.md#tracks).",
+        TRACK,
+    ),
+    "Embeddings": ("Of `jaxatr.tasks.embedding:Embedding`. [Guide](embeddings.md).", EMBEDDING),
+    "Surrogates": (
+        "Of `jaxatr.tasks.distillation:Distillation`. [Guide](explanations.md).",
+        DISTILLATION,
+    ),
+    "G-OpenMax's generator": ("Of `jaxatr.tasks.gan:ConditionalGan`.", GAN),
+}
+
+
+def page() -> str:
+    """Returns the page's text."""
+    parts = [INTRODUCTION, "## Every run\n", configuration.table(_of_group(None))]
+    for group, title in GROUPS.items():
+        parts += [f"\n### {title}\n", configuration.table(_of_group(group))]
+    for title, (sentence, fields) in KINDS.items():
+        parts += [f"\n## {title}\n", f"{sentence}\n", configuration.table(fields)]
+    return "\n".join(parts) + "\n"
+
+
+def _of_group(group: str | None) -> Mapping[str, Field]:
+    """Returns the common fields of a group; of none, those that are in no group."""
+    found = configuration.COMMON.items()
+    return {name: field for name, field in found if (name.split(".")[:-1] or [None])[0] == group}
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,24 @@
+"""The configuration fields of open-set recognition."""
+
+from jaxatr.config import Field, Fields
+
+FIELDS: Fields = {
+    "loss.open": Field(
+        "cbc",
+        "of the binary classifiers: `cbc`, `bce` (the ablation), or `none` (a plain classifier)",
+    ),
+    "loss.open_weight": Field(1.0, "weight of that loss"),
+    "loss.entropy_weight": Field(0.1, "weight of the entropy, λ of equation 4"),
+    "open_set.negatives": Field(
+        "",
+        "an `.npz` whose `images` (`[m, h, w, c]`, chips as the data's are) train as one class "
+        'more, of no known target; needs `loss.open="none"`',
+    ),
+    "open_set.gamma": Field(
+        0.9, "γ, the least probability of the binary classifier that is accepted"
+    ),
+    "open_set.tpr": Field(
+        0.95,
+        "share of known examples that the fitted γ accepts, and at which FPR@TPR is measured",
+    ),
+}
