@@ -14,8 +14,8 @@ from functools import partial
 
 from absl import flags
 
-from jaxatr import command, data, runs, training
-from jaxatr.explanation import Explainer, Pictures, told
+from jaxatr import command, data, training
+from jaxatr.explain import Explainer, Pictures, describe, load_target
 from jaxatr.tasks.embedding.predictor import Match, Retriever, is_embedding
 from jaxatr.tasks.open_set.predictor import Prediction, Recogniser
 from jaxatr.tasks.track.predictor import TrackRecogniser
@@ -77,7 +77,7 @@ def _explainer(searches: bool) -> Explainer | None:
     if values.checkpoint != "latest":
         raise ValueError("--explain is of the newest checkpoint: leave --checkpoint out")
     if values.surrogate:
-        if not training.explains(values.surrogate, runs.load_target(values.workdir).source):
+        if not training.explains(values.surrogate, load_target(values.workdir).source):
             raise ValueError(f"--surrogate: {values.surrogate} does not explain {values.workdir}")
     return Explainer.load(values.surrogate or values.workdir, values.method, progress=True)
 
@@ -88,7 +88,7 @@ def _explain(explainer: Explainer, paths: list[str]) -> None:
     pictures = Pictures(flags.FLAGS.explain, explainer.method)
     images = (data.read_image(path) for path in paths)
     for path, explanation in zip(paths, explainer(images), strict=True):
-        print(told(path, explanation, pictures.write(path, explanation)), file=out, flush=True)
+        print(describe(path, explanation, pictures.write(path, explanation)), file=out, flush=True)
 
 
 def _recogniser() -> tuple[Recogniser, Callable, Callable]:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr import data, openset
-from jaxatr.tasks.explaining import Truth
+from jaxatr.explain.measures import Truth
 from jaxatr.typing import Config, Int, Shaped
 
 
