@@ -22,6 +22,7 @@ def replacing(path: str | os.PathLike) -> Iterator[IO[bytes]]:
     An error inside the block, or a process that dies in it, leaves ``path`` as it was. The file
     has the permissions of any new file.
 
+    >>> import tempfile
     >>> folder = tempfile.mkdtemp()
     >>> with replacing(f"{folder}/a.txt") as file:
     ...     _ = file.write(b"whole")

@@ -1,4 +1,4 @@
-"""Says what is in images: a known class or "unknown".
+"""Predicts what is in images: a known class or "unknown", or the most similar training chips.
 
 python -m jaxatr.predict --workdir=DIR IMAGE... [--jsonl] [--gamma=0.9|fitted]
 python -m jaxatr.predict --workdir=DIR IMAGE... --explain=OUT [--method=grad_cam|rise|…]
@@ -9,16 +9,14 @@ python -m jaxatr.predict --workdir=TRACKS FOLDER... [--jsonl] [--gamma=0.9|fitte
 import json
 import sys
 from collections import deque
-from collections.abc import Callable
-from functools import partial
+from typing import Any
 
 from absl import flags
 
-from jaxatr import command, data, training
+from jaxatr import command, data, runs, training
 from jaxatr.explain import Explainer, Pictures, describe, load_target
-from jaxatr.tasks.embedding.predictor import Match, Retriever, is_embedding
-from jaxatr.tasks.open_set.predictor import Prediction, Recogniser
-from jaxatr.tasks.track.predictor import TrackRecogniser
+
+_OPTIONS = ("checkpoint", "gamma", "neighbours", "max_distance")  # of the kinds' predictors
 
 
 def define_flags() -> None:
@@ -27,7 +25,7 @@ def define_flags() -> None:
     flags.DEFINE_string("checkpoint", "latest", "'latest', 'best' or a step.")
     flags.DEFINE_string("gamma", None, "γ, or 'fitted'; default: the run's configured γ.")
     flags.DEFINE_integer(
-        "neighbours", 0, "Name so many of the nearest training chips (an embedding's run).", 0
+        "neighbours", 1, "Name so many of the nearest training chips (an embedding's run).", 1
     )
     flags.DEFINE_float(
         "max_distance", None, "An embedding's: unknown beyond; default: fitted to validation data."
@@ -39,45 +37,51 @@ def define_flags() -> None:
 
 
 def main(arguments) -> int:
-    """Prints a line for each image, or track; names those that cannot be used, and goes on."""
+    """Prints a line for each input; names those that cannot be used, and goes on."""
     if not arguments:
-        raise ValueError("no image given: python -m jaxatr.predict --workdir=DIR IMAGE...")
+        raise ValueError("no image given: jaxatr predict --workdir=DIR IMAGE...")
     training.enable_compilation_cache()
-    searches = bool(flags.FLAGS.neighbours) or is_embedding(flags.FLAGS.workdir)
-    explainer = _explainer(searches)
-    predictor, predict, line = _retriever() if searches else _recogniser()
-    check, read = predictor.chip, data.read_image
-    if isinstance(predictor, TrackRecogniser):
-        check, read = predictor.chips, data.read_folder
+    values = flags.FLAGS
+    explainer = _explainer()
+    predictor = runs.load_predictor(values.workdir, **_options())
     used: deque[str] = deque()
     done: list[str] = []
     failed: list[str] = []
-    usable = command.usable_images(arguments, check, used, failed, read=read)
-    for prediction in predict(usable):
+    usable = command.usable_images(arguments, predictor.check, used, failed, read=predictor.read)
+    for prediction in predictor(usable):
         path = used.popleft()
         done.append(path)
-        if flags.FLAGS.jsonl:
-            print(_json(path, prediction), flush=True)
+        if values.jsonl:
+            fields = {"image": path, **predictor.to_json(prediction)}
+            print(json.dumps(fields, ensure_ascii=False), flush=True)
         else:
-            print(f"{path}: {line(prediction)}", flush=True)
+            print(f"{path}: {predictor.describe(prediction)}", flush=True)
     if explainer is not None:
         _explain(explainer, done)
     return 1 if failed else 0
 
 
-def _explainer(searches: bool) -> Explainer | None:
+def _options() -> dict[str, Any]:
+    """Collects the options that were given; a kind of run refuses those that it does not have."""
+    given = {name: flags.FLAGS[name] for name in _OPTIONS if flags.FLAGS[name].present}
+    options = {name: flag.value for name, flag in given.items()}
+    if "checkpoint" in options:
+        options["checkpoint"] = command.checkpoint(str(options["checkpoint"]))
+    return options
+
+
+def _explainer() -> Explainer | None:
     values = flags.FLAGS
     for name in ("method", "surrogate"):
         if values[name].present and not values.explain:
             raise ValueError(f"--{name} is of --explain=OUT, which is not given")
     if not values.explain:
         return None
-    if searches:
-        raise ValueError("--explain is of a recogniser's run: a search has no class to explain")
     if values.checkpoint != "latest":
         raise ValueError("--explain is of the newest checkpoint: leave --checkpoint out")
     if values.surrogate:
-        if not training.explains(values.surrogate, load_target(values.workdir).source):
+        target = load_target(values.workdir).source
+        if not training.explains(training.read_record(values.surrogate), target):
             raise ValueError(f"--surrogate: {values.surrogate} does not explain {values.workdir}")
     return Explainer.load(values.surrogate or values.workdir, values.method, progress=True)
 
@@ -89,64 +93,6 @@ def _explain(explainer: Explainer, paths: list[str]) -> None:
     images = (data.read_image(path) for path in paths)
     for path, explanation in zip(paths, explainer(images), strict=True):
         print(describe(path, explanation, pictures.write(path, explanation)), file=out, flush=True)
-
-
-def _recogniser() -> tuple[Recogniser, Callable, Callable]:
-    if flags.FLAGS.max_distance is not None:
-        raise ValueError("--max_distance is of an embedding's run: this one has --gamma")
-    workdir = flags.FLAGS.workdir
-    tracks = training.takes_tracks(training.load_config(workdir), training.read_record(workdir))
-    recogniser = (TrackRecogniser if tracks else Recogniser).load(
-        workdir,
-        checkpoint=command.checkpoint(flags.FLAGS.checkpoint),
-        gamma=_gamma(flags.FLAGS.gamma),
-    )
-    return recogniser, recogniser, _decided
-
-
-def _retriever() -> tuple[Retriever, Callable, Callable]:
-    for name in ("gamma", "checkpoint"):
-        if flags.FLAGS[name].present:
-            raise ValueError(
-                f"--{name} is of a recogniser's run: a search goes through the chips of the "
-                "checkpoint that was last evaluated, up to --max_distance"
-            )
-    retriever = Retriever.load(flags.FLAGS.workdir, max_distance=flags.FLAGS.max_distance)
-    return retriever, partial(retriever, neighbours=flags.FLAGS.neighbours or 1), _found
-
-
-def _gamma(text: str | None) -> float | str | None:
-    if text is None or text == "fitted":
-        return text
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"--gamma: got {text!r}, wanted a probability or 'fitted'") from None
-
-
-def _json(path: str, prediction: Prediction | Match) -> str:
-    fields = prediction._asdict()
-    if isinstance(prediction, Match):
-        fields["neighbours"] = [neighbour._asdict() for neighbour in prediction.neighbours]
-    return json.dumps({"image": path, **fields}, ensure_ascii=False)
-
-
-def _decided(prediction: Prediction) -> str:
-    best = sorted(prediction.probabilities.items(), key=lambda item: -item[1])
-    classes = " ".join(f"{name}={value:.3f}" for name, value in best)
-    return (
-        f"{prediction.label} (known {prediction.known_probability:.4f}, score "
-        f"{prediction.score:.2f}, γ {prediction.gamma:.6g}) {classes}"
-    )
-
-
-def _found(match: Match) -> str:
-    limit = "" if match.max_distance is None else f", unknown beyond {match.max_distance:.4g}"
-    near = "; ".join(
-        f"{neighbour.label} {neighbour.distance:.4f} {neighbour.path or f'#{neighbour.id}'}"
-        for neighbour in match.neighbours
-    )
-    return f"{match.label} (distance {match.distance:.4f}{limit}) {near}"
 
 
 if __name__ == "__main__":

@@ -17,26 +17,25 @@ from absl import flags
 
 from jaxatr import command, data
 
-_DSIAC_FLAGS = ("band", "ranges", "time", "every")
-
 
 def define_flags() -> None:
-    """Defines the command's flags; only the command itself does, so that it can be imported."""
+    """Defines the command's flags and those of the data sources, which stand beside them."""
     flags.DEFINE_string("source", None, "Folder or archive of the data.")
     flags.DEFINE_string(
         "data_dir", None, "Where prepared sets lie; default: $JAXATR_DATA_DIR, or the user's cache."
     )
     flags.DEFINE_string("name", None, "Name to open it by from now on.")
     flags.DEFINE_bool("skip_corrupt", False, "Leave corrupt files out and list them.")
-    flags.DEFINE_enum("band", None, ["visible", "thermal", "both"], "dsiac: which camera.")
-    flags.DEFINE_list("ranges", None, "dsiac: metres, 1000 to 5000 in steps of 500.")
-    flags.DEFINE_enum("time", None, ["day", "night", "both"], "dsiac: time of day.")
-    flags.DEFINE_integer("every", None, "dsiac: keep one frame in so many.")
     flags.DEFINE_multi_string(
         "option",
         [],
         "NAME=VALUE of the data set's own, the value as JSON: aspects=36, ranges=[1000].",
     )
+    for name, of_sources in data.source_flags().items():
+        flag = next(iter(of_sources.values()))
+        meaning = " ".join(f"{source}: {own.meaning}" for source, own in of_sources.items())
+        choices = (list(flag.choices),) if flag.kind == "enum" else ()
+        getattr(flags, f"DEFINE_{flag.kind}")(name, None, *choices, meaning)
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -54,24 +53,21 @@ def main(arguments: Sequence[str]) -> None:
     print("\n".join(_lines(dataset)))
 
 
-def _options(name: str) -> dict[str, Any]:
+def _options(source: str) -> dict[str, Any]:
     options = dict(map(_option, flags.FLAGS.option))
-    for flag in _DSIAC_FLAGS:
-        value = flags.FLAGS[flag].value
+    for name, of_sources in data.source_flags().items():
+        value = flags.FLAGS[name].value
         if value is None:
             continue
-        if name != "dsiac":
-            raise ValueError(f"--{flag} is of dsiac, and {name} has no such flag")
-        if flag in options:
-            raise ValueError(f"--{flag} and --option={flag}=… are the same: give one")
-        options[flag] = [_metres(text) for text in value] if flag == "ranges" else value
+        if source not in of_sources:
+            raise ValueError(
+                f"--{name} is of {', '.join(of_sources)}, and {source} has no such flag"
+            )
+        flag = of_sources[source]
+        if flag.option in options:
+            raise ValueError(f"--{name} and --option={flag.option}=… are the same: give one")
+        options[flag.option] = flag.convert(value)
     return options
-
-
-def _metres(text: str) -> int:
-    if not text.strip().isdecimal():
-        raise ValueError(f"--ranges: got {text!r}, wanted metres, as in --ranges=1000,2000")
-    return int(text)
 
 
 def _option(text: str) -> tuple[str, Any]:

@@ -6,7 +6,7 @@ import numpy as np
 from absl import app, flags
 from PIL import Image, ImageDraw, ImageFont
 
-from jaxatr.data import simulated
+from jaxatr.data.sources import simulated
 
 _OUT = flags.DEFINE_string("out", "docs/images/simulated.png", "the PNG to write")
 _ASPECT = flags.DEFINE_float("aspect", 55.0, "degrees clockwise, 0 faces the sensor")

@@ -1,30 +1,43 @@
-"""Data sets on disk as array_record, read through grain as batches of NumPy arrays."""
+"""Data sets on disk as array_record, read through grain as batches of NumPy arrays.
+
+A set is opened or prepared by its name in ``catalogue``. It comes from one of the ``sources``, each
+of which follows the protocol in ``source``. On disk lie its ``records`` and their ``index``, in the
+folders of the ``cache``. A ``dataset`` has splits, whose examples are chosen in ``selection`` (by
+``splits`` into known and unknown classes, by ``hierarchies`` of classes, by ``tracks``), cut to
+size by ``chip``, made batches in ``pipeline`` and ``tuples``, and varied on the device in
+``augment``.
+"""
 
 from jaxatr.data.augment import augment
 from jaxatr.data.catalogue import open_dataset, prepare
 from jaxatr.data.chip import Chip
-from jaxatr.data.concatenated import concatenated
+from jaxatr.data.combined_splits import chips_and_images, concatenated, read_images
 from jaxatr.data.dataset import Dataset, Split
 from jaxatr.data.hierarchies import Hierarchy, coarse_of, hierarchy
 from jaxatr.data.images import ImageError, read_folder, read_image
 from jaxatr.data.intake import Intake
-from jaxatr.data.joined import chips_and_images, read_images
-from jaxatr.data.pipeline import eval_batches, image_statistics, train_batches
+from jaxatr.data.pipeline import BatchIterator, eval_batches, image_statistics, train_batches
 from jaxatr.data.selection import holdout, select
+from jaxatr.data.source import Source
+from jaxatr.data.sources import flags as source_flags
 from jaxatr.data.splits import KnownUnknown, hold_out_classes, known_unknown
 from jaxatr.data.thumbnails import contact_sheet, thumbnail
 from jaxatr.data.tracks import Tracks, check_tracks, tracks_of
+from jaxatr.data.truth import Truth
 from jaxatr.data.tuples import class_batches, eval_tuple_batches, tuple_batches
 
 __all__ = [
+    "BatchIterator",
     "Chip",
     "Dataset",
     "Hierarchy",
     "ImageError",
     "Intake",
     "KnownUnknown",
+    "Source",
     "Split",
     "Tracks",
+    "Truth",
     "augment",
     "check_tracks",
     "chips_and_images",
@@ -45,6 +58,7 @@ __all__ = [
     "read_image",
     "read_images",
     "select",
+    "source_flags",
     "thumbnail",
     "tracks_of",
     "train_batches",

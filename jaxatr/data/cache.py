@@ -5,15 +5,14 @@
 run may be reading them.
 """
 
-import contextlib
-import fcntl
 import os
 import re
 import shutil
 import tempfile
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
+
+from jaxatr import files
 
 _PARTIAL = ".preparing-"
 _CURRENT = "current"
@@ -23,8 +22,7 @@ def default_data_dir() -> Path:
     """Returns ``$JAXATR_DATA_DIR``, else ``jaxatr/data`` in the user's cache folder."""
     if chosen := os.environ.get("JAXATR_DATA_DIR"):
         return Path(chosen).expanduser()
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "jaxatr" / "data"
+    return files.cache_folder() / "data"
 
 
 def prepared(folder: Path, signature: str, make: Callable[[Path], Path]) -> Path:
@@ -38,13 +36,11 @@ def prepared(folder: Path, signature: str, make: Callable[[Path], Path]) -> Path
     final = folder / signature
     if not final.is_dir():
         folder.mkdir(parents=True, exist_ok=True)
-        with _alone(folder):
+        with files.locked(folder / ".lock"):
             if not final.is_dir():  # another process may have made it while this one waited
                 _make(final, make)
     if current(folder) != final:
-        partial = folder / f".{_CURRENT}.{os.getpid()}.{threading.get_ident()}"
-        partial.write_text(signature)
-        os.replace(partial, folder / _CURRENT)
+        files.write_text(folder / _CURRENT, signature)
     return final
 
 
@@ -71,11 +67,3 @@ def current(folder: Path) -> Path | None:
 def names(data_dir: Path) -> list[str]:
     """Returns the names of the sets prepared in a data directory."""
     return sorted(path.parent.name for path in data_dir.glob(f"*/{_CURRENT}"))
-
-
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    # The kernel lets go of the lock when the process ends, however it ends.
-    with open(folder / ".lock", "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

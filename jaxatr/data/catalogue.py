@@ -1,34 +1,21 @@
-"""A data set by its name: the embedded one, a folder of images, a prepared one, or any of TFDS."""
+"""A data set by its name: one of a source, a prepared one, or any of TFDS."""
 
 import hashlib
 import json
 import os
-import re
-from collections.abc import Callable, Collection, Mapping
-from pathlib import Path, PurePosixPath
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from jaxatr.data import (
-    aircraft,
-    aircraft_records,
-    archive,
-    cache,
-    dsiac_records,
-    image_folder,
-    index,
-    mstar_records,
-    simulated_records,
-    tfds_sets,
-    walk,
-)
+from jaxatr import files
+from jaxatr.data import cache, index, records, sources
 from jaxatr.data.dataset import Dataset
 from jaxatr.data.images import ImageError
+from jaxatr.data.source import Contents, Request, Scan, Source
+from jaxatr.data.sources import _tfds
 from jaxatr.resolve import nearest
 
-IMAGE_FOLDER, DSIAC, MSTAR = "image_folder", "dsiac", "mstar"
-AIRCRAFT = "fgvc_aircraft"
-# Raised when a builder would write other records from the same source.
-_IMAGE_FOLDER_VERSION = 1
+REPORT = "report.json"
 
 
 def open_dataset(
@@ -42,21 +29,14 @@ def open_dataset(
     """Returns a data set, prepared on first use; nothing is ever downloaded.
 
     Args:
-      name: ``"simulated"`` or ``"simulated_tracks"``; ``"image_folder"``, ``"dsiac"``,
-        ``"mstar"`` or ``"fgvc_aircraft"`` (with ``source``); the name that one of these was
-        prepared under; or a TFDS name that :func:`prepare` has prepared.
+      name: a source of :mod:`jaxatr.data.sources`, such as ``"simulated"`` or ``"image_folder"``
+        (with ``source``); ``"my.module:Source"``, another :class:`jaxatr.data.source.Source`; the
+        name that one of these was prepared under; or a TFDS name that :func:`prepare` has prepared.
       data_dir: where prepared sets lie; by default ``$JAXATR_DATA_DIR``, else ``jaxatr/data`` in
         the user's cache folder.
-      source: for ``image_folder``, the folder or archive of class folders; for ``dsiac``, the
-        database's folder; for ``mstar``, a folder of raw chips, or class folders; for
-        ``fgvc_aircraft``, the folder that its archive unpacks to. What was prepared from it is used
-        again until a file in it is added, removed or changed.
-      options: for ``simulated``, arguments of :func:`jaxatr.data.simulated.generate`; for
-        ``simulated_tracks``, of :func:`jaxatr.data.simulated.generate_tracks`; for
-        ``image_folder``, ``test_fraction`` (see :func:`jaxatr.data.image_folder.scan`); for
-        ``dsiac``, ``mstar`` and ``fgvc_aircraft``, ``OPTIONS`` of
-        :mod:`jaxatr.data.dsiac_records`, :mod:`jaxatr.data.mstar_records` and
-        :mod:`jaxatr.data.aircraft_records`.
+      source: the folder or archive that a source reads, where it reads one. What was prepared from
+        it is used again until a file in it is added, removed or changed.
+      options: of the source, by its ``options``.
       skip_corrupt: leave corrupt images, clips and chips out and list them in ``Dataset.skipped``.
 
     Raises:
@@ -76,28 +56,28 @@ def prepare(
     skip_corrupt: bool = False,
     as_name: str | None = None,
 ) -> Dataset:
-    """Returns :func:`open_dataset`'s data set, and downloads one of TFDS if it has to.
+    """Opens a data set as :func:`open_dataset` does, and downloads one of TFDS if it has to.
 
     Args:
-      name: as there.
-      data_dir: as there.
-      source: as there.
-      options: as there.
-      skip_corrupt: as there.
+      name: of a source or a data set.
+      data_dir: where prepared sets lie.
+      source: the folder or archive that a source reads.
+      options: of the source.
+      skip_corrupt: leave damaged files out and list them.
       as_name: name to open what is made of a ``source`` by from now on.
 
     Raises:
-      ValueError: as there; or the name is taken, or cannot be a folder's.
-      ImageError: as there.
+      ValueError: the set cannot be opened, the name is taken, or it cannot be a folder's.
+      ImageError: an image is corrupt; the message names it.
     """
     if as_name is not None:
-        if name not in _BUILDERS:
+        if not getattr(sources.find(name), "takes", ""):
             raise ValueError(
-                f"only one of {', '.join(_BUILDERS)} can be given a name, and {name!r} has one"
+                f"only one of {', '.join(sources.with_path())} can be given a name, and {name!r} "
+                "has one"
             )
-        if not re.fullmatch(r"\w[\w.-]*", as_name):
-            raise ValueError(f"a name is letters, digits, '_', '.' and '-', got {as_name!r}")
-        if as_name in (*simulated_records.KINDS, *_BUILDERS) or tfds_sets.exists(as_name):
+        sources.check_name(as_name)
+        if as_name in sources.names() or _tfds.exists(as_name):
             raise ValueError(f"{as_name!r} is already the name of another data set: choose another")
     return _open(name, data_dir, source, options, skip_corrupt, as_name, download=True)
 
@@ -105,7 +85,7 @@ def prepare(
 def _open(
     name: str,
     data_dir: str | os.PathLike | None,
-    source: str | os.PathLike | None,
+    path: str | os.PathLike | None,
     options: Mapping[str, Any] | None,
     skip_corrupt: bool,
     as_name: str | None = None,
@@ -114,83 +94,59 @@ def _open(
 ) -> Dataset:
     root = Path(data_dir).expanduser() if data_dir is not None else cache.default_data_dir()
     options = dict(options or {})
-    _check_source(name, source, root, prepares=download)
-    if name in simulated_records.KINDS:
-        return index.load(_simulated(name, root / name, options), name)
-    if source is not None:
-        place, build = root / (as_name or name), _BUILDERS[name]
-        found = build(place, Path(source).expanduser().absolute(), options, skip_corrupt)
-        return index.load(found, as_name or name)
+    source = sources.find(name)
+    own_name = as_name or (source.name if source else name)
+    place = root / own_name
+    _check_path(name, source, path, is_prepared=not download and cache.current(place) is not None)
+    if source and (path is not None or not source.takes):
+        request = Request(Path(path or "").expanduser().absolute(), options, skip_corrupt)
+        return index.load(_prepared(name, source, place, request), own_name)
     if options:
         raise ValueError(f"{name!r} takes no options, got {sorted(options)}")
-    if (last := cache.current(root / name)) is not None:
-        return index.load(_renewed(last), name)
-    if tfds_sets.exists(name):
-        return index.load(tfds_sets.prepared(name, root, download=download), name)
-    choices = sorted({*simulated_records.KINDS, *_BUILDERS, *cache.names(root)})
+    if (last := cache.current(place)) is not None:
+        return index.load(_renewed(last), own_name)
+    if _tfds.exists(name):
+        return index.load(_tfds.prepared(name, root, download=download), name)
+    choices = sorted({*sources.names(), *cache.names(root)})
     raise ValueError(
-        f"there is no data set {name!r}{nearest(name, [*choices, *tfds_sets.names()])} "
+        f"there is no data set {name!r}{nearest(name, [*choices, *_tfds.names()])} "
         f"(there are {', '.join(choices)} in {root}, and those of TFDS)"
     )
 
 
-def _check_source(name: str, source: Any, root: Path, *, prepares: bool) -> None:
-    if source is not None and name not in _BUILDERS:
+def _check_path(name: str, source: Source | None, path: Any, *, is_prepared: bool) -> None:
+    if path is not None and not (source and source.takes):
+        known = sources.with_path()
+        raise ValueError(f"{name!r} takes no source; {', '.join(known)} do{nearest(name, known)}")
+    if path is None and source and source.takes and (source.any_data or not is_prepared):
         raise ValueError(
-            f"{name!r} takes no source; {', '.join(_BUILDERS)} do{nearest(name, _BUILDERS)}"
-        )
-    # The others are opened without one once they are prepared.
-    needed = name == IMAGE_FOLDER or prepares or cache.current(root / name) is None
-    if source is None and name in _BUILDERS and needed:
-        what = "the folder or archive of class folders" if name == IMAGE_FOLDER else "its folder"
-        raise ValueError(
-            f"{name} needs a source, {what} "
+            f"{name} needs a source, {source.takes} "
             "(--config.data.source=PATH in a configuration, --source=PATH for jaxatr.prepare)"
         )
 
 
-def _simulated(name: str, folder: Path, options: dict[str, Any]) -> Path:
-    kind = simulated_records.KINDS[name]
-    _check_options(name, options, kind.options)
-    settings = {**kind.options, **options}
-    signature = _signature(name, kind.version, settings)
+def _prepared(name: str, source: Source, place: Path, request: Request) -> Path:
+    """Returns the folder of a source's set for a request, which is written if it is not there.
 
-    def make(directory: Path) -> Path:
-        made, facts = simulated_records.write(name, directory, settings)
-        index.write_index(made, facts, facts["keys"])
-        return made
-
-    return cache.prepared(folder, signature, make)
-
-
-def _folder(folder: Path, source: Path, options: dict[str, Any], skip_corrupt: bool) -> Path:
-    _check_options(IMAGE_FOLDER, options, ("test_fraction",))
-    scanned = None
-    if source.is_file() and archive.is_archive(source):
-        status = source.stat()
-        dates = [status.st_mtime_ns, status.st_ctime_ns]
-        state: Any = [source.name, status.st_size, *dates, options]
-    else:
-        scanned = image_folder.scan(source, **options)
-        state = scanned.signature()
-
-    def make(directory: Path) -> Path:
-        images = scanned or _unpacked(source, directory / "source", options)
-        made, skipped = image_folder.write(images, directory, skip_corrupt=skip_corrupt)
-        facts = {
-            "classes": images.classes,
-            "coarse_classes": images.coarse_classes,
-            "fine_to_coarse": images.fine_to_coarse,
-            "skipped": skipped,
-            "source": str(source),
-            "options": options,
-        }
-        index.write_index(made, facts, {key: key for key in images.keys()})
-        return made
-
-    found = cache.prepared(folder, _signature(IMAGE_FOLDER, _IMAGE_FOLDER_VERSION, state), make)
+    Args:
+      name: that finds the source.
+      source: the source.
+      place: ``<data_dir>/<name of the set>``.
+      request: what is asked of it.
+    """
+    scan = source.scan(request)
+    key = name if scan.source is source else scan.source.name
+    origin = {
+        "builder": key,
+        "source": str(request.path) if source.takes else "",
+        "options": dict(request.options),
+        "skip_corrupt": request.skip_corrupt,
+        "settings": dict(scan.settings),
+    }
+    signature = _signature(key, scan.source.version, scan.state)
+    found = cache.prepared(place, signature, lambda directory: _written(scan, origin, directory))
     left_out = (index.description(found) or {}).get("skipped")
-    if left_out and not skip_corrupt:
+    if left_out and not request.skip_corrupt:
         raise ImageError(
             f"{left_out[0][1]} ({len(left_out)} such files were left out when this "
             "was prepared with skip_corrupt)"
@@ -198,83 +154,52 @@ def _folder(folder: Path, source: Path, options: dict[str, Any], skip_corrupt: b
     return found
 
 
-def _dsiac(folder: Path, source: Path, options: dict[str, Any], skip_corrupt: bool) -> Path:
-    paths = walk.files(source)
-    return _of_files(DSIAC, dsiac_records, folder, source, paths, options, skip_corrupt)
+def _written(scan: Scan, origin: dict[str, Any], directory: Path) -> Path:
+    contents = scan.contents(directory)
+    if lacks := sorted({"image", "label"}.difference(contents.features)):
+        raise ValueError(
+            f"{origin['builder']}: its examples have {', '.join(contents.features)}, "
+            f"and no {' and no '.join(lacks)}"
+        )
+    made = records.write(contents, directory)
+    if contents.report is not None:
+        report = {"source": origin["source"], "settings": origin["settings"], **contents.report()}
+        report |= {
+            "skipped": contents.left_out.as_dict(),
+            "damaged": contents.skipped,
+            "notes": contents.noted.as_dict(),
+        }
+        files.write_text(made / REPORT, json.dumps(report, indent=1))
+    index.write_index(made, _facts(contents) | origin, {name: name for name in contents.features})
+    return made
 
 
-def _mstar(folder: Path, source: Path, options: dict[str, Any], skip_corrupt: bool) -> Path:
-    """Prepares raw chips, or class folders where there are none."""
-    paths = mstar_records.raw_chips(source, walk.files(source)) if source.is_dir() else []
-    if not paths:
-        return _folder(folder, source, options, skip_corrupt)
-    return _of_files(MSTAR, mstar_records, folder, source, paths, options, skip_corrupt)
-
-
-def _aircraft(folder: Path, source: Path, options: dict[str, Any], skip_corrupt: bool) -> Path:
-    source = aircraft.data_folder(source)
-    paths = aircraft_records.used(walk.files(source))
-    return _of_files(AIRCRAFT, aircraft_records, folder, source, paths, options, skip_corrupt)
-
-
-def _of_files(
-    name: str,
-    builder: Any,
-    folder: Path,
-    source: Path,
-    paths: list[PurePosixPath],
-    options: dict[str, Any],
-    skip_corrupt: bool,
-) -> Path:
-    """Prepares files by a module that has ``OPTIONS``, ``VERSION``, ``checked`` and ``write``."""
-    _check_options(name, options, builder.OPTIONS)
-    settings = builder.checked(options)
-    state = [walk.state(source, paths), settings, skip_corrupt]
-    origin = {
-        "builder": name,
-        "source": str(source),
-        "options": options,
-        "skip_corrupt": skip_corrupt,
+def _facts(contents: Contents) -> dict[str, Any]:
+    return {
+        "classes": contents.classes,
+        "coarse_classes": contents.coarse_classes,
+        "fine_to_coarse": contents.fine_to_coarse,
+        "skipped": contents.skipped,
+        "notes": [f"left out: {line}" for line in contents.left_out.lines()]
+        + [f"note: {line}" for line in contents.noted.lines()],
     }
-
-    def make(directory: Path) -> Path:
-        made, facts = builder.write(source, paths, directory, settings, skip_corrupt=skip_corrupt)
-        index.write_index(made, facts | origin, facts["keys"])
-        return made
-
-    return cache.prepared(folder, _signature(name, builder.VERSION, state), make)
-
-
-_BUILDERS: dict[str, Callable[[Path, Path, dict[str, Any], bool], Path]] = {
-    IMAGE_FOLDER: _folder,
-    DSIAC: _dsiac,
-    MSTAR: _mstar,
-    AIRCRAFT: _aircraft,
-}
-
-
-def _unpacked(source: Path, directory: Path, options: dict[str, Any]) -> image_folder.ImageFolder:
-    archive.extract(source, directory)
-    return image_folder.scan(image_folder.single_folder(directory), **options)
 
 
 def _renewed(directory: Path) -> Path:
     """Returns the named set, made anew from its source where that is there and has changed."""
     facts = index.description(directory) or {}
-    source = Path(facts.get("source", ""))
-    if not facts.get("source") or not source.exists():
+    path = Path(facts.get("source", ""))
+    if not facts.get("source") or not path.exists():
         return directory
+    # Sets of image_folder once had neither of these.
+    name = facts.get("builder", "image_folder")
     skip_corrupt = facts.get("skip_corrupt", bool(facts["skipped"]))
-    build = _BUILDERS[facts.get("builder", IMAGE_FOLDER)]
-    return build(directory.parent, source, facts["options"], skip_corrupt)
+    source = sources.find(name)
+    if source is None:
+        raise ValueError(f"{directory} is of the source {name!r}, which this version has not")
+    return _prepared(name, source, directory.parent, Request(path, facts["options"], skip_corrupt))
 
 
 def _signature(*state: Any) -> str:
     text = json.dumps([index.INDEX_VERSION, *state], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _check_options(name: str, options: Mapping[str, Any], known: Collection[str]) -> None:
-    for option in options:
-        if option not in known:
-            raise ValueError(f"{name} has no option {option!r}{nearest(option, known)}")

@@ -20,7 +20,7 @@ SHAPE_COLUMNS = ("height", "width", "channels")
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """What :func:`jaxatr.data.open_dataset` returns.
+    """A prepared data set, as :func:`jaxatr.data.open_dataset` returns it.
 
     Attributes:
       name: the name it was opened or prepared under.

@@ -88,8 +88,8 @@ def decode_image(content: bytes, name: str) -> Shaped[np.ndarray, "h w c"]:
     except ImageError:
         raise
     except Exception as error:  # a damaged file makes Pillow's decoders fail in every way there is
-        told = str(error).replace(repr(content), "") or type(error).__name__
-        reason = told if content else "empty file"
+        message = str(error).replace(repr(content), "") or type(error).__name__
+        reason = message if content else "empty file"
         raise ImageError(f"{name}: not a readable image ({reason})") from error
 
 

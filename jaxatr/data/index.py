@@ -3,7 +3,6 @@
 import hashlib
 import io
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from PIL import Image
 from jaxatr.data.dataset import SHAPE_COLUMNS, Dataset, Split
 from jaxatr.data.images import decode_image
 from jaxatr.data.records import tfds
+from jaxatr.files import replacing
 
 # Raised when what stands in an index changes; an index of another version is written anew.
 INDEX_VERSION = 1
@@ -37,7 +37,7 @@ class _Records:
         # TFDS would decode with whichever library it finds; here it is always Pillow.
         self._encoded = _is_encoded(feature)
         self.channels = feature.shape[-1] if self._encoded else None
-        decoders = {keys["image"]: tfds.decode.SkipDecoding()} if self._encoded else None
+        decoders = {keys["image"]: tfds().decode.SkipDecoding()} if self._encoded else None
         self._source = builder.as_data_source(split, decoders=decoders)
         self._keys, self._headers_only = keys, headers_only
         self._where = f"{builder.data_path} {split}"
@@ -59,7 +59,7 @@ class _Records:
 
 def _is_encoded(feature: Any) -> bool:
     # TFDS stores a float image as a PNG of its bits, which only TFDS itself can read.
-    return isinstance(feature, tfds.features.Image) and feature.np_dtype != np.float32
+    return isinstance(feature, tfds().features.Image) and feature.np_dtype != np.float32
 
 
 def write_index(directory: Path, facts: Mapping[str, Any], keys: Mapping[str, str]) -> None:
@@ -70,12 +70,12 @@ def write_index(directory: Path, facts: Mapping[str, Any], keys: Mapping[str, st
       facts: ``classes``, ``coarse_classes``, ``fine_to_coarse``, and whatever else is to be kept.
       keys: this package's name for a feature to the name it has in the records.
     """
-    builder: Any = tfds.builder_from_directory(directory)
+    builder: Any = tfds().builder_from_directory(directory)
     digest = hashlib.sha256(json.dumps([facts["classes"], facts["coarse_classes"]]).encode())
     start, hierarchy = 0, {}
     for split in sorted(builder.info.splits):
         columns = _columns(_Records(builder, split, keys, headers_only=True), digest, start)
-        with _replacing(directory / f"jaxatr-{split}.npz") as file:
+        with replacing(directory / f"jaxatr-{split}.npz") as file:
             np.savez(file, allow_pickle=False, **columns)
         start += len(columns["label"])
         if "coarse" in columns:
@@ -93,7 +93,7 @@ def write_index(directory: Path, facts: Mapping[str, Any], keys: Mapping[str, st
         "fingerprint": digest.hexdigest(),
     }
     # Last, and by a rename: where this file is, the index is whole.
-    with _replacing(directory / _FILE) as file:
+    with replacing(directory / _FILE) as file:
         file.write(json.dumps(description, indent=1).encode())
 
 
@@ -135,7 +135,7 @@ def _header(content: bytes, channels: int | None) -> tuple[int, int, int]:
 
 
 def description(directory: Path) -> dict[str, Any] | None:
-    """Returns what :func:`write_index` described, or None where there is no index to use."""
+    """Returns the description that :func:`write_index` wrote, or None where there is no index."""
     try:
         found = json.loads((directory / _FILE).read_bytes())
     except FileNotFoundError:
@@ -148,7 +148,7 @@ def load(directory: Path, name: str) -> Dataset:
     found = description(directory)
     if found is None:
         raise ValueError(f"{directory} holds no set that this version reads: prepare it again")
-    builder = tfds.builder_from_directory(directory)
+    builder = tfds().builder_from_directory(directory)
     classes, coarse = tuple(found["classes"]), found["coarse_classes"]
     splits = {}
     for split in found["splits"]:
@@ -168,21 +168,3 @@ def load(directory: Path, name: str) -> Dataset:
         directory=directory,
         notes=tuple(found.get("notes", ())),
     )
-
-
-class _replacing:
-    """Opens a file beside its destination and renames it there once it is written."""
-
-    def __init__(self, path: Path):
-        self._path, self._partial = path, path.with_name(f".{path.name}.{os.getpid()}")
-
-    def __enter__(self) -> io.BufferedWriter:
-        self._file = open(self._partial, "wb")  # noqa: SIM115 (closed in __exit__)
-        return self._file
-
-    def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
-        self._file.close()
-        if kind is None:
-            os.replace(self._partial, self._path)
-        else:
-            self._partial.unlink()

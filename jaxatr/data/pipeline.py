@@ -2,9 +2,8 @@
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
-import grain
 import numpy as np
 
 from jaxatr.data.chip import Chip
@@ -12,6 +11,27 @@ from jaxatr.data.dataset import Split
 from jaxatr.typing import Float, Int
 
 Batch = dict[str, np.ndarray]
+
+
+@runtime_checkable
+class BatchIterator(Protocol):
+    """An endless iterator over batches that can be taken up again where it was: one of grain's."""
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Returns itself."""
+        ...
+
+    def __next__(self) -> Batch:
+        """Returns the next batch."""
+        ...
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns its position, as JSON holds it."""
+        ...
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Goes to a position of :meth:`get_state`."""
+        ...
 
 
 def train_batches(
@@ -25,7 +45,7 @@ def train_batches(
     process_index: int = 0,
     process_count: int = 1,
     threads: int = 2,
-) -> grain.DatasetIterator[Batch]:
+) -> BatchIterator:
     """Returns an endless iterator over this process's share of shuffled batches.
 
     One stream goes round the examples again and again, in a new order each time, and is cut into
@@ -52,6 +72,8 @@ def train_batches(
       ValueError: the batch does not divide by the processes, the chips differ in shape, or
         ``labels`` does not match ``indices``.
     """
+    import grain  # takes half a second, and a reader of single images does not need it
+
     read = Reader(split, indices, labels, chip)
     mine = process_share(batch_size, process_index, process_count)
 
@@ -61,8 +83,16 @@ def train_batches(
 
     positions = grain.MapDataset.range(len(indices)).seed(seed).shuffle().repeat()
     batches = positions.map_with_index(lambda place, position: (place, position)).batch(batch_size)
+    return read_ahead(batches.map(make), threads)
+
+
+def read_ahead(batches: Any, threads: int) -> BatchIterator:
+    """Returns an iterator over a grain ``MapDataset`` of batches, made by threads in advance."""
+    import grain
+
     options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=2 * threads)
-    return iter(batches.map(make).to_iter_dataset(options))
+    iterator: Any = iter(batches.to_iter_dataset(options))
+    return iterator
 
 
 def process_share(batch_size: int, process_index: int, process_count: int) -> slice:
@@ -94,8 +124,9 @@ class EvalBatches:
 
     def __iter__(self) -> Iterator[Batch]:
         """Yields the batches, read ahead by one thread."""
-        options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=2)
-        return iter(grain.MapDataset.range(len(self)).map(self._make).to_iter_dataset(options))
+        import grain
+
+        return iter(read_ahead(grain.MapDataset.range(len(self)).map(self._make), threads=1))
 
     def _make(self, number: int) -> Batch:
         positions = np.arange(number * self._batch_size, (number + 1) * self._batch_size)
@@ -163,7 +194,7 @@ class Reader:
     """Rows of a batch for positions in ``indices``."""
 
     def __init__(self, split: Split, indices: np.ndarray, labels: np.ndarray, chip: Chip):
-        """Takes what the batches' functions take.
+        """Checks the examples; the arguments are those of the batches' functions.
 
         Raises:
           ValueError: there are no examples, not as many labels, or the chips differ in shape.

@@ -3,12 +3,18 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import grain
 import numpy as np
 
 from jaxatr.data.chip import Chip
 from jaxatr.data.dataset import Split
-from jaxatr.data.pipeline import Batch, EvalBatches, Reader, process_share
+from jaxatr.data.pipeline import (
+    Batch,
+    BatchIterator,
+    EvalBatches,
+    Reader,
+    process_share,
+    read_ahead,
+)
 from jaxatr.typing import Int, Shaped
 
 _FOR_EVER = 2**31 - 1  # batches
@@ -28,7 +34,7 @@ def tuple_batches(
     process_index: int = 0,
     process_count: int = 1,
     threads: int = 2,
-) -> grain.DatasetIterator[Batch]:
+) -> BatchIterator:
     """Returns an endless iterator over this process's share of batches of tuples.
 
     A stream goes round the tuples again and again, in a new order each time; ``start`` goes on in
@@ -56,6 +62,8 @@ def tuple_batches(
     Raises:
       ValueError: the batch does not divide by the processes, or the chips differ in shape.
     """
+    import grain
+
     read = _tuple_reader(Reader(split, indices, labels, chip), members, columns)
     mine = process_share(batch_size, process_index, process_count)
 
@@ -95,7 +103,7 @@ def eval_tuple_batches(
 def _tuple_reader(
     read: Reader, members: np.ndarray, columns: Mapping[str, np.ndarray] | None
 ) -> Callable[[np.ndarray], dict[str, Any]]:
-    """Returns what reads the tuples of the given numbers."""
+    """Returns a function that reads the tuples of the given numbers."""
     columns = dict(columns or {})
 
     def rows(numbers: np.ndarray) -> dict[str, Any]:
@@ -121,7 +129,7 @@ def class_batches(
     process_index: int = 0,
     process_count: int = 1,
     threads: int = 2,
-) -> grain.DatasetIterator[Batch]:
+) -> BatchIterator:
     """Returns an endless iterator over this process's share of batches with several of each class.
 
     The classes of a batch are drawn without repetition, and so are a class's examples where it has
@@ -171,7 +179,7 @@ def class_batches(
     return _endless(make, 0, threads)
 
 
-def _endless(make, start: int, threads: int) -> grain.DatasetIterator[Batch]:
-    options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=2 * threads)
-    numbers = grain.MapDataset.range(start, _FOR_EVER)
-    return iter(numbers.map(make).to_iter_dataset(options))
+def _endless(make: Callable[[int], Batch], start: int, threads: int) -> BatchIterator:
+    import grain
+
+    return read_ahead(grain.MapDataset.range(start, _FOR_EVER).map(make), threads)

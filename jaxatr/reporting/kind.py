@@ -3,7 +3,9 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
 
 from jaxatr import training
 from jaxatr.resolve import resolve
@@ -35,9 +37,10 @@ class Thumbnail(NamedTuple):
     """
 
     name: str
-    image: Shaped[Any, "h w c"]
+    image: Shaped[np.ndarray, "h w c"]
 
 
+@runtime_checkable  # the tests check annotations as they run
 class Recorded(Protocol):
     """The recorded facts of an evaluated run that every section can rely on."""
 

@@ -1,6 +1,6 @@
 """The report of a kind of run that names no other: its figures, its training, its settings."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,7 +57,7 @@ def numbers(evaluation: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     return found
 
 
-def figures(runs: list[Numbered]) -> Section | None:
+def figures(runs: Sequence[Numbered]) -> Section | None:
     """Shows the figures of the runs side by side."""
     columns = [numbers(run.evaluation) for _, run in runs]
     names = dict.fromkeys(name for column in columns for name in column)

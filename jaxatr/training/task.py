@@ -10,7 +10,7 @@ import abc
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import flax.struct
 import jax
@@ -90,7 +90,7 @@ class Predictor(abc.ABC):
 
     @classmethod
     @abc.abstractmethod
-    def load(cls, workdir: str | os.PathLike, **options: Any) -> Self:
+    def load(cls, workdir: str | os.PathLike, **options: Any) -> "Predictor":
         """Loads what a finished run trained.
 
         Args:
@@ -183,6 +183,17 @@ class Task(abc.ABC):
     best: str
     hook: Hook | None = None
     steps_per_epoch: int
+
+    def __init__(self, config: Config):
+        """Opens the data and describes the training.
+
+        Args:
+          config: a full configuration.
+
+        Raises:
+          ValueError: the data is missing or does not fit the configuration, or a field is wrong.
+        """
+        self.config = config
 
     @abc.abstractmethod
     def init(self, key: jax.Array) -> tuple[PyTree, PyTree]:

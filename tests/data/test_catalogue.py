@@ -11,20 +11,21 @@ import pytest
 from PIL import Image
 
 from jaxatr import data
-from jaxatr.data import catalogue, image_folder, index
+from jaxatr.data import index, records
+from jaxatr.data.sources import simulated
 
 
 @pytest.fixture
 def preparations(monkeypatch):
-    """Counts how often images are written."""
+    """Counts how often records are written."""
     calls = []
-    write = image_folder.write
+    write = records.write
 
     def counted(*args, **kwargs):
         calls.append(args)
         return write(*args, **kwargs)
 
-    monkeypatch.setattr(catalogue.image_folder, "write", counted)
+    monkeypatch.setattr(records, "write", counted)
     return calls
 
 
@@ -165,6 +166,17 @@ def test_a_name_remembers_that_corrupt_images_may_be_skipped(folder, data_dir):
     assert len(data.open_dataset("mine", data_dir=data_dir).skipped) == 1
 
 
+@pytest.fixture(scope="module")
+def mine(tmp_path_factory):
+    """A data directory with a set of the name ``mine``."""
+    root = tmp_path_factory.mktemp("named")
+    for name in ("s/train/a", "s/train/b"):
+        (root / name).mkdir(parents=True)
+        Image.new("L", (4, 4)).save(root / name / "x.png")
+    data.prepare("image_folder", source=root / "s", data_dir=root / "data", as_name="mine")
+    return root / "data"
+
+
 @pytest.mark.parametrize(
     "name, arguments, match",
     [
@@ -185,10 +197,9 @@ def test_a_name_remembers_that_corrupt_images_may_be_skipped(folder, data_dir):
         ("image_folder", {"source": "gone"}, "there is no folder .*gone"),
     ],
 )
-def test_what_is_not_there_is_named(folder, data_dir, name, arguments, match):
-    data.prepare("image_folder", source=folder, data_dir=data_dir, as_name="mine")
+def test_what_is_not_there_is_named(mine, name, arguments, match):
     with pytest.raises(ValueError, match=match):
-        data.open_dataset(name, data_dir=data_dir, **arguments)
+        data.open_dataset(name, data_dir=mine, **arguments)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +209,7 @@ def test_what_is_not_there_is_named(folder, data_dir, name, arguments, match):
         ("image_folder", "simulated", "already the name"),
         ("image_folder", "../up", "a name is letters"),
         ("image_folder", "dsiac", "already the name"),
-        ("simulated", "mine", "only one of image_folder, dsiac, mstar, fgvc_aircraft can"),
+        ("simulated", "mine", "only one of dsiac, fgvc_aircraft, image_folder, mstar can"),
     ],
 )
 def test_a_name_must_be_free_and_plain(folder, data_dir, name, as_name, match):
@@ -222,19 +233,24 @@ def test_an_index_of_another_version_is_not_read(folder, data_dir, monkeypatch):
     assert data.open_dataset("mine", data_dir=data_dir).name == "mine"
 
 
-SIMULATED = {"aspects": 2, "ranges": (1000,), "bands": ("visible",)}
+SIMULATED = {"aspects": 1, "ranges": (1000,), "bands": ("visible",)}
 
 
-def test_simulated_is_prepared_on_first_use(data_dir):
-    dataset = data.open_dataset("simulated", data_dir=data_dir, options=SIMULATED)
-    again = data.open_dataset(
-        "simulated", data_dir=data_dir, options={**SIMULATED, "ranges": [1000]}
-    )
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory):
+    data_dir = tmp_path_factory.mktemp("rendered")
+    return data_dir, data.open_dataset("simulated", data_dir=data_dir, options=SIMULATED)
+
+
+def test_simulated_is_prepared_on_first_use(rendered):
+    data_dir, dataset = rendered
+    options = {**SIMULATED, "ranges": [1000]}
+    again = data.open_dataset("simulated", data_dir=data_dir, options=options)
     assert again.directory == dataset.directory
     assert len(dataset.classes) == 8
-    expected = data.simulated.generate("train", **SIMULATED)
+    expected = simulated.generate("train", **SIMULATED)
     split = dataset.splits["train"]
-    assert len(split) == len(expected["label"]) == 16
+    assert len(split) == len(expected["label"]) == 8
     for number in range(len(split)):
         example = split[number]
         for name in ("image", "mask", "box", "label", "id", "track", "frame", "range_m"):
@@ -246,8 +262,8 @@ def test_simulated_is_prepared_on_first_use(data_dir):
     assert set(split.columns["id"]).isdisjoint(dataset.splits["test"].columns["id"])
 
 
-def test_simulated_is_of_its_options(data_dir):
-    one = data.open_dataset("simulated", data_dir=data_dir, options=SIMULATED)
+def test_simulated_is_of_its_options(rendered):
+    data_dir, one = rendered
     other = data.open_dataset("simulated", data_dir=data_dir, options={**SIMULATED, "seed": 1})
     assert one.fingerprint != other.fingerprint
     assert one.directory != other.directory

@@ -5,8 +5,8 @@ import pytest
 from tensorflow_datasets.image_classification import cars196 as tfds_cars196
 
 from jaxatr import data
-from jaxatr.data import dsiac, simulated
 from jaxatr.data.hierarchies import NAMES, cub200, groups
+from jaxatr.data.sources import dsiac, simulated
 
 MSTAR = ("2S1", "BMP2", "BRDM_2", "BTR60", "BTR70", "D7", "T62", "T72", "ZIL131", "ZSU_23_4")
 CARS = tuple(tfds_cars196._NAMES)

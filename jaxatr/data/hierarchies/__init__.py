@@ -63,10 +63,10 @@ def hierarchy(name: str, classes: Sequence[str]) -> Hierarchy:
     found = {fine: table.coarse(fine) for fine in classes}
     coarse = {fine: name for fine, name in found.items() if name is not None}
     if missing := [fine for fine in found if fine not in coarse]:
-        told = ", ".join(map(repr, missing[:5])) + (", …" if len(missing) > 5 else "")
+        listed = ", ".join(map(repr, missing[:5])) + (", …" if len(missing) > 5 else "")
         raise ValueError(
             f"hierarchy {name!r} has no coarse class for {len(missing)} of {len(classes)} classes, "
-            f"{told}{nearest(missing[0], table.spellings)} (its names are {table.names})"
+            f"{listed}{nearest(missing[0], table.spellings)} (its names are {table.names})"
         )
     names = sorted(set(coarse.values()))
     return Hierarchy(name, tuple(names), tuple(names.index(coarse[fine]) for fine in classes))

@@ -5,7 +5,7 @@ Insertion and deletion run the network; the others look at the maps alone.
 
 from jaxatr.explain.measures.blur import RISE_BLUR, Blur
 from jaxatr.explain.measures.faithfulness import Convention, Faithfulness, deletion, insertion
-from jaxatr.explain.measures.judge import TITLES, Truth, judge
+from jaxatr.explain.measures.judge import TITLES, judge
 from jaxatr.explain.measures.randomisation import randomise_layers
 from jaxatr.explain.measures.saliency import (
     mean_intensity,
@@ -20,7 +20,6 @@ __all__ = [
     "Blur",
     "Convention",
     "Faithfulness",
-    "Truth",
     "deletion",
     "insertion",
     "judge",

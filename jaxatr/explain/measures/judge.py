@@ -2,14 +2,15 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
+from jaxatr.data import Truth
 from jaxatr.explain.measures.faithfulness import deletion, insertion
 from jaxatr.explain.measures.saliency import mean_intensity, pointing_game, share_inside
-from jaxatr.typing import ArrayLike, Bool, Float
+from jaxatr.typing import ArrayLike, Float
 
 TITLES = {
     "insertion": "insertion",
@@ -19,18 +20,6 @@ TITLES = {
     "pointing_game": "pointing game",
 }
 """A measure in records to its name in print, in the order of tables."""
-
-
-class Truth(NamedTuple):
-    """Where the targets of n chips are, as far as the data says it.
-
-    Attributes:
-      masks: ``[n, h, w]``.
-      boxes: ``[n, 4]``, y0, x0, y1, x1 in pixels of the chip.
-    """
-
-    masks: Bool[np.ndarray, "n h w"] | None = None
-    boxes: Float[np.ndarray, "n 4"] | None = None
 
 
 def judge(

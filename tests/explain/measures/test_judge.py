@@ -3,7 +3,8 @@
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr.explain.measures import Truth, insertion, judge
+from jaxatr.data import Truth
+from jaxatr.explain.measures import insertion, judge
 
 WEIGHTS = np.random.default_rng(0).normal(size=(16 * 16, 3)).astype(np.float32)
 

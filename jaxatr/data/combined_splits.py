@@ -1,0 +1,106 @@
+"""Splits made of several splits, and of a split and further images, such as a generator's."""
+
+import hashlib
+import os
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxatr.data.chip import Chip
+from jaxatr.data.dataset import Split
+from jaxatr.typing import Int, Shaped
+
+
+def concatenated(splits: Sequence[Split]) -> Split:
+    """Returns the examples of several splits of one data set, one split after the other.
+
+    For protocols that hold classes apart, and not splits. It has the columns that all of them have,
+    and the name that TFDS gives it, ``"train+test"``.
+
+    Args:
+      splits: at least one; of one alone, that one is returned.
+    """
+    if len(splits) == 1:
+        return splits[0]
+    shared = [name for name in splits[0].columns if all(name in s.columns for s in splits)]
+    columns = {name: np.concatenate([split.columns[name] for split in splits]) for name in shared}
+    name = "+".join(split.name for split in splits)
+    return Split(name, _RecordsOfSplits(splits), columns, splits[0].classes, splits[0].dtype)
+
+
+class _RecordsOfSplits:
+    """The arrays of an example by its number among all, as a split reads them."""
+
+    def __init__(self, splits: Sequence[Split]):
+        self._splits = splits
+        self._ends = np.cumsum([len(split) for split in splits])
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        which = int(np.searchsorted(self._ends, index, side="right"))
+        before = int(self._ends[which - 1]) if which else 0
+        return self._splits[which][index - before]
+
+
+def read_images(path: str | os.PathLike) -> tuple[Shaped[np.ndarray, "m h w c"], str]:
+    """Returns the images of an ``.npz`` file, and the SHA-256 of their pixels.
+
+    Raises:
+      ValueError: there is no such file, or no array ``images`` of that shape in it.
+    """
+    if not Path(path).is_file():
+        raise ValueError(f"{path}: there is no such file")
+    try:
+        with np.load(path) as arrays:
+            images = np.asarray(arrays["images"])
+    except (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path}: no array 'images' can be read from it ({error})") from error
+    if images.ndim != 4 or not images.size:
+        raise ValueError(f"{path}: got images of shape {images.shape}, wanted some, [m, h, w, c]")
+    content = np.ascontiguousarray(images)
+    digest = hashlib.sha256(f"{content.shape} {content.dtype.str}".encode())
+    digest.update(content.tobytes())
+    return images, digest.hexdigest()
+
+
+def chips_and_images(
+    split: Split, indices: Int[np.ndarray, " n"], chip: Chip, images: Shaped[np.ndarray, "m h w c"]
+) -> Split:
+    """Returns a split of some examples' chips, which come first, and of further images.
+
+    It has the columns ``id``, those of the images counted on from the split's highest, ``label``,
+    -1 for the images, and the shape's. Its images are chips already: no geometry is left to do.
+
+    Args:
+      split: to take examples from.
+      indices: ``[n]``, which.
+      chip: their geometry.
+      images: ``[m, h, w, c]``, shaped as the chips and of their type.
+    """
+    shape = split.chip_shape(indices, chip)
+    count, ids = len(images), split.columns["id"]
+    columns = {
+        "id": np.concatenate([ids[indices], ids.max() + 1 + np.arange(count)]).astype(ids.dtype),
+        "label": np.concatenate([split.columns["label"][indices], np.full(count, -1)]),
+        **{
+            name: np.full(len(indices) + count, side)
+            for name, side in zip(("height", "width", "channels"), shape, strict=True)
+        },
+    }
+    records = _ChipsAndImages(split, indices, chip, images)
+    return Split(f"{split.name} and images", records, columns, split.classes, split.dtype)
+
+
+class _ChipsAndImages:
+    """The chips of a split's examples and then further images, by number."""
+
+    def __init__(self, split: Split, indices: np.ndarray, chip: Chip, images: np.ndarray):
+        self._split, self._indices, self._chip, self._images = split, indices, chip, images
+
+    def __getitem__(self, index: int) -> dict[str, np.ndarray]:
+        own = len(self._indices)
+        if index < own:
+            return {"image": self._chip(self._split.image(self._indices[index]))}
+        return {"image": self._images[index - own]}

@@ -1,0 +1,75 @@
+"""The data sources: every module of this folder gives its own as ``SOURCE``, under its own name.
+
+A source is imported when it is asked for. Modules whose names begin with an underscore are none.
+"""
+
+import importlib
+import pkgutil
+import re
+
+from jaxatr.data.source import Flag, Source
+from jaxatr.data.sources import _tfds
+from jaxatr.resolve import resolve
+
+_DOTTED_PATH = re.compile(r"[\w.]+:[^\W\d][\w.]*")  # and not TFDS's name:1.2.3
+
+
+def names() -> list[str]:
+    """Returns the names of the package's own sources, none of which is imported."""
+    found = (module.name for module in pkgutil.iter_modules(__path__))
+    return sorted(name for name in found if not name.startswith("_"))
+
+
+def find(name: str) -> Source | None:
+    """Returns a source of the package by its name, another by its dotted path, or None.
+
+    Args:
+      name: ``"simulated"``, or ``"my.module:Source"`` for a class (or an object) that follows
+        :class:`jaxatr.data.source.Source`.
+
+    Raises:
+      ValueError: there is nothing at the dotted path, or no source, or one whose name cannot be a
+        folder's or is a name of the package's own.
+    """
+    if _DOTTED_PATH.fullmatch(name):
+        return _from_outside(name)
+    if name not in names():
+        return None
+    return importlib.import_module(f"{__name__}.{name}").SOURCE
+
+
+def _from_outside(path: str) -> Source:
+    found = resolve(path)
+    source = found() if isinstance(found, type) else found
+    if not isinstance(source, Source):
+        lacks = [name for name in ("name", "version", "scan") if not hasattr(source, name)]
+        raise ValueError(
+            f"{path!r} is no data source: it has no {', '.join(lacks)}"
+            if lacks
+            else f"{path!r} is no data source: wanted a class that inherits jaxatr.data.Source"
+        )
+    check_name(source.name)
+    if source.name in names() or _tfds.exists(source.name):
+        raise ValueError(f"{path!r}: {source.name!r} is already the name of another data set")
+    return source
+
+
+def check_name(name: str) -> None:
+    """Refuses a name that is no plain folder's."""
+    if not re.fullmatch(r"\w[\w.-]*", name):
+        raise ValueError(f"a name is letters, digits, '_', '.' and '-', got {name!r}")
+
+
+def with_path() -> list[str]:
+    """Returns the names of the package's sources that read a path."""
+    return [name for name in names() if getattr(find(name), "takes", "")]
+
+
+def flags() -> dict[str, dict[str, Flag]]:
+    """Returns the sources' flags of ``jaxatr prepare``: the flag's name to source to flag."""
+    found: dict[str, dict[str, Flag]] = {}
+    for name in names():
+        source = find(name)
+        for flag in source.flags if source else ():
+            found.setdefault(flag.name, {})[name] = flag
+    return found

@@ -1,0 +1,255 @@
+"""The DSIAC database's targets as examples, with a report of what was left out and why."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from jaxatr.data.files_below import file_states, files_below
+from jaxatr.data.reasons import Reasons
+from jaxatr.data.source import (
+    Contents,
+    Example,
+    Feature,
+    Flag,
+    Option,
+    Request,
+    Scan,
+    Source,
+    all_options,
+    check_whole_number,
+)
+from jaxatr.data.sources.dsiac.arf import open_arf
+from jaxatr.data.sources.dsiac.boxes import SOURCES
+from jaxatr.data.sources.dsiac.chips import cut, image_dtype
+from jaxatr.data.sources.dsiac.clips import Clip, find_clips
+from jaxatr.data.sources.dsiac.names import BANDS, PAPER_CLASSES, RANGES_M, TARGETS
+from jaxatr.data.sources.dsiac.survey import Survey, survey
+
+_SPLITS = ("train", "test")  # the first turn and the second
+_COLUMNS = {
+    "label": np.int32,
+    "range_m": np.int32,
+    "band": str,
+    "time": str,
+    "aspect_deg": np.float32,
+    "target_range_m": np.float32,
+    "clip": str,
+    "track": np.int32,
+    "frame": np.int32,
+    "box_source": str,
+}
+_BANDS, _TIMES = (*BANDS.values(), "both"), ("day", "night", "both")
+
+
+def _metres(texts: Sequence[str]) -> list[int]:
+    for text in texts:
+        if not text.strip().isdecimal():
+            raise ValueError(f"--ranges: got {text!r}, wanted metres, as in --ranges=1000,2000")
+    return [*map(int, texts)]
+
+
+class Dsiac(Source):
+    """Every target of every frame that is asked for, the two turns of a clip as the two splits."""
+
+    name = "dsiac"
+    version = 2
+    takes = "the folder of the database"
+    options = {
+        "band": Option("both", "which camera: visible, thermal or both"),
+        "ranges": Option([*RANGES_M], "metres, 1000 to 5000 in steps of 500"),
+        "time": Option("both", "time of day: day, night or both"),
+        "every": Option(1, "keep one frame in so many"),
+        "classes": Option([*PAPER_CLASSES], "which vehicles, by default the paper's eight"),
+        "size": Option(224, "pixels, the side of a chip; 0 keeps the box as it is"),
+    }
+    flags = (
+        Flag("band", "band", "which camera.", "enum", _BANDS),
+        Flag("ranges", "ranges", options["ranges"].meaning + ".", "list", convert=_metres),
+        Flag("time", "time", "time of day.", "enum", _TIMES),
+        Flag("every", "every", options["every"].meaning + ".", "integer"),
+    )
+
+    def scan(self, request: Request) -> Scan:
+        """Lists all files of the database."""
+        paths = files_below(request.path)
+        settings = all_options(self, request.options)
+        _check_choice("band", [settings["band"]], _BANDS)
+        _check_choice("time", [settings["time"]], _TIMES)
+        for name, known in (("ranges", RANGES_M), ("classes", tuple(TARGETS.values()))):
+            value = settings[name]
+            settings[name] = [*value] if isinstance(value, list | tuple) else [value]
+            _check_choice(name, settings[name], known)
+        check_whole_number("every", settings["every"], least=1)
+        check_whole_number("size", settings["size"], least=0)
+        state = [file_states(request.path, paths), settings, request.skip_corrupt]
+        return Scan(self, settings, state, lambda _: _contents(request, paths, settings))
+
+
+SOURCE = Dsiac()
+
+
+def _check_choice(name: str, got: Sequence[Any], known: Collection[Any]) -> None:
+    if not got or any(value not in known or got.count(value) > 1 for value in got):
+        raise ValueError(f"{name}: got {list(got)}, wanted of {list(known)}, each once")
+
+
+def _contents(request: Request, paths: list[PurePosixPath], settings: dict[str, Any]) -> Contents:
+    """Returns the targets of the clips that are asked for.
+
+    Raises:
+      ValueError: a file is damaged and is not to be skipped, nothing is left to use, or the clips'
+        pixels differ in type.
+    """
+    root, left_out, noted = request.path, Reasons(), Reasons()
+    clips = find_clips(root, paths, left_out)
+    surveys, damaged = _surveys(root, clips, settings, request.skip_corrupt, left_out, noted)
+    classes, dtype = _check(root, surveys, left_out.lines())
+    size = settings["size"]
+    targets = _Targets(root, surveys, classes, _tracks(surveys), size, left_out)
+    return Contents(
+        classes=classes,
+        features={
+            "image": Feature(dtype, (size or None, size or None, 1)),
+            "frame_box": Feature(np.int32, (4,)),
+            **{name: Feature(kind) for name, kind in _COLUMNS.items()},
+        },
+        splits={
+            split: lambda turn=turn: targets.examples(turn) for turn, split in enumerate(_SPLITS)
+        },
+        total=sum(len(found.looks) for found in surveys),
+        skipped=damaged,
+        left_out=left_out,
+        noted=noted,
+        report=targets.report,
+    )
+
+
+def _surveys(
+    source: Path,
+    clips: list[Clip],
+    settings: dict[str, Any],
+    skip_corrupt: bool,
+    left_out: Reasons,
+    noted: Reasons,
+) -> tuple[list[Survey], list[tuple[str, str]]]:
+    """Returns what the clips that were asked for give, and (file, why) of the damaged ones."""
+    surveys, damaged = [], []
+    for clip in clips:
+        asked = (
+            settings["band"] in (clip.name.band, "both")
+            and clip.range_m in settings["ranges"]
+            and settings["time"] in (clip.time, "both")
+        )
+        if not asked:
+            continue
+        try:
+            found = survey(clip, tuple(settings["classes"]), settings["every"], left_out, noted)
+        except ValueError as error:
+            if not skip_corrupt:
+                raise
+            damaged.append((str(clip.arf.relative_to(source)), str(error)))
+        else:
+            surveys += [found] if found else []
+    return surveys, damaged
+
+
+def _check(source: Path, surveys: list[Survey], left_out: list[str]) -> tuple[list[str], np.dtype]:
+    """Returns the classes that there are, and the one dtype of the images."""
+    surveys = [found for found in surveys if found.looks]
+    kinds = {look.kind for found in surveys for look in found.looks}
+    classes = [name for name in TARGETS.values() if name in kinds]
+    if len(classes) < 2:
+        reasons = "; ".join(left_out[:3])
+        raise ValueError(
+            f"{source}: of the clips asked for, {len(classes)} classes are left "
+            f"(left out: {reasons or 'nothing'})"
+        )
+    dtypes = {image_dtype(found.dtype): found.clip.name for found in surveys}
+    if len(dtypes) > 1:
+        kinds = ", ".join(f"{dtype} ({name.band}, {name.text})" for dtype, name in dtypes.items())
+        raise ValueError(
+            f"{source}: the clips' pixels are {kinds}, and a data set has one dtype: "
+            "prepare one band at a time, --band=visible and --band=thermal"
+        )
+    return classes, next(iter(dtypes))
+
+
+def _tracks(surveys: list[Survey]) -> dict[tuple[str, str, int], int]:
+    """Numbers the turns: a track is one target going round once before one camera."""
+    keys = {(s.clip.name.text, look.ply, look.turn) for s in surveys for look in s.looks}
+    return {key: number for number, key in enumerate(sorted(keys))}
+
+
+@dataclasses.dataclass
+class _Targets:
+    """Cuts the chips, and counts those that come of it."""
+
+    source: Path
+    surveys: list[Survey]
+    classes: list[str]
+    tracks: dict[tuple[str, str, int], int]
+    size: int
+    left_out: Reasons
+    used: Counter[tuple[str, str, str]] = dataclasses.field(default_factory=Counter)
+
+    def examples(self, turn: int) -> Iterator[Example]:
+        """Yields one turn's targets, clip by clip."""
+        any_left = False
+        for found in self.surveys:
+            for example in self._of_clip(found, turn):
+                any_left = True
+                self.used[example["clip"], _SPLITS[turn], example["box_source"]] += 1
+                yield example
+        if not any_left:
+            raise ValueError(f"{self.source}: nothing is left of the {_SPLITS[turn]} split")
+
+    def _of_clip(self, found: Survey, turn: int) -> Iterator[Example]:
+        clip, name = found.clip, found.clip.name.text
+        looks = [look for look in found.looks if look.turn == turn]
+        if not looks:
+            return
+        arf = open_arf(clip.arf)
+        for look in looks:
+            try:
+                image = cut(arf.frame(look.index), look.box, self.size)
+            except ValueError as error:
+                self.left_out.add(f"targets with {error}", name, f"frame {look.index + 1}")
+                continue
+            yield {
+                "image": image,
+                "frame_box": np.array(look.box[:4], np.int32),
+                "label": self.classes.index(look.kind),
+                "range_m": clip.range_m,
+                "band": clip.name.band,
+                "time": clip.time,
+                "aspect_deg": look.aspect_deg,
+                "target_range_m": look.target_range_m,
+                "clip": name,
+                "track": self.tracks[name, look.ply, turn],
+                "frame": look.index + 1,
+                "box_source": look.box.source,
+            }
+
+    def report(self) -> dict[str, Any]:
+        """Returns how many images were written, by split, by box and by clip."""
+        clips = [
+            {
+                "clip": found.clip.name.text,
+                "frames": found.frames,
+                "used": {split: self._count(found.clip.name.text, split) for split in _SPLITS},
+                "skipped": self.left_out.within(found.clip.name.text),
+            }
+            for found in self.surveys
+        ]
+        return {
+            "images": {split: self._count(split) for split in _SPLITS},
+            "boxes": {name: self._count(name) for name in SOURCES},
+            "clips": clips,
+        }
+
+    def _count(self, *wanted: str) -> int:
+        return sum(count for key, count in self.used.items() if set(wanted) <= set(key))

@@ -1,0 +1,119 @@
+"""MSTAR's own raw chips: a Phoenix header in ASCII, then magnitude and phase.
+
+What is here was read in public readers, the data set's own among them. That the file starts with
+its version line, and that chips have no native header but may have one, is inferred from these.
+"""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import numpy as np
+
+from jaxatr.typing import Float
+
+_START = b"[PhoenixHeaderVer"
+_LONGEST_HEADER = 1 << 20
+_FIELD = re.compile(rb"^[ \t]*(\w+)[ \t]*=[ \t]*([^\n]*)", re.MULTILINE)
+
+
+class SceneError(ValueError):
+    """The file is whole, and holds a scene in 16 bits a pixel in place of a chip."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RawChip:
+    """A chip and its header.
+
+    Attributes:
+      header: the fields as they stand, ``{"TargetType": "t72_tank", …}``.
+      magnitude: of the complex image.
+      phase: of the complex image, in radians.
+    """
+
+    header: dict[str, str]
+    magnitude: Float[np.ndarray, "rows columns"]
+    phase: Float[np.ndarray, "rows columns"]
+
+
+def is_raw(path: Path) -> bool:
+    """Whether a file starts as a raw chip does."""
+    with open(path, "rb") as file:
+        return file.read(len(_START)) == _START
+
+
+def read_chip(path: Path) -> RawChip:
+    """Reads a raw chip: big-endian float32, all magnitudes row by row and then all phases.
+
+    ``PhoenixHeaderLength`` (and ``native_header_length``, where there is one) say where the pixels
+    start, and ``PhoenixSigSize`` is the length of both headers and the pixels.
+
+    Raises:
+      ValueError: it is no raw chip, its header and its size contradict each other, or it holds
+        pixels that no radar gives. The message names file and byte.
+      SceneError: it is a whole scene.
+      OSError: it cannot be opened.
+    """
+    size = path.stat().st_size
+    with open(path, "rb") as file:
+        head = file.read(min(size, _LONGEST_HEADER))
+        if not head.startswith(_START):
+            raise ValueError(f"{path}: byte 0: not a raw chip, which starts with {_START.decode()}")
+        fields = _fields(head)
+        length = _number(path, fields, "PhoenixHeaderLength", least=len(_START))
+        start = length + _number(path, fields, "native_header_length", least=0, absent=0)
+        fields = _fields(head[:length])  # what looks like fields among the pixels is none
+        rows = _number(path, fields, "NumberOfRows", least=1)
+        columns = _number(path, fields, "NumberOfColumns", least=1)
+        end = start + 8 * rows * columns
+        stated = _number(path, fields, "PhoenixSigSize", least=0, absent=end)
+        _check_size(path, size, stated, start, rows, columns)
+        file.seek(start)
+        content = file.read(end - start)
+    pixels = np.frombuffer(content, ">f4").reshape(2, rows, columns).astype(np.float32)
+    odd = ~np.isfinite(pixels)
+    odd[0] |= pixels[0] < 0
+    if odd.any():
+        at = start + 4 * int(np.argmax(odd))
+        raise ValueError(f"{path}: byte {at}: a pixel that is negative or not a finite number")
+    header = {name.decode(): value[0].decode("latin-1") for name, value in fields.items()}
+    return RawChip(header, pixels[0], pixels[1])
+
+
+def _check_size(path: Path, size: int, stated: int, start: int, rows: int, columns: int) -> None:
+    end = start + 8 * rows * columns
+    if stated == start + 4 * rows * columns:
+        raise SceneError(
+            f"{path}: byte {start}: a whole scene of 16 bits a pixel, and not a chip of floats"
+        )
+    if stated != end or size < end:
+        raise ValueError(
+            f"{path}: byte {min(start, size)}: {rows} rows of {columns} columns from there on end "
+            f"at byte {end}; the header says {stated}, and the file ends at byte {size}"
+        )
+
+
+def _fields(head: bytes) -> dict[bytes, tuple[bytes, int]]:
+    """Returns each field's value and place, up to the end of the header."""
+    head = head.partition(b"[EndofPhoenixHeader]")[0]
+    fields: dict[bytes, tuple[bytes, int]] = {}
+    for match in _FIELD.finditer(head):
+        fields.setdefault(match[1], (match[2].rstrip(), match.start(2)))
+    return fields
+
+
+def _number(
+    path: Path,
+    fields: dict[bytes, tuple[bytes, int]],
+    name: str,
+    *,
+    least: int,
+    absent: int | None = None,
+) -> int:
+    value, at = fields.get(name.encode(), (b"", 0))
+    if not value and absent is not None:
+        return absent
+    if not re.fullmatch(rb"\d{1,10}", value) or int(value) < least:
+        got = value[:40].decode("latin-1")
+        raise ValueError(f"{path}: byte {at}: {name}: got {got!r}, wanted a number from {least}")
+    return int(value)

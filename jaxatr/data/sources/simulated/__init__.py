@@ -1,0 +1,47 @@
+"""Eight simulated vehicles before a visible and a mid-wave infrared sensor: the embedded data set.
+
+>>> chips = generate("train", ranges=(3000,), bands=("thermal",), aspects=1)
+>>> chips["image"].shape, chips["label"].tolist()
+((8, 64, 64, 1), [0, 1, 2, 3, 4, 5, 6, 7])
+"""
+
+from typing import Any
+
+from jaxatr.data.sources.simulated.render import View, render
+from jaxatr.data.sources.simulated.sensor import BANDS
+from jaxatr.data.sources.simulated.source import Simulator
+from jaxatr.data.sources.simulated.views import RANGES_M, SPLITS, VEHICLES, generate
+
+__all__ = [
+    "BANDS",
+    "RANGES_M",
+    "SOURCE",
+    "SPLITS",
+    "VEHICLES",
+    "View",
+    "generate",
+    "render",
+]
+
+
+def _bands_at_ranges(settings: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {"ranges": (metres,), "bands": (band,)}
+        for metres in settings["ranges"]
+        for band in settings["bands"]
+    ]
+
+
+SOURCE = Simulator(
+    "simulated",
+    "1.0.0",
+    generate,
+    {
+        "ranges": "metres, of 1000 to 5000 in steps of 500",
+        "bands": "of visible and thermal",
+        "aspects": "views a turn, 1 to 3600",
+        "seed": "of all that is drawn, a non-negative integer",
+        "size": "rows and columns of a chip",
+    },
+    _bands_at_ranges,
+)

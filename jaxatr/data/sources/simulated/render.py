@@ -1,0 +1,290 @@
+"""One view of one vehicle, from drawn conditions to a chip."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from jaxatr.data.sources.simulated import radiance, raycast, sensor, terrain
+from jaxatr.data.sources.simulated.vehicles import FLEET
+from jaxatr.typing import Float, Int, UInt8
+
+_FINEST = 0.1  # metres between rays at most
+_JITTER = 5.0  # sensor pixels that a target may lie off the window's centre, if it then fits
+_HIDDEN = 0.5  # a chip pixel belongs to the target if this share of it shows the target
+
+
+@dataclass(frozen=True)
+class View:
+    """What is seen and from where.
+
+    Attributes:
+      vehicle: index into ``FLEET``.
+      aspect_deg: degrees clockwise, 0 faces the sensor.
+      range_m: metres from the sensor.
+      band: index into ``sensor.BANDS``.
+      seed: non-negative integers from which all that is random about the view is drawn.
+      shared: of a view in a track, the integers from which that is drawn which does not change
+        along it: paint, light, weather, temperatures, the sensor's height and the turret's pose.
+    """
+
+    vehicle: int
+    aspect_deg: float
+    range_m: int
+    band: int
+    seed: tuple[int, ...]
+    shared: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """Rays through a rectangle of the window, ``fold`` × ``fold`` to the sensor pixel.
+
+    Attributes:
+      rows: the window's rows that it covers.
+      columns: likewise.
+      fold: rays a pixel, each way.
+      u: the rays' positions to the right, metres, ascending.
+      v: their positions upward, ascending: the reverse of the rows.
+    """
+
+    rows: slice
+    columns: slice
+    fold: int
+    u: Float[np.ndarray, " w"]
+    v: Float[np.ndarray, " h"]
+
+    def integrate(
+        self, index: Int[np.ndarray, " n"], values: Float[np.ndarray, " n"]
+    ) -> Float[np.ndarray, "size size"]:
+        """Returns the window with each pixel the mean over its rays; rays not named count 0."""
+        rays = np.zeros(len(self.v) * len(self.u), np.float32)
+        rays[index] = values
+        rows = rays.reshape(-1, self.fold, len(self.u)).sum(axis=1)
+        cells = np.sum([rows[:, i :: self.fold] for i in range(self.fold)], axis=0)
+        window = np.zeros((sensor.WINDOW, sensor.WINDOW), np.float32)
+        window[self.rows, self.columns] = cells[::-1] / np.float32(self.fold**2)
+        return window
+
+
+@dataclass(frozen=True)
+class Pose:
+    """A vehicle before the sensor, placed in the window.
+
+    Attributes:
+      hits: what the rays of ``lattice`` meet.
+      lattice: the rays.
+      share: of each of the window's pixels that shows the vehicle.
+      shape: its solids.
+      axes: the sensor's axes in the vehicle's coordinates.
+      elevation: radians, of the sensor above the ground.
+      azimuth: radians, of the sensor, from the vehicle's front towards its left.
+      foot: the window's row where the vehicle stands.
+      pixel: metres across a sensor pixel.
+    """
+
+    hits: raycast.Hits
+    lattice: Lattice
+    share: Float[np.ndarray, "h w"]
+    shape: raycast.Mesh
+    axes: Float[np.ndarray, "3 3"]
+    elevation: float
+    azimuth: float
+    foot: float
+    pixel: float
+
+    def box(self) -> Float[np.ndarray, " 4"]:
+        """Returns y0, x0, y1, x1 of the rays that meet the vehicle, in the window's pixels."""
+        across, up = self.hits.index % len(self.lattice.u), self.hits.index // len(self.lattice.u)
+        fold, bottom = self.lattice.fold, self.lattice.rows.stop
+        left = self.lattice.columns.start
+        return np.array(
+            [
+                bottom - (up.max() + 1) / fold,
+                left + across.min() / fold,
+                bottom - up.min() / fold,
+                left + (across.max() + 1) / fold,
+            ]
+        )
+
+
+def render(views: Iterable[View], size: int = 64) -> dict[str, np.ndarray]:
+    """Renders views; each depends on nothing but itself.
+
+    Args:
+      views: what to render, at least one.
+      size: rows and columns of a chip, which always shows 100 × 100 sensor pixels.
+
+    Returns:
+      ``image`` [b, size, size, 1] uint8, ``mask`` likewise with 1 on the target's visible pixels,
+      ``box`` [b, 4] float32: y0, x0, y1, x1 of the target in chip pixels, hidden parts included.
+    """
+    chips, masks, boxes = zip(*(_render_one(view, size) for view in views), strict=True)
+    return {
+        "image": np.stack(chips)[..., None],
+        "mask": np.stack(masks)[..., None],
+        "box": np.stack(boxes),
+    }
+
+
+def _render_one(
+    view: View, size: int
+) -> tuple[UInt8[np.ndarray, "s s"], UInt8[np.ndarray, "s s"], Float[np.ndarray, " 4"]]:
+    rng = slow = np.random.default_rng(np.random.SeedSequence(view.seed))
+    if view.shared is not None:
+        slow = np.random.default_rng(np.random.SeedSequence(view.shared))
+    pose = place(view, rng, slow)
+    box = pose.box()
+    ground = terrain.draw(
+        rng, sensor.WINDOW, pose.pixel, pose.foot, float(box[2] - box[0]), pose.elevation
+    )
+    see = _see_visible if sensor.BANDS[view.band] == "visible" else _see_thermal
+    image = see(view, slow, rng, pose, ground)
+    shown = sensor.chip(pose.share * (1 - ground.before), size)
+    # A distant target seen through growth still owns the pixel that shows most of it.
+    mask = shown >= min(_HIDDEN, float(shown.max()))
+    boxes = (box * size / sensor.WINDOW).astype(np.float32)
+    return sensor.quantise(sensor.chip(image, size)), mask.astype(np.uint8), boxes
+
+
+def place(view: View, rng: np.random.Generator, slow: np.random.Generator) -> Pose:
+    """Draws the sensor's elevation, the turret's and gun's pose and the place in the window.
+
+    Args:
+      view: what is seen.
+      rng: of the view; gives the place.
+      slow: gives what a track's views share; ``rng`` itself for a view that is alone.
+    """
+    pixel = sensor.pixel_size(view.range_m)
+    azimuth = float(np.radians(view.aspect_deg))
+    elevation = float(np.radians(slow.uniform(2.0, 6.0)))
+    shape = FLEET[view.vehicle].posed(
+        traverse=float(np.radians(slow.normal(0, 4))), lift=float(np.radians(slow.uniform(0, 3)))
+    )
+    axes = raycast.frame(azimuth, elevation)
+    low, high = raycast.extent(shape, axes) / pixel
+    room = np.clip((sensor.WINDOW - (high - low)) / 2, 0, _JITTER)
+    centre = sensor.WINDOW / 2 + room * rng.uniform(-1, 1, 2)
+    # Window column of u = 0 and row of v = 0.
+    column, row = centre[0] - (low[0] + high[0]) / 2, centre[1] + (low[1] + high[1]) / 2
+    # The lattice reaches half a vehicle's height below and beside it, for its shadow.
+    margin = 0.5 * (high[1] - low[1]) + 2
+    lattice = _lattice(
+        (row - high[1] - 1, row - low[1] + margin),
+        (column + low[0] - 3 * margin, column + high[0] + 3 * margin),
+        (row, column),
+        pixel,
+    )
+    hits = raycast.cast(shape, axes, lattice.u, lattice.v)
+    share = lattice.integrate(hits.index, np.ones(len(hits.index), np.float32))
+    return Pose(hits, lattice, share, shape, axes, elevation, azimuth, float(row), pixel)
+
+
+def _lattice(
+    rows: tuple[float, float],
+    columns: tuple[float, float],
+    origin: tuple[float, float],
+    pixel: float,
+) -> Lattice:
+    """Returns rays through the given spans of rows and columns, cut at the window's edge."""
+    fold = max(2, int(np.ceil(pixel / _FINEST)))
+    (top, bottom), (left, right) = (
+        np.clip([np.floor(span[0]), np.ceil(span[1])], 0, sensor.WINDOW).astype(int).tolist()
+        for span in (rows, columns)
+    )
+    across = left + (np.arange((right - left) * fold) + 0.5) / fold
+    up = bottom - (np.arange((bottom - top) * fold) + 0.5) / fold
+    return Lattice(
+        slice(top, bottom),
+        slice(left, right),
+        fold,
+        ((across - origin[1]) * pixel).astype(np.float32),
+        ((origin[0] - up) * pixel).astype(np.float32),
+    )
+
+
+def _see_visible(
+    view: View,
+    rng: np.random.Generator,
+    noise: np.random.Generator,
+    pose: Pose,
+    ground: terrain.Terrain,
+) -> Float[np.ndarray, "h w"]:
+    clear = rng.uniform(0.45, 1.0)  # 0 overcast, 1 clear
+    sun = raycast.frame(
+        pose.azimuth + rng.uniform(-np.pi, np.pi), float(np.radians(rng.uniform(30, 65)))
+    )
+    light = radiance.Light(direct=clear, sky=1 - 0.75 * clear, axes=sun)
+    soil = rng.uniform(0.16, 0.28)
+    shade = radiance.Shade(pose.shape, sun)
+    waves = np.concatenate(
+        [rng.normal(0, 2.2, (5, 3)), rng.uniform(0, 2 * np.pi, (5, 1))], axis=1
+    ).astype(np.float32)
+    coat = soil * (rng.uniform(0.3, 0.65) if rng.random() < 0.7 else rng.uniform(1.7, 2.5))
+    paint = radiance.Paint(coat, rng.uniform(0, 0.15), waves)
+    seen = radiance.reflected(pose.hits, light, paint, shade, soil, rng.uniform(0.05, 0.5))
+
+    bush = terrain.Layer(rng.uniform(0.04, 0.16) * light.ground, 0.03 * light.ground)
+    cover = ground.cover(
+        terrain.Layer(soil * light.ground, soil * rng.uniform(0.03, 0.1) * light.ground),
+        terrain.Layer(rng.uniform(0.08, 0.25) * light.ground, 0.03 * light.ground),
+        bush,
+    )
+    cover *= 1 - _shadows(pose, light, shade)
+    scene = ground.hide(_composed(pose, seen, cover), bush)
+    path = sensor.draw_visible(rng, view.range_m, light.ground)
+    return path.image(noise, scene, float(cover.mean()))
+
+
+def _see_thermal(
+    view: View,
+    rng: np.random.Generator,
+    noise: np.random.Generator,
+    pose: Pose,
+    ground: terrain.Terrain,
+) -> Float[np.ndarray, "h w"]:
+    day = rng.uniform(0, 1)
+    heat = radiance.Heat(
+        hull=rng.normal(0.5, 2.5),
+        engine=rng.uniform(7, 16),
+        running=rng.uniform(2, 8),
+        gun=rng.uniform(0, 10),
+        sky=rng.uniform(3, 7),
+        sun=day * rng.uniform(0, 5),
+        sun_axes=raycast.frame(
+            pose.azimuth + rng.uniform(-np.pi, np.pi), float(np.radians(rng.uniform(15, 65)))
+        ),
+    )
+    seen = radiance.temperature(pose.hits, heat, FLEET[view.vehicle].engine)
+    soil = rng.normal(0, 1) + 3 * day - 1.5
+    bush = terrain.Layer(soil + rng.uniform(-3, 1.5), 0.6)
+    cover = ground.cover(
+        terrain.Layer(soil, rng.uniform(0.25, 1.0)),
+        terrain.Layer(soil + rng.uniform(-3, 1), 0.5),
+        bush,
+    )
+    scene = ground.hide(_composed(pose, seen, cover), bush)
+    path = sensor.draw_thermal(rng, view.range_m)
+    return path.image(noise, scene, float(cover.mean()))
+
+
+def _composed(
+    pose: Pose, seen: Float[np.ndarray, " n"], cover: Float[np.ndarray, "h w"]
+) -> Float[np.ndarray, "h w"]:
+    return pose.lattice.integrate(pose.hits.index, seen) + (1 - pose.share) * cover
+
+
+def _shadows(pose: Pose, light: radiance.Light, shade: radiance.Shade) -> Float[np.ndarray, "h w"]:
+    """Returns the share of each pixel's light that the vehicle takes from the ground."""
+    lattice = pose.lattice
+    # The ray through (u, v) meets the ground, z = 0, at this depth.
+    depth = -lattice.v * pose.axes[1, 2] / pose.axes[2, 2]
+    index = np.arange(len(lattice.v) * len(lattice.u))
+    index = np.delete(index, pose.hits.index)
+    rows, columns = np.divmod(index, len(lattice.u))
+    points = np.stack([lattice.u[columns], lattice.v[rows], depth[rows]], axis=1) @ pose.axes
+    direct = light.direct * float(-light.axes[2, 2]) / light.ground
+    # Right under the vehicle little of the sky is seen either.
+    near = np.maximum(np.abs(points[:, 0]) - 3.0, np.abs(points[:, 1]) - 1.3)
+    closed = 0.6 * (1 - direct) * np.clip(1 - near / 0.6, 0, 1)
+    return lattice.integrate(index, direct * (1 - shade.lit(points)) + closed.astype(np.float32))

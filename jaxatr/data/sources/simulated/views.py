@@ -1,0 +1,119 @@
+"""Single views of the vehicles, each at every range, in every band, over a full turn.
+
+>>> chips = generate("train", ranges=(3000,), bands=("thermal",), aspects=1)
+>>> chips["image"].shape, chips["label"].tolist()
+((8, 64, 64, 1), [0, 1, 2, 3, 4, 5, 6, 7])
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from jaxatr.data.sources.simulated.render import View, render
+from jaxatr.data.sources.simulated.sensor import BANDS
+from jaxatr.data.sources.simulated.vehicles import FLEET
+from jaxatr.typing import Int
+
+VEHICLES: tuple[str, ...] = tuple(vehicle.name for vehicle in FLEET)
+SPLITS: tuple[str, ...] = ("train", "test")
+RANGES_M: tuple[int, ...] = (1000, 1500, 2000, 2500, 3000, 3500, 4000, 4500, 5000)
+_MOST_ASPECTS = 3600
+
+
+def generate(
+    split: str,
+    *,
+    ranges: Sequence[int] = (1000, 2000, 3000, 4000, 5000),
+    bands: Sequence[str] = BANDS,
+    aspects: int = 72,
+    seed: int = 0,
+    size: int = 64,
+) -> dict[str, np.ndarray]:
+    """Renders a split: every vehicle, range and band over a full turn.
+
+    Test aspects lie half-way between the train aspects. Each view is drawn from (seed, split,
+    vehicle, range, band, frame) alone, so it does not depend on what else is asked for.
+
+    Args:
+      split: ``"train"`` or ``"test"``.
+      ranges: metres, of :data:`RANGES_M`.
+      bands: of :data:`BANDS`.
+      aspects: views a turn, 1 to 3600.
+      seed: a non-negative integer.
+      size: rows and columns of a chip.
+
+    Returns:
+      Stacked examples, one turn after the other: ``image`` and ``mask`` [n, size, size, 1] uint8,
+      ``box`` [n, 4] float32 (y0, x0, y1, x1 in chip pixels), and [n] each ``label`` (index into
+      :data:`VEHICLES`), ``id``, ``range_m``, ``band`` (index into :data:`BANDS`), ``track`` and
+      ``frame`` int32 and ``aspect_deg`` float32. A track is one vehicle's turn at one range in
+      one band; no id or track is in both splits.
+
+    Raises:
+      ValueError: an argument is not of those listed.
+    """
+    check_choices("split", [split], SPLITS)
+    check_choices("ranges", ranges, RANGES_M)
+    check_choices("bands", bands, BANDS)
+    if not 1 <= aspects <= _MOST_ASPECTS:
+        raise ValueError(f"aspects: got {aspects}, wanted 1 to {_MOST_ASPECTS}")
+    if seed < 0:
+        raise ValueError(f"seed: got {seed}, wanted a non-negative integer")
+    views = list(_views(split, ranges, bands, aspects, seed))
+    frames = np.arange(len(views)) % aspects
+    tracks = np.array([_track(split, view) for view in views])
+    return rendered(views, size, tracks * _MOST_ASPECTS + frames, tracks, frames)
+
+
+def rendered(
+    views: Sequence[View],
+    size: int,
+    ids: Int[np.ndarray, " n"],
+    tracks: Int[np.ndarray, " n"],
+    frames: Int[np.ndarray, " n"],
+) -> dict[str, np.ndarray]:
+    """Returns rendered views with all fields of :func:`generate`.
+
+    Args:
+      views: n of them.
+      size: rows and columns of a chip.
+      ids: ``[n]``.
+      tracks: ``[n]``.
+      frames: ``[n]``.
+    """
+    examples = render(views, size) | {
+        "label": np.array([view.vehicle for view in views]),
+        "id": ids,
+        "range_m": np.array([view.range_m for view in views]),
+        "band": np.array([view.band for view in views]),
+        "track": tracks,
+        "frame": frames,
+    }
+    for name in ("label", "id", "range_m", "band", "track", "frame"):
+        examples[name] = examples[name].astype(np.int32)
+    examples["aspect_deg"] = np.array([view.aspect_deg for view in views], np.float32)
+    return examples
+
+
+def _views(
+    split: str, ranges: Sequence[int], bands: Sequence[str], aspects: int, seed: int
+) -> Iterator[View]:
+    part = SPLITS.index(split)
+    for vehicle in range(len(FLEET)):
+        for range_m in ranges:
+            for band in map(BANDS.index, bands):
+                for frame in range(aspects):
+                    aspect = 360 * (frame + 0.5 * part) / aspects
+                    entropy = (seed, part, vehicle, range_m, band, frame)
+                    yield View(vehicle, aspect, range_m, band, entropy)
+
+
+def _track(split: str, view: View) -> int:
+    place = (SPLITS.index(split), view.vehicle, RANGES_M.index(view.range_m), view.band)
+    return int(np.ravel_multi_index(place, (len(SPLITS), len(FLEET), len(RANGES_M), len(BANDS))))
+
+
+def check_choices(name: str, got: Sequence, known: Sequence) -> None:
+    """Refuses values that are not some of those known, each once."""
+    if not got or len(set(got)) < len(got) or not set(got) <= set(known):
+        raise ValueError(f"{name}: got {list(got)}, wanted some of {list(known)}, each once")

@@ -1,0 +1,98 @@
+"""Tracks: what is drawn of each, and its views."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxatr.data.sources.simulated.render import View
+from jaxatr.data.sources.simulated.sensor import BANDS
+from jaxatr.data.sources.simulated.vehicles import FLEET
+
+MOST_FRAMES = 72  # a turn
+_MOST_TRACKS = 1000
+_NEAREST = 1000  # metres: nearer, a vehicle does not fit the window
+_PLAN, _SHARED, _FRAME = 1, 2, 3  # what a seed is for
+
+
+class Track(NamedTuple):
+    """A track.
+
+    Attributes:
+      number: no other track of either split has it.
+      views: in the order of time.
+    """
+
+    number: int
+    views: list[View]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the tracks of a set are drawn from.
+
+    Attributes:
+      tracks: of each vehicle in each band.
+      frames: the shortest and the longest track's.
+      starts: metres, between which a track's first range lies.
+      closing: metres from one frame to the next.
+      seed: a non-negative integer.
+
+    Raises:
+      ValueError: a number is out of its range, or a track would come too near.
+    """
+
+    tracks: int
+    frames: tuple[int, ...]
+    starts: tuple[int, ...]
+    closing: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        """Refuses what is out of range."""
+        if not 1 <= self.tracks <= _MOST_TRACKS:
+            raise ValueError(f"tracks: got {self.tracks}, wanted 1 to {_MOST_TRACKS}")
+        if len(self.frames) != 2 or not 1 <= self.frames[0] <= self.frames[1] <= MOST_FRAMES:
+            raise ValueError(
+                f"frames: got {self.frames}, wanted the shortest and the longest track's, "
+                f"1 to {MOST_FRAMES}"
+            )
+        if self.closing < 1:
+            raise ValueError(f"closing: got {self.closing}, wanted at least 1 metre")
+        if len(self.starts) != 2 or not len(self._first_ranges()):
+            raise ValueError(
+                f"starts: got {self.starts}, wanted two ranges in metres with a multiple of "
+                f"closing={self.closing} between them"
+            )
+        last = int(self._first_ranges()[0]) - self.closing * (self.frames[1] - 1)
+        if last < _NEAREST:
+            raise ValueError(
+                f"starts: a track of {self.frames[1]} frames would close in to {last} m, wanted "
+                f"{_NEAREST} m or more"
+            )
+
+    def track(self, part: int, vehicle: int, band: int, number: int) -> Track:
+        """Returns one track.
+
+        Args:
+          part: 0 for the training split, 1 for the test split.
+          vehicle: index into ``FLEET``.
+          band: index into ``sensor.BANDS``.
+          number: of the track among those of the vehicle in this band.
+        """
+        own = (self.seed, part, vehicle, band, number)
+        rng = np.random.default_rng(np.random.SeedSequence((*own, _PLAN)))
+        frames = np.arange(rng.integers(self.frames[0], self.frames[1], endpoint=True))
+        ranges = rng.choice(self._first_ranges()) - self.closing * frames
+        steps = rng.integers(MOST_FRAMES) + rng.choice((-1, 1)) * frames
+        aspects = 360 / MOST_FRAMES * (steps % MOST_FRAMES + 0.5 * part)
+        views = [
+            View(vehicle, float(aspect), int(range_m), band, (*own, frame, _FRAME), (*own, _SHARED))
+            for frame, (aspect, range_m) in enumerate(zip(aspects, ranges, strict=True))
+        ]
+        shape = (2, len(FLEET), len(BANDS), _MOST_TRACKS)
+        return Track(int(np.ravel_multi_index((part, vehicle, band, number), shape)), views)
+
+    def _first_ranges(self) -> np.ndarray:
+        ranges = np.arange(0, max(self.starts) + 1, self.closing)
+        return ranges[ranges >= self.starts[0]]

@@ -1,0 +1,19 @@
+"""The ground truth of an explanation: which pixels of a chip show its target."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxatr.typing import Bool, Float
+
+
+class Truth(NamedTuple):
+    """Where the targets of n chips are, as far as the data says it.
+
+    Attributes:
+      masks: ``[n, h, w]``.
+      boxes: ``[n, 4]``, y0, x0, y1, x1 in pixels of the chip.
+    """
+
+    masks: Bool[np.ndarray, "n h w"] | None = None
+    boxes: Float[np.ndarray, "n 4"] | None = None

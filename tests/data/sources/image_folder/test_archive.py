@@ -1,0 +1,80 @@
+import io
+import tarfile
+import zipfile
+
+import pytest
+
+from jaxatr.data.sources.image_folder import archive
+
+
+def tar(path, *members):
+    with tarfile.open(path, "w:gz") as file:
+        for name, kind, content in members:
+            info = tarfile.TarInfo(name)
+            info.type, info.size = kind, len(content) if kind == tarfile.REGTYPE else 0
+            info.linkname = "" if kind == tarfile.REGTYPE else content
+            file.addfile(info, io.BytesIO(content) if kind == tarfile.REGTYPE else None)
+    return path
+
+
+def make_zip(path, members, mode=0o100644):
+    with zipfile.ZipFile(path, "w") as file:
+        for name, content in members.items():
+            info = zipfile.ZipInfo(name)
+            info.external_attr = mode << 16
+            file.writestr(info, content)
+    return path
+
+
+@pytest.mark.parametrize(
+    "name, yes", [("a.tar.gz", True), ("A.ZIP", True), ("a.tgz", True), ("a.png", False)]
+)
+def test_archives_are_known_by_their_names(tmp_path, name, yes):
+    assert archive.is_archive(tmp_path / name) is yes
+
+
+def test_files_come_out_whole(tmp_path):
+    file = tarfile.REGTYPE
+    made = [
+        tar(
+            tmp_path / "a.tgz", ("d", tarfile.DIRTYPE, ""), ("d/e/x", file, b"1"), ("y", file, b"")
+        ),
+        make_zip(tmp_path / "a.zip", {"d/": b"", "d/e/x": b"1", "y": b""}),
+    ]
+    for number, path in enumerate(made):
+        out = tmp_path / str(number)
+        archive.extract(path, out)
+        found = {str(p.relative_to(out)): p.read_bytes() for p in out.rglob("*") if p.is_file()}
+        assert found == {"d/e/x": b"1", "y": b""}
+
+
+@pytest.mark.parametrize("name", ["../evil", "/evil", "a/../../evil", "C:/evil", "..\\evil"])
+def test_a_path_that_leaves_is_refused(tmp_path, name):
+    out = tmp_path / "in" / "out"
+    for path in (
+        tar(tmp_path / "a.tgz", (name, tarfile.REGTYPE, b"x")),
+        make_zip(tmp_path / "a.zip", {name: b"x"}),
+    ):
+        with pytest.raises(ValueError, match="leaves its folder"):
+            archive.extract(path, out)
+    assert not list(tmp_path.rglob("evil"))
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])
+def test_links_and_devices_are_refused(tmp_path, kind):
+    path = tar(tmp_path / "a.tgz", ("l", kind, "../../outside"))
+    with pytest.raises(ValueError, match="'l' in it is a link or a device"):
+        archive.extract(path, tmp_path / "out")
+
+
+def test_links_in_a_zip_are_refused(tmp_path):
+    path = make_zip(tmp_path / "a.zip", {"l": b"/etc"}, mode=0o120777)
+    with pytest.raises(ValueError, match="is a link"):
+        archive.extract(path, tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", ["a.tar.gz", "a.zip"])
+def test_a_damaged_archive_is_named(tmp_path, name):
+    (tmp_path / name).write_bytes(b"\x1f\x8b damaged")
+    with pytest.raises(ValueError, match=f"{name}: not a readable archive"):
+        archive.extract(tmp_path / name, tmp_path / "out")

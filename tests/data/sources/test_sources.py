@@ -1,0 +1,278 @@
+"""Sources as plug-ins: one file in the package's folder, or a class anywhere else."""
+
+import inspect
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxatr import data
+from jaxatr.data import index, sources
+from jaxatr.data.source import Source
+
+SOURCE = '''
+from pathlib import Path
+
+import numpy as np
+
+from jaxatr.data import ImageError
+from jaxatr.data.source import Contents, Feature, Flag, Option, Request, Scan, Source, all_options
+
+WRITTEN = []
+
+
+class Stripes(Source):
+    """Images of stripes, across and along."""
+
+    name = "stripes"
+    version = 3
+    options = {"count": Option(2, "images of each class and split"), "size": Option(4, "pixels")}
+    flags = (Flag("count", "count", "images of each class", "integer"),)
+
+    def scan(self, request: Request) -> Scan:
+        settings = all_options(self, request.options)
+        return Scan(self, settings, settings, lambda scratch: contents(**settings))
+
+
+def contents(count, size):
+    stripes = np.tile(np.array([0, 255], np.uint8), (size, size // 2))[:, :, None]
+
+    def examples(split):
+        for number in range(count):
+            for label, image in enumerate((stripes, stripes.transpose(1, 0, 2))):
+                yield {"image": image // (1 + number), "label": label, "coarse": 0, "side": split}
+
+    WRITTEN.append((count, size))
+    return Contents(
+        classes=("along", "across"),
+        coarse_classes=("stripes",),
+        fine_to_coarse=(0, 0),
+        features={
+            "image": Feature(np.uint8, (size, size, 1)),
+            "label": Feature(np.int32),
+            "coarse": Feature(np.int32),
+            "side": Feature(str),
+        },
+        splits={name: lambda name=name: examples(name) for name in ("train", "test")},
+        total=4 * count,
+    )
+
+
+class Lines(Source):
+    """One image for each line of a text file; a line that is no number is damaged."""
+
+    name = "lines"
+    version = "1"
+    takes = "a text file"
+
+    def scan(self, request: Request) -> Scan:
+        settings = all_options(self, request.options)
+        lines = request.path.read_text().split()
+        return Scan(self, settings, lines, lambda _: self._contents(lines, request.skip_corrupt))
+
+    def _contents(self, lines, skip_corrupt):
+        skipped = []
+
+        def examples():
+            for number, line in enumerate(lines):
+                if line.isdecimal():
+                    yield {"image": np.full((2, 2, 1), int(line), np.uint8), "label": number % 2}
+                elif skip_corrupt:
+                    skipped.append((f"line {number}", f"{line!r} is no number"))
+                else:
+                    raise ImageError(f"line {number}: {line!r} is no number")
+
+        features = {"image": Feature(np.uint8, (2, 2, 1)), "label": Feature(np.int32)}
+        return Contents(("even", "odd"), features, {"train": examples}, 9, skipped=skipped)
+
+
+class NoLabels(Stripes):
+    name = "no_labels"
+
+    def scan(self, request: Request) -> Scan:
+        features = {"image": Feature(np.uint8, (2, 2, 1))}
+        return Scan(self, {}, 0, lambda scratch: Contents(("a",), features, {}, 0))
+
+
+class Taken(Stripes):
+    name = "dsiac"
+
+
+class AtTfds(Stripes):
+    name = "cifar10"
+
+
+class Nowhere(Stripes):
+    name = "../up"
+
+
+class Nothing:
+    name = "nothing"
+
+
+SOURCE = Stripes()
+'''
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """A user's module on the import path, which is no part of the package."""
+    (tmp_path / "path").mkdir()
+    (tmp_path / "path" / "jaxatr_test_stripes.py").write_text(SOURCE)
+    monkeypatch.syspath_prepend(tmp_path / "path")
+    yield __import__("jaxatr_test_stripes")
+    del sys.modules["jaxatr_test_stripes"]
+
+
+def test_a_source_from_outside_is_cached_and_indexed_as_the_packages_own(module, data_dir):
+    name, options = "jaxatr_test_stripes:Stripes", {"count": 3}
+    first = data.open_dataset(name, data_dir=data_dir, options=options)
+    again = data.open_dataset(name, data_dir=data_dir, options={"count": 3, "size": 4})
+    assert module.WRITTEN == [(3, 4)]
+    assert again.directory == first.directory and again.fingerprint == first.fingerprint
+    assert first.directory.parent == data_dir / "stripes" and first.name == "stripes"
+    assert (first.classes, first.fine_to_coarse) == (("along", "across"), (0, 0))
+    test = first.splits["test"]
+    assert len(test) == 6 and test.columns["side"].tolist() == ["test"] * 6
+    assert sorted([*test.columns["id"], *first.splits["train"].columns["id"]]) == [*range(12)]
+    assert test[0]["image"][:, :, 0].tolist() == [[0, 255, 0, 255]] * 4
+    other = data.open_dataset(name, data_dir=data_dir)
+    assert module.WRITTEN == [(3, 4), (2, 4)] and other.fingerprint != first.fingerprint
+    assert data.open_dataset("stripes", data_dir=data_dir).directory == other.directory
+    assert index.description(other.directory)["settings"] == {"count": 2, "size": 4}
+    with pytest.raises(ValueError, match="stripes has no option 'cout'; did you mean 'count'"):
+        data.open_dataset(name, data_dir=data_dir, options={"cout": 1})
+    with pytest.raises(ValueError, match="takes no source"):
+        data.open_dataset(name, data_dir=data_dir, source=data_dir)
+
+
+def test_its_path_is_followed_and_its_set_may_have_a_name(module, data_dir, tmp_path):
+    (tmp_path / "lines.txt").write_text("3 5")
+    name, place = "jaxatr_test_stripes:Lines", {"data_dir": data_dir}
+    with pytest.raises(ValueError, match=r"Lines needs a source, a text file \(--config"):
+        data.open_dataset(name, **place)
+    data.prepare(name, source=tmp_path / "lines.txt", as_name="mine", skip_corrupt=True, **place)
+    assert data.open_dataset("mine", **place).splits["train"].columns["label"].tolist() == [0, 1]
+    (tmp_path / "lines.txt").write_text("3 five 6")
+    dataset = data.open_dataset("mine", **place)
+    assert [int(dataset.splits["train"][i]["image"][0, 0, 0]) for i in range(2)] == [3, 6]
+    assert dataset.name == "mine" and dataset.skipped == (("line 1", "'five' is no number"),)
+    with pytest.raises(data.ImageError, match="line 1: 'five' is no number"):
+        data.open_dataset(name, source=tmp_path / "lines.txt", **place)
+
+
+@pytest.mark.parametrize(
+    "path, match",
+    [
+        ("jaxatr_no_module:Stripes", "there is no module 'jaxatr_no_module'"),
+        ("jaxatr_test_stripes:Stripe", "no 'Stripe' in .* did you mean 'Stripes'"),
+        ("jaxatr_test_stripes:Nothing", "is no data source: it has no version, scan"),
+        ("jaxatr_test_stripes:Taken", "'dsiac' is already the name of another data set"),
+        ("jaxatr_test_stripes:AtTfds", "'cifar10' is already the name of another data set"),
+        ("jaxatr_test_stripes:Nowhere", "a name is letters, digits.* got '../up'"),
+        ("jaxatr_test_stripes:NoLabels", "its examples have image, and no label"),
+    ],
+)
+def test_what_is_no_source_is_named(module, data_dir, path, match):
+    with pytest.raises(ValueError, match=match):
+        data.open_dataset(path, data_dir=data_dir)
+
+
+def test_a_source_of_the_package_is_one_file(tmp_path, data_dir, monkeypatch):
+    (tmp_path / "stripes.py").write_text(SOURCE)
+    monkeypatch.setattr(sources, "__path__", [*sources.__path__, str(tmp_path)])
+    assert "stripes" in sources.names()
+    assert len(data.open_dataset("stripes", data_dir=data_dir).splits["train"]) == 4
+    assert data.source_flags()["count"]["stripes"].meaning == "images of each class"
+    del sys.modules["jaxatr.data.sources.stripes"]
+
+
+def test_the_source_in_the_documentation_is_a_whole_one(tmp_path, data_dir, monkeypatch):
+    page = (Path(__file__).parents[3] / "docs" / "data.md").read_text(encoding="utf-8")
+    code = page.split("## A source of your own")[1].split("```python\n")[1].split("```")[0]
+    (tmp_path / "jaxatr_test_discs.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    name = "jaxatr_test_discs:Discs"
+    dataset = data.prepare(name, data_dir=data_dir, options={"count": 3})
+    assert [len(dataset.splits[split]) for split in ("train", "test")] == [6, 6]
+    large = dataset.splits["test"][1]["image"] > 100
+    assert dataset.classes[1] == "large" and abs(large.sum() - np.pi * 10**2) < 10
+
+
+def test_a_set_of_a_source_that_is_gone_is_named(module, data_dir, tmp_path):
+    (tmp_path / "lines.txt").write_text("3 5")
+    name = "jaxatr_test_stripes:Lines"
+    dataset = data.prepare(name, source=tmp_path / "lines.txt", data_dir=data_dir)
+    path = dataset.directory / "jaxatr.json"
+    facts = json.loads(path.read_text())
+    path.write_text(json.dumps({**facts, "builder": "an_old_one"}))
+    with pytest.raises(ValueError, match="of the source 'an_old_one', which this version has not"):
+        data.open_dataset("lines", data_dir=data_dir)
+
+
+def test_an_index_from_before_there_were_builders_is_followed(folder, data_dir):
+    dataset = data.prepare("image_folder", source=folder, data_dir=data_dir, as_name="mine")
+    path = dataset.directory / "jaxatr.json"
+    facts = json.loads(path.read_text())
+    path.write_text(
+        json.dumps({k: v for k, v in facts.items() if k not in ("builder", "skip_corrupt")})
+    )
+    assert data.open_dataset("mine", data_dir=data_dir).fingerprint == dataset.fingerprint
+    (folder / "train/car/0.png").unlink()
+    assert len(data.open_dataset("mine", data_dir=data_dir).splits["train"]) == 11
+
+
+@pytest.mark.parametrize("name", sources.names())
+def test_every_source_says_what_it_takes(name):
+    source = sources.find(name)
+    assert isinstance(source, Source) and source.name == name
+    for option in source.options.values():
+        assert option.meaning and json.dumps(option.default)
+    for flag in source.flags:
+        assert flag.option in source.options and flag.meaning
+    assert all(flag.convert("x") == "x" for flag in source.flags if flag.kind == "enum")
+
+
+def test_a_flag_of_several_sources_is_of_one_kind():
+    for flags in data.source_flags().values():
+        assert len({(flag.kind, flag.choices) for flag in flags.values()}) == 1
+    assert {*data.source_flags()} == {"band", "ranges", "time", "every"}
+
+
+@pytest.mark.parametrize("name", ["simulated", "simulated_tracks"])
+def test_the_renderers_arguments_are_options(name):
+    source = sources.find(name)
+    generate = __import__(f"jaxatr.data.sources.{name}", fromlist=["generate"]).generate
+    taken = {
+        name: parameter.default
+        for name, parameter in inspect.signature(generate).parameters.items()
+        if name not in ("split", "vehicles")  # a data set has both splits and all vehicles
+    }
+    assert {name: option.default for name, option in source.options.items()} == taken
+
+
+LAZY = """
+import sys
+from jaxatr import data
+from jaxatr.data import sources
+
+def loaded(*names):
+    return [name for name in names if name in sys.modules]
+
+data.Chip(size=4), data.augment, data.Truth(), data.source_flags
+assert not loaded("tensorflow_datasets", "tensorflow", "grain"), loaded("tensorflow_datasets")
+inside = [name for name in sys.modules if name.startswith("jaxatr.data.sources.")]
+assert inside == ["jaxatr.data.sources._tfds"], inside
+assert len(sources.find("simulated").options) == 5
+assert not loaded(*(f"jaxatr.data.sources.{name}" for name in sources.names()[:-2])), sys.modules
+sources.flags()
+assert not loaded("tensorflow_datasets", "tensorflow", "grain"), loaded("tensorflow_datasets")
+"""
+
+
+def test_the_room_imports_neither_tfds_nor_grain_nor_a_source_that_is_not_asked_for():
+    done = subprocess.run([sys.executable, "-c", LAZY], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
