@@ -14,7 +14,7 @@ from typing import Any
 from absl import flags
 
 from jaxatr import command, data, runs, training
-from jaxatr.explanation import Explainer, Pictures, told
+from jaxatr.explain import Explainer, Pictures, describe, load_target
 
 _OPTIONS = ("checkpoint", "gamma", "neighbours", "max_distance")  # of the kinds' predictors
 
@@ -80,7 +80,7 @@ def _explainer() -> Explainer | None:
     if values.checkpoint != "latest":
         raise ValueError("--explain is of the newest checkpoint: leave --checkpoint out")
     if values.surrogate:
-        target = runs.load_target(values.workdir).source
+        target = load_target(values.workdir).source
         if not training.explains(training.read_record(values.surrogate), target):
             raise ValueError(f"--surrogate: {values.surrogate} does not explain {values.workdir}")
     return Explainer.load(values.surrogate or values.workdir, values.method, progress=True)
@@ -92,7 +92,7 @@ def _explain(explainer: Explainer, paths: list[str]) -> None:
     pictures = Pictures(flags.FLAGS.explain, explainer.method)
     images = (data.read_image(path) for path in paths)
     for path, explanation in zip(paths, explainer(images), strict=True):
-        print(told(path, explanation, pictures.write(path, explanation)), file=out, flush=True)
+        print(describe(path, explanation, pictures.write(path, explanation)), file=out, flush=True)
 
 
 if __name__ == "__main__":

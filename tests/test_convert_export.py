@@ -10,7 +10,7 @@ from ml_collections import ConfigDict
 
 from jaxatr import config as configuration
 from jaxatr import convert, data, runs
-from jaxatr.explanation import Explainer
+from jaxatr.explain import Explainer, load_target
 from jaxatr.tasks.embedding.predictor import Retriever
 from jaxatr.tasks.open_set.predictor import Recogniser
 
@@ -117,7 +117,7 @@ def test_a_plain_classifier_has_no_binary_ones(small_config, trained_run, images
     config.loss.open, config.train.epochs = "none", 1
     runs.train_run(config, tmp_path / "run", progress=False)
     export_run(tmp_path / "run", tmp_path / "model.onnx")
-    target = runs.load_target(tmp_path / "run")
+    target = load_target(tmp_path / "run")
     chips = np.float32([Recogniser.load(trained_run).chip(image) for image in images])
     found = answers(tmp_path / "model.onnx", chips)
     assert list(found) == ["logits", "features"]

@@ -22,7 +22,8 @@ from experiments.attentive_distillation.run import (
 )
 from experiments.records import NOT_RUN, cell, commits, recorded, table
 from jaxatr import metrics
-from jaxatr.reporting.tables import MEASURES, method_title
+from jaxatr.explain import method_title
+from jaxatr.explain.measures import TITLES
 
 SPEED = RESULTS.parents[1] / "benchmarks" / "results" / "explanations_cpu.json"
 PAPER_TABLE2 = {  # top-1 accuracy of target and student
@@ -124,8 +125,8 @@ def table4(data: str) -> list[str]:
     if chosen is not None:
         titles[chosen] = f"{titles.get(chosen, f'surrogate, {chosen}')} (chosen)"
     # Only the simulated vehicles come with a mask to look inside of.
-    measures = [m for m in MEASURES if any(surrogate(data, way, m) for way in titles)]
-    measures = measures or list(MEASURES)
+    measures = [m for m in TITLES if any(surrogate(data, way, m) for way in titles)]
+    measures = measures or list(TITLES)
     rows = [
         [title, *(cell(surrogate(data, way, measure), ".3f") for measure in measures)]
         for way, title in titles.items()
@@ -134,13 +135,13 @@ def table4(data: str) -> list[str]:
         values = [rival(data, method, measure) for measure in measures]
         shown = [NOT_RUN if value is None else f"{value:.3f}" for value in values]
         rows.append([asked(data, method), *shown])
-    return table(["method", *(MEASURES[measure] for measure in measures)], rows)
+    return table(["method", *(TITLES[measure] for measure in measures)], rows)
 
 
 def aims(data: str) -> list[str]:
     """Returns whether the surrogate is no worse than Grad-CAM, and within 0.03 of RISE."""
     chosen = chosen_way(data)
-    found = {} if chosen is None else {m: surrogate(data, chosen, m) for m in MEASURES}
+    found = {} if chosen is None else {m: surrogate(data, chosen, m) for m in TITLES}
     lines = []
     for measure, sign in (("insertion", 1), ("deletion", -1)):
         others = {name: rival(data, name, measure) for name in ("grad_cam", "rise")}

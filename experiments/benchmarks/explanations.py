@@ -4,9 +4,9 @@ A batch goes through the target's forward pass, the surrogate, Grad-CAM and Grad
 image through the methods of many passes, as they are used, all alternately in one run; medians, and
 their ratio to the forward pass of the batch's share. The networks have random weights: what a map
 shows does not change what it costs. A method of many passes is timed with few of its turns (masks,
-steps, windows), and its full number, the default of :mod:`jaxatr.explainers`, is that time times so
-many more; the record has both. LIME, which also finds regions once and fits a regression, is timed
-with two numbers, and their difference is what the further turns cost.
+steps, windows), and its full number, the default of :mod:`jaxatr.explain.methods`, is that time
+times so many more; the record has both. LIME, which also finds regions once and fits a regression,
+is timed with two numbers, and their difference is the cost of the further turns.
 
 Run: python experiments/benchmarks/explanations.py [--sizes=32,64,224] [--repeats=20]
 """
@@ -14,7 +14,6 @@ Run: python experiments/benchmarks/explanations.py [--sizes=32,64,224] [--repeat
 import argparse
 import json
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,8 +24,7 @@ from alternating import alternately
 
 from jaxatr import config as configuration
 from jaxatr import models
-from jaxatr.tasks.distillation.task import surrogate_saliency
-from jaxatr.tasks.explaining import rival
+from jaxatr.explain import METHODS
 
 OUTPUT = Path(__file__).parent / "results" / "explanations_cpu.json"
 CLASSES = 10
@@ -124,18 +122,28 @@ def timed(case: Case, batch: int) -> dict[str, Callable[[], Any]]:
 
     predict = jax.tree_util.Partial(logits, variables)
     forward = jax.jit(logits)
-    saliency = jax.jit(partial(surrogate_saliency, surrogate, mean=mean, std=std))
+
+    @jax.jit
+    def saliency(variables, images):
+        out: Any = surrogate.apply(variables, (images - mean) / std)
+        return out.saliency
+
+    def maps(name, images, **options):
+        method = METHODS[name]
+        explain = method.bind(predict, mean, **options)
+        return lambda: method.scaled(explain(images))
+
     few = {}
     for name, passes in turns(size).items():
-        few[name] = rival(name, predict, mean, **passes.options)
+        few[name] = maps(name, images[:1], **passes.options)
         if passes.halved:
-            few[_half(name)] = rival(name, predict, mean, **passes.halved)
+            few[_half(name)] = maps(name, images[:1], **passes.halved)
     return {
         "forward pass": lambda: forward(variables, jnp.asarray(images)),
         "surrogate": lambda: saliency(own, jnp.asarray(images)),
-        "grad_cam": partial(rival("grad_cam", predict, mean), images),
-        "grad_cam_plus_plus": partial(rival("grad_cam_plus_plus", predict, mean), images),
-        **{name: partial(method, images[:1]) for name, method in few.items()},
+        "grad_cam": maps("grad_cam", images),
+        "grad_cam_plus_plus": maps("grad_cam_plus_plus", images),
+        **few,
     }
 
 

@@ -10,7 +10,6 @@ from jaxatr.models.build import (
 )
 from jaxatr.models.cbam import CBAM
 from jaxatr.models.embedding import EmbeddingNetwork, EmbeddingOutput
-from jaxatr.models.explanation import Explainer, Surrogate, SurrogateOutput
 from jaxatr.models.gan import Discriminator, Generator
 from jaxatr.models.gradient_norms import squared_gradient_norms
 from jaxatr.models.open_set import OpenSetClassifier, OpenSetOutput
@@ -22,19 +21,18 @@ from jaxatr.models.resnet import (
     ResNet50,
     ResNet101,
 )
-from jaxatr.models.split import Cut, cut
 from jaxatr.models.student import Student, StudentOutput
+from jaxatr.models.surrogate import ExplanationNetwork, Surrogate, SurrogateOutput
 from jaxatr.models.track import TrackClassifier, TrackOutput
 
 __all__ = [
     "AttendedFeatures",
     "BACKBONES",
-    "Cut",
     "CBAM",
     "Discriminator",
     "EmbeddingNetwork",
     "EmbeddingOutput",
-    "Explainer",
+    "ExplanationNetwork",
     "Generator",
     "OpenSetClassifier",
     "OpenSetOutput",
@@ -51,7 +49,6 @@ __all__ = [
     "SurrogateOutput",
     "build_embedding",
     "build_open_set",
-    "cut",
     "build_surrogate",
     "build_track",
     "pretrained",

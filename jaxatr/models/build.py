@@ -7,10 +7,10 @@ import jax.numpy as jnp
 
 from jaxatr.models.cbam import CBAM
 from jaxatr.models.embedding import EmbeddingNetwork
-from jaxatr.models.explanation import Explainer, Surrogate
 from jaxatr.models.open_set import OpenSetClassifier
 from jaxatr.models.resnet import ResNet18, ResNet34, ResNet50, ResNet101
 from jaxatr.models.student import Student
+from jaxatr.models.surrogate import ExplanationNetwork, Surrogate
 from jaxatr.models.track import TrackClassifier
 from jaxatr.resolve import nearest, resolve
 from jaxatr.typing import Config
@@ -83,7 +83,7 @@ def build_surrogate(config: Config, num_classes: int) -> Surrogate:
     Args:
       config: ``model``, as :func:`build_open_set` has it but for a built-in backbone only, which
         becomes the student's; ``surrogate.width``, of
-        :class:`~jaxatr.models.explanation.Explainer`, and ``surrogate.deltas``, of
+        :class:`~jaxatr.models.surrogate.ExplanationNetwork`, and ``surrogate.deltas``, of
         :class:`~jaxatr.models.student.Student`.
       num_classes: of the target network.
 
@@ -100,7 +100,7 @@ def build_surrogate(config: Config, num_classes: int) -> Surrogate:
         )
     backbone = _backbone(model, attention=CBAM)
     student = Student(backbone, num_classes, head_bias=model.head_bias, deltas=fields.deltas)
-    return Surrogate(student, Explainer(fields.width, backbone.dtype, backbone.axis_name))
+    return Surrogate(student, ExplanationNetwork(fields.width, backbone.dtype, backbone.axis_name))
 
 
 def _backbone(config: Config, **own: Any) -> Any:

@@ -23,8 +23,8 @@ class FeatureMap(nn.Module):
 class Network(nn.Module):
     """Images to one of the outputs of a model; each map in between goes by a module of its node.
 
-    That is what :func:`jaxatr.models.cut` asks of a network. Its variables are an argument and not
-    the module's own.
+    :func:`jaxatr.explain.two_parts.in_two_parts` asks this of a network. Its variables are an
+    argument and not the module's own.
 
     Attributes:
       model: that was loaded.

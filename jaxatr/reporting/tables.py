@@ -14,62 +14,8 @@ COLUMNS = {
 }
 
 
-METHOD_NAMES = {
-    "surrogate": "surrogate",
-    "grad_cam": "Grad-CAM",
-    "grad_cam_plus_plus": "Grad-CAM++",
-    "rise": "RISE",
-    "lime": "LIME",
-    "occlusion": "occlusion",
-    "integrated_gradients": "integrated gradients",
-    "smoothgrad": "SmoothGrad",
-}
-"""A method of explanation in records to its name in print."""
-
-MEASURES = {
-    "insertion": "insertion",
-    "deletion": "deletion",
-    "mean_intensity": "mean intensity",
-    "share_inside": "share inside",
-    "pointing_game": "pointing game",
-}
-"""A measure of saliency maps in records to its name in print."""
-
 RECALLS = ("recall_at_1", "recall_at_2", "recall_at_4", "recall_at_8")
 """The columns of a retrieval's figures that are Recall@K, by K."""
-
-
-def explanation_table(evaluation: Mapping[str, Any]) -> str:
-    """Returns the figures of a surrogate as a table: accuracies in percent, areas as they are.
-
-    Args:
-      evaluation: the content of a surrogate run's ``evaluation.json``.
-    """
-    found = evaluation["explanation"]
-    networks = [
-        ["target", percent(found["target_accuracy"]), "-"],
-        ["student", percent(found["student_accuracy"]), percent(found["agreement"])],
-    ]
-    shown = {
-        name: title
-        for name, title in MEASURES.items()
-        if any(name in judged for judged in found["methods"].values())
-    }
-    rows = [
-        [method_title(name), *(f"{judged[measure]:.3f}" for measure in shown)]
-        for name, judged in found["methods"].items()
-    ]
-    step = found["convention"][0]["pixels_per_step"]
-    notes = [
-        f"target: {evaluation['target'].get('workdir', '-')}",
-        f"{found['examples']} test chips; insertion and deletion: {step} pixels a step, by the "
-        "target's probability of its own class",
-    ]
-    tables = [
-        text_table(["network", "accuracy", "agreement"], networks),
-        text_table(["explanation", *shown.values()], rows),
-    ]
-    return "\n\n".join(tables) + "\n" + "\n".join(notes)
 
 
 def retrieval_table(measured: Mapping[str, Mapping[str, Any]]) -> str:
@@ -160,11 +106,6 @@ def score_title(name: str, evaluation: Mapping[str, Any] | None = None) -> str:
       evaluation: the content of ``evaluation.json``, for a score from outside the package.
     """
     return openset.shown(name, evaluation).title
-
-
-def method_title(name: str) -> str:
-    """Returns what a method of explanation is called in a table."""
-    return METHOD_NAMES.get(name, name)
 
 
 def percent(value: float | None) -> str:

@@ -3,7 +3,6 @@
 from jaxatr.runs.baselines import BASELINES, check_baselines, train_baseline
 from jaxatr.runs.evaluation import evaluate_run
 from jaxatr.runs.load import load_predictor
-from jaxatr.runs.target import load_target
 from jaxatr.runs.training import make_task, train_run
 from jaxatr.tasks.pretrained import backbone_variables
 
@@ -13,7 +12,6 @@ __all__ = [
     "check_baselines",
     "evaluate_run",
     "load_predictor",
-    "load_target",
     "make_task",
     "train_baseline",
     "train_run",

@@ -1,9 +1,9 @@
 """What can be trained: one file per thing, each for the one loop of :mod:`jaxatr.training`."""
 
+from jaxatr.explain import Target
 from jaxatr.tasks.distillation.task import Distillation
 from jaxatr.tasks.embedding.task import Embedding
 from jaxatr.tasks.open_set.task import OpenSet
-from jaxatr.tasks.target import Target
 from jaxatr.tasks.track.task import TrackOpenSet
 from jaxatr.training.task import LossOutput, Phase, Task
 

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr import data, openset
-from jaxatr.tasks.explaining import Truth
 from jaxatr.typing import Config, Int, Shaped
 
 
@@ -43,7 +42,7 @@ class Part:
         """Returns some examples' chips, in their raw units."""
         return np.stack([self.chip(self.split.image(i)) for i in self.indices[rows]])
 
-    def truth(self, rows: Int[np.ndarray, " m"]) -> Truth:
+    def truth(self, rows: Int[np.ndarray, " m"]) -> data.Truth:
         """Returns where the targets of some chips are, as far as the data says it."""
         examples = [self.split[i] for i in self.indices[rows]]
         found: dict[str, np.ndarray] = {}
@@ -53,7 +52,7 @@ class Part:
             shapes = (one["image"].shape for one in examples)
             boxes = [self.chip.box(o["box"], s) for o, s in zip(examples, shapes, strict=True)]
             found["boxes"] = np.stack(boxes)
-        return Truth(**found)
+        return data.Truth(**found)
 
     @property
     def classes(self) -> Int[np.ndarray, " n"]:

@@ -71,7 +71,7 @@ def explains(recorded: Mapping[str, Any], source: Mapping[str, Any]) -> bool:
 
     Args:
       recorded: the content of the run's ``record.json``.
-      source: of the network (:class:`jaxatr.tasks.target.Target`); where it lies does not count.
+      source: of the network (:class:`jaxatr.explain.Target`); where it lies does not count.
     """
     before = recorded.get("target")
     if not before:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from jaxatr import losses, metrics
+from jaxatr import losses
+from jaxatr.explain import measures
 
 WEIGHTS = np.random.default_rng(0).normal(size=(36, 3)).astype(np.float32)
 
@@ -35,7 +36,7 @@ def test_a_hard_mask_holds_the_share(share):
 def test_its_mean_over_shares_is_what_the_measures_say():
     images, maps = draw(2, 4, 6, 6, 1), draw(3, 4, 6, 6)
     classes = np.asarray(predict(images)).argmax(-1)
-    blurred = metrics.Blur()(images)
+    blurred = measures.Blur()(images)
     shares = (np.arange(36) + 0.5) / 36
     found = []
     for share in shares:
@@ -44,8 +45,8 @@ def test_its_mean_over_shares_is_what_the_measures_say():
         erased = predict((1 - taken) * images)
         found.append(losses.faithfulness(inserted, erased, classes))
     step = {"pixels_per_step": 1}
-    inserted = metrics.insertion(predict, images, maps, **step).auc
-    erased = metrics.deletion(predict, images, maps, **step).auc
+    inserted = measures.insertion(predict, images, maps, **step).auc
+    erased = measures.deletion(predict, images, maps, **step).auc
     np.testing.assert_allclose(np.mean(found, axis=0), 1 - inserted + erased, atol=0.02)
 
 

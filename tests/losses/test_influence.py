@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from jaxatr import explainers, losses
+from jaxatr import losses
+from jaxatr.explain.methods.rise import rise, rise_masks
 
 WEIGHTS = np.random.default_rng(0).normal(size=(64, 2)).astype(np.float32)
 
@@ -34,16 +35,16 @@ def test_against_plain_loops():
 
 def test_its_least_is_the_order_of_rise():
     image, key = draw(4, 1, 8, 8, 1), jax.random.key(0)
-    masks = explainers.rise_masks(key, 4000, (8, 8))
+    masks = rise_masks(key, 4000, (8, 8))
     scores = jax.nn.softmax(predict(masks[..., None] * image))[:, 0]
     slope = jax.grad(lambda m: losses.influence(m, masks[None], scores[None]).sum())
     flat = jnp.full((1, 8, 8), 0.5)
     best = flat - slope(flat) * 64 / 2  # the loss is quadratic: one step of Newton's
     np.testing.assert_allclose(slope(best), 0, atol=1e-6)
-    rise = explainers.rise(predict, image, key=key, targets=np.array([0]), samples=4000, raw=True)
+    explained = rise(predict, image, key=key, targets=np.array([0]), samples=4000, raw=True)
     # RISE's map has the masks' own unevenness in it, which these scores are without.
     level = np.asarray(masks).mean(0) * float(scores.mean()) / 0.5
-    found, wanted = np.ravel(best), np.ravel(rise[0] - level)
+    found, wanted = np.ravel(best), np.ravel(explained[0] - level)
     assert np.corrcoef(found, wanted)[0, 1] > 0.999
 
 

@@ -13,6 +13,7 @@ onnx = pytest.importorskip("onnx")
 
 from jaxatr import config as configuration  # noqa: E402 (what needs the package comes after it)
 from jaxatr import convert, models, parallel, runs, training  # noqa: E402
+from jaxatr.explain import load_target  # noqa: E402
 from jaxatr.onnx.backbone import OnnxBackbone, until  # noqa: E402
 from jaxatr.onnx.reader.model import load  # noqa: E402
 from jaxatr.onnx.writer.exporter import export  # noqa: E402
@@ -153,7 +154,7 @@ def with_sizes():
 def test_a_run_goes_out_again(run, flags_of, tmp_path):
     """With its Flatten for any batch, with a Shape in the file for one size alone."""
     runtime = pytest.importorskip("onnxruntime")
-    target, out = runs.load_target(run), tmp_path / "out.onnx"
+    target, out = load_target(run), tmp_path / "out.onnx"
     images = np.random.default_rng(0).integers(0, 255, (5, 24, 24, 1)).astype(np.float32)
     wanted = target.logits(target.variables, images)
 

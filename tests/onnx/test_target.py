@@ -9,9 +9,10 @@ import pytest
 onnx = pytest.importorskip("onnx")
 
 from jaxatr import config as configuration  # noqa: E402
-from jaxatr import explainers, models, runs  # noqa: E402 (what needs the package comes after it)
-from jaxatr.explanation import Explainer  # noqa: E402
-from jaxatr.tasks.explaining import rival  # noqa: E402
+from jaxatr import runs  # noqa: E402 (what needs the package comes after it)
+from jaxatr.explain import METHODS, Explainer, load_target  # noqa: E402
+from jaxatr.explain.methods.grad_cam import grad_cam  # noqa: E402
+from jaxatr.explain.two_parts import in_two_parts  # noqa: E402
 
 
 def a_classifier(classes, *, channels=1, extra=()):
@@ -52,7 +53,7 @@ def images():
 def test_its_logits(images, tmp_path, extra):
     model, weights = a_classifier("abc", extra=extra)
     onnx.save(model, tmp_path / "small.onnx")
-    target = runs.load_target(tmp_path / "small.onnx")
+    target = load_target(tmp_path / "small.onnx")
     assert target.classes == ("a", "b", "c") and target.source["output"] == "logits"
     kernel = weights["conv"][:, 0]
     patches = np.lib.stride_tricks.sliding_window_view(images[..., 0], (3, 3), (1, 2))[:, ::2, ::2]
@@ -64,27 +65,28 @@ def test_its_logits(images, tmp_path, extra):
 
 
 @pytest.mark.parametrize("name", ["grad_cam", "integrated_gradients"])
-def test_rivals_explain_it(images, tmp_path, name):
+def test_methods_explain_it(images, tmp_path, name):
     model, weights = a_classifier("abc")
     onnx.save(model, tmp_path / "small.onnx")
-    target = runs.load_target(tmp_path / "small.onnx")
+    target = load_target(tmp_path / "small.onnx")
     predict = jax.tree_util.Partial(target.logits, target.variables)
     options = {} if name == "grad_cam" else {"steps": 4}
-    maps = np.asarray(rival(name, predict, np.zeros(1), **options)(images))
+    method = METHODS[name]
+    maps = method.scaled(method.bind(predict, np.zeros(1), **options)(images))
     assert maps.shape == (3, 24, 24) and maps.max() <= 1 and np.all(maps.max((1, 2)) > 0)
 
 
 def test_grad_cam_of_it_is_equation_1_and_2(images, tmp_path):
     model, weights = a_classifier("abc")
     onnx.save(model, tmp_path / "small.onnx")
-    target = runs.load_target(tmp_path / "small.onnx")
-    cut = models.cut(jax.tree_util.Partial(target.logits, target.variables), images)
-    assert cut.layer == ("relu",)
-    maps = np.asarray(cut.features(images))
+    target = load_target(tmp_path / "small.onnx")
+    parts = in_two_parts(jax.tree_util.Partial(target.logits, target.variables), images)
+    assert parts.layer == ("relu",)
+    maps = np.asarray(parts.features(images))
     assert maps.shape == (3, 11, 11, 6)
     wanted = target.logits(target.variables, images)
-    np.testing.assert_allclose(cut.head(maps), wanted, rtol=1e-4)
-    found = explainers.grad_cam(cut.features, cut.head, images, raw=True, targets=np.full(3, 1))
+    np.testing.assert_allclose(parts.head(maps), wanted, rtol=1e-4)
+    found = grad_cam(parts.features, parts.head, images, raw=True, targets=np.full(3, 1))
     small = np.maximum((maps * weights["dense"][:, 1] / 121).sum(-1), 0)
     resized = jax.image.resize(small, (3, 24, 24), "bilinear")
     np.testing.assert_allclose(found, resized, rtol=1e-3, atol=1e-6)
@@ -113,12 +115,12 @@ def test_what_is_no_target(tmp_path):
     model, _ = a_classifier(())
     onnx.save(model, tmp_path / "unnamed.onnx")
     with pytest.raises(ValueError, match="wanted the names of its classes as a JSON list"):
-        runs.load_target(tmp_path / "unnamed.onnx")
+        load_target(tmp_path / "unnamed.onnx")
     model, _ = a_classifier("abc", extra=("flat",))
     del model.graph.output[1]
     model.graph.output.append(onnx.helper.make_value_info("pooled", onnx.TypeProto()))
     onnx.save(model, tmp_path / "other.onnx")
     with pytest.raises(ValueError, match="it takes x and gives flat, pooled"):
-        runs.load_target(tmp_path / "other.onnx")
+        load_target(tmp_path / "other.onnx")
     with pytest.raises(ValueError, match="none.onnx"):
-        runs.load_target(tmp_path / "none.onnx")
+        load_target(tmp_path / "none.onnx")

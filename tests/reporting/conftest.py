@@ -11,7 +11,7 @@ from PIL import Image
 
 from jaxatr import openset, reporting
 from jaxatr.reporting.recorded import read_run
-from jaxatr.tasks import explaining
+from jaxatr.tasks.distillation.sheet import arrays_to_record
 from jaxatr.tasks.embedding import retrieval
 
 SPLIT = {"name": "random-3/2", "version": 1, "seed": 0}
@@ -150,7 +150,7 @@ def write_surrogate(folder, *, seed=0, methods=("surrogate", "grad_cam", "rise")
             **({"share_inside": rng.random(n)} if masks else {}),
         }
     predicted = np.where(np.arange(n) == 3, (classes + 1) % 3, classes)
-    arrays = explaining.recorded(values, dict(zip(methods, maps, strict=True)))
+    arrays = arrays_to_record(values, dict(zip(methods, maps, strict=True)))
     arrays |= {"test_predicted": predicted, "test_probability": rng.random(n)}
     arrays |= {"test_row": np.arange(n), "test_id": np.arange(500, 500 + n, dtype=np.int32)}
     evaluation = {

@@ -11,11 +11,11 @@ from ml_collections import ConfigDict
 from tqdm import tqdm
 
 from jaxatr import config as configuration
-from jaxatr import explainers, losses, metrics, parallel, runs, training
-from jaxatr.explainers import masked
-from jaxatr.explanation import Explainer
-from jaxatr.reporting.tables import explanation_table
+from jaxatr import losses, parallel, runs, training
+from jaxatr.explain import Explainer, load_target, masking, measures
+from jaxatr.explain.methods.occlusion import occlusion
 from jaxatr.tasks import Distillation
+from jaxatr.tasks.distillation.saliency_sections import explanation_table
 from jaxatr.tasks.open_set.predictor import Recogniser
 
 
@@ -182,7 +182,7 @@ def test_the_curves_loss_is_its_two_images_probabilities(config):
     key = jax.random.fold_in(jax.random.key(1), 3)  # another one at every step
     share = [jax.random.uniform(jax.random.fold_in(key, i)) for i in batch["id"].tolist()]
     taken = losses.top_share(saliency, jnp.stack(share))[..., None]
-    blurred = metrics.Blur()(np.asarray(images))
+    blurred = measures.Blur()(np.asarray(images))
     logits = [
         task.target.logits(params["target"], x)
         for x in (images, taken * images + (1 - taken) * blurred, (1 - taken) * images)
@@ -201,7 +201,7 @@ def test_what_is_measured_is_recorded(config, surrogate_run, trained_run, monkey
         bars.append((options["desc"], options["disable"]))
         return tqdm(*arguments, **options)
 
-    monkeypatch.setattr(masked, "tqdm", bar)
+    monkeypatch.setattr(masking, "tqdm", bar)
     measured = runs.evaluate_run(surrogate_run, methods="gradcam,occlusion", progress=True)
     assert bars == [("occlusion", None)]  # shown at a terminal
     found = measured["explanation"]
@@ -215,8 +215,8 @@ def test_what_is_measured_is_recorded(config, surrogate_run, trained_run, monkey
     assert test.labels[saved["test_row"]].tolist() == [0, 0, 1, 1, 2, 2]  # all known classes
     images = test.chips(saved["test_row"]).astype(np.float32)
     predict = jax.tree_util.Partial(task.target.logits, task.target.variables)
-    maps = explainers.occlusion(predict, images)
-    again = metrics.insertion(predict, images, maps, pixels_per_step=24)
+    maps = occlusion(predict, images)
+    again = measures.insertion(predict, images, maps, pixels_per_step=24)
     np.testing.assert_allclose(again.auc, saved["occlusion_insertion"], atol=1e-4)
     means = found["methods"]["occlusion"]
     np.testing.assert_allclose(means["insertion"], saved["occlusion_insertion"].mean())
@@ -331,7 +331,7 @@ def none():
 @pytest.fixture
 def module_with_a_target(config, tmp_path, monkeypatch):
     """Its name: a network that no run trained, of the split's classes."""
-    known = runs.load_target(config.distillation.target).classes
+    known = load_target(config.distillation.target).classes
     (tmp_path / "their_networks.py").write_text(A_TARGET % (known,))
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "their_networks", raising=False)
@@ -353,11 +353,11 @@ def test_any_function_can_be_the_target(config, module_with_a_target):
 
 def test_what_cannot_be_the_target_is_named(module_with_a_target):
     with pytest.raises(ValueError, match="none returned str, wanted a jaxatr.tasks.Target"):
-        runs.load_target(f"{module_with_a_target}:none")
+        load_target(f"{module_with_a_target}:none")
     with pytest.raises(ValueError, match="no 'targte' in .*did you mean 'target'"):
-        runs.load_target(f"{module_with_a_target}:targte")
+        load_target(f"{module_with_a_target}:targte")
 
 
 def test_a_run_that_is_no_classifier_is_no_target(embedding_run):
     with pytest.raises(ValueError, match="wanted the run of a classifier"):
-        runs.load_target(embedding_run)
+        load_target(embedding_run)

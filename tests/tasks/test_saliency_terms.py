@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 from jaxatr import config as configuration
-from jaxatr import explainers, losses, metrics
+from jaxatr import losses
+from jaxatr.explain import measures
+from jaxatr.explain.methods.rise import rise_masks
 from jaxatr.tasks.distillation.saliency_terms import saliency_terms
+from jaxatr.tasks.keys import example_keys
 
 DRAW = np.random.default_rng(0)
 WEIGHTS = DRAW.normal(size=(64, 3)).astype(np.float32)
@@ -56,9 +59,9 @@ def test_what_random_masks_say_is_added_to_the_curves():
     fields = {"objective": "curves", "insertion_weight": 3.0}
     plain = terms(**fields)["explanation"]
     found = terms(**fields, masks=5, masks_weight=0.25, masks_contrast=2.0)["explanation"]
-    soft = np.asarray(metrics.Blur()(np.asarray(IMAGES)))
+    soft = np.asarray(measures.Blur()(np.asarray(IMAGES)))
     for i, key in enumerate(KEYS):
-        image, masks = np.asarray(IMAGES)[i], np.asarray(explainers.rise_masks(key, 5, (8, 8)))
+        image, masks = np.asarray(IMAGES)[i], np.asarray(rise_masks(key, 5, (8, 8)))
         best, scores = int(score(IMAGES)[i].argmax()), []
         for mask in masks[..., None]:
             shown = np.stack([mask * image + (1 - mask) * soft[i], (1 - mask) * image])
@@ -73,3 +76,17 @@ def test_the_prior_is_apart_from_what_is_kept(objective):
     light, heavy = (terms(objective=objective, l1_weight=weight) for weight in (0.0, 1.0))
     np.testing.assert_array_equal(light["explanation"], heavy["explanation"])
     assert (heavy["prior"] > light["prior"]).all()
+
+
+def test_a_share_belongs_to_the_example_and_the_step():
+    @jax.jit
+    def draw(ids, key, step):
+        return jax.vmap(jax.random.uniform)(example_keys(ids, key, step))
+
+    key, ids = jax.random.key(2), np.arange(100, 164)
+    shares = np.asarray(draw(ids, key, 7))
+    assert shares.min() >= 0 and shares.max() < 1 and 0.4 < shares.mean() < 0.6
+    np.testing.assert_array_equal(draw(ids[::-1], key, 7), shares[::-1])
+    np.testing.assert_array_equal(draw(ids[8:16], key, 7), shares[8:16])
+    later = np.asarray(draw(ids, key, 8))
+    assert np.abs(np.corrcoef(shares, later)[0, 1]) < 0.3 and (shares != later).all()

@@ -12,6 +12,7 @@ from PIL import Image
 
 from jaxatr import config as configuration
 from jaxatr import losses, openset, parallel, reporting, runs, training
+from jaxatr.explain import load_target
 from jaxatr.tasks.open_set.predictor import Recogniser
 from jaxatr.tasks.track.predictor import TrackRecogniser
 from jaxatr.tasks.track.task import TrackOpenSet
@@ -235,7 +236,7 @@ def test_what_takes_single_images_refuses_a_run_of_tracks(run):
     with pytest.raises(ValueError, match="is a run on tracks: jaxatr.load gives"):
         Recogniser.load(run[0])
     with pytest.raises(ValueError, match="wanted a classifier of single images, got one of tracks"):
-        runs.load_target(run[0])
+        load_target(run[0])
     with pytest.raises(ValueError, match="only an open-set run"):
         runs.train_baseline(run[0], "conflabel", progress=False)
 

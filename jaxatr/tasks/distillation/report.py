@@ -1,9 +1,12 @@
 """How the results of a surrogate are shown."""
 
 from jaxatr.reporting.kind import Report
-from jaxatr.reporting.tables import explanation_table
 from jaxatr.tasks.distillation.recorded import RecordedSurrogate, read_surrogate
-from jaxatr.tasks.distillation.saliency_sections import methods, saliency_sheet
+from jaxatr.tasks.distillation.saliency_sections import (
+    explanation_table,
+    methods,
+    saliency_sheet,
+)
 
 
 def introduce(run: RecordedSurrogate) -> str:

@@ -1,10 +1,12 @@
 """Sections of a report about explanations: their measures, and the maps."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jaxatr.explain import method_title
+from jaxatr.explain.measures import TITLES
 from jaxatr.reporting.kind import Numbered, Section
-from jaxatr.reporting.tables import MEASURES, method_title, percent
+from jaxatr.reporting.tables import percent, text_table
 from jaxatr.tasks.distillation.recorded import RecordedSurrogate, Shown
 
 _LOWER_IS_BETTER = ("deletion",)
@@ -29,12 +31,46 @@ def saliency_sheet(runs: Sequence[Numbered]) -> Section | None:
     return Section("saliency", "Saliency maps", {"sheets": sheets})
 
 
-def _table(run: RecordedSurrogate) -> dict[str, Any]:
-    columns = {
+def explanation_table(evaluation: Mapping[str, Any]) -> str:
+    """Returns the figures of a surrogate as a table: accuracies in percent, areas as they are.
+
+    Args:
+      evaluation: the content of a surrogate run's ``evaluation.json``.
+    """
+    found = evaluation["explanation"]
+    networks = [
+        ["target", percent(found["target_accuracy"]), "-"],
+        ["student", percent(found["student_accuracy"]), percent(found["agreement"])],
+    ]
+    shown = _measured(found["methods"])
+    rows = [
+        [method_title(name), *(f"{judged[measure]:.3f}" for measure in shown)]
+        for name, judged in found["methods"].items()
+    ]
+    step = found["convention"][0]["pixels_per_step"]
+    notes = [
+        f"target: {evaluation['target'].get('workdir', '-')}",
+        f"{found['examples']} test chips; insertion and deletion: {step} pixels a step, by the "
+        "target's probability of its own class",
+    ]
+    tables = [
+        text_table(["network", "accuracy", "agreement"], networks),
+        text_table(["explanation", *shown.values()], rows),
+    ]
+    return "\n\n".join(tables) + "\n" + "\n".join(notes)
+
+
+def _measured(methods: Mapping[str, Mapping[str, float]]) -> dict[str, str]:
+    """Lists the measures that any method has, by name, with their titles."""
+    return {
         name: title
-        for name, title in MEASURES.items()
-        if any(name in judged for judged in run.methods.values())
+        for name, title in TITLES.items()
+        if any(name in judged for judged in methods.values())
     }
+
+
+def _table(run: RecordedSurrogate) -> dict[str, Any]:
+    columns = _measured(run.methods)
     best = {}
     for name in columns.keys() - set(_NO_MERIT):
         values = [judged[name] for judged in run.methods.values()]

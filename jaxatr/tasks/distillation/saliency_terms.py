@@ -3,9 +3,10 @@
 import jax
 import jax.numpy as jnp
 
-from jaxatr import explainers, losses
-from jaxatr.explainers.inputs import Function
-from jaxatr.tasks.explaining import blurred
+from jaxatr import losses
+from jaxatr.explain.inputs import Function
+from jaxatr.explain.measures import Blur
+from jaxatr.explain.methods.rise import rise_masks
 from jaxatr.typing import Array, Config, Float, Shaped
 
 
@@ -43,13 +44,13 @@ def saliency_terms(
 
 def _of_curves(fields, score, images, classes, saliency, keys) -> Float[Array, " b"]:
     """Returns what insertion and deletion lack at one share of the pixels, and random masks say."""
-    weight, soft = fields.insertion_weight, blurred(images)
+    weight, soft = fields.insertion_weight, Blur().traced(images)
     taken = losses.top_share(saliency, jax.vmap(jax.random.uniform)(keys))
     shown = _inserted_and_erased(score, images, soft, taken)
     kept = losses.faithfulness(*shown, classes, insertion_weight=weight)
     if not fields.masks:
         return kept
-    masks = jax.vmap(lambda key: explainers.rise_masks(key, fields.masks, saliency.shape[1:]))(keys)
+    masks = jax.vmap(lambda key: rise_masks(key, fields.masks, saliency.shape[1:]))(keys)
     # All masks of all images in one batch of the target's, and back to [b, n].
     images, soft, classes = (jnp.repeat(x, fields.masks, axis=0) for x in (images, soft, classes))
     shown = _inserted_and_erased(score, images, soft, masks.reshape(-1, *saliency.shape[1:]))

@@ -16,11 +16,12 @@ import numpy as np
 
 from jaxatr import data, losses, models, openset, parallel, training
 from jaxatr.config import Fields
-from jaxatr.runs.target import load_target
-from jaxatr.tasks import explaining
+from jaxatr.explain import Method, find_methods, load_target
+from jaxatr.explain.measures import judge
 from jaxatr.tasks.distillation.checks import check_fields
 from jaxatr.tasks.distillation.fields import FIELDS
 from jaxatr.tasks.distillation.saliency_terms import saliency_terms
+from jaxatr.tasks.distillation.sheet import arrays_to_record, evenly_spread
 from jaxatr.tasks.examples import Examples, normalize
 from jaxatr.tasks.keys import example_keys
 from jaxatr.tasks.optimizer import build_optimizer
@@ -266,16 +267,16 @@ class Distillation(Task):
         Args:
           variables: parameters and batch statistics, for one device.
           scores: none: a surrogate has no open-set scores.
-          methods: others that explain the same examples, as :func:`jaxatr.tasks.explaining.rivals`
-            has them.
+          methods: others that explain the same examples, for
+            :func:`jaxatr.explain.find_methods`.
           progress: show bars of those that try masked copies.
 
         Returns:
           ``(measured, arrays)``: ``explanation`` has the accuracies of target and student and their
-          agreement over all examples, and under ``methods``, of the surrogate and the others, the
-          means of what :func:`jaxatr.tasks.explaining.judge` returns for ``distillation.judged``
-          of them, evenly spread, with the convention; the arrays hold these per example, and the
-          maps that a report shows.
+          agreement over all examples. Under ``methods`` it has the mean measures
+          (:func:`jaxatr.explain.measures.judge`) of the surrogate's maps and the others', for
+          ``distillation.judged`` of them, evenly spread, and the convention beside them. The arrays
+          hold these per example, and the maps that a report shows.
 
         Raises:
           ValueError: scores are asked for, or there is no such method.
@@ -301,7 +302,7 @@ class Distillation(Task):
         ids = self.parts["test"].split.columns["id"][self.parts["test"].indices]
         arrays = {f"test_{name}": found[name] for name in (*_ACCURACIES, *_TOLD)}
         arrays |= {"test_row": found["rows"], "test_id": ids[found["rows"]]}
-        return measured, arrays | explaining.recorded(values, maps)
+        return measured, arrays | arrays_to_record(values, maps)
 
     def compare(
         self,
@@ -333,20 +334,21 @@ class Distillation(Task):
         self, variables: PyTree, part: str, methods: str | Collection[str], progress: bool
     ) -> tuple[dict[str, Any], dict[str, np.ndarray], dict[str, Any], Any]:
         """Returns what was found of a part, all maps, what they are worth, and the convention."""
-        chosen = explaining.rivals(methods)
+        chosen = find_methods(methods)
         found = self._tested(variables, part)
         maps, values, convention = {"surrogate": found["saliency"]}, {}, []
-        maps |= {name: self._maps(name, found, progress) for name in chosen}
+        maps |= {method.name: self._maps(method, found, progress) for method in chosen}
         for name, saliency in maps.items():
             values[name], convention = self._judged(found, saliency)
         return found, maps, values, convention
 
-    def _maps(self, name: str, found: Mapping[str, Any], progress: bool):
-        samples = self.config.distillation.get(f"{name}_samples")  # of RISE and LIME
+    def _maps(self, method: Method, found: Mapping[str, Any], progress: bool):
+        samples = self.config.distillation.get(f"{method.name}_samples")  # of RISE and LIME
         options: dict[str, Any] = {"samples": samples} if samples else {}
         options |= {"seed": self.config.seed, "progress": progress}
-        explain = explaining.rival(name, found["predict"], self.examples.mean, **options)
-        return explaining.maps_of(name, explain, found["images"], self.config.train.batch_size)
+        explain = method.bind(found["predict"], self.examples.mean, **options)
+        batch_size = self.config.train.batch_size
+        return method.scaled(method.in_batches(explain, found["images"], batch_size))
 
     def _tested(self, variables: PyTree, part: str) -> dict[str, Any]:
         """Returns who is right over a part's known examples, and the maps of the judged ones."""
@@ -358,7 +360,7 @@ class Distillation(Task):
         out = jax.tree.map(lambda *leaves: np.concatenate(leaves), *outputs)
         known = np.flatnonzero(chosen.labels != openset.UNKNOWN)
         student, target = (out[name][known].argmax(-1) for name in ("student", "target"))
-        rows = explaining.spread(known, fields.judged)  # a part is in the order of its classes
+        rows = evenly_spread(known, fields.judged)  # a part is in the order of its classes
         probabilities = np.asarray(jax.nn.softmax(out["target"][rows]))
         return {
             "student_accuracy": (student == chosen.labels[known]).astype(np.float64),
@@ -374,7 +376,7 @@ class Distillation(Task):
         }
 
     def _judged(self, found: Mapping[str, Any], saliency: Float[np.ndarray, "n h w"]):
-        return explaining.judge(
+        return judge(
             found["predict"],
             found["images"],
             saliency,
@@ -397,13 +399,6 @@ class Distillation(Task):
         """Returns small pictures of the judged test examples, from what :meth:`test` returned."""
         del measured
         return self.examples.thumbnails("test", arrays["test_row"])
-
-
-def surrogate_saliency(module, variables: PyTree, images, mean, std) -> Float[jax.Array, "b h w"]:
-    """Returns a surrogate's saliency maps of raw images, in test mode."""
-    params = {name: variables["params"][name] for name in ("student", "explainer")}
-    own = {"params": params, _STATE: variables[_STATE]}
-    return module.apply(own, normalize(images, mean, std)).saliency
 
 
 def _means(values: Mapping[str, np.ndarray]) -> dict[str, float]:

@@ -90,7 +90,7 @@ def test_an_embedding(exported, count):
 @pytest.mark.slow
 def test_a_surrogate_with_attention_and_decoder(exported, count):
     backbone = models.ResNet18(width=8, attention=models.CBAM, stage_sizes=(1, 1, 1, 1))
-    network = models.Surrogate(models.Student(backbone, 4), models.Explainer(8))
+    network = models.Surrogate(models.Student(backbone, 4), models.ExplanationNetwork(8))
     x = images(40)
     model = exported(network, drawn(network, x), x, apart=True)
     names = [value.name for value in model.graph.output]
@@ -106,12 +106,12 @@ def test_attention(exported, count):
 
 
 def test_a_decoder_of_several_scales(exported):
-    decoder, fine, coarse = Decoder(models.Explainer(4)), images(4, 6), images(3, 5)
+    decoder, fine, coarse = Decoder(models.ExplanationNetwork(4)), images(4, 6), images(3, 5)
     exported(decoder, drawn(decoder, fine, coarse), fine, coarse, apart=True)
 
 
 class Decoder(nn.Module):
-    explainer: models.Explainer
+    explainer: models.ExplanationNetwork
 
     def __call__(self, fine, coarse):
         return self.explainer((fine, coarse), (9, 9))

@@ -1,0 +1,150 @@
+"""A trained network and a method that explains it: images in, saliency maps out."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxatr import data, training
+from jaxatr.explain.measures.judge import judge
+from jaxatr.explain.method import Maps, Method
+from jaxatr.explain.methods import METHODS, find_method
+from jaxatr.explain.target import Target, classifier_of, surrogate_of
+from jaxatr.typing import Float, Shaped
+
+
+class Explanation(NamedTuple):
+    """The pixels that speak for the prediction of one image, and measures of that map.
+
+    Attributes:
+      label: the class that the network predicts, which is the one that is explained.
+      score: its softmax probability.
+      chip: ``[h, w, c]``, the image as the network saw it.
+      saliency: ``[h, w]`` in [0, 1].
+      raw: ``[h, w]``, the map in the method's own unit, with its signs; of a surrogate the same.
+      insertion: area under the insertion curve of this image; high is good.
+      deletion: area under the deletion curve; low is good.
+      convention: of insertion and of deletion, as JSON values.
+    """
+
+    label: str
+    score: float
+    chip: Shaped[np.ndarray, "h w c"]
+    saliency: Float[np.ndarray, "h w"]
+    raw: Float[np.ndarray, "h w"]
+    insertion: float
+    deletion: float
+    convention: Sequence[Mapping[str, Any]]
+
+
+class Explainer:
+    """A trained network, and a method that explains it.
+
+    Attributes:
+      method: its name.
+      classes: names of the classes that the network knows.
+      chip: from an image to the chip that the network sees.
+    """
+
+    def __init__(self, target: Target, intake: data.Intake, method: Method, explain: Maps):
+        """Joins a network and a method.
+
+        Args:
+          target: the network.
+          intake: the images that it takes.
+          method: the method, for its name and its batches.
+          explain: from chips in their raw units to the method's maps (:meth:`Method.bind`).
+        """
+        self.method, self.classes, self.chip = method.name, target.classes, intake
+        self._method, self._explain = method, explain
+        self._predict = jax.tree_util.Partial(target.logits, target.variables)
+        self._probabilities = jax.jit(lambda predict, images: jax.nn.softmax(predict(images)))
+
+    @classmethod
+    def load(
+        cls,
+        workdir: str | os.PathLike,
+        method: str | None = None,
+        *,
+        seed: int = 0,
+        progress: bool = False,
+        **options: Any,
+    ) -> "Explainer":
+        """Loads a run's network, at its newest checkpoint, and a method for it.
+
+        Args:
+          workdir: the folder of a classifier's run, or of a surrogate's, which explains its target.
+          method: ``"surrogate"`` of a surrogate's run, a name in
+            :data:`jaxatr.explain.methods.METHODS`, or ``"my.module:METHOD"`` of a
+            :class:`~jaxatr.explain.method.Method` of your own. By default ``"surrogate"`` of a
+            surrogate's run and ``"grad_cam"`` of another.
+          seed: of the methods that draw.
+          progress: show a bar on standard error, at a terminal, of those that try masked copies.
+          options: of the method's function; a surrogate has none.
+
+        Raises:
+          ValueError: no run, no such method or option, a surrogate is asked of another run, or the
+            network that a surrogate explains is no longer the one that it was trained for.
+        """
+        run = training.load_run(workdir)
+        surrogate, own = surrogate_of(run), {}
+        target = classifier_of(run) if surrogate is None else surrogate.target
+        if surrogate is not None:
+            maps = surrogate.saliency
+            own["surrogate"] = Method(
+                "surrogate",
+                "surrogate",
+                lambda predict, images: maps(images),
+                in_unit_interval=True,
+            )
+        elif method == "surrogate":
+            raise ValueError("method: a surrogate takes the run of configs/distill.py")
+        chosen = find_method(method or ("surrogate" if own else "grad_cam"), own | METHODS)
+        predict = jax.tree_util.Partial(target.logits, target.variables)
+        explain = chosen.bind(predict, run.mean, seed=seed, progress=progress, **options)
+        return cls(target, run.intake, chosen, explain)
+
+    def saliency(self, images: Float[np.ndarray, "b h w c"]) -> Float[np.ndarray, "b h w"]:
+        """Makes the saliency maps of chips in their raw units, each in [0, 1].
+
+        Raises:
+          ValueError: the method cannot be used on such chips.
+        """
+        return self._method.scaled(self._explain(images))
+
+    def __call__(
+        self, images: Iterable[np.ndarray], *, batch_size: int = 16, pixels_per_step: int = 0
+    ) -> Iterator[Explanation]:
+        """Yields an explanation for each image ``[h, w, c]``, in order.
+
+        Args:
+          images: any number of them.
+          batch_size: images at a time.
+          pixels_per_step: of insertion and deletion; 0 for one row of the chip.
+
+        Raises:
+          ValueError: the network does not take such an image (:class:`jaxatr.data.Intake`), or the
+            method cannot be used on it.
+        """
+        for chips, count in self.chip.batches(images, batch_size):
+            filled = chips.astype(np.float32)
+            images, scores = filled[:count], np.asarray(self._probabilities(self._predict, filled))
+            raw = self._method.in_batches(self._explain, images, batch_size)
+            maps = self._method.scaled(raw)
+            values, convention = judge(
+                self._predict, images, maps, pixels_per_step=pixels_per_step, batch_size=batch_size
+            )
+            for row in range(count):
+                label = int(scores[row].argmax())
+                yield Explanation(
+                    self.classes[label],
+                    float(scores[row, label]),
+                    chips[row],
+                    maps[row],
+                    raw[row],
+                    float(values["insertion"][row]),
+                    float(values["deletion"][row]),
+                    convention,
+                )

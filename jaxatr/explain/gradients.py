@@ -1,0 +1,46 @@
+"""Gradients of the explained class's logit in the images, and one number per pixel of them."""
+
+from typing import Literal, TypeAlias, get_args
+
+import jax
+import jax.numpy as jnp
+
+from jaxatr.explain.inputs import Function
+from jaxatr.typing import Array, Float, Int
+
+Channels: TypeAlias = Literal["sum", "abs_of_sum", "sum_of_abs"]
+
+
+def target_gradient(
+    predict: Function, images: Float[Array, "b h w c"], targets: Int[Array, " b"] | None
+) -> Float[Array, "b h w c"]:
+    """Returns the gradient of each image's logit of its target, in at least float32.
+
+    Args:
+      predict: from images to logits.
+      images: ``[b, h, w, c]``.
+      targets: ``[b]``; None for the classes of the greatest logits.
+    """
+    logits, pull = jax.vjp(predict, images)
+    if targets is None:
+        targets = jnp.argmax(logits, axis=-1)
+    (gradient,) = pull(jax.nn.one_hot(targets, logits.shape[-1], dtype=logits.dtype))
+    return gradient.astype(jnp.promote_types(gradient.dtype, jnp.float32))
+
+
+def check_channels(channels: str) -> None:
+    """Checks the name of a reduction.
+
+    Raises:
+      ValueError: it is unknown.
+    """
+    if channels not in get_args(Channels):
+        raise ValueError(f"channels: got {channels!r}, wanted one of {get_args(Channels)}")
+
+
+def over_channels(values: Float[Array, "b h w c"], channels: Channels) -> Float[Array, "b h w"]:
+    """Returns one value per pixel: the sum, its absolute value, or the sum of absolute values."""
+    if channels == "sum_of_abs":
+        return jnp.sum(jnp.abs(values), axis=-1)
+    total = jnp.sum(values, axis=-1)
+    return jnp.abs(total) if channels == "abs_of_sum" else total

@@ -1,0 +1,61 @@
+"""Masked copies of an image, a batch at a time: what RISE, LIME and occlusion share."""
+
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from tqdm import tqdm
+
+from jaxatr.explain.inputs import Function
+from jaxatr.typing import Array, ArrayLike, Float, Int
+
+
+@jax.jit
+def probabilities(
+    predict: Function,
+    image: Float[Array, "h w c"],
+    hidden: Float[ArrayLike, "h w c"],
+    target: Int[Array, ""],
+    keep: Float[Array, "m h w"],
+) -> Float[Array, " m"]:
+    """Returns the target's probability on each masked copy of an image, softmax included.
+
+    Args:
+      predict: from images to logits.
+      image: ``[h, w, c]``.
+      hidden: ``[h, w, c]``, what is seen where the image is not.
+      target: a class.
+      keep: ``[m, h, w]``, the share of the image that is seen.
+    """
+    keep = keep[..., None]
+    copies = (keep * image + (1 - keep) * hidden).astype(image.dtype)
+    logits = predict(copies)
+    logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
+    return jax.nn.softmax(logits, axis=-1)[:, target]
+
+
+def weighted_sum(
+    weights: Float[ArrayLike, " m"], masks: Float[Array, "m h w"]
+) -> Float[Array, "h w"]:
+    """Returns the sum of the masks, each times its weight."""
+    return jnp.tensordot(weights, masks, 1, precision=jax.lax.Precision.HIGHEST)
+
+
+def batches(count: int, size: int) -> Iterator[Int[np.ndarray, " m"]]:
+    """Yields the numbers 0, 1, 2 … in batches of one size, the last of which goes beyond count."""
+    size = min(size, count)
+    for start in range(0, count, size):
+        yield np.arange(start, start + size)
+
+
+def bar(total: int, name: str, *, progress: bool) -> tqdm:
+    """Returns a bar that counts masked copies, at a terminal and where progress is asked for."""
+    return tqdm(
+        total=total,
+        desc=name,
+        unit="copy",
+        leave=False,
+        dynamic_ncols=True,
+        disable=None if progress else True,
+    )

@@ -1,0 +1,243 @@
+"""Insertion and deletion: does the model need the pixels that a saliency map calls important?
+
+Appendix A of Lee and Kim (2021), after Petsiuk et al. (2018, "RISE"). Figures of different
+conventions cannot be compared, so every result carries its own; what is the same in all of them:
+
+- The score is the softmax probability of the target class: by default the top class of the
+  original image, right or wrong.
+- Pixels are taken in order of falling saliency, equal ones in pixel order (row by row); all
+  channels of a pixel at once.
+- A curve begins at the start image and ends when every pixel was changed. (The paper's algorithms
+  stop as soon as the image *equals* its end, which for a black image is at once.)
+- Where the step does not divide the number of pixels the last step is smaller. The area is the
+  trapezoid over the share of pixels changed: over equal steps, where it divides.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.tree_util import Partial
+
+from jaxatr.explain.measures.blur import Blur
+from jaxatr.explain.measures.saliency import check_maps
+from jaxatr.typing import ArrayLike, Float, Int
+
+
+@dataclass(frozen=True)
+class Convention:
+    """How a curve was made; ``dataclasses.asdict`` gives what JSON can hold.
+
+    Attributes:
+      measure: ``"insertion"`` or ``"deletion"``.
+      start: the image that the curve begins with.
+      end: the image that it ends with.
+      pixels_per_step: pixels changed at once; the last step may change fewer.
+      target: whose score it is: ``"top class of the image"`` or ``"given"``.
+      blur: of the insertion's start.
+      fill: of the deletion's end, one value a channel or one for all.
+      score: what is measured.
+      ties: which of equally salient pixels comes first.
+      area: how the curve became one number.
+    """
+
+    measure: Literal["insertion", "deletion"]
+    start: str
+    end: str
+    pixels_per_step: int
+    target: str
+    blur: Blur | None = None
+    fill: tuple[float, ...] | None = None
+    score: str = "softmax probability of the target class"
+    ties: str = "pixel order"
+    area: str = "trapezoid over the share of pixels changed"
+
+
+@dataclass(frozen=True)
+class Faithfulness:
+    """Curves of some images and their areas.
+
+    Attributes:
+      curve: ``[b, steps + 1]``, the target class's probability after each step.
+      auc: ``[b]``, in [0, 1]; high is good for insertion, low for deletion.
+      shares: ``[steps + 1]``, of the pixels that are changed, from 0 to 1.
+      targets: ``[b]``, the classes.
+      convention: how all this was made.
+    """
+
+    curve: Float[np.ndarray, "b s"]
+    auc: Float[np.ndarray, " b"]
+    shares: Float[np.ndarray, " s"]
+    targets: Int[np.ndarray, " b"]
+    convention: Convention
+
+
+def insertion(
+    predict: Callable,
+    images: Float[ArrayLike, "b h w c"],
+    saliency: Float[ArrayLike, "b h w"],
+    *,
+    pixels_per_step: int,
+    targets: Int[ArrayLike, " b"] | None = None,
+    blur: Blur = Blur(),  # noqa: B008 (frozen)
+    batch_size: int = 64,
+) -> Faithfulness:
+    """Returns how the target's score rises as pixels enter a blurred image, algorithm A1.
+
+    Args:
+      predict: images ``[n, h, w, c]`` → logits ``[n, k]``, traceable by jax. It is compiled once
+        per function, with what it closes over as constants; as a ``jax.tree_util.Partial`` its
+        bound arrays are arguments, and other parameters need no compilation.
+      images: ``[b, h, w, c]``, as ``predict`` takes them.
+      saliency: ``[b, h, w]``, higher is more important; only the order matters.
+      pixels_per_step: pixels entered at once. RISE's code takes one row of 224 in its figures of
+        one image, 8 rows in its tables.
+      targets: ``[b]``, classes; by default each image's top class.
+      blur: of the start image. The paper says no size; the default has that of RISE's code, 11 ×
+        11 with σ 5, and :data:`jaxatr.explain.measures.RISE_BLUR` is that code's kernel exactly.
+      batch_size: images at a time through ``predict``. The device holds no more than these, the
+        ones that they are made from, and what ``predict`` makes of them.
+
+    Raises:
+      ValueError: there is no image, a map is not finite or of other images, a target is no
+        class, or ``pixels_per_step`` or ``batch_size`` is below 1.
+    """
+    convention = Convention(
+        "insertion", "blurred image", "image", pixels_per_step, _named(targets), blur=blur
+    )
+    images = np.asarray(images, np.float32)
+    return _measured(convention, predict, blur(images), images, saliency, targets, batch_size)
+
+
+def deletion(
+    predict: Callable,
+    images: Float[ArrayLike, "b h w c"],
+    saliency: Float[ArrayLike, "b h w"],
+    *,
+    pixels_per_step: int,
+    targets: Int[ArrayLike, " b"] | None = None,
+    fill: float | Sequence[float] | Float[ArrayLike, " c"] = 0.0,
+    batch_size: int = 64,
+) -> Faithfulness:
+    """Returns how the target's score falls as pixels are erased, algorithm A2.
+
+    As printed, A2 scores its blank image D after every step, which never changes, and also to begin
+    with; the image that is being erased is meant.
+
+    Args:
+      predict: as :func:`insertion` has it.
+      images: ``[b, h, w, c]``, as ``predict`` takes them.
+      saliency: ``[b, h, w]``, higher is more important; only the order matters.
+      pixels_per_step: pixels erased at once.
+      targets: ``[b]``, classes; by default each image's top class.
+      fill: what an erased pixel becomes, in the units of ``images``, for all channels or for each.
+        Zero is black where images are raw, as algorithm A2 has it, and the mean colour where they
+        are normalised, as RISE's own code has it.
+      batch_size: as :func:`insertion` has it.
+
+    Raises:
+      ValueError: as :func:`insertion` raises, or ``fill`` has neither one value nor one a channel.
+    """
+    images = np.asarray(images, np.float32)
+    values = tuple(np.ravel(fill).astype(float).tolist())
+    if len(values) not in (1, images.shape[-1]):
+        raise ValueError(f"fill: got {len(values)} values, wanted 1 or {images.shape[-1]}")
+    blank = np.broadcast_to(np.asarray(values, np.float32), images.shape)
+    convention = Convention(
+        "deletion", "image", "filled image", pixels_per_step, _named(targets), fill=values
+    )
+    return _measured(convention, predict, images, blank, saliency, targets, batch_size)
+
+
+def _named(targets) -> str:
+    return "top class of the image" if targets is None else "given"
+
+
+def _measured(
+    convention: Convention,
+    predict: Callable,
+    before: np.ndarray,
+    after: np.ndarray,
+    saliency: ArrayLike,
+    targets: ArrayLike | None,
+    batch_size: int,
+) -> Faithfulness:
+    """Returns the curves of images on the way from ``before`` to ``after``."""
+    per_step = convention.pixels_per_step
+    for name, value in (("pixels_per_step", per_step), ("batch_size", batch_size)):
+        if value < 1:
+            raise ValueError(f"{name}: got {value}, wanted at least 1")
+    if not before.size:
+        raise ValueError(f"images: got shape {before.shape}, wanted at least one pixel")
+    rank = _ranks(check_maps("saliency", saliency, before.shape[:3]))
+    count, pixels = len(rank), rank[0].size
+    changed = np.append(np.arange(0, pixels, per_step), pixels)
+    # Each image's way is gone from its original, whose top class the rest of it needs.
+    way = slice(None, None, -1 if convention.measure == "insertion" else 1)
+    classes = jax.eval_shape(predict, before[:1]).shape[-1]
+    top = np.zeros(count, int) if targets is None else _checked(targets, classes, count)
+    curve = np.empty((count, len(changed)))
+    for row, step, p in _batches(predict, before, after, rank, changed[way], batch_size):
+        if targets is None:
+            top[row[step == 0]] = p[step == 0].argmax(axis=1)
+        curve[row, step] = p[np.arange(len(row)), top[row]]
+    curve, shares = curve[:, way], changed / pixels
+    return Faithfulness(curve, np.trapezoid(curve, shares, axis=1), shares, top, convention)
+
+
+def _ranks(saliency: np.ndarray) -> np.ndarray:
+    """Returns each pixel's place in the order of falling saliency, [b, h, w] int32."""
+    order = np.argsort(-saliency.reshape(len(saliency), -1), axis=1, kind="stable")
+    rank = np.empty(order.shape, np.int32)
+    np.put_along_axis(rank, order, np.arange(order.shape[1], dtype=np.int32)[None], axis=1)
+    return rank.reshape(saliency.shape)
+
+
+def _checked(targets: ArrayLike, classes: int, count: int) -> np.ndarray:
+    targets = np.asarray(targets)
+    if targets.shape != (count,) or not np.issubdtype(targets.dtype, np.integer):
+        raise ValueError(
+            f"targets: got {targets.dtype} {targets.shape}, wanted integers, one for each of "
+            f"{count} images"
+        )
+    wrong = targets[(targets < 0) | (targets >= classes)]
+    if wrong.size:
+        raise ValueError(f"targets: got {wrong[0]}, wanted integers in [0, {classes})")
+    return targets
+
+
+def _batches(
+    predict: Callable,
+    before: np.ndarray,
+    after: np.ndarray,
+    rank: np.ndarray,
+    changed: np.ndarray,
+    batch_size: int,
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yields rows, steps and probabilities [n, k] of every image with ``changed[step]`` pixels.
+
+    The device is sent the few images that a batch is made of. What it is sent has one shape, which
+    does not depend on how many images there are: it compiles once for all portions of a set.
+    """
+    predict = predict if isinstance(predict, Partial) else Partial(predict)
+    steps, last = len(changed), len(rank) - 1
+    total = len(rank) * steps
+    size = min(batch_size, total)
+    images_in_batch = (size - 2) // steps + 2  # at most, wherever it begins
+    for start in range(0, total, size):
+        row, step = np.divmod(np.minimum(np.arange(start, start + size), total - 1), steps)
+        sent = np.minimum(np.arange(row[0], row[0] + images_in_batch), last)
+        found = _probabilities(
+            predict, before[sent], after[sent], rank[sent], row - row[0], changed[step]
+        )
+        kept = min(size, total - start)
+        yield row[:kept], step[:kept], np.asarray(found)[:kept]
+
+
+@jax.jit
+def _probabilities(predict, before, after, rank, row, changed):
+    taken = (rank[row] < changed[:, None, None])[..., None]
+    return jax.nn.softmax(predict(jnp.where(taken, after[row], before[row])).astype(jnp.float32))

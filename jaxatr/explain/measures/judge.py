@@ -1,0 +1,65 @@
+"""Saliency maps measured by everything that is known: the network, masks and boxes."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxatr.data import Truth
+from jaxatr.explain.measures.faithfulness import deletion, insertion
+from jaxatr.explain.measures.saliency import mean_intensity, pointing_game, share_inside
+from jaxatr.typing import ArrayLike, Float
+
+TITLES = {
+    "insertion": "insertion",
+    "deletion": "deletion",
+    "mean_intensity": "mean intensity",
+    "share_inside": "share inside",
+    "pointing_game": "pointing game",
+}
+"""A measure in records to its name in print, in the order of tables."""
+
+
+def judge(
+    predict: Callable[[ArrayLike], jax.Array],
+    images: Float[np.ndarray, "n h w c"],
+    saliency: Float[np.ndarray, "n h w"],
+    *,
+    pixels_per_step: int = 0,
+    batch_size: int = 64,
+    truth: Truth = Truth(),  # noqa: B008 (immutable)
+) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
+    """Measures saliency maps by everything that can be known of them.
+
+    Args:
+      predict: chips ``[b, h, w, c]`` in their raw units to logits; not jitted.
+      images: ``[n, h, w, c]``, in their raw units.
+      saliency: ``[n, h, w]`` in [0, 1].
+      pixels_per_step: of insertion and deletion; 0 for one row of the chip.
+      batch_size: images at a time.
+      truth: where the targets are.
+
+    Returns:
+      ``(values, convention)``. The values are name to ``[n]``: ``insertion`` and ``deletion``, the
+      areas; ``fidelity``, the first less the second; ``mean_intensity``; where masks are known
+      ``share_inside``, 0 for a map of zeros; where boxes are known ``pointing_game``. The
+      convention is that of insertion and of deletion, as JSON values.
+    """
+    step = pixels_per_step or saliency.shape[2]
+    options: dict[str, Any] = {"pixels_per_step": step, "batch_size": batch_size}
+    inserted = insertion(predict, images, saliency, **options)
+    deleted = deletion(predict, images, saliency, **options)
+    values = {
+        "insertion": inserted.auc,
+        "deletion": deleted.auc,
+        "fidelity": inserted.auc - deleted.auc,
+        "mean_intensity": mean_intensity(saliency),
+    }
+    if truth.masks is not None:
+        values["share_inside"] = np.nan_to_num(share_inside(saliency, truth.masks))
+    if truth.boxes is not None:
+        pointed = pointing_game(saliency, truth.boxes)
+        values["pointing_game"] = pointed.astype(np.float64)
+    return values, [dataclasses.asdict(found.convention) for found in (inserted, deleted)]

@@ -1,0 +1,155 @@
+"""RISE: random masks, averaged by the probability that the target keeps under each."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxatr.explain.inputs import (
+    Baseline,
+    Function,
+    as_argument,
+    check_at_least,
+    checked_images,
+    one_baseline,
+    target_classes,
+)
+from jaxatr.explain.masking import bar, batches, probabilities, weighted_sum
+from jaxatr.explain.method import Method
+from jaxatr.explain.scaling import finished
+from jaxatr.typing import Array, ArrayLike, Float, Int, Key
+
+
+def rise(
+    predict: Function,
+    images: Float[ArrayLike, "b h w c"],
+    *,
+    key: Key,
+    targets: Int[ArrayLike, " b"] | None = None,
+    samples: int = 8000,
+    cells: int = 7,
+    keep: float = 0.5,
+    baseline: Baseline = 0.0,
+    batch_size: int = 100,
+    raw: bool = False,
+    progress: bool = False,
+) -> Float[Array, "b h w"]:
+    r"""Returns the RISE map (Petsiuk et al. 2018, equation 6), from :func:`rise_masks`.
+
+    .. math::
+      S = \frac{1}{N p} \sum_{i=1}^{N} f(x \odot M_i)\, M_i
+
+    where f is the target's probability, softmax included. The notebooks of the authors' repository
+    disagree about the constants (N is 6000, 5000 or 2000, the grid 8 or 10, p 0.1 or 0.5), so the
+    defaults are the paper's own: p = 0.5, a grid of 7, and the N of its residual network; for VGG
+    it is 4000.
+
+    The map has no zero of its own: where no mask changes the probability (one class, a constant
+    image), it shows how unevenly the masks cover the image, and nothing else.
+
+    Args:
+      predict: from images to logits ``[b, k]``.
+      images: ``[b, h, w, c]``.
+      key: of the masks, which all images share.
+      targets: ``[b]``, classes; None for the predicted ones.
+      samples: N, forward passes per image.
+      cells: rows and columns of a mask's grid.
+      keep: p, the share of the grid that is kept.
+      baseline: what is seen under a mask, a number, ``[c]`` or ``[h, w, c]`` in the images' unit.
+        The authors mask normalised images, whose 0 is the data's mean: on images in another unit,
+        give that mean.
+      batch_size: masked copies of one image at a time. Memory is that of so many images and masks,
+        and of the forward pass of ``predict`` on them.
+      raw: return S itself, not scaled to [0, 1].
+      progress: show a bar at a terminal.
+
+    Raises:
+      ValueError: an argument does not fit.
+    """
+    check_at_least(1, batch_size=batch_size)
+    images, predict = checked_images(images), as_argument(predict)
+    hidden, shape = one_baseline(baseline, images), images.shape[1:3]
+    _check_masks(samples, cells, keep)
+    targets = target_classes(predict, images, targets, batch_size)
+    totals = [jnp.zeros(shape)] * len(images)
+    with bar(samples * len(images), "RISE", progress=progress) as shown:
+        for numbers in batches(samples, batch_size):
+            masks = _masks(key, numbers, shape, cells, keep)
+            counted = numbers < samples
+            for i, image in enumerate(images):
+                totals[i] = _added(totals[i], predict, image, hidden, targets[i], masks, counted)
+                jax.block_until_ready(totals[i])  # so that memory is what the batch size says
+                shown.update(counted.sum())
+    return finished(jnp.stack(totals) / (samples * keep), raw=raw)
+
+
+@jax.jit
+def _added(total, predict, image, hidden, target, masks, counted) -> Float[Array, "h w"]:
+    scores = probabilities(predict, image, hidden, target, masks)
+    return total + weighted_sum(scores * counted, masks)
+
+
+def rise_masks(
+    key: Key, samples: int, shape: tuple[int, int], *, cells: int = 7, keep: float = 0.5
+) -> Float[Array, "n h w"]:
+    """Returns the masks that :func:`rise` takes for a key (section 3.2 of the paper).
+
+    A grid of ``cells`` × ``cells`` numbers, each 1 with probability ``keep`` and else 0, is
+    enlarged bilinearly to ``cells + 1`` cells a side, where one cell is ``ceil(side / cells)``
+    pixels, and cropped to the image at a random offset within one cell. A mask is a function of the
+    key and of its number alone.
+
+    Args:
+      key: of the masks.
+      samples: how many.
+      shape: rows and columns of the image; they need be neither equal nor multiples of ``cells``.
+      cells: rows and columns of the grid.
+      keep: probability of a 1.
+
+    Raises:
+      ValueError: a number is out of range.
+
+    >>> rise_masks(jax.random.key(0), 3, (32, 48)).shape
+    (3, 32, 48)
+    """
+    _check_masks(samples, cells, keep)
+    check_at_least(1, rows=shape[0], columns=shape[1])
+    return _masks(key, np.arange(samples), shape, cells, keep)
+
+
+def _check_masks(samples: int, cells: int, keep: float) -> None:
+    check_at_least(1, samples=samples, cells=cells)
+    if not 0 < keep < 1:
+        raise ValueError(f"keep: got {keep}, wanted a probability between 0 and 1")
+
+
+@partial(jax.jit, static_argnums=(2, 3))
+def _masks(
+    key: Key,
+    numbers: Int[ArrayLike, " n"],
+    shape: tuple[int, int],
+    cells: int,
+    keep: ArrayLike | float,
+) -> Float[Array, "n h w"]:
+    cell = jnp.array([-(-side // cells) for side in shape])
+    enlarged = tuple((cells + 1) * -(-side // cells) for side in shape)
+
+    def mask(number: Int[Array, ""]) -> Float[Array, "h w"]:
+        # One draw for both: every further one takes seconds to compile.
+        drawn = jax.random.uniform(jax.random.fold_in(key, number), (cells * cells + 2,))
+        grid = (drawn[2:] < keep).astype(jnp.float32).reshape(cells, cells)
+        offset = (drawn[:2] * cell).astype(jnp.int32)
+        return jax.lax.dynamic_slice(jax.image.resize(grid, enlarged, "bilinear"), offset, shape)
+
+    return jax.vmap(mask)(jnp.asarray(numbers))
+
+
+METHOD = Method(
+    "rise",
+    "RISE",
+    partial(rise, raw=True),
+    draws=True,
+    hides_behind_mean=True,  # as its authors do
+    batching="copies",
+)

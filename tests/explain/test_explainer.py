@@ -1,0 +1,244 @@
+"""The explainer of a run, and the command that uses it."""
+
+import functools
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+from PIL import Image
+from tqdm import tqdm
+
+from jaxatr import config as configuration
+from jaxatr import data, predict, runs
+from jaxatr.explain import METHODS, Explainer, Target, masking, measures
+from jaxatr.explain import __main__ as command
+
+QUICK = {
+    "rise": {"samples": 20, "cells": 4},
+    "lime": {"samples": 30},
+    "occlusion": {"window": 8, "stride": 8},
+    "integrated_gradients": {"steps": 4},
+    "smoothgrad": {"samples": 3},
+}
+
+
+@pytest.fixture(scope="module")
+def surrogate_run(small_config, trained_run, tmp_path_factory):
+    """The folder of a surrogate of the small recogniser, hardly trained."""
+    config = configuration.retasked(small_config, "jaxatr.tasks.distillation:Distillation")
+    config.distillation.target, config.distillation.judged = str(trained_run), 4
+    config.model.backbone, config.model.width, config.model.stem = "resnet18", 4, "3x3"
+    config.model.args = ConfigDict({"stage_sizes": (1, 1, 1, 1)})  # half as much to compile
+    config.surrogate.width = 4
+    config.train.steps, config.explanation.steps = 2, 2
+    workdir = tmp_path_factory.mktemp("surrogate") / "run"
+    runs.train_run(config, workdir, progress=False)
+    return workdir
+
+
+@pytest.fixture(scope="module")
+def images(chips):
+    paths = sorted((chips / "test").glob("*/00[01].png"))
+    return paths, [data.read_image(path) for path in paths]
+
+
+@pytest.mark.parametrize("method", ["surrogate", *METHODS])
+def test_every_method_explains_the_prediction(surrogate_run, images, method):
+    _, arrays = images
+    explainer = Explainer.load(surrogate_run, method, **QUICK.get(method, {}))
+    found = list(explainer(arrays[:3], batch_size=2))
+    assert len(found) == 3
+    predict = explainer._predict
+    raw = np.stack([explainer.chip(image) for image in arrays[:3]]).astype(np.float32)
+    scores = np.asarray(jax.nn.softmax(predict(raw)))
+    for explanation, score, image in zip(found, scores, raw, strict=True):
+        assert explanation.saliency.shape == (24, 24)
+        assert 0 <= explanation.saliency.min() and explanation.saliency.max() <= 1
+        least = 0 if method == "surrogate" else explanation.raw.min()
+        span = 1 if method == "surrogate" else np.ptp(explanation.raw)
+        np.testing.assert_allclose(span * explanation.saliency, explanation.raw - least, atol=1e-5)
+        assert [each["measure"] for each in explanation.convention] == ["insertion", "deletion"]
+        assert explanation.label == explainer.classes[score.argmax()]
+        assert explanation.score == pytest.approx(score.max(), abs=1e-5)
+        again = measures.insertion(
+            predict, image[None], explanation.saliency[None], pixels_per_step=24
+        )
+        assert explanation.insertion == pytest.approx(again.auc[0], abs=1e-4)
+
+
+@pytest.mark.parametrize("value", [0, 90])
+def test_a_surrogate_of_black_and_constant_images(surrogate_run, value):
+    explainer = Explainer.load(surrogate_run)
+    (found,) = explainer([np.full((24, 24, 1), value, np.uint8)])
+    assert np.all((found.saliency > 0) & (found.saliency < 1)) and found.label in explainer.classes
+    # Blurred, the image is what it was, so that what is inserted changes nothing.
+    assert found.insertion == pytest.approx(found.score, abs=1e-4)
+    if value == 0:  # what is deleted was black
+        assert found.deletion == pytest.approx(found.score, abs=1e-4)
+
+
+def test_the_target_of_a_surrogate_is_the_run_that_it_explains(surrogate_run, trained_run, images):
+    _, arrays = images
+    options = {"window": 8, "stride": 8}
+    through = Explainer.load(surrogate_run, "occlusion", **options)
+    direct = Explainer.load(trained_run, "occlusion", **options)
+    for one, other in zip(through(arrays[:2]), direct(arrays[:2]), strict=True):
+        np.testing.assert_allclose(one.saliency, other.saliency, atol=1e-4)
+        assert one.label == other.label
+
+
+@pytest.mark.parametrize(
+    ("method", "given"), [("occlusion", [1]), ("smoothgrad", [1]), ("grad_cam", [16])]
+)
+def test_one_image_is_explained_once(method, given):
+    """A network of two halves; a batch is filled up where it costs one pass and no more."""
+    explained = []
+
+    def logits(scale, images):
+        return scale * jnp.stack([images[:, :4].sum((1, 2, 3)), images[:, 4:].sum((1, 2, 3))], 1)
+
+    def explain(images):
+        explained.append(len(images))
+        return 3 * images[..., 0] - 1
+
+    target = Target(logits, jnp.float32(0.001), ("upper", "lower"), {})
+    intake = data.Intake(data.Chip(), (8, 8, 1), "uint8")
+    image = np.arange(64, dtype=np.uint8).reshape(8, 8, 1)
+    (found,) = Explainer(target, intake, METHODS[method], explain)([image])
+    assert explained == given
+    assert found.label == "lower" and found.score == pytest.approx(1 / (1 + np.exp(-1.024)))
+    np.testing.assert_allclose(found.raw, 3.0 * image[..., 0] - 1)
+    np.testing.assert_allclose(found.saliency, image[..., 0] / 63, atol=1e-6)
+    assert found.convention[1]["fill"] == (0.0,) and found.convention[0]["pixels_per_step"] == 8
+
+
+def test_methods_that_draw_are_repeatable(trained_run, images):
+    _, arrays = images
+    maps = [
+        next(Explainer.load(trained_run, "rise", seed=seed, samples=10)(arrays[:1])).saliency
+        for seed in (0, 0, 1)
+    ]
+    np.testing.assert_array_equal(maps[0], maps[1])
+    assert np.abs(maps[0] - maps[2]).max() > 0.01
+
+
+def test_defaults_and_refusals(surrogate_run, trained_run, embedding_run):
+    assert Explainer.load(surrogate_run).method == "surrogate"
+    assert Explainer.load(trained_run).method == "grad_cam"
+    assert Explainer.load(trained_run, "gradcam").method == "grad_cam"
+    with pytest.raises(ValueError, match="a surrogate takes the run of configs/distill.py"):
+        Explainer.load(trained_run, "surrogate")
+    with pytest.raises(ValueError, match="method: got 'grad_can', .* did you mean 'grad_cam'"):
+        Explainer.load(trained_run, "grad_can")
+    with pytest.raises(ValueError, match="wanted the run of a classifier"):
+        Explainer.load(embedding_run)
+    with pytest.raises(ValueError, match="options: got samples, cells; surrogate has none"):
+        Explainer.load(surrogate_run, samples=10, cells=4)
+
+
+@pytest.fixture
+def flags(flags_of):
+    return functools.partial(flags_of, command)
+
+
+def test_the_command_writes_picture_map_and_figures(surrogate_run, images, flags, tmp_path, capsys):
+    paths, _ = images
+    (tmp_path / "broken.png").write_bytes(b"no image")
+    out = tmp_path / "out"
+    arguments = flags(
+        f"--workdir={surrogate_run}", f"--out={out}", paths[0], tmp_path / "broken.png", paths[2]
+    )
+    assert command.main(arguments) == 1
+    printed = capsys.readouterr()
+    assert len(printed.out.splitlines()) == 2 and "broken.png" in printed.err
+    # Both are called 000.png, in folders of their own.
+    assert {path.name for path in out.iterdir()} == {
+        f"{stem}.{suffix}" for stem in ("000", "000-2") for suffix in ("png", "npy", "json")
+    }
+    figures = json.loads((out / "000-2.json").read_text())
+    assert figures["image"] == str(paths[2]) and figures["method"] == "surrogate"
+    names = {"image", "method", "class", "score", "insertion", "deletion", "convention"}
+    assert set(figures) == names
+    inserted, deleted = figures["convention"]
+    assert inserted["blur"]["size"] == 11 and inserted["pixels_per_step"] == 24
+    assert deleted["fill"] == [0.0] and deleted["target"] == "top class of the image"
+    assert np.load(out / "000.npy").shape == (24, 24)
+    assert Image.open(out / "000.png").size[0] > 600
+
+
+def test_the_command_shows_a_bar_and_writes_the_raw_map(
+    trained_run, images, flags, tmp_path, monkeypatch
+):
+    (path, *_), _ = images
+    bars = []
+
+    def bar(*arguments, **options):
+        bars.append((options["desc"], options["disable"], "file" in options))
+        return tqdm(*arguments, **options)
+
+    monkeypatch.setattr(masking, "tqdm", bar)
+    run, out = f"--workdir={trained_run}", f"--out={tmp_path}"
+    assert command.main(flags(run, out, "--method=occlusion", path)) == 0
+    assert bars == [("occlusion", None, False)]  # at a terminal, on standard error
+    drops = np.load(tmp_path / "000.npy")
+    assert drops.min() < 0 or drops.max() < 1  # probabilities, not scaled
+    (explanation,) = Explainer.load(trained_run, "occlusion")([data.read_image(path)])
+    np.testing.assert_allclose(drops, explanation.raw, atol=1e-5)
+
+
+def test_the_command_wants_images(surrogate_run, flags, tmp_path):
+    with pytest.raises(ValueError, match="no image given"):
+        command.main(flags(f"--workdir={surrogate_run}", f"--out={tmp_path}"))
+
+
+@pytest.fixture
+def predict_flags(flags_of):
+    return functools.partial(flags_of, predict)
+
+
+def test_predict_explains_in_one_go(
+    trained_run, surrogate_run, images, predict_flags, tmp_path, capsys
+):
+    paths, _ = images
+    (tmp_path / "broken.png").write_bytes(b"no image")
+    given = [paths[0], tmp_path / "broken.png", paths[2]]
+    out, run = tmp_path / "out", f"--workdir={trained_run}"
+    options = [f"--explain={out}", f"--surrogate={surrogate_run}", "--jsonl"]
+    assert predict.main(predict_flags(run, *options, *given)) == 1
+    printed = capsys.readouterr()
+    told = [json.loads(line) for line in printed.out.splitlines()]
+    assert [line["image"] for line in told] == [str(paths[0]), str(paths[2])]
+    assert "000-2.png" in printed.err
+    figures = [json.loads((out / f"{name}.json").read_text()) for name in ("000", "000-2")]
+    for prediction, explained in zip(told, figures, strict=True):
+        assert explained["image"] == prediction["image"] and explained["method"] == "surrogate"
+        best = max(prediction["probabilities"], key=prediction["probabilities"].get)
+        assert explained["class"] == best
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--method=rise"], "--method is of --explain=OUT"),
+        (["--explain=out", "--checkpoint=best"], "--explain is of the newest checkpoint"),
+        (["--explain=out", "--neighbours=2"], "--explain is of a recogniser's run"),
+        (["--explain=out", "--method=rose"], "method: got 'rose', .* did you mean 'rise'"),
+    ],
+)
+def test_predict_refuses(trained_run, predict_flags, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        predict.main(predict_flags(f"--workdir={trained_run}", *arguments, "x.png"))
+
+
+def test_the_surrogate_of_another_run_is_refused(embedding_run, surrogate_run, predict_flags):
+    options = [f"--workdir={embedding_run}", "--explain=out", f"--surrogate={surrogate_run}"]
+    with pytest.raises(ValueError, match="--explain is of a recogniser's run"):
+        predict.main(predict_flags(*options, "x.png"))
+
+
+def test_methods_are_of_a_surrogates_run(trained_run):
+    with pytest.raises(ValueError, match="methods: .* is not the run of a surrogate"):
+        runs.evaluate_run(trained_run, methods="rise")

@@ -1,0 +1,92 @@
+"""A network cut in two gives what it gave whole, and computes the second half alone."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxatr import models
+from jaxatr.explain.two_parts import in_two_parts
+
+IMAGES = np.float32(np.random.default_rng(0).normal(size=(3, 64, 64, 1)))
+
+
+@pytest.fixture(scope="module")
+def apply():
+    module = models.OpenSetClassifier(models.ResNet18(width=4, axis_name=None), 5)
+    variables = jax.jit(module.init)(jax.random.key(0), IMAGES)
+    return lambda images: module.apply(variables, images, train=False).logits
+
+
+def test_the_halves_are_the_whole(apply):
+    parts = in_two_parts(apply, IMAGES)
+    assert parts.layer == ("backbone", "stage2_block2")  # the last one of 8 × 8
+    maps = parts.features(IMAGES)
+    assert maps.shape == (3, 8, 8, 8)
+    np.testing.assert_allclose(parts.head(maps), apply(IMAGES), rtol=1e-5, atol=1e-6)
+    other = parts.head(maps[:2] * 0.5)
+    assert other.shape == (2, 5) and not np.allclose(other, apply(IMAGES)[:2])
+
+
+def test_the_second_half_does_not_compute_the_first(apply):
+    parts = in_two_parts(apply, IMAGES)
+    maps = parts.features(IMAGES)
+
+    def flops(function, *arguments):
+        return jax.jit(function).lower(*arguments).compile().cost_analysis()["flops"]
+
+    assert flops(parts.head, maps) < 0.6 * flops(apply, IMAGES)
+
+
+def test_a_larger_map_is_an_earlier_layer(apply):
+    assert in_two_parts(apply, IMAGES, least=16).layer == ("backbone", "stage1_block2")
+    with pytest.raises(ValueError, match=r"map of at least 40 × 40 for chips of 64 × 64 pixels"):
+        in_two_parts(apply, IMAGES, least=40)
+
+
+def test_a_jitted_network_is_refused(apply):
+    jitted = jax.jit(apply)
+    jitted(IMAGES[:1])
+    with pytest.raises(ValueError, match="apply: no linen module with a map ran"):
+        in_two_parts(jitted, IMAGES)
+
+
+def test_the_gradient_in_the_middle_is_the_chain_rule():
+    class Two(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            x = nn.Conv(3, (3, 3), name="first")(x)
+            return nn.Dense(2, name="last")(jnp.tanh(x).mean((1, 2)))
+
+    images = IMAGES[:, :16, :16]
+    variables = Two().init(jax.random.key(1), images)
+    parts = in_two_parts(lambda x: Two().apply(variables, x), images)
+    assert parts.layer == ("first",)
+    maps = parts.features(images)
+    slope = jax.grad(lambda a: parts.head(a)[:, 0].sum())(maps)
+    weight = variables["params"]["last"]["kernel"][:, 0]
+    expected = (1 - np.tanh(maps) ** 2) * weight / 256
+    np.testing.assert_allclose(slope, expected, rtol=1e-5, atol=1e-8)
+
+
+def test_a_layer_that_a_shortcut_goes_round_is_no_place_to_cut():
+    class Block(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            y = nn.Conv(4, (1, 1), name="inner")(x)
+            y = nn.Conv(4, (3, 3), strides=2, name="outer")(jnp.tanh(y))
+            return y + nn.Conv(4, (1, 1), strides=2, name="shortcut")(x)
+
+    class Network(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            x = Block(name="block")(nn.Conv(4, (3, 3), name="first")(x))
+            return nn.Dense(2, name="last")(x.mean((1, 2)))
+
+    images = IMAGES[:, :12, :12]
+    variables = Network().init(jax.random.key(1), images)
+    parts = in_two_parts(lambda x: Network().apply(variables, x), images)
+    assert parts.layer == ("first",)  # inner has a map as large, but is not the only way
+    whole = Network().apply(variables, images)
+    np.testing.assert_allclose(parts.head(parts.features(images)), whole, rtol=1e-5, atol=1e-6)
