@@ -1,41 +1,6 @@
-"""Shows which pixels of images speak for what a trained network says of them.
+"""Runs ``jaxatr explain`` as ``python -m jaxatr.explain``."""
 
-python -m jaxatr.explain --workdir=DIR IMAGE... --out=DIR [--method=surrogate|grad_cam|rise|lime|…]
-"""
-
-from collections import deque
-
-from absl import flags
-
-from jaxatr import command, training
-from jaxatr.explain import Explainer, Pictures, describe
-
-
-def define_flags() -> None:
-    """Defines the command's flags; only the command itself does, so that it can be imported."""
-    flags.DEFINE_string("workdir", None, "The run's folder.", required=True)
-    flags.DEFINE_string("out", None, "The folder to write to.", required=True)
-    flags.DEFINE_string("method", None, "Default: surrogate of its run, else grad_cam.")
-    flags.DEFINE_integer("seed", 0, "Of the methods that draw (RISE, LIME, SmoothGrad).")
-
-
-def main(arguments) -> int:
-    """Writes a picture, a map and figures of each image; names those that cannot be used."""
-    if not arguments:
-        raise ValueError(
-            "no image given: python -m jaxatr.explain --workdir=DIR IMAGE... --out=DIR"
-        )
-    training.enable_compilation_cache()
-    values = flags.FLAGS
-    explainer = Explainer.load(values.workdir, values.method, seed=values.seed, progress=True)
-    pictures = Pictures(values.out, explainer.method)
-    used: deque[str] = deque()
-    failed: list[str] = []
-    for explanation in explainer(command.usable_images(arguments, explainer.chip, used, failed)):
-        path = used.popleft()
-        print(describe(path, explanation, pictures.write(path, explanation)), flush=True)
-    return 1 if failed else 0
-
+from jaxatr.cli.main import run
 
 if __name__ == "__main__":
-    command.run(main, define_flags)
+    run("explain")

@@ -3,18 +3,18 @@
 import copy
 import os
 
-from jaxatr import training
+from jaxatr import bundled, training
 from jaxatr.training import Task, task_class
 from jaxatr.typing import Config
 
 _FREE = ("data.source",)  # the data counts by its fingerprint, not by where it lies
 
 
-def train_run(config: Config, workdir: str | os.PathLike, *, progress: bool = True) -> None:
+def train_run(config: Config | str, workdir: str | os.PathLike, *, progress: bool = True) -> None:
     """Trains what ``config`` describes, or continues the run in ``workdir``; does not evaluate it.
 
     Args:
-      config: a full configuration.
+      config: a full configuration, or the name of a bundled one: ``"cbc:smoke"``.
       workdir: the run's folder, created where missing.
       progress: show a progress bar.
 
@@ -24,6 +24,8 @@ def train_run(config: Config, workdir: str | os.PathLike, *, progress: bool = Tr
       training.NonFiniteLoss: the training diverged.
       training.Preempted: the run was told to stop, and has saved.
     """
+    if isinstance(config, str):
+        config = bundled.load(config)
     free = (*_FREE, *task_class(config.task).free_fields)
     training.check_config(workdir, config, free=free)  # before any data is prepared for nothing
     task = make_task(config, workdir)

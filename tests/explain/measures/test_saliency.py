@@ -100,16 +100,16 @@ def test_share_inside(dtype):
 def test_what_cannot_be_measured_is_refused(unchecked):
     good = maps(2, 3, 3)
     with pytest.raises(AssertionError, match=r"has shape \(2, 3, 4\) but expected \(2, 3, 3\)"):
-        metrics.saliency_similarity(good, maps(2, 3, 4))
+        measures.saliency_similarity(good, maps(2, 3, 4))
     with pytest.raises(AssertionError, match=r"has shape \(3, 3\) but expected \(None, None, No"):
-        metrics.mean_intensity(good[0])
+        measures.mean_intensity(good[0])
     broken = good.copy()
     broken[1, 0, 0] = np.inf
     with pytest.raises(ValueError, match="saliency: 1 maps are not finite, the first is 1"):
-        metrics.pointing_game(broken, np.zeros((2, 4)))
+        measures.pointing_game(broken, np.zeros((2, 4)))
     with pytest.raises(AssertionError, match=r"has shape \(1, 4\) but expected \(2, 4\)"):
-        metrics.pointing_game(good, np.zeros((1, 4)))
+        measures.pointing_game(good, np.zeros((1, 4)))
     with pytest.raises(AssertionError, match=r"shape.*\(2, 3, 4\)"):
-        metrics.share_inside(good, np.zeros((2, 3, 4)))
+        measures.share_inside(good, np.zeros((2, 3, 4)))
     with pytest.raises(ValueError, match="saliency: got -.*, wanted no negative values"):
         measures.share_inside(good - 1, np.ones((2, 3, 3)))

@@ -1,0 +1,74 @@
+"""The configuration files that come with the package, by name: ``cbc``, ``cbc:smoke``."""
+
+import ast
+import importlib.util
+from pathlib import Path
+
+from jaxatr.resolve import nearest
+from jaxatr.typing import Config
+
+
+def folder() -> Path:
+    """Finds the folder of the files: in the package where a wheel is installed, else beside it."""
+    package = Path(__file__).parent
+    installed = package / "configs"
+    return installed if (installed / "cbc.py").is_file() else package.parent / "configs"
+
+
+def names() -> list[str]:
+    """Lists the names of the files."""
+    return sorted(path.stem for path in folder().glob("*.py"))
+
+
+def locate(text: str) -> str:
+    """Finds the file of a configuration.
+
+    Args:
+      text: a file or the name of a bundled one, and after a colon a variant.
+
+    Returns:
+      The file, and the variant after a colon where there is one.
+
+    Raises:
+      ValueError: there is no such file, and no bundled one of this name.
+    """
+    name, colon, variant = text.partition(":")
+    if Path(name).is_file():
+        return text
+    if name in names():
+        return f"{folder() / name}.py{colon}{variant}"
+    if "/" not in name and not name.endswith(".py"):
+        close = nearest(name, names())
+        raise ValueError(f"got {name!r}, wanted a file or one of {', '.join(names())}{close}")
+    own = Path(name).stem
+    hint = f"; the package has one: --config={own}{colon}{variant}" if own in names() else ""
+    raise ValueError(f"there is no file {name!r}{hint}")
+
+
+def load(text: str) -> Config:
+    """Loads a configuration.
+
+    Args:
+      text: a file or the name of a bundled one, and after a colon a variant.
+
+    Raises:
+      ValueError: no such file, or no such variant.
+    """
+    path, _, variant = locate(text).partition(":")
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.get_config(variant) if variant else module.get_config()
+
+
+def listing() -> list[tuple[str, str, list[str]]]:
+    """Lists the files with the first line and the variants that the docstring of each describes."""
+    return [(name, *_described(folder() / f"{name}.py")) for name in names()]
+
+
+def _described(path: Path) -> tuple[str, list[str]]:
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    lines = text.partition("Variants:\n")[2].partition("\n\n")[0].splitlines()
+    return text.partition("\n")[0], [line.split()[0] for line in lines if line[2:3].strip()]

@@ -1,0 +1,1 @@
+"""The commands: flags in, library call, exit code out."""

@@ -1,0 +1,108 @@
+"""Runs a command: parses its flags, and turns what it raises into an exit code."""
+
+import sys
+import traceback
+import warnings
+from collections.abc import Sequence
+from functools import partial
+from typing import Protocol
+
+from absl import app, flags, logging
+
+from jaxatr.cli import help_page
+
+EXIT_USER_ERROR = 2
+EXIT_BUG = 70  # EX_SOFTWARE of BSD's sysexits.h
+
+_HELP = ("--help", "-help", "-h", "-?", "--helpshort", "--helpfull")
+_USER_ERRORS = (ValueError, OSError, ImportError, MemoryError, FloatingPointError, RuntimeError)
+_BUGS = (NotImplementedError, RecursionError)  # which are RuntimeErrors
+
+
+class Command(Protocol):
+    """A module of this package: its docstring is the text of ``--help``."""
+
+    __doc__: str | None
+
+    def define_flags(self) -> None:
+        """Defines the command's flags; only here, so that the module can be imported."""
+
+    def main(self, arguments: Sequence[str]) -> int | None:
+        """Runs the command.
+
+        Args:
+          arguments: those that are no flags.
+
+        Returns:
+          An exit code; ``None`` for 0.
+        """
+
+
+def run(command: Command) -> None:
+    """Runs a command with the arguments in ``sys.argv``, and exits with its code.
+
+    A user's error is one line on standard error and exit code 2, or the ``exit_code`` that the
+    exception carries (a run that was told to stop). A bug is a traceback and exit code 70.
+
+    Args:
+      command: the command; the process cannot run a second one, because flags are global.
+    """
+    warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
+    others = [flags.FLAGS[name] for name in flags.FLAGS]  # of the libraries that are imported
+    command.define_flags()
+    flags.DEFINE_bool("debug", False, "Show where a user's error was raised.")
+    own = [flag for name in flags.FLAGS if (flag := flags.FLAGS[name]) not in others]
+    parse = partial(_parse, command, own)
+    app.run(lambda argv: _guarded(command, argv[1:]), flags_parser=parse)
+
+
+def is_users(error: Exception) -> bool:
+    """Says whether an exception is a user's mistake, and not a bug of the package."""
+    if hasattr(error, "exit_code"):
+        return True
+    if isinstance(error, ImportError) and (error.name or "").partition(".")[0] == "jaxatr":
+        return False
+    return isinstance(error, _USER_ERRORS) and not isinstance(error, _BUGS)
+
+
+def _guarded(command: Command, arguments: Sequence[str]) -> int:
+    if not flags.FLAGS["verbosity"].present:
+        logging.set_verbosity(logging.ERROR)  # orbax narrates its work; our notes are warnings
+    try:
+        return command.main(arguments) or 0
+    except Exception as error:
+        if is_users(error):
+            if flags.FLAGS.debug:
+                traceback.print_exception(error)
+            print(f"error: {error}", file=sys.stderr)
+            return getattr(error, "exit_code", EXIT_USER_ERROR)
+        traceback.print_exception(error)
+        print("This is a bug in jaxatr. Please report it with the lines above.", file=sys.stderr)
+        return EXIT_BUG
+
+
+def _parse(command: Command, own: Sequence[flags.Flag], argv: Sequence[str]) -> list[str]:
+    """Parses the flags; prints the page of help where it is asked for."""
+    asked = next((argument for argument in argv[1:] if argument in _HELP), None)
+    if asked is not None:
+        print(help_page.page(command, own))
+        if asked == "--helpfull":
+            print(f"\nflags of libraries:\n{flags.FLAGS.get_help()}")
+        sys.exit(0)
+    try:
+        return flags.FLAGS(list(argv))
+    # A misspelt field of the configuration is an AttributeError or a KeyError.
+    except (flags.Error, AttributeError, KeyError, ValueError, OSError, TypeError) as error:
+        print(f"error: {_line(error)}", file=sys.stderr)
+        sys.exit(EXIT_USER_ERROR)
+
+
+def _line(error: Exception) -> str:
+    """Writes an error of the command line in one line."""
+    cause = error.args[0] if error.args else error
+    text = str(cause).strip()
+    # An exception in a configuration file arrives as the text of its traceback.
+    line = text.splitlines()[-1] if "Traceback" in text else text.replace("\n", " ")
+    if isinstance(cause, KeyError):  # its text is the missing name alone
+        line = f"there is no field {cause.args[0]}"
+    return line if "flag" in line else f"--config: {line}"

@@ -1,0 +1,65 @@
+"""The console script ``jaxatr``, and what ``python -m jaxatr.<command>`` runs."""
+
+import ast
+import importlib
+import pkgutil
+import sys
+
+import jaxatr
+from jaxatr import memory
+from jaxatr.cli.help_page import columns
+from jaxatr.resolve import nearest
+
+COMMANDS = ("train", "evaluate", "predict", "explain", "prepare", "convert", "tune", "report")
+
+
+def main() -> None:
+    """Runs the command that the command line names first, or lists the commands."""
+    name, *rest = sys.argv[1:] or ["--help"]
+    if name in ("--help", "-h", "--helpfull"):
+        print(overview())
+    elif name == "--version":
+        print(f"jaxatr {jaxatr.__version__}")
+    elif name in COMMANDS:
+        # ml_collections and tune read it: the command sees what it would see as a module.
+        sys.argv = [f"jaxatr {name}", *rest]
+        run(name)
+    else:
+        wanted = f"wanted one of {', '.join(COMMANDS)}{nearest(name, COMMANDS)}"
+        print(f"error: got {name!r}, {wanted}", file=sys.stderr)
+        sys.exit(2)
+
+
+def run(name: str) -> None:
+    """Runs a command with the arguments in ``sys.argv``, and exits with its code.
+
+    Args:
+      name: one of :data:`COMMANDS`, a module of this package with ``define_flags()`` and
+        ``main(arguments)``.
+    """
+    # Before anything imports NumPy or jax: they start threads, whose heaps stay apart.
+    memory.keep()
+    command = importlib.import_module("jaxatr.cli.command")
+    command.run(importlib.import_module(f"jaxatr.cli.{name}"))
+
+
+def overview() -> str:
+    """Lists the commands, each with the first line of its module; imports none of them."""
+    rows = [row for name in COMMANDS for row in columns(name, _summary(name), 12)]
+    return "\n".join(
+        [
+            "usage: jaxatr COMMAND [--flag=VALUE ...]",
+            "",
+            "Target recognition in images with JAX.",
+            "",
+            "commands:",
+            *rows,
+            "",
+            "`jaxatr COMMAND --help` describes a command; `jaxatr --version` prints the version.",
+        ]
+    )
+
+
+def _summary(name: str) -> str:
+    source = pkgutil.get_data(__package__, f"{name}.py") or b""
+    return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]

@@ -1,0 +1,103 @@
+"""Prepares a data set and says what it holds.
+
+jaxatr prepare simulated --option=aspects=36
+jaxatr prepare image_folder --source=DIR_OR_ARCHIVE --name=mstar10
+jaxatr prepare dsiac --source=DIR --band=thermal --ranges=1000,2000,3000 --every=10
+jaxatr prepare mstar --source=DIR
+jaxatr prepare fgvc_aircraft --source=fgvc-aircraft-2013b --option=size=512
+jaxatr prepare cifar10
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from absl import flags
+
+from jaxatr import data
+
+
+def define_flags() -> None:
+    """Defines the command's flags and those of the data sources, which stand beside them."""
+    flags.DEFINE_string("source", None, "Folder or archive of the data.")
+    flags.DEFINE_string(
+        "data_dir", None, "Where prepared sets lie; default: $JAXATR_DATA_DIR, or the user's cache."
+    )
+    flags.DEFINE_string("name", None, "Name to open it by from now on.")
+    flags.DEFINE_bool("skip_corrupt", False, "Leave corrupt files out and list them.")
+    flags.DEFINE_multi_string(
+        "option",
+        [],
+        "NAME=VALUE of the data set's own, the value as JSON: aspects=36, ranges=[1000].",
+    )
+    for name, of_sources in data.source_flags().items():
+        flag = next(iter(of_sources.values()))
+        meaning = " ".join(f"{source}: {own.meaning}" for source, own in of_sources.items())
+        choices = (list(flag.choices),) if flag.kind == "enum" else ()
+        getattr(flags, f"DEFINE_{flag.kind}")(name, None, *choices, meaning)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Prepares the set that is named and prints its classes, splits, place and skipped files."""
+    if len(arguments) != 1:
+        raise ValueError(f"one data set's name is expected, got {list(arguments)}")
+    dataset = data.prepare(
+        arguments[0],
+        data_dir=flags.FLAGS.data_dir,
+        source=flags.FLAGS.source,
+        as_name=flags.FLAGS.name,
+        options=_options(arguments[0]),
+        skip_corrupt=flags.FLAGS.skip_corrupt,
+    )
+    print("\n".join(_lines(dataset)))
+
+
+def _options(source: str) -> dict[str, Any]:
+    options = dict(map(_option, flags.FLAGS.option))
+    for name, of_sources in data.source_flags().items():
+        value = flags.FLAGS[name].value
+        if value is None:
+            continue
+        if source not in of_sources:
+            raise ValueError(
+                f"--{name} is of {', '.join(of_sources)}, and {source} has no such flag"
+            )
+        flag = of_sources[source]
+        if flag.option in options:
+            raise ValueError(f"--{name} and --option={flag.option}=… are the same: give one")
+        options[flag.option] = flag.convert(value)
+    return options
+
+
+def _option(text: str) -> tuple[str, Any]:
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise ValueError(f"--option is NAME=VALUE, got {text!r}")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        raise ValueError(f"--option={text}: {value!r} is not JSON") from None
+
+
+def _lines(dataset: data.Dataset) -> list[str]:
+    lines = [f"{dataset.name}: {len(dataset.classes)} classes: {', '.join(dataset.classes)}"]
+    if dataset.coarse_classes is not None:
+        coarse = ", ".join(dataset.coarse_classes)
+        lines.append(f"  {len(dataset.coarse_classes)} coarse classes: {coarse}")
+    for name, split in dataset.splits.items():
+        lines.append(f"  {name}: {len(split)} images, {split.dtype}, {_sizes(split)}")
+        counts = np.bincount(split.columns["label"], minlength=len(dataset.classes))
+        each = zip(dataset.classes, counts.tolist(), strict=True)
+        lines.append("    " + ", ".join(f"{label} {count}" for label, count in each))
+    if dataset.skipped:
+        lines.append(f"  skipped {len(dataset.skipped)}:")
+        lines += [f"    {path}: {why}" for path, why in dataset.skipped]
+    lines += [f"  {note}" for note in dataset.notes]
+    return [*lines, f"  in {dataset.directory}", f"  fingerprint {dataset.fingerprint}"]
+
+
+def _sizes(split: data.Split) -> str:
+    columns = [split.columns[name] for name in ("height", "width", "channels")]
+    least, most = ("x".join(str(f(column)) for column in columns) for f in (np.min, np.max))
+    return least if least == most else f"{least} to {most}"

@@ -1,0 +1,24 @@
+"""Writes a report about evaluated runs: one page to look at, that needs no other file.
+
+jaxatr report --workdir=DIR [--workdir=DIR ...] [--out=report.html]
+"""
+
+from collections.abc import Sequence
+
+from absl import flags
+
+from jaxatr import reporting
+from jaxatr.cli import inputs
+
+
+def define_flags() -> None:
+    """Defines the command's flags."""
+    flags.DEFINE_multi_string("workdir", None, "A run's folder; several times.", required=True)
+    flags.DEFINE_string("out", "report.html", "The HTML file to write.")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Writes the page."""
+    inputs.refuse(arguments)
+    reporting.write_report(flags.FLAGS.workdir, flags.FLAGS.out)
+    print(f"report: {flags.FLAGS.out}")
