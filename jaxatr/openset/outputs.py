@@ -33,5 +33,5 @@ class Outputs(NamedTuple):
 
     def select(self, chosen: Bool[np.ndarray, " n"]) -> "Outputs":
         """Returns the outputs on the chosen examples."""
-        arrays = (array[chosen] for array in self[:3])
-        return Outputs(*arrays, {name: array[chosen] for name, array in self.more.items()})
+        more = {name: array[chosen] for name, array in self.more.items()}
+        return Outputs(self.logits[chosen], self.open_logits[chosen], self.labels[chosen], more)

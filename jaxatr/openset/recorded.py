@@ -61,7 +61,8 @@ def recorded_scores(
     Raises:
       ValueError: a score is neither recorded nor one that follows from the logits.
     """
-    outputs = Outputs(*(arrays[f"test_{field}"] for field in ("logits", "open_logits", "labels")))
+    logits, open_logits = arrays["test_logits"], arrays["test_open_logits"]
+    outputs = Outputs(logits, open_logits, arrays["test_labels"])
     scores = {}
     for name in names:
         if (values := arrays.get(f"test_score_{name}")) is not None:

@@ -67,7 +67,7 @@ def test_a_score_is_one_value_for_each_example():
     np.testing.assert_array_equal(MARGIN(None, OUTPUTS), np.zeros(4))
     wrong = openset.Score("wrong", "Wrong", lambda _, out: out.logits)
     with pytest.raises(
-        ValueError, match=r"wrong: got values of shape \(4, 3\), wanted one for eac"
+        ValueError, match=r"wrong: got values of shape \(4, 3\), wanted one for"
     ):
         wrong(None, OUTPUTS)
     with pytest.raises(ValueError, match="name of a score: got 'my score', wanted an identifier"):

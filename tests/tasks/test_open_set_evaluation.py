@@ -81,7 +81,7 @@ def test_scores_that_a_run_cannot_give(run, small_config):
     from jaxatr.tasks import OpenSet
 
     with pytest.raises(
-        ValueError, match="misspelt needs 'feature', which no network gives.*'featu"
+        ValueError, match="misspelt needs 'feature', which no network gives.*'fe"
     ):
         runs.evaluate_run(run, scores="users_scores:MISSPELT")
     with pytest.raises(ValueError, match="got 'mlss'.*did you mean 'mls'"):

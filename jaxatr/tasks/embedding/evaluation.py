@@ -14,7 +14,7 @@ from jaxatr.tasks.embedding.retrieval import (
     retrieval_pictures,
 )
 from jaxatr.tasks.examples import Examples, Part
-from jaxatr.tasks.open_set.evaluation import PARTS, part_arrays
+from jaxatr.tasks.open_set.evaluation import PARTS, ids, part_arrays
 from jaxatr.typing import Config, Float, PyTree
 
 SCORE = openset.SCORES["nearest"].name
@@ -85,5 +85,5 @@ def evaluate(
     arrays = index_arrays(index, train)
     for part in parts:
         arrays |= part_arrays(f"{part}_", outputs[part], values[part])
-        arrays[f"{part}_id"] = task.parts[part].column("id")
+        arrays[f"{part}_id"] = ids(task.parts[part])
     return measured, arrays | retrieval_pictures(embeddings["test"], test.classes, searched)

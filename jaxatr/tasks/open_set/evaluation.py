@@ -144,7 +144,7 @@ def evaluate(
     measured, arrays = summary(task, groups, fitted.scores), fitted.arrays()
     for part, out in outputs.items():
         arrays |= part_arrays(f"{part}_", out, values[part])
-        arrays[f"{part}_id"] = task.parts[part].column("id")
+        arrays[f"{part}_id"] = ids(task.parts[part])
         if (seen := task.parts[part].column("range_m")) is not None:
             arrays[f"{part}_range_m"] = seen
     for name, folder in chosen.networks.items():
@@ -214,6 +214,11 @@ def summary(
         **({"further_scores": further} if further else {}),
         "groups": groups,
     }
+
+
+def ids(part: Part) -> np.ndarray:
+    """Lists the ids of a part's examples, ``[n]``."""
+    return part.split.columns["id"][part.indices]
 
 
 def part_arrays(

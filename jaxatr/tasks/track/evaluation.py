@@ -105,7 +105,7 @@ def evaluate(
         if group.recorded is not None:
             arrays |= group.arrays()
     for part, one in found.items():
-        arrays[f"{part}_id"] = task.parts[part].column("id")
+        arrays[f"{part}_id"] = evaluation.ids(task.parts[part])
         arrays[f"{part}_length"] = one.lengths
     return evaluation.summary(task, figures, chosen.scores), arrays
 
