@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int | None:
 def _inspect(arguments: Sequence[str]) -> int:
     """Prints a model's nodes; 1 where an operator has no implementation."""
     from jaxatr.onnx import layers  # the extra is needed from here on only
-    from jaxatr.onnx.inspection import summary, table
+    from jaxatr.onnx.reader.inspection import summary, table
 
     found = layers(_model(arguments))
     if flags.FLAGS.json:
@@ -55,7 +55,7 @@ def _inspect(arguments: Sequence[str]) -> int:
 
 def _operators(arguments: Sequence[str]) -> None:
     """Prints the operators that have an implementation."""
-    from jaxatr.onnx.inspection import operator_table
+    from jaxatr.onnx.reader.inspection import operator_table
 
     if arguments:
         raise ValueError(f"operators takes nothing, got {list(arguments)}")

@@ -9,36 +9,24 @@ python -m jaxatr.tune fusions
 python -m jaxatr.tune show
 """
 
-import importlib
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 from jaxatr import command, training
+from jaxatr.tuning import conv, fusions, model, operation, show
 
-COMMANDS = (
-    "conv",
-    "bn",
-    "rnn",
-    "pool",
-    "softmax",
-    "lrn",
-    "ctc",
-    "tensor",
-    "fusions",
-    "model",
-    "show",
-)
-
-
-def _module(name: str) -> Any:
-    return importlib.import_module(f"jaxatr.tuning.{name}")
+COMMANDS: dict[str, Any] = {"conv": conv, **operation.commands()} | {
+    "model": model,
+    "fusions": fusions,
+    "show": show,
+}
 
 
 def define_flags() -> None:
     """Defines the flags of the sub-command that the command line begins with."""
     if len(sys.argv) > 1 and sys.argv[1] in COMMANDS:
-        _module(sys.argv[1]).define_flags()
+        COMMANDS[sys.argv[1]].define_flags()
 
 
 def main(arguments: Sequence[str]) -> int | None:
@@ -47,7 +35,7 @@ def main(arguments: Sequence[str]) -> int | None:
         got = f"got {arguments[0]!r}" if arguments else "nothing was given"
         raise ValueError(f"{got}, wanted one of {', '.join(COMMANDS)} first")
     training.enable_compilation_cache()
-    return _module(arguments[0]).main(arguments[1:])
+    return COMMANDS[arguments[0]].main(arguments[1:])
 
 
 if __name__ == "__main__":

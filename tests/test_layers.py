@@ -19,3 +19,13 @@ def test_a_training_loads_nothing_that_it_does_not_need():
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]"
+
+
+def test_the_loop_loads_no_task_and_no_data_set():
+    script = (
+        "import sys, jaxatr.training; print([name for name in sys.modules if name.startswith("
+        "('jaxatr.tasks', 'tensorflow_datasets', 'grain', 'jaxatr.data.sources.s'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"

@@ -17,11 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.kernels.device import of_platform
+from jaxatr.kernels.ops.convolution.dead_taps import without_dead_taps
 from jaxatr.kernels.ops.convolution.heuristic import choose
 from jaxatr.kernels.ops.convolution.primitive import bind
 from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS
-from jaxatr.kernels.ops.convolution.trim import trimmed
 
 HERE = Path(__file__).parent
 SLOW = 0.1  # seconds: a program that takes longer is not run as often
@@ -70,7 +70,7 @@ def main() -> None:
         for layer, x, w, stride, pad in layers(size, options.batch):
             for direction in ("forward", "data", "weight"):
                 edges = ((pad, pad), (pad, pad))
-                problem = trimmed(
+                problem = without_dead_taps(
                     Problem(direction, x, w, (stride, stride), edges, (1, 1), 1, "float32")
                 )
                 times = {

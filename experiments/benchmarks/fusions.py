@@ -28,8 +28,8 @@ from alternating import in_turn, timed
 from ceilings import kept, reached
 from recording import Recording, failures, geometric_mean, heading, roofline, table
 
-from jaxatr.kernels.device import describe
-from jaxatr.kernels.fusion import (
+from jaxatr.kernels.benchmark import relative_error
+from jaxatr.kernels.contrib.fusion import (
     Activation,
     BatchNorm,
     Bias,
@@ -38,12 +38,12 @@ from jaxatr.kernels.fusion import (
     FusionProblem,
     Residual,
 )
-from jaxatr.kernels.fusion.operations import Operation
-from jaxatr.kernels.fusion.solvers import SOLVERS
-from jaxatr.kernels.ops.accuracy import PLAIN, of_products
+from jaxatr.kernels.contrib.fusion.operations import Operation
+from jaxatr.kernels.contrib.fusion.solvers import SOLVERS
+from jaxatr.kernels.device import describe
 from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.kernels.ops.convolution.reference import reference
-from jaxatr.kernels.programs import relative_error
+from jaxatr.kernels.ops.tolerance import PLAIN, of_products
 
 HERE = Path(__file__).parent
 # Channels, rows and columns, features, kernel, padding.

@@ -66,7 +66,7 @@ def problems(options: argparse.Namespace) -> Iterator[tuple[dict[str, str], Prob
     if options.limit:
         found = sorted(found, key=lambda layer: size(layer[1]))[: options.limit]
     for name, forward in found:
-        for problem in map(forward.turned, DIRECTIONS):
+        for problem in map(forward.in_direction, DIRECTIONS):
             yield {"layer": name, "problem": problem.key.removeprefix("convolution ")}, problem
 
 

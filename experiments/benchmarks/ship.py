@@ -13,8 +13,6 @@ Run: python experiments/benchmarks/ship.py [--record results/kernels_cpu_float32
 import argparse
 import json
 import math
-import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,9 +22,10 @@ import kernels
 from contest import RESULTS, forms, read
 from recording import FAR, ratio
 
+from jaxatr import files
 from jaxatr.kernels import database
-from jaxatr.kernels.database import Entry
 from jaxatr.kernels.device import Device, describe
+from jaxatr.kernels.entries import Entry, to_compact_text
 from jaxatr.kernels.ops.convolution.operation import OPERATION
 from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.kernels.solver import Choice
@@ -64,8 +63,7 @@ def entries(record: dict[str, Any], device: Device) -> Iterator[tuple[str, Entry
             continue
         canonical = OPERATION.canonical(problem, device)
         choice, milliseconds, version = best(row, canonical, device)
-        workspace = OPERATION.solvers[choice.algorithm].workspace_bytes(canonical)
-        entry = Entry(choice, milliseconds, workspace, version, record["jax"])
+        entry = Entry(choice, milliseconds, version, record["jax"])
         why = OPERATION.refusal(canonical, choice, device) or database.outdated(OPERATION, entry)
         if why:
             print(f"left out: {canonical.key}: {why}")
@@ -82,11 +80,8 @@ def main() -> None:
         raise SystemExit(f"the record is of {record['device']}, this is {device.kind}")
     found = dict(entries(record, device))
     shipped = database.shipped_file(device)
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["JAXATR_CACHE"] = folder
-        database.store(device, found)
-        shipped.parent.mkdir(exist_ok=True)
-        shipped.write_bytes(database.user_file(device).read_bytes())
+    shipped.parent.mkdir(exist_ok=True)
+    files.write_text(shipped, to_compact_text(device, found))
     print(f"{shipped}: {len(found)} of {len(record['rows'])} problems")
 
 

@@ -337,9 +337,11 @@ def tried(path, values, apply):
 
 
 def warm():
-    """Runs the models themselves: what is imported and made once is no mutant's memory."""
-    for proto in small_models():
-        outcome(proto.SerializeToString())
+    """Runs the models themselves, and returns the outcomes.
+
+    Whatever is imported and made once is then no mutant's memory.
+    """
+    return [outcome(proto.SerializeToString()) for proto in small_models()]
 
 
 def child(first, count):

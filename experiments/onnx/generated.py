@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxatr.onnx import generate, load_weights
-from jaxatr.onnx.scope import wide
+from jaxatr.onnx.ops.precision import wide
 
 sys.path.insert(0, str(Path(__file__).parent))
 

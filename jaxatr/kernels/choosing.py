@@ -1,18 +1,19 @@
-"""Who decides which algorithm ``"auto"`` is: the database and the rules, a record, or a collector.
+"""The choice behind ``"auto"``: by the database and the rules, by a record, or for a collector.
 
 The decision in force is a context that jax knows about: a function traced under one is traced
 anew under another.
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.export
 
 from jaxatr.kernels import database
-from jaxatr.kernels.device import Device
+from jaxatr.kernels.benchmark import program
+from jaxatr.kernels.device import Device, of_platform
 from jaxatr.kernels.find import found_choice
 from jaxatr.kernels.solver import Choice, Operation, choice_from_json
 
@@ -22,7 +23,7 @@ class Chooser(Protocol):
     """Decides; hashable, because it is a parameter of jax's primitives."""
 
     def choose(self, operation: Operation, problem: Any, device: Device) -> Choice:
-        """Returns what computes a canonical problem on a device."""
+        """Returns the choice for a canonical problem on a device."""
         ...
 
 
@@ -73,7 +74,7 @@ class Choices:
         return choice
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what :func:`choices` takes, as JSON values."""
+        """Returns the mapping that :func:`choices` takes, as JSON values."""
         return {key: choice.to_json() for key, choice in sorted(self._mapping.items())}
 
     def __eq__(self, other: object) -> bool:
@@ -149,3 +150,39 @@ def collected() -> Iterator[Collector]:
     collector = Collector()
     with _context(collector):
         yield collector
+
+
+def freeze(
+    lower: Callable[[], object],
+    *,
+    measure: bool = False,
+    watch: Callable[[list[str]], Iterable[str]] = iter,
+) -> Choices:
+    """Returns a choice for each problem of a program: the database's, or a measured one.
+
+    A problem that is not among them is left to the rules; :func:`jaxatr.kernels.choices` keeps to
+    that. Where nothing is recorded for the device and nothing is to be measured, the program is
+    not even lowered.
+
+    Args:
+      lower: lowers the program, compiled or not; ``jax.jit(f).lower`` with its arguments.
+      measure: find what the database does not know, as ``JAXATR_FIND=search`` does; with
+        ``JAXATR_FIND=enforce`` everything is measured.
+      watch: goes through the keys of the problems that are measured, and may show how far it is.
+    """
+    mode = database.mode()
+    measure = measure or mode in ("search", "enforce")
+    if not measure and (mode == "none" or not database.known(of_platform(jax.default_backend()))):
+        return Choices({})
+    with collected() as collector:
+        lower()
+    chosen = {}
+    if mode in ("db", "search"):
+        asked = {key: database.lookup(*item) for key, item in collector.problems.items()}
+        chosen = {key: choice for key, choice in asked.items() if choice is not None}
+    if measure:
+        for key in watch([key for key in collector.problems if key not in chosen]):
+            if (choice := found_choice(collector.problems[key][1])) is not None:
+                chosen[key] = choice
+        program.cache_clear()  # a run needs none of the candidates again
+    return Choices(chosen)

@@ -1,4 +1,4 @@
-"""What the find step measured, kept on disk for each kind of device.
+"""The results of the find step, kept on disk for each kind of device.
 
 A shipped file, ``jaxatr/kernels/tuned/<device>.json``, and the user's own, ``tuned/<device>.json``
 in the cache folder, which wins. An entry holds for one version of its solver and of jax. What
@@ -6,57 +6,29 @@ cannot be read or no longer holds is named in a warning and not used: an entry o
 itself, of the shipped file, all of whose entries age together, the file once.
 """
 
-import contextlib
-import fcntl
 import json
 import os
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, cast
 
 import jax
 
+from jaxatr import files
 from jaxatr.kernels.device import Device
-from jaxatr.kernels.solver import Choice, Operation, choice_from_json
+from jaxatr.kernels.entries import Entry, entry_from_json, from_compact, to_text
+from jaxatr.kernels.solver import Choice, Operation
 
 SHIPPED = Path(__file__).parent / "tuned"
 MODE = "JAXATR_FIND"
 _MODES = ("none", "db", "search", "enforce")
-_FORMAT = 1
-
-
-class Entry(NamedTuple):
-    """The best of what was measured for a problem.
-
-    Attributes:
-      choice: the algorithm and its configuration.
-      milliseconds: its median time.
-      workspace_bytes: its solver's estimate.
-      solver_version: of the solver that was measured.
-      jax_version: with which it was measured.
-    """
-
-    choice: Choice
-    milliseconds: float
-    workspace_bytes: int
-    solver_version: int
-    jax_version: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns what is written."""
-        return self.choice.to_json() | {
-            "milliseconds": round(self.milliseconds, 6),
-            "workspace_bytes": self.workspace_bytes,
-            "solver_version": self.solver_version,
-            "jax_version": self.jax_version,
-        }
 
 
 def mode() -> Literal["none", "db", "search", "enforce"]:
-    """Returns what the environment variable ``JAXATR_FIND`` says, by default ``"db"``.
+    """Returns the value of the environment variable ``JAXATR_FIND``, by default ``"db"``.
 
     Raises:
       ValueError: it says something else than the four modes.
@@ -70,12 +42,12 @@ def mode() -> Literal["none", "db", "search", "enforce"]:
 def user_file(device: Device) -> Path:
     """Returns the user's file for a device, whether it is there or not.
 
-    It is in the folder that ``JAXATR_CACHE`` names, else in ``jaxatr`` in the user's cache folder
-    (``XDG_CACHE_HOME``, by default ``~/.cache``).
+    It is in the folder that ``JAXATR_CACHE`` names, else in the user's cache folder
+    (:func:`jaxatr.files.cache_folder`).
     """
     chosen = os.environ.get("JAXATR_CACHE")
-    folder = chosen or f"{os.environ.get('XDG_CACHE_HOME') or '~/.cache'}/jaxatr"
-    return Path(folder).expanduser() / "tuned" / _file_name(device)
+    folder = Path(chosen).expanduser() if chosen else files.cache_folder()
+    return folder / "tuned" / _file_name(device)
 
 
 def shipped_file(device: Device) -> Path:
@@ -136,7 +108,7 @@ def outdated(operation: Operation, entry: Entry) -> str:
 
 
 def entries(path: Path) -> dict[str, Entry]:
-    """Returns what a file holds by the key of each problem; nothing if there is no such file.
+    """Returns the entries of a file by the keys of their problems; none if there is no such file.
 
     What is broken in it is left out, with a warning that names it.
     """
@@ -153,33 +125,21 @@ def _read(path: Path, *state: int) -> dict[str, Entry]:
     del state
     try:
         content = json.loads(path.read_bytes())
-        if content["format"] != _FORMAT:
-            raise ValueError(f"format: got {content['format']!r}, wanted {_FORMAT}")
+        if content["format"] == 2:
+            return from_compact(content)
+        if content["format"] != 1:
+            raise ValueError(f"format: got {content['format']!r}, wanted 1 or 2")
         items = dict(content["entries"]).items()
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         _warn(f"{path} is no record of kernels that can be read ({error!r}): it is not used")
         return {}
     found = {}
     for key, value in items:
         try:
-            found[key] = _entry(value)
+            found[key] = entry_from_json(value)
         except ValueError as error:
             _warn(f"{path}: the entry {key!r} is broken and not used: {error}")
     return found
-
-
-def _entry(value: Any) -> Entry:
-    choice = choice_from_json(value)
-    kinds = {
-        "milliseconds": int | float,
-        "workspace_bytes": int,
-        "solver_version": int,
-        "jax_version": str,
-    }
-    for name, kind in kinds.items():
-        if not isinstance(value.get(name), kind):
-            raise ValueError(f"{name}: got {value.get(name)!r}")
-    return Entry(choice, *(value[name] for name in kinds))
 
 
 def store(device: Device, found: Mapping[str, Entry]) -> None:
@@ -191,42 +151,16 @@ def store(device: Device, found: Mapping[str, Entry]) -> None:
     path = user_file(device)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(path):
+        with files.locked(path.with_suffix(".lock")):
             known: dict[str, Entry] = {}
             if path.exists():
                 path.open("rb").close()  # another user's, that may not be read, is not broken
                 known = entries(path)
                 if not known:
                     path.replace(path.with_suffix(".broken"))
-            _replace(path, device, known | dict(found))
+            files.write_text(path, to_text(device, known | dict(found)))
     except OSError as error:
         _warn(f"what was measured is not kept: {error}")
-
-
-def _replace(path: Path, device: Device, merged: Mapping[str, Entry]) -> None:
-    content = {
-        "format": _FORMAT,
-        "device": device._asdict(),
-        "entries": {key: entry.to_json() for key, entry in sorted(merged.items())},
-    }
-    partial = path.with_name(f".{path.name}.{os.getpid()}")  # with the rights of any new file
-    try:
-        with partial.open("w", encoding="utf-8") as file:
-            file.write(json.dumps(content, indent=1) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
-
-
-@contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Waits until no other process writes; the system lets go of a lock whose holder has died."""
-    with open(path.with_suffix(".lock"), "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _warn(message: str) -> None:

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import jax
 
 PLATFORMS = {None: "other", "cpu": "cpu", "cuda": "gpu", "rocm": "gpu", "tpu": "tpu"}
-"""What jax calls a platform that it lowers for, to what it calls its devices; None: any other."""
+"""jax's name of a platform that it lowers for, to its name of the devices; None: any other."""
 
 
 class Device(NamedTuple):
-    """What a choice depends on of a device.
+    """The facts of a device that a choice depends on.
 
     Attributes:
       platform: ``"cpu"``, ``"gpu"``, ``"tpu"`` or ``"other"``.
@@ -26,7 +26,7 @@ class Device(NamedTuple):
 
 
 def describe(device: Any) -> Device:
-    """Returns what choices depend on of a jax device."""
+    """Returns the facts of a jax device that choices depend on."""
     kind = _processor() if device.platform == "cpu" else device.device_kind
     return Device(device.platform, kind)
 

@@ -12,8 +12,9 @@ import jax
 
 from jaxatr import memory
 from jaxatr.kernels import database
+from jaxatr.kernels.benchmark import Bench
 from jaxatr.kernels.device import Device, describe
-from jaxatr.kernels.programs import Bench
+from jaxatr.kernels.entries import Entry
 from jaxatr.kernels.solver import Choice, Config, Operation, operation_of
 
 # Times the best: what is slower in its first turn has no other, and a solver whose default is
@@ -47,17 +48,17 @@ def find(
     workspace_limit: int | None = None,
     budget_seconds: float = 20.0,
 ) -> list[Performance]:
-    """Returns what can compute a problem on a device with how fast it is, the best first.
+    """Returns the solvers of a problem on a device with their times, the best first.
 
     Every solver that applies runs in its default configuration; the further ones of those that are
     not hopeless follow. What is not hopeless takes turns, each a run or as many short ones as make
-    it a moment (:meth:`~jaxatr.kernels.programs.Bench.milliseconds`). Successive halving drops the
+    it a moment (:meth:`~jaxatr.kernels.benchmark.Bench.milliseconds`). Successive halving drops the
     slower half after each round, with twice as many rounds before the next, and the last three are
     timed longer: the configurations of all solvers compete in one list, which has no axes to
     descend along, and a slow one costs a compilation and three runs only.
 
     A candidate runs only after its result on random data agrees with the operation's reference
-    (:func:`~jaxatr.kernels.programs.relative_error`, in float64). One that fails is left out, and
+    (:func:`~jaxatr.kernels.benchmark.relative_error`, in float64). One that fails is left out, and
     a warning names it.
 
     The best is kept in the user's database, unless there is a ``workspace_limit`` or the
@@ -105,10 +106,10 @@ def found_choice(problem: Any) -> Choice | None:
     return Choice(best.algorithm, best.config)
 
 
-def _entry(operation: Operation, best: Performance) -> database.Entry:
+def _entry(operation: Operation, best: Performance) -> Entry:
     version = operation.solvers[best.algorithm].version
     choice = Choice(best.algorithm, best.config)
-    return database.Entry(choice, best.milliseconds, best.workspace_bytes, version, jax.__version__)
+    return Entry(choice, best.milliseconds, version, jax.__version__)
 
 
 def half_of_memory(device: Any) -> int:
@@ -145,11 +146,11 @@ class _Race:
                 for config in own[1:]:
                     if time.monotonic() < self._deadline:
                         self._enter(Choice(name, config))
-        told = f"{self._problem.key}: left out: {'; '.join(self._failures) or 'nothing'}"
+        message = f"{self._problem.key}: left out: {'; '.join(self._failures) or 'nothing'}"
         if not self._times:
-            raise RuntimeError(f"no solver can be used, among {self._names}: {told}")
+            raise RuntimeError(f"no solver can be used, among {self._names}: {message}")
         if self._failures:
-            warnings.warn(told, stacklevel=3)
+            warnings.warn(message, stacklevel=3)
         self._leave_out_hopeless()
         self._halve()
         return [self._performance(choice) for choice in [*self._ranked(), *self._out]]

@@ -1,4 +1,4 @@
-"""What a room under ``ops`` gives to the find step: its problems, its solvers, its reference.
+"""The seam between operations and the find step: problems, solvers, and the reference.
 
 A *problem* is one thing to compute, with its shapes; a *solver* is one way to compute some
 problems, with a number of configurations; an *operation* binds them together (the paper's III.A
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 
 from jaxatr.kernels.device import Device
+from jaxatr.kernels.options import Command
 
 #: Names and values of what a solver can be tuned by, sorted by name; empty for its only form.
 Config: TypeAlias = tuple[tuple[str, int | str], ...]
@@ -35,7 +36,7 @@ class Choice(NamedTuple):
     config: Config = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what :func:`choice_from_json` reads."""
+        """Returns the form that :func:`choice_from_json` reads."""
         return {"algorithm": self.algorithm, "config": dict(self.config)}
 
 
@@ -76,7 +77,7 @@ class Solver(abc.ABC):
         """Returns an estimate of the memory taken besides the arguments and the result."""
 
     def configs(self, problem: Any) -> Sequence[Config]:
-        """Returns what can be tuned, a default that is always valid first."""
+        """Returns the configurations, a default that is always valid first."""
         del problem
         return ((),)
 
@@ -99,7 +100,9 @@ class Operation:
       reference: ``(problem, arguments) -> result``, in float64 and by plain means; a tree where
         there are several.
       tolerance: ``(problem, device) -> error`` that is accepted (:func:`jaxatr.kernels.find`).
-      canonical: ``(problem, device) -> problem`` that stands for it where choices are looked up.
+      canonical: ``(problem, device) -> problem`` that stands for it where choices are looked up;
+        by default itself.
+      command: the sub-command of ``python -m jaxatr.tune`` that measures its problems, if any.
     """
 
     name: str
@@ -109,7 +112,8 @@ class Operation:
     arguments: Callable[[Any, np.random.Generator], tuple[Any, ...]]
     reference: Callable[[Any, tuple[Any, ...]], Any]
     tolerance: Callable[[Any, Device], float]
-    canonical: Callable[[Any, Device], Any]
+    canonical: Callable[[Any, Device], Any] = lambda problem, device: problem
+    command: Command | None = None
 
     def refusal(self, problem: Any, choice: Choice, device: Device) -> str:
         """Returns why a choice cannot be used for a problem, ``""`` if it can."""
@@ -129,6 +133,11 @@ _OPERATIONS: dict[type, Operation] = {}
 def register(problem_type: type, operation: Operation) -> None:
     """Makes the operation of a type of problems known to :func:`operation_of`."""
     _OPERATIONS[problem_type] = operation
+
+
+def operations() -> dict[str, Operation]:
+    """Returns every operation that is known, by its name."""
+    return {operation.name: operation for operation in _OPERATIONS.values()}
 
 
 def operation_of(problem: Any) -> Operation:

@@ -7,15 +7,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from jaxatr.onnx import ops
-from jaxatr.onnx.registry import register
+from jaxatr.onnx.ops.registry import register
 
 if TYPE_CHECKING:
-    from jaxatr.onnx.exporter import export
-    from jaxatr.onnx.exporting.weights import replace_weights
-    from jaxatr.onnx.generator import generate
-    from jaxatr.onnx.listing import Layer, layers
-    from jaxatr.onnx.model import OnnxModel, load
-    from jaxatr.onnx.weights import load_weights
+    from jaxatr.onnx.codegen.generator import generate
+    from jaxatr.onnx.codegen.weights import load_weights
+    from jaxatr.onnx.reader.inspection import Layer, layers
+    from jaxatr.onnx.reader.model import OnnxModel, load
+    from jaxatr.onnx.writer.exporter import export
+    from jaxatr.onnx.writer.replacement import replace_weights
 
 __all__ = [
     "Layer",
@@ -30,10 +30,16 @@ __all__ = [
     "replace_weights",
 ]
 
-# No module is called as a function is: importing it would put it in the function's place.
-_HOMES = {"Layer": "listing", "OnnxModel": "model", "layers": "listing", "load": "model"}
-_HOMES |= {"generate": "generator", "load_weights": "weights"}
-_HOMES |= {"export": "exporter", "replace_weights": "exporting.weights"}
+_HOMES = {
+    "Layer": "reader.inspection",
+    "OnnxModel": "reader.model",
+    "export": "writer.exporter",
+    "generate": "codegen.generator",
+    "layers": "reader.inspection",
+    "load": "reader.model",
+    "load_weights": "codegen.weights",
+    "replace_weights": "writer.replacement",
+}
 
 
 def __getattr__(name: str) -> Any:

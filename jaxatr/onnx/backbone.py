@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxatr import parallel
-from jaxatr.onnx.model import OnnxModel, load
+from jaxatr.onnx.reader.model import OnnxModel, load
 from jaxatr.resolve import nearest
 from jaxatr.typing import Array, ArrayLike, Float
 

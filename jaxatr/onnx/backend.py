@@ -6,9 +6,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxatr.onnx.model import OnnxModel, load
+from jaxatr.onnx.ops.precision import wide
 from jaxatr.onnx.package import onnx
-from jaxatr.onnx.scope import wide
+from jaxatr.onnx.reader.model import OnnxModel, load
 
 __all__ = ["Prepared", "prepare", "run_model", "run_node", "supports_device"]
 

@@ -15,11 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.onnx import ops
-from jaxatr.onnx.fitting import fitted, on_device
 from jaxatr.onnx.ops.dtypes import dtype_of
-from jaxatr.onnx.program import Info
-from jaxatr.onnx.registry import find
-from jaxatr.onnx.scope import wide
+from jaxatr.onnx.ops.precision import wide
+from jaxatr.onnx.ops.registry import find
+from jaxatr.onnx.reader.inputs import as_declared, on_device
+from jaxatr.onnx.reader.program import ValueInfo
 
 __all__ = [
     "GRU",
@@ -61,13 +61,13 @@ def entry(**inputs: tuple[str, tuple[int | str | None, ...] | None] | None) -> C
         dimension that is free); None for what is no tensor.
     """
     facts = {name: fact or (None, None) for name, fact in inputs.items()}
-    infos = [Info(name, shape, dtype) for name, (dtype, shape) in facts.items()]
+    infos = [ValueInfo(name, shape, dtype) for name, (dtype, shape) in facts.items()]
 
     def decorate(method: Callable) -> Callable:
         @functools.wraps(method)
         def call(self, *values, **options):
             with wide():
-                given = [fitted(v, wanted) for v, wanted in zip(values, infos, strict=True)]
+                given = [as_declared(v, wanted) for v, wanted in zip(values, infos, strict=True)]
                 result = method(self, *given, **options)
                 return (
                     tuple(on_device(list(result))) if type(result) is tuple else on_device(result)
@@ -332,7 +332,7 @@ class Dropout(nn.Module):
 
 
 class _Recurrent(nn.Module):
-    """What the recurrent layers share: ``w`` of the input, ``r`` of the state, the bias ``b``."""
+    """The base of recurrent layers: ``w`` of the input, ``r`` of the state, the bias ``b``."""
 
     hidden_size: int
     direction: str = "forward"

@@ -125,6 +125,10 @@ def read_run(workdir: str | os.PathLike, *, name: str | None = None) -> Recorded
     """
     folder = Path(workdir)
     evaluation = read_evaluation(folder)
+    if "groups" not in evaluation:
+        raise ValueError(
+            f"{folder / training.EVALUATION}: an evaluation without scores, wanted one of groups"
+        )
     arrays = read_arrays(folder / training.SCORES)
     missing = {"test_logits", "test_open_logits", "test_labels", "test_id"} - set(arrays)
     if missing:

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr import training
-from jaxatr.onnx.exporter import OPSET, export
 from jaxatr.onnx.package import onnx
+from jaxatr.onnx.writer.exporter import OPSET, export
 from jaxatr.training import Checkpoint, Exportable, TrainedRun
 from jaxatr.typing import PyTree
 

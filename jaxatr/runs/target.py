@@ -57,8 +57,8 @@ def onnx_target(path: str | os.PathLike) -> Target:
     Raises:
       ValueError: it cannot be read, names no classes, or has no such input or output.
     """
-    from jaxatr.onnx.model import load  # which needs a package of its own
-    from jaxatr.onnx.places import Network
+    from jaxatr.onnx.feature_maps import Network
+    from jaxatr.onnx.reader.model import load  # which needs a package of its own
 
     model = load(path)
     metadata = {entry.key: entry.value for entry in model.proto.metadata_props}

@@ -7,6 +7,8 @@ from pathlib import Path
 import jax
 from jax.experimental.compilation_cache import compilation_cache
 
+from jaxatr import files
+
 VARIABLE = "JAXATR_COMPILATION_CACHE"
 
 
@@ -16,8 +18,8 @@ def enable_compilation_cache(path: str | os.PathLike | None = None) -> Path | No
     Args:
       path: the folder, or ``"off"``. Default: what the environment variable
         ``JAXATR_COMPILATION_CACHE`` says (also a folder or ``off``), else the folder that jax was
-        given itself (``JAX_COMPILATION_CACHE_DIR``), else ``jaxatr/xla`` in the user's cache folder
-        (``XDG_CACHE_HOME``, by default ``~/.cache``).
+        given itself (``JAX_COMPILATION_CACHE_DIR``), else ``xla`` in the user's cache folder
+        (:func:`jaxatr.files.cache_folder`).
 
     Returns:
       The folder in use, ``None`` when it is off or cannot be created.
@@ -27,8 +29,7 @@ def enable_compilation_cache(path: str | os.PathLike | None = None) -> Path | No
     if chosen == "off":
         jax.config.update("jax_enable_compilation_cache", False)
         return None
-    cache_home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    folder = Path(chosen or f"{cache_home}/jaxatr/xla").expanduser()
+    folder = Path(chosen).expanduser() if chosen else files.cache_folder() / "xla"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

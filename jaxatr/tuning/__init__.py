@@ -1,6 +1,5 @@
-"""The sub-commands of ``python -m jaxatr.tune``: a module each.
+"""The sub-commands of ``python -m jaxatr.tune``.
 
-A sub-command of another operation is one more module with ``define_flags()`` and
-``main(arguments)``: it makes problems of its flags and hands them to
-:func:`jaxatr.tuning.driver.drive`.
+An operation that describes its problems by options (:class:`jaxatr.kernels.options.Command`) has
+one without a file here. Any other is a module with ``define_flags()`` and ``main(arguments)``.
 """

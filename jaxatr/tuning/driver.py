@@ -1,4 +1,4 @@
-"""What the sub-commands of single operations share: list, verify and time what can compute it."""
+"""Lists, verifies and times what can compute a problem, for the sub-commands of ``tune``."""
 
 import math
 from collections.abc import Sequence
@@ -9,9 +9,9 @@ from absl import flags
 
 from jaxatr import kernels
 from jaxatr.kernels import database
+from jaxatr.kernels.benchmark import Bench
 from jaxatr.kernels.device import describe
 from jaxatr.kernels.find import half_of_memory
-from jaxatr.kernels.programs import Bench
 from jaxatr.kernels.solver import Choice, Config, Solver, operation_of
 
 EXIT_WRONG = 1
@@ -106,8 +106,8 @@ def _verified(bench: Bench, solver: Solver, allowed: float) -> bool:
                 print(f"{label} WRONG: error {errors[-1]:.1e}, allowed {allowed:.1e}", flush=True)
     right = max(errors) <= allowed
     if right:
-        told = f"error {max(errors):.1e}, allowed {allowed:.1e}"
-        print(f"  {solver.name:<12} verified: {told}", flush=True)
+        error = f"error {max(errors):.1e}, allowed {allowed:.1e}"
+        print(f"  {solver.name:<12} verified: {error}", flush=True)
     return right
 
 

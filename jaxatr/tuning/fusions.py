@@ -5,9 +5,9 @@ python -m jaxatr.tune fusions
 
 from collections.abc import Sequence
 
-from jaxatr.kernels.fusion import supported_fusions
-from jaxatr.kernels.fusion.graph import ORDER
-from jaxatr.kernels.fusion.solvers import SOLVERS
+from jaxatr.kernels.contrib.fusion import supported_fusions
+from jaxatr.kernels.contrib.fusion.graph import ORDER
+from jaxatr.kernels.contrib.fusion.solvers import SOLVERS
 
 
 def define_flags() -> None:

@@ -1,4 +1,4 @@
-"""What is in the database for this device, and what of it is not used.
+"""Shows the database for this device, and why an entry is not used.
 
 python -m jaxatr.tune show
 """
@@ -7,16 +7,11 @@ from collections.abc import Sequence
 
 import jax
 
+import jaxatr.kernels.contrib  # noqa: F401 - makes its operations known
 from jaxatr.kernels import database
 from jaxatr.kernels.device import describe
-from jaxatr.kernels.ops import ctc, response_norm, softmax, tensor
-from jaxatr.kernels.ops.batch_norm import operation as batch_norm
-from jaxatr.kernels.ops.convolution import operation as convolution
-from jaxatr.kernels.ops.pooling import operation as pooling
-from jaxatr.kernels.ops.recurrent import operation as recurrent
-
-_ROOMS = batch_norm, convolution, ctc, pooling, recurrent, response_norm, softmax, tensor
-_OPERATIONS = {room.OPERATION.name: room.OPERATION for room in _ROOMS}
+from jaxatr.kernels.entries import Entry
+from jaxatr.kernels.solver import operations
 
 
 def define_flags() -> None:
@@ -43,9 +38,9 @@ def main(arguments: Sequence[str]) -> None:
             print(f"  {key}: {how}, {entry.milliseconds:.3f} ms{stale}")
 
 
-def _outdated(key: str, entry: database.Entry) -> str:
+def _outdated(key: str, entry: Entry) -> str:
     name = key.split()[0].removeprefix("log_")  # a softmax's may begin so
-    operation = _OPERATIONS.get(name)
+    operation = operations().get(name)
     if operation is None:
         return f"there is no operation {name!r} (any more)"
     return database.outdated(operation, entry)

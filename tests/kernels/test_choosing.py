@@ -11,6 +11,7 @@ import pytest
 from jaxatr import kernels
 from jaxatr.kernels import choosing, database
 from jaxatr.kernels.device import of_platform
+from jaxatr.kernels.entries import Entry
 from jaxatr.kernels.ops.convolution import Problem, primitive
 from jaxatr.kernels.solver import Choice
 
@@ -45,7 +46,7 @@ def used(monkeypatch):
 
 
 def remember(algorithm, config=(), problem=PROBLEM):
-    entry = database.Entry(Choice(algorithm, config), 1.0, 0, 1, jax.__version__)
+    entry = Entry(Choice(algorithm, config), 1.0, 1, jax.__version__)
     database.store(CPU, {problem.key: entry})
 
 
@@ -57,10 +58,10 @@ def test_the_database_then_the_rules_each_direction_on_its_own(used, monkeypatch
     plain = used(gradients)
     assert set(plain) == {"forward", "data", "weight"}
     remember("blocked", (("images", 1),))
-    remember("winograd4", (("pieces", 3),), PROBLEM.turned("weight"))
+    remember("winograd4", (("pieces", 3),), PROBLEM.in_direction("weight"))
     with pytest.warns(UserWarning, match="no configuration"):  # pieces are powers of two
         used(gradients)
-    remember("winograd4", (("pieces", 1),), PROBLEM.turned("weight"))
+    remember("winograd4", (("pieces", 1),), PROBLEM.in_direction("weight"))
     assert used(gradients) == plain | {
         "forward": Choice("blocked", (("images", 1),)),
         "weight": Choice("winograd4", (("pieces", 1),)),
@@ -101,7 +102,7 @@ def test_what_was_pinned_while_tracing_holds_for_a_gradient_and_for_lowering(use
     found, function = [], primitive.function
     noted = lambda *given: found.append(given[1].algorithm) or function(*given)  # noqa: E731
     monkeypatch.setattr(primitive, "function", noted)
-    key = PROBLEM.turned("weight").key
+    key = PROBLEM.in_direction("weight").key
     with kernels.choices({PROBLEM.key: Choice("taps"), key: Choice("matmul")}):
         traced = jax.jit(jax.grad(lambda w: kernels.convolution(X, w, padding=1).sum())).trace(W)
     traced.lower()
@@ -213,8 +214,8 @@ def test_freezing_takes_the_database_and_measures_the_rest_when_told(monkeypatch
     frozen = kernels.freeze(lower, measure=True, watch=lambda keys: seen.extend(keys) or keys)
     assert {key: one["algorithm"] for key, one in frozen.to_json().items()} == {
         PROBLEM.key: "taps",
-        PROBLEM.turned("data").key: "matmul",
-        PROBLEM.turned("weight").key: "matmul",
+        PROBLEM.in_direction("data").key: "matmul",
+        PROBLEM.in_direction("weight").key: "matmul",
     }
     assert sorted(seen) == sorted(problem.key for problem in finds) and len(seen) == 2
     monkeypatch.setenv("JAXATR_FIND", "none")

@@ -1,6 +1,7 @@
 """The database of kernels: whose word counts, who may write, and what is broken or stale."""
 
 import dataclasses
+import hashlib
 import json
 import os
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 from jaxatr.kernels import database
 from jaxatr.kernels.device import Device
+from jaxatr.kernels.entries import Entry, to_compact_text
 from jaxatr.kernels.ops.convolution import Problem
 from jaxatr.kernels.ops.convolution.operation import OPERATION
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS
@@ -36,7 +38,7 @@ def folders(monkeypatch, tmp_path):
 
 def entry(algorithm="matmul", config=(), **changes):
     version = SOLVERS[algorithm].version if algorithm in SOLVERS else 1
-    made = database.Entry(Choice(algorithm, config), 1.5, 7, version, jax.__version__)
+    made = Entry(Choice(algorithm, config), 1.5, version, jax.__version__)
     return made._replace(**changes)
 
 
@@ -110,7 +112,12 @@ def test_a_solver_of_another_version_is_not_used(monkeypatch):
         assert lookup() is None
 
 
-BROKEN = ["", "{", "[]", '{"format": 2, "entries": {}}', '{"format": 1}', "[" * 100_000]
+COMPACT = {"format": 2, "jax_version": "0", "choices": [["xla", {}, 2]], "directions": ["a b"]}
+BROKEN = [
+    *("", "{", "[]", '{"format": 3, "entries": {}}', '{"format": 1}', "[" * 100_000),
+    *('{"format": 2, "entries": {}}', json.dumps(COMPACT | {"problems": [["p", 0]]})),
+    json.dumps(COMPACT | {"problems": [["p", 1, 2.0]]}),
+]
 
 
 @pytest.mark.parametrize("text", BROKEN, ids=range(len(BROKEN)))
@@ -181,23 +188,65 @@ def test_others_may_read_what_is_kept_if_the_user_lets_them():
     assert database.user_file(DEVICE).stat().st_mode & 0o777 == 0o644
 
 
-def test_what_comes_with_the_package_can_be_read_and_is_of_these_solvers():
+def test_what_comes_with_the_package_is_of_these_solvers():
     """Whether the version of jax is this one, is another matter: it ages."""
-    for path in sorted((Path(database.__file__).parent / "tuned").glob("*.json")):
+    paths = sorted((Path(database.__file__).parent / "tuned").glob("*.json"))
+    assert paths
+    for path in paths:
         for key, one in database.entries(path).items():
             assert key.startswith("convolution ")
             assert database.outdated(OPERATION, one._replace(jax_version=jax.__version__)) == ""
+
+
+def test_the_shipped_choices_are_those_of_the_file_with_an_object_for_each():
+    """All 906, from before the compact form; to be made anew with the file (see ship.py)."""
+    path = Path(database.__file__).parent / "tuned" / "cpu-amd-epyc-2-cores.json"
+    lines = [
+        f"{key}: {one.choice.algorithm} {dict(one.choice.config)} {one.solver_version} "
+        f"{one.jax_version}"
+        for key, one in sorted(database.entries(path).items())
+    ]
+    assert len(lines) == 906
+    digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    assert digest == "ef50c675ee0d361ed57aef65ac8e71b31d05e1c81ff0c64d96d5eb619e5cabbf"
+
+
+def test_the_compact_form_keeps_what_each_problem_is_computed_by():
+    found = {
+        PROBLEM.key: entry("blocked", (("images", 1),), milliseconds=1.23456),
+        PROBLEM.in_direction("weight").key: entry("xla"),
+        "log_softmax forward channel 2x4x5x3 float32": entry("xla", solver_version=7),
+    }
+    path = database.shipped_file(DEVICE)
+    path.parent.mkdir()
+    path.write_text(to_compact_text(DEVICE, found))
+    found[PROBLEM.key] = found[PROBLEM.key]._replace(milliseconds=1.235)
+    assert database.entries(path) == found
+    assert lookup() == Choice("blocked", (("images", 1),))
+    with pytest.raises(ValueError, match=r"jax_version: got \['0', .*, wanted one for all entries"):
+        to_compact_text(DEVICE, found | {"a b c": entry(jax_version="0")})
+
+
+def test_a_file_of_a_version_that_kept_the_workspace_is_read():
+    path = database.user_file(DEVICE)
+    path.parent.mkdir(parents=True)
+    listed = {PROBLEM.key: entry().to_json() | {"workspace_bytes": 7}}
+    path.write_text(json.dumps({"format": 1, "device": DEVICE._asdict(), "entries": listed}))
+    assert lookup() == Choice("matmul")
+    database.store(DEVICE, {"another": entry("taps")})
+    assert set(database.entries(path)) == {PROBLEM.key, "another"}
 
 
 WRITER = """
 import sys
 from jaxatr.kernels import database
 from jaxatr.kernels.device import Device
+from jaxatr.kernels.entries import Entry
 from jaxatr.kernels.solver import Choice
 
 name = sys.argv[1]
 for index in range(40):
-    entry = database.Entry(Choice(name), 1.0, 0, 1, "0")
+    entry = Entry(Choice(name), 1.0, 1, "0")
     database.store(Device("cpu", "shared"), {f"{name} {index}": entry})
 """
 

@@ -13,13 +13,14 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from jaxatr.kernels.activations import ACTIVATIONS
+from jaxatr.kernels.benchmark import relative_error
+from jaxatr.kernels.contrib import ctc, response_norm, softmax, tensor
 from jaxatr.kernels.device import of_platform
-from jaxatr.kernels.ops import ctc, pooling, response_norm, softmax, tensor
+from jaxatr.kernels.ops import pooling
 from jaxatr.kernels.ops.batch_norm.operation import Problem as BatchNorm
 from jaxatr.kernels.ops.convolution.problem import Problem as Convolution
 from jaxatr.kernels.ops.recurrent.problem import CELLS
 from jaxatr.kernels.ops.recurrent.problem import Problem as Recurrent
-from jaxatr.kernels.programs import relative_error
 from jaxatr.kernels.solver import Choice, operation_of
 
 CPU = of_platform("cpu")

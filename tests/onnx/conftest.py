@@ -65,6 +65,12 @@ def a_network(batch="n"):
     return build(nodes, {"x": [batch, 3, 8, 8]}, ["y"], weights)
 
 
+@pytest.fixture(scope="session")
+def small_network():
+    """Makes the network."""
+    return a_network
+
+
 @pytest.fixture
 def network():
     return a_network()

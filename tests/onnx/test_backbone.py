@@ -14,8 +14,8 @@ onnx = pytest.importorskip("onnx")
 from jaxatr import config as configuration  # noqa: E402 (what needs the package comes after it)
 from jaxatr import convert, models, parallel, runs, training  # noqa: E402
 from jaxatr.onnx.backbone import OnnxBackbone, until  # noqa: E402
-from jaxatr.onnx.exporter import export  # noqa: E402
-from jaxatr.onnx.model import load  # noqa: E402
+from jaxatr.onnx.reader.model import load  # noqa: E402
+from jaxatr.onnx.writer.exporter import export  # noqa: E402
 from jaxatr.runs.export import export_run  # noqa: E402
 from jaxatr.tasks.open_set.predictor import Recogniser  # noqa: E402
 
@@ -81,8 +81,8 @@ def test_a_part_of_a_model(path, images):
 @pytest.mark.parametrize("output", ["", "relu"])
 def test_features_are_the_models_values(path, images, output):
     backbone = OnnxBackbone(path, output)
-    variables = backbone.init(jax.random.key(0), images)
-    features = backbone.apply(variables, images)
+    variables = jax.jit(backbone.init)(jax.random.key(0), images)
+    features = jax.jit(backbone.apply)(variables, images)
     model = until(load(path), output) if output else load(path)
     wanted = np.asarray(model.apply(model.variables, images.transpose(0, 3, 1, 2)))
     wanted = wanted.mean((2, 3)) if output else wanted
@@ -93,8 +93,9 @@ def test_features_are_the_models_values(path, images, output):
 def test_devices_share_their_running_statistics(path):
     images = np.random.default_rng(2).normal(size=(2, 4, 24, 24, 1)).astype(np.float32)
     backbone = OnnxBackbone(path, "relu")
-    variables = backbone.init(jax.random.key(0), images[0])
+    variables = jax.jit(backbone.init)(jax.random.key(0), images[0])
 
+    @jax.jit
     def step(images):
         _, new = backbone.apply(variables, images, train=True, mutable=["batch_stats"])
         return new["batch_stats"]
@@ -185,8 +186,20 @@ def parsed(monkeypatch):
     return parse
 
 
-@pytest.mark.parametrize("name", [pytest.param("cbc", marks=pytest.mark.slow), "quadruplet"])
-def test_the_flags_of_both_configurations(parsed, name, path, levels, tmp_path):
+@pytest.mark.parametrize("name", ["cbc", "quadruplet"])
+def test_the_flags_of_both_configurations(parsed, name, path):
+    flags = (f"--config.model.onnx={path}", "--config.model.output=relu")
+    model = parsed(f"--config={CONFIGS / name}.py:folder", *flags).model
+    if name == "cbc":
+        network = models.build_open_set(model, 3)
+    else:
+        network = models.build_embedding(model, 2, 3, dimension=4, unit_length=True)
+    assert network.backbone == OnnxBackbone(path, "relu")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["cbc", "quadruplet"])
+def test_both_configurations_train(parsed, name, path, levels, tmp_path):
     fields = {
         "model.onnx": path,
         "model.output": "relu",

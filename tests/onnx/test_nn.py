@@ -16,8 +16,8 @@ def image(*shape):
 
 
 def applied(layer, x, *more, **options):
-    variables = layer.init(jax.random.key(0), x, *more)
-    return variables, layer.apply(variables, x, *more, **options)
+    variables = jax.jit(layer.init)(jax.random.key(0), x, *more)
+    return variables, jax.jit(layer.apply)(variables, x, *more, **options)
 
 
 def tensor(value):

@@ -34,7 +34,7 @@ for name in ("load", "layers", "generate", "export", "replace_weights"):
 
 def test_a_function_is_a_function_whatever_was_imported_before():
     script = """
-import jaxatr.onnx.inspection, jaxatr.onnx.generator, jaxatr.runs.export
+import jaxatr.onnx.reader.inspection, jaxatr.onnx.codegen.generator, jaxatr.runs.export
 import jaxatr.onnx
 print([callable(getattr(jaxatr.onnx, name)) for name in jaxatr.onnx.__all__ if name != "ops"])
 """

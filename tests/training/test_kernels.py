@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from jaxatr import kernels, parallel, training
-from jaxatr.kernels import database
+from jaxatr.kernels import choosing, database
 from jaxatr.kernels.device import of_platform
+from jaxatr.kernels.entries import Entry
 from jaxatr.kernels.ops.convolution import Problem, primitive
 from jaxatr.kernels.solver import Choice
 from jaxatr.training.kernels import KernelChoices
@@ -39,7 +40,7 @@ def used(monkeypatch):
 
 
 def remember(algorithm):
-    entry = database.Entry(Choice(algorithm), 1.0, 0, 1, jax.__version__)
+    entry = Entry(Choice(algorithm), 1.0, 1, jax.__version__)
     database.store(of_platform("cpu"), {FORWARD.key: entry})
 
 
@@ -131,6 +132,7 @@ class Terminal(io.StringIO):
 def test_a_terminal_gets_a_bar(tmp_path, monkeypatch, unchecked):
     """Unchecked, because a check of types takes a first problem from the bar, and ends it."""
     monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setattr(choosing, "found_choice", lambda problem: Choice("matmul"))
     KernelChoices(tmp_path, find=True, progress=True).of("train", lower)
     assert "finding kernels: 100%" in sys.stderr.getvalue()
     assert "1/1" in sys.stderr.getvalue()

@@ -1,4 +1,4 @@
-"""What several operations say about arguments that they cannot take."""
+"""Checks of arguments that several operations share."""
 
 from typing import Any
 
@@ -16,3 +16,21 @@ def check_floating(x: Any) -> None:
     """Raises a ``ValueError`` unless ``x`` is of a floating-point type."""
     if not jnp.issubdtype(x.dtype, jnp.floating):
         raise ValueError(f"x: got type {x.dtype.name}, wanted a floating-point one")
+
+
+def refuse_varying(name: str, *avals: Any) -> None:
+    """Raises a ``NotImplementedError`` where ``jax.shard_map`` follows which values vary.
+
+    The primitives do not tell it, and the gradient of what all devices share would then be one
+    device's in silence.
+
+    Args:
+      name: of the operation.
+      *avals: the abstract arguments.
+    """
+    axes = sorted({str(axis) for aval in avals for axis in aval.mat.varying})
+    if axes:
+        raise NotImplementedError(
+            f"{name}: got arrays that vary along {', '.join(axes)}: call jax.shard_map with "
+            "check_vma=False, and sum gradients over the axis yourself"
+        )

@@ -15,7 +15,8 @@ import numpy as np
 
 from jaxatr.kernels import choosing
 from jaxatr.kernels.device import Device, of_platform
-from jaxatr.kernels.ops.accuracy import PLAIN
+from jaxatr.kernels.ops.tolerance import PLAIN
+from jaxatr.kernels.options import Command
 from jaxatr.kernels.solver import Choice, Config, Operation, Solver, operation_of
 from jaxatr.typing import Array
 
@@ -56,6 +57,7 @@ def operation(
     forms: Sequence[Form],
     arguments: Callable[[Any, np.random.Generator], tuple[np.ndarray, ...]],
     reference: Callable[[Any, tuple[np.ndarray, ...]], Any],
+    command: Command,
 ) -> Operation:
     """Returns the operation of some forms, of which the first is the rule."""
     solvers = {form.name: form for form in forms}
@@ -67,7 +69,7 @@ def operation(
         arguments=arguments,
         reference=reference,
         tolerance=lambda problem, device: PLAIN.get(problem.dtype, 0.0),
-        canonical=lambda problem, device: problem,
+        command=command,
     )
 
 

@@ -1,4 +1,4 @@
-"""What is done to a tile of results before it leaves the chip.
+"""The arithmetic on a tile of results before it leaves the chip.
 
 An epilogue is ordinary arithmetic on an array, so that every kernel can call it on its accumulator,
 whatever the hardware.

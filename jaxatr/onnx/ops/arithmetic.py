@@ -1,17 +1,37 @@
 """Sums, products, powers, comparisons of size: element by element, with NumPy's broadcasting."""
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr.onnx.ops.values import Value, library
-from jaxatr.onnx.registry import register
+from jaxatr.onnx.ops.registry import register
+from jaxatr.onnx.ops.values import Value, axis_of, known_int, library
 
 
 def broadcasting(*values: Value) -> Any:
     """Returns the library to compute with, which broadcasts the values together."""
     return library(*values, shape=np.broadcast_shapes(*(np.shape(value) for value in values)))
+
+
+def aligned(a: Value, b: Value, broadcast: int, axis: int | None) -> Value:
+    """Returns ``b`` with the dimensions of size 1 that opsets before 7 leave out."""
+    if not broadcast or axis is None or b.ndim == 0:
+        return b
+    axis = axis + a.ndim if axis < 0 else axis
+    return b.reshape(b.shape + (1,) * (a.ndim - axis - b.ndim))
+
+
+def register_along(operator: str, function: Callable[..., Value], **facts: Any) -> None:
+    """Registers an operator's form before opset 7, in which ``b`` starts at an axis of ``a``."""
+
+    def along(a: Value, b: Value, *, broadcast: int = 0, axis: int | None = None) -> Value:
+        return function(a, aligned(a, b, broadcast, axis))
+
+    along.__name__ = along.__qualname__ = f"{function.__name__}_along"
+    along.__doc__ = f"Returns :func:`{function.__name__}`, ``b`` starting at ``axis`` of ``a``."
+    register(operator, since=1, folds=True, **facts)(along)
 
 
 @register("Add", since=7, folds=True)
@@ -45,48 +65,15 @@ def div(a: Value, b: Value) -> Value:
     return floor + inexact.astype(floor.dtype)
 
 
-def aligned(a: Value, b: Value, broadcast: int, axis: int | None) -> Value:
-    """Returns ``b`` with the dimensions of size 1 that opsets before 7 leave out."""
-    if not broadcast or axis is None or b.ndim == 0:
-        return b
-    axis = axis + a.ndim if axis < 0 else axis
-    return b.reshape(b.shape + (1,) * (a.ndim - axis - b.ndim))
-
-
-@register("Add", since=1, folds=True, ignored=("consumed_inputs",))
-def add_along(a: Value, b: Value, *, broadcast: int = 0, axis: int | None = None) -> Value:
-    """Returns the sum, ``b`` starting at ``axis`` of ``a`` (ONNX Add-6)."""
-    return add(a, aligned(a, b, broadcast, axis))
-
-
-@register("Sub", since=1, folds=True, ignored=("consumed_inputs",))
-def sub_along(a: Value, b: Value, *, broadcast: int = 0, axis: int | None = None) -> Value:
-    """Returns the difference, ``b`` starting at ``axis`` of ``a`` (ONNX Sub-6)."""
-    return sub(a, aligned(a, b, broadcast, axis))
-
-
-@register("Mul", since=1, folds=True, ignored=("consumed_inputs",))
-def mul_along(a: Value, b: Value, *, broadcast: int = 0, axis: int | None = None) -> Value:
-    """Returns the product, ``b`` starting at ``axis`` of ``a`` (ONNX Mul-6)."""
-    return mul(a, aligned(a, b, broadcast, axis))
-
-
-@register("Div", since=1, folds=True, ignored=("consumed_inputs",))
-def div_along(a: Value, b: Value, *, broadcast: int = 0, axis: int | None = None) -> Value:
-    """Returns the quotient, ``b`` starting at ``axis`` of ``a`` (ONNX Div-6)."""
-    return div(a, aligned(a, b, broadcast, axis))
-
-
 @register("Pow", since=7, folds=True)
 def power(x: Value, y: Value) -> Value:
     """Returns ``x`` to the power ``y``, in the type of ``x`` (ONNX Pow-15)."""
     return broadcasting(x, y).power(x, y).astype(x.dtype)
 
 
-@register("Pow", since=1, folds=True)
-def power_along(a: Value, b: Value, *, broadcast: int = 0, axis: int | None = None) -> Value:
-    """Returns ``a`` to the power ``b``, ``b`` starting at ``axis`` of ``a`` (ONNX Pow-1)."""
-    return power(a, aligned(a, b, broadcast, axis))
+for _operator, _function in {"Add": add, "Sub": sub, "Mul": mul, "Div": div}.items():
+    register_along(_operator, _function, ignored=("consumed_inputs",))
+register_along("Pow", power)
 
 
 @register("Mod", folds=True)
@@ -240,8 +227,6 @@ def cumprod(x: Value, axis: Any, *, exclusive: int = 0, reverse: int = 0) -> Val
 
 
 def _cumulative(function, empty: int, x: Value, axis, exclusive: int, reverse: int) -> Value:
-    from jaxatr.onnx.ops.values import axis_of, known_int
-
     axis = axis_of(known_int("axis", axis), x.ndim)
     x = jnp.flip(x, axis) if reverse else jnp.asarray(x)
     found = function(x, axis=axis, dtype=x.dtype)

@@ -6,8 +6,8 @@ import ml_dtypes
 import numpy as np
 
 from jaxatr.onnx.ops.dtypes import BITS, dtype_of, is_float, is_text, name_of
+from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Value, library
-from jaxatr.onnx.registry import register
 
 FLOAT8 = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
 

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Known, Value, axis_of, known
-from jaxatr.onnx.registry import register
 
 Body = Callable[..., tuple]
 
@@ -54,7 +54,7 @@ def _arrays(values: Any) -> tuple:
 def loop(
     trips: Known | None = None, cond: Known | None = None, *carried: Any, body: Body, outputs: int
 ) -> Any:
-    """Returns what is carried through a loop, and its scan outputs stacked (ONNX Loop-25).
+    """Returns the carried values of a loop, and its scan outputs stacked (ONNX Loop-25).
 
     Where the number of rounds is known and no condition is computed from traced values, the loop is
     unrolled by tracing it, up to ``UNROLLED`` rounds; else it becomes ``jax.lax.while_loop``, which

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr import kernels
+from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Value, at_least_rank
 from jaxatr.onnx.ops.windows import Ints, along, around, windows
-from jaxatr.onnx.registry import register
 
 
 def convolved(x: Value, w: Value, found: Any, group: int) -> Value:
@@ -284,14 +284,14 @@ def deform_conv(
     n, channels = x.shape[:2]
     taps, out = int(np.prod(found.kernel)), found.counts
     moves = jnp.reshape(offset, (n, offset_group, taps, 2, *out))
-    places = []
+    positions = []
     for axis in range(2):
         start = np.arange(out[axis]) * found.strides[axis] - found.pads[axis][0]
         tap = np.indices(found.kernel)[axis].reshape(-1) * found.dilations[axis]
         start = start.reshape((-1, 1) if axis == 0 else (1, -1))
-        places.append(moves[:, :, :, axis] + (tap[:, None, None] + start).astype(x.dtype))
+        positions.append(moves[:, :, :, axis] + (tap[:, None, None] + start).astype(x.dtype))
     image = jnp.reshape(x, (n, offset_group, channels // offset_group, *x.shape[2:]))
-    taken = jax.vmap(jax.vmap(_bilinear))(image, places[0], places[1])
+    taken = jax.vmap(jax.vmap(_bilinear))(image, positions[0], positions[1])
     if mask is not None:
         taken = taken * jnp.reshape(mask, (n, offset_group, 1, taps, *out))
     taken = taken.reshape(n, group, channels // group, taps, *out)

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.onnx.ops.ml import ML, Floats, Ints, Texts, labelled, transformed
-from jaxatr.onnx.ops.trees import FUNCTIONS, MODES, Trees, aggregated, said
+from jaxatr.onnx.ops.registry import register
+from jaxatr.onnx.ops.trees import FUNCTIONS, MODES, Trees, aggregated, leaf_table
 from jaxatr.onnx.ops.values import Value, first_place, sized
-from jaxatr.onnx.registry import register
 
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
@@ -75,7 +75,7 @@ def tree_ensemble(
         _members(nodes_modes, membership_values),
     )
     leaves, weights = np.arange(len(leaf_weights)), np.asarray(leaf_weights)
-    table = said(leaves, np.array(leaf_targetids), weights, len(leaves))
+    table = leaf_table(leaves, np.array(leaf_targetids), weights, len(leaves))
     scores = aggregated(x, trees, table, n_targets, FUNCTIONS[aggregate_function])
     return transformed(scores.astype(x.dtype), TRANSFORMS[post_transform])
 
@@ -132,7 +132,7 @@ def tree_ensemble_regressor(
     """
     values = _given("nodes_values", nodes_values, nodes_values_as_tensor)
     weights = _given("target_weights", target_weights, target_weights_as_tensor)
-    trees, places = _listed(
+    trees, positions = _listed(
         (nodes_treeids, nodes_nodeids),
         nodes_modes,
         (nodes_falsenodeids, nodes_truenodeids),
@@ -140,7 +140,7 @@ def tree_ensemble_regressor(
         values,
         nodes_missing_value_tracks_true,
     )
-    table = _table(trees, places, (target_treeids, target_nodeids), target_ids, weights)
+    table = _table(trees, positions, (target_treeids, target_nodeids), target_ids, weights)
     scores = aggregated(_floats(x), trees, table, n_targets, aggregate_function)
     base = _given("base_values", base_values or (0.0,), base_values_as_tensor)
     return transformed((scores + base.astype(scores.dtype)).astype("float32"), post_transform)
@@ -182,7 +182,7 @@ def tree_ensemble_classifier(
     labels = classlabels_strings or classlabels_int64s or ()
     values = _given("nodes_values", nodes_values, nodes_values_as_tensor)
     weights = _given("class_weights", class_weights, class_weights_as_tensor)
-    trees, places = _listed(
+    trees, positions = _listed(
         (nodes_treeids, nodes_nodeids),
         nodes_modes,
         (nodes_falsenodeids, nodes_truenodeids),
@@ -190,7 +190,7 @@ def tree_ensemble_classifier(
         values,
         nodes_missing_value_tracks_true,
     )
-    table = _table(trees, places, (class_treeids, class_nodeids), class_ids, weights)
+    table = _table(trees, positions, (class_treeids, class_nodeids), class_ids, weights)
     scores = aggregated(_floats(x), trees, table, len(labels), "SUM").astype("float32")
     base = _given("base_values", base_values or (0.0,), base_values_as_tensor)
     if len(labels) == 2 and len(set(class_ids)) == 1:
@@ -236,16 +236,16 @@ def _listed(
     inner = np.array([mode != "LEAF" for mode in modes])
     order = np.argsort(~inner, kind="stable")
     listed = list(zip(*names, strict=True))
-    places = {listed[node]: place for place, node in enumerate(order)}
-    if len(places) < count:
+    positions = {listed[node]: place for place, node in enumerate(order)}
+    if len(positions) < count:
         raise ValueError("nodes_nodeids: a tree has two nodes of one number")
     roots: dict[int, int] = {}
     for name in listed:
-        roots.setdefault(name[0], places[name])
+        roots.setdefault(name[0], positions[name])
     asking = order[: int(inner.sum())]
     kinds = {f"BRANCH_{mode}": number for number, mode in enumerate(MODES[:-1])}
     try:
-        children = [[places[names[0][i], branch[i]] for i in asking] for branch in branches]
+        children = [[positions[names[0][i], branch[i]] for i in asking] for branch in branches]
         numbers = [kinds[modes[i]] for i in asking]
     except KeyError as error:
         raise ValueError(f"nodes: there is no node or mode {error}") from None
@@ -259,22 +259,22 @@ def _listed(
         tracks[asking],
         np.full((len(asking), 1), np.nan),
     )
-    return trees, places
+    return trees, positions
 
 
 def _table(
     trees: Trees,
-    places: dict[tuple[int, int], int],
+    positions: dict[tuple[int, int], int],
     names: tuple[Ints, Ints],
     columns: Ints,
     weights: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns what :func:`said` does of leaves that are named as their nodes are."""
+    """Returns the :func:`leaf_table` of leaves that are named as nodes are."""
     inner = len(trees.splits)
-    found = [places.get(name, -1) - inner for name in zip(*names, strict=True)]
+    found = [positions.get(name, -1) - inner for name in zip(*names, strict=True)]
     if min(found, default=0) < 0:
         raise ValueError("a weight is of no leaf")
-    return said(np.array(found, np.int64), np.array(columns), weights, len(places) - inner)
+    return leaf_table(np.array(found, np.int64), np.array(columns), weights, len(positions) - inner)
 
 
 def _members(modes: np.ndarray, values: np.ndarray | None) -> np.ndarray:

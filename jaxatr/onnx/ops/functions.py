@@ -1,13 +1,14 @@
 """Functions of one number: exponentials, the circle's, activations."""
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Value, axis_of, first_place, library
-from jaxatr.onnx.registry import register
 
 OLD = ("consumed_inputs",)
 
@@ -24,82 +25,35 @@ def log(x: Value) -> Value:
     return library(x).log(x)
 
 
-@register("Sin")
-def sin(x: Value) -> Value:
-    """Returns the sine (ONNX Sin-22)."""
-    return jnp.sin(x)
+def _of_one_number(
+    name: str, function: Callable[..., Any], result: str, **facts: Any
+) -> Callable[[Value], Value]:
+    """Registers a function of jax under its own name in lower case; ``result``: for its doc."""
+
+    def computed(x: Value) -> Value:
+        return function(x)
+
+    computed.__name__ = computed.__qualname__ = name.lower()
+    computed.__doc__ = f"Returns the {result} (ONNX {name})."
+    return register(name, **facts)(computed)
 
 
-@register("Cos")
-def cos(x: Value) -> Value:
-    """Returns the cosine (ONNX Cos-22)."""
-    return jnp.cos(x)
-
-
-@register("Tan")
-def tan(x: Value) -> Value:
-    """Returns the tangent (ONNX Tan-22)."""
-    return jnp.tan(x)
-
-
-@register("Asin")
-def asin(x: Value) -> Value:
-    """Returns the arc sine (ONNX Asin-22)."""
-    return jnp.arcsin(x)
-
-
-@register("Acos")
-def acos(x: Value) -> Value:
-    """Returns the arc cosine (ONNX Acos-22)."""
-    return jnp.arccos(x)
-
-
-@register("Atan")
-def atan(x: Value) -> Value:
-    """Returns the arc tangent (ONNX Atan-22)."""
-    return jnp.arctan(x)
-
-
-@register("Sinh")
-def sinh(x: Value) -> Value:
-    """Returns the hyperbolic sine (ONNX Sinh-22)."""
-    return jnp.sinh(x)
-
-
-@register("Cosh")
-def cosh(x: Value) -> Value:
-    """Returns the hyperbolic cosine (ONNX Cosh-22)."""
-    return jnp.cosh(x)
-
-
-@register("Tanh", ignored=OLD)
-def tanh(x: Value) -> Value:
-    """Returns the hyperbolic tangent (ONNX Tanh-13)."""
-    return jnp.tanh(x)
-
-
-@register("Asinh")
-def asinh(x: Value) -> Value:
-    """Returns the inverse of the hyperbolic sine (ONNX Asinh-22)."""
-    return jnp.arcsinh(x)
-
-
-@register("Acosh")
-def acosh(x: Value) -> Value:
-    """Returns the inverse of the hyperbolic cosine (ONNX Acosh-22)."""
-    return jnp.arccosh(x)
-
-
-@register("Atanh")
-def atanh(x: Value) -> Value:
-    """Returns the inverse of the hyperbolic tangent (ONNX Atanh-22)."""
-    return jnp.arctanh(x)
-
-
-@register("Erf")
-def erf(x: Value) -> Value:
-    """Returns the error function (ONNX Erf-13)."""
-    return jax.scipy.special.erf(x)
+sin = _of_one_number("Sin", jnp.sin, "sine")
+cos = _of_one_number("Cos", jnp.cos, "cosine")
+tan = _of_one_number("Tan", jnp.tan, "tangent")
+asin = _of_one_number("Asin", jnp.arcsin, "arc sine")
+acos = _of_one_number("Acos", jnp.arccos, "arc cosine")
+atan = _of_one_number("Atan", jnp.arctan, "arc tangent")
+sinh = _of_one_number("Sinh", jnp.sinh, "hyperbolic sine")
+cosh = _of_one_number("Cosh", jnp.cosh, "hyperbolic cosine")
+tanh = _of_one_number("Tanh", jnp.tanh, "hyperbolic tangent", ignored=OLD)
+asinh = _of_one_number("Asinh", jnp.arcsinh, "inverse of the hyperbolic sine")
+acosh = _of_one_number("Acosh", jnp.arccosh, "inverse of the hyperbolic cosine")
+atanh = _of_one_number("Atanh", jnp.arctanh, "inverse of the hyperbolic tangent")
+erf = _of_one_number("Erf", jax.scipy.special.erf, "error function")
+sigmoid = _of_one_number("Sigmoid", jax.nn.sigmoid, "logistic function 1 / (1 + e⁻ˣ)", ignored=OLD)
+softplus = _of_one_number("Softplus", jax.nn.softplus, "logarithm of 1 + eˣ")
+softsign = _of_one_number("Softsign", jax.nn.soft_sign, "quotient x / (1 + \\|x\\|)")
 
 
 @register("Relu", ignored=OLD)
@@ -152,12 +106,6 @@ def selu(x: Value, *, alpha: float = 1.6732632, gamma: float = 1.050701) -> Valu
     return gamma * jax.nn.elu(x, alpha)
 
 
-@register("Sigmoid", ignored=OLD)
-def sigmoid(x: Value) -> Value:
-    """Returns 1 / (1 + e⁻ˣ) (ONNX Sigmoid-13)."""
-    return jax.nn.sigmoid(x)
-
-
 @register("HardSigmoid", ignored=OLD)
 def hard_sigmoid(x: Value, *, alpha: float = 0.2, beta: float = 0.5) -> Value:
     """Returns ``alpha`` x + ``beta``, cut to [0, 1] (ONNX HardSigmoid-22)."""
@@ -186,18 +134,6 @@ def mish(x: Value) -> Value:
 def gelu(x: Value, *, approximate: Literal["none", "tanh"] = "none") -> Value:
     """Returns x Φ(x), Φ the normal distribution's, or by its tanh approximation (Gelu-20)."""
     return jax.nn.gelu(x, approximate=approximate == "tanh")
-
-
-@register("Softplus")
-def softplus(x: Value) -> Value:
-    """Returns log(1 + eˣ) (ONNX Softplus-22)."""
-    return jax.nn.softplus(x)
-
-
-@register("Softsign")
-def softsign(x: Value) -> Value:
-    """Returns x / (1 + \\|x\\|) (ONNX Softsign-22)."""
-    return jax.nn.soft_sign(x)
 
 
 @register("Shrink")

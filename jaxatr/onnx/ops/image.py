@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Known, Value, axes_of, known, known_ints, sized
 from jaxatr.onnx.ops.windows import Ints, windows
-from jaxatr.onnx.registry import register
 
 
 def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
@@ -70,20 +70,20 @@ def _taps(
     reach = (1 if mode == "linear" else 2) / squeeze
     sized((max(len(at), 1), math.ceil(2 * reach)))
     offsets = np.arange(math.floor(-reach) + 1, math.ceil(reach) + 1)
-    places = np.floor(at)[:, None] + offsets
-    distance = (places - at[:, None]) * squeeze
+    positions = np.floor(at)[:, None] + offsets
+    distance = (positions - at[:, None]) * squeeze
     shares = np.maximum(0, 1 - np.abs(distance)) if mode == "linear" else _cubic(distance, a)
     if exclude:
-        shares = np.where((places >= 0) & (places < length), shares, 0)
+        shares = np.where((positions >= 0) & (positions < length), shares, 0)
     if exclude or antialias:
         shares = shares / shares.sum(1, keepdims=True)
-    return np.clip(places, 0, length - 1).astype(np.int64), shares
+    return np.clip(positions, 0, length - 1).astype(np.int64), shares
 
 
-def _mixed(x: Value, axis: int, places: np.ndarray, shares: np.ndarray) -> Value:
+def _mixed(x: Value, axis: int, positions: np.ndarray, shares: np.ndarray) -> Value:
     """Returns the tensor with an axis whose elements are sums of a few of the old one's."""
     wide = jnp.promote_types(x.dtype, "float32")
-    taken = jnp.take(x.astype(wide), places, axis)
+    taken = jnp.take(x.astype(wide), positions, axis)
     shape = [1] * x.ndim
     shape[axis : axis + 1] = shares.shape
     return jnp.sum(taken * jnp.asarray(shares.reshape(shape), wide), axis + 1)
@@ -139,8 +139,8 @@ def resize(
             continue
         at = _sources(transformation, counts[i], lengths[i], factors[i], part)
         if mode == "nearest":
-            places = np.clip(_nearest(at, nearest_mode), 0, lengths[i] - 1).astype(np.int64)
-            result = jnp.take(result, places, axis)
+            positions = np.clip(_nearest(at, nearest_mode), 0, lengths[i] - 1).astype(np.int64)
+            result = jnp.take(result, positions, axis)
         else:
             taps = _taps(
                 at, lengths[i], mode, factors[i], cubic_coeff_a, exclude_outside, antialias
@@ -237,7 +237,7 @@ def grid_sample(
     mode: str = "linear",
     padding_mode: str = "zeros",
 ) -> Value:
-    """Returns the tensor at the places of a grid (ONNX GridSample-22).
+    """Returns the tensor at the positions of a grid (ONNX GridSample-22).
 
     Args:
       x: ``[b, c, …]`` with r axes of space.
@@ -261,19 +261,21 @@ def grid_sample(
     per_axis = [_neighbours(at, mode) for at in ats]
     total: Any = 0
     for choice in np.ndindex(*(len(part) for part in per_axis)):
-        share, inside, places = jnp.ones((), x.dtype), jnp.ones((), bool), []
+        share, inside, positions = jnp.ones((), x.dtype), jnp.ones((), bool), []
         for axis, which in enumerate(choice):
             place, weight = per_axis[axis][which]
             place, valid = _padded(place, spatial[axis], padding_mode, align_corners)
-            places.append(place)
+            positions.append(place)
             share, inside = share * weight, inside & valid
-        taken = jax.vmap(lambda image, at: image[(slice(None), *at)])(jnp.asarray(x), tuple(places))
+        taken = jax.vmap(lambda image, at: image[(slice(None), *at)])(
+            jnp.asarray(x), tuple(positions)
+        )
         total = total + taken * jnp.where(inside, share, 0)[:, None].astype(x.dtype)
     return total
 
 
 def _neighbours(at: Value, mode: str) -> list[tuple[Value, Value]]:
-    """Returns the places along one axis that a sample is mixed of, with their shares."""
+    """Returns the positions along one axis that a sample is mixed of, with their shares."""
     if mode == "nearest":
         return [(jnp.round(at), jnp.ones((), at.dtype))]
     low = jnp.floor(at)
@@ -293,7 +295,7 @@ def _neighbours(at: Value, mode: str) -> list[tuple[Value, Value]]:
 
 
 def _padded(place: Value, length: int, mode: str, align_corners: int) -> tuple[Value, Value]:
-    """Returns places brought into the tensor, and which count."""
+    """Returns positions brought into the tensor, and which count."""
     inside = (place >= 0) & (place <= length - 1)
     if mode == "reflection" and length > 1:
         low, high = (0.0, length - 1.0) if align_corners else (-0.5, length - 0.5)
@@ -331,16 +333,16 @@ def col2im(
     found = windows(sized(shape), block, strides, dilations, pads, "NOTSET")
     rank, taps = len(shape), int(np.prod(block))
     columns = x.reshape(x.shape[0], x.shape[1] // taps, *block, *found.counts)
-    places = []
+    positions = []
     for axis in range(rank):
         tap = np.arange(block[axis]) * found.dilations[axis]
         start = np.arange(found.counts[axis]) * found.strides[axis]
         index = [1] * (2 * rank)
         index[axis], index[rank + axis] = block[axis], found.counts[axis]
-        places.append((tap[:, None] + start).reshape(index))
+        positions.append((tap[:, None] + start).reshape(index))
     padded = [n + b + a for n, (b, a) in zip(shape, found.pads, strict=True)]
     image = jnp.zeros((*columns.shape[:2], *padded), x.dtype)
-    image = image.at[(slice(None), slice(None), *places)].add(columns)
+    image = image.at[(slice(None), slice(None), *positions)].add(columns)
     cut = tuple(slice(b, b + n) for n, (b, _) in zip(shape, found.pads, strict=True))
     return image[(slice(None), slice(None), *cut)]
 

@@ -1,4 +1,4 @@
-"""Elements taken from, and put into, places that are data."""
+"""Elements taken from, and put into, positions that are data."""
 
 from typing import Any, Literal
 
@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import (
     Known,
     Value,
@@ -16,7 +17,6 @@ from jaxatr.onnx.ops.values import (
     library,
     sized,
 )
-from jaxatr.onnx.registry import register
 
 Reduction = Literal["none", "add", "mul", "max", "min"]
 
@@ -38,7 +38,7 @@ def gather(data: Value, indices: Value, *, axis: int = 0) -> Value:
 
 @register("GatherElements")
 def gather_elements(data: Value, indices: Value, *, axis: int = 0) -> Value:
-    """Returns the element at each index along an axis, its other places kept (-13)."""
+    """Returns the element at each index along an axis, its other positions kept (-13)."""
     axis = axis_of(axis, data.ndim)
     return jnp.asarray(data)[_places(data, indices, axis)]
 
@@ -62,11 +62,11 @@ def gather_nd(data: Value, indices: Value, *, batch_dims: int = 0) -> Value:
     return take(jnp.asarray(data), jnp.asarray(indices))
 
 
-def _updated(data: Value, places: Any, updates: Value, reduction: str) -> Value:
+def _updated(data: Value, positions: Any, updates: Value, reduction: str) -> Value:
     methods = {"none": "set", "add": "add", "mul": "multiply", "max": "max", "min": "min"}
     if reduction not in methods:
         raise ValueError(f"reduction: got {reduction!r}, wanted one of {list(methods)}")
-    return getattr(jnp.asarray(data).at[places], methods[reduction])(jnp.asarray(updates))
+    return getattr(jnp.asarray(data).at[positions], methods[reduction])(jnp.asarray(updates))
 
 
 @register("Scatter")
@@ -85,8 +85,8 @@ def scatter_nd(
 ) -> Value:
     """Returns ``data`` with ``updates`` where the last axis of ``indices`` points (-18)."""
     indices = jnp.asarray(indices)
-    places = tuple(wrapped(indices[..., k], data.shape[k]) for k in range(indices.shape[-1]))
-    return _updated(data, places, updates, reduction)
+    positions = tuple(wrapped(indices[..., k], data.shape[k]) for k in range(indices.shape[-1]))
+    return _updated(data, positions, updates, reduction)
 
 
 @register("OneHot", static=("depth",))
@@ -104,7 +104,7 @@ def one_hot(indices: Value, depth: Known, values: Value, *, axis: int = -1) -> V
 def top_k(
     x: Value, k: Known, *, axis: int = -1, largest: int = 1, sorted: int = 1
 ) -> tuple[Value, Value]:
-    """Returns the ``k`` largest (or smallest) values along an axis, and their places (TopK-11)."""
+    """Returns the ``k`` largest (or smallest) values of an axis, and their positions (TopK-11)."""
     count, axis = known_int("k", k), axis_of(axis, x.ndim)
     if not 0 <= count <= x.shape[axis]:
         raise ValueError(f"k: got {count}, wanted 0 to {x.shape[axis]}")

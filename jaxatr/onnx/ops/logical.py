@@ -3,25 +3,16 @@
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr.onnx.ops.arithmetic import aligned, broadcasting
+from jaxatr.onnx.ops.arithmetic import aligned, broadcasting, register_along
+from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Value, library
-from jaxatr.onnx.registry import register
 
 
 @register("Equal", since=7, folds=True)
 def equal(a: Value, b: Value) -> Value:
     """Returns a = b, of strings too (ONNX Equal-19)."""
-    return (
-        np.asarray(broadcasting(a, b).equal(a, b), bool)
-        if a.dtype == object
-        else (broadcasting(a, b).equal(a, b))
-    )
-
-
-@register("Equal", since=1, folds=True)
-def equal_along(a: Value, b: Value, *, broadcast: int = 0, axis: int | None = None) -> Value:
-    """Returns a = b, ``b`` starting at ``axis`` of ``a`` (ONNX Equal-1)."""
-    return equal(a, aligned(a, b, broadcast, axis))
+    found = broadcasting(a, b).equal(a, b)
+    return np.asarray(found, bool) if a.dtype == object else found
 
 
 @register("Greater", folds=True, since=7)
@@ -30,22 +21,14 @@ def greater(a: Value, b: Value) -> Value:
     return broadcasting(a, b).greater(a, b)
 
 
-@register("Greater", since=1, folds=True)
-def greater_along(a: Value, b: Value, *, broadcast: int = 0, axis: int | None = None) -> Value:
-    """Returns a > b, ``b`` starting at ``axis`` of ``a`` (ONNX Greater-1)."""
-    return greater(a, aligned(a, b, broadcast, axis))
-
-
 @register("Less", folds=True, since=7)
 def less(a: Value, b: Value) -> Value:
     """Returns a < b (ONNX Less-13)."""
     return broadcasting(a, b).less(a, b)
 
 
-@register("Less", since=1, folds=True)
-def less_along(a: Value, b: Value, *, broadcast: int = 0, axis: int | None = None) -> Value:
-    """Returns a < b, ``b`` starting at ``axis`` of ``a`` (ONNX Less-1)."""
-    return less(a, aligned(a, b, broadcast, axis))
+for _operator, _function in {"Equal": equal, "Greater": greater, "Less": less}.items():
+    register_along(_operator, _function)
 
 
 @register("GreaterOrEqual", folds=True)

@@ -3,8 +3,8 @@
 import jax
 import jax.numpy as jnp
 
+from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Value
-from jaxatr.onnx.registry import register
 
 
 def _reduced(losses: Value, weights: Value, reduction: str) -> Value:

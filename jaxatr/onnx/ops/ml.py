@@ -8,8 +8,8 @@ import numpy as np
 from jax.scipy.special import ndtri
 
 from jaxatr.onnx.ops.dtypes import is_text
+from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Value, first_place, known
-from jaxatr.onnx.registry import register
 
 ML = "ai.onnx.ml"
 Floats = tuple[float, ...]
@@ -145,10 +145,10 @@ def label_encoder_classes(
     default_string: str = "_Unused",
 ) -> Value:
     """Returns each string's place in a list, or the string at each place (LabelEncoder-1)."""
-    places = tuple(range(len(classes_strings)))
+    positions = tuple(range(len(classes_strings)))
     return category_mapper(
         x,
-        cats_int64s=places,
+        cats_int64s=positions,
         cats_strings=classes_strings,
         default_int64=default_int64,
         default_string=default_string,

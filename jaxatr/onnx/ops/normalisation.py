@@ -8,8 +8,8 @@ import numpy as np
 
 from jaxatr import kernels
 from jaxatr.onnx.ops.dtypes import dtype_of, is_float
+from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Value, at_least_rank, axis_of
-from jaxatr.onnx.registry import register
 
 STATISTICS = (("input_mean", 1), ("input_var", 2))
 

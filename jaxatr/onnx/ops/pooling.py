@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr import kernels
+from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Value, at_least_rank, first_place, known_ints, sized
 from jaxatr.onnx.ops.windows import Ints, Windows, windows
-from jaxatr.onnx.registry import register
 
 MOST_TAPS = 128
 """Taps of a window for each of which the kernels' form makes an operation; XLA's makes one."""
@@ -31,7 +31,7 @@ def _pooled(x: Value, found: Windows, empty: Any, combine: Any) -> Value:
 
 
 def _for_kernel(x: Value, found: Windows) -> tuple[Any, ...] | None:
-    """Returns what :mod:`jaxatr.kernels` takes, or None where it has no such pooling.
+    """Returns the arguments for :mod:`jaxatr.kernels`, or None where it has no such pooling.
 
     It has those of images. Of a chain with convolutions XLA turns round the first and last alone.
     """
@@ -72,8 +72,8 @@ def max_pool(
       pads: around the tensor, all beginnings and then all ends.
       auto_pad: NOTSET, VALID, SAME_UPPER or SAME_LOWER.
       ceil_mode: whether a last window may reach over the end.
-      storage_order: places count rows first (0) or columns first (1).
-      outputs: 2 for the places too, int64.
+      storage_order: positions count rows first (0) or columns first (1).
+      outputs: 2 for the positions too, int64.
     """
     at_least_rank("x", x, 3)
     found = windows(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
@@ -206,7 +206,7 @@ def max_unpool(
 ) -> Value:
     """Returns zeros with each maximum back at its place (ONNX MaxUnpool-22).
 
-    The places count in the tensor that was pooled, ``[b, c, …]``; a larger ``output_shape`` is
+    The positions count in the tensor that was pooled, ``[b, c, …]``; a larger ``output_shape`` is
     filled with zeros at its ends.
     """
     rank = x.ndim - 2

@@ -6,9 +6,9 @@ import jax.numpy as jnp
 from jaxatr.onnx.ops.casting import FLOAT8, cast
 from jaxatr.onnx.ops.convolution import conv_integer, matmul_integer
 from jaxatr.onnx.ops.dtypes import NAMES, dtype_of, is_float, name_of
+from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Value, axis_of
 from jaxatr.onnx.ops.windows import Ints
-from jaxatr.onnx.registry import register
 
 RANGES = {
     "uint8": (0, 255),

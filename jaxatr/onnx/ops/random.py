@@ -12,14 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.onnx.ops.dtypes import dtype_of
+from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Known, Value, first_place, known, sized
-from jaxatr.onnx.registry import register
 
 Seed: TypeAlias = int | float | None
 
 
 def _draw(function: Callable[..., Any], rng: Any, seed: Seed, *arguments: Any) -> Any:
-    """Returns what one of jax's functions draws, in 32 bits.
+    """Returns the draw of one of jax's functions, in 32 bits.
 
     With 64 it cannot be lowered by a jit outside of the scope that keeps them.
     """

@@ -3,7 +3,7 @@
 from typing import Any
 
 from jaxatr import kernels
-from jaxatr.onnx.ops.networks import (
+from jaxatr.onnx.ops.recurrence import (
     biases,
     by_kernel,
     check_directions,
@@ -12,8 +12,8 @@ from jaxatr.onnx.ops.networks import (
     is_usual,
     scanned,
 )
+from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Value
-from jaxatr.onnx.registry import register
 
 
 @register("RNN", weights=("w", "r", "b"), ignored=("output_sequence",))

@@ -7,139 +7,92 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Known, Value, axes_of, axis_of, first_place, known_ints, library
-from jaxatr.onnx.registry import register
 
 
-def _reduce(
-    function: Callable[..., Any],
-    data: Value,
-    axes: Known | None,
-    keepdims: int,
-    noop_with_empty_axes: int,
-) -> Value:
-    chosen = () if axes is None else known_ints("axes", axes)
-    if not chosen:
-        # Even where no axis is reduced, a sum of squares squares each element.
-        chosen = () if noop_with_empty_axes else tuple(range(data.ndim))
-    chosen = axes_of(chosen, data.ndim)
-    return function(data, axis=chosen, keepdims=bool(keepdims)).astype(data.dtype)
+def _reduction(
+    operator: str, name: str, function: Callable[..., Any], result: str, *, folds: bool = False
+) -> Callable[..., Value]:
+    """Registers a reduction.
+
+    Args:
+      operator: its name in ONNX.
+      name: of the function that is made.
+      function: of an array and NumPy's ``axis`` and ``keepdims``.
+      result: for the function's doc.
+      folds: as :func:`~jaxatr.onnx.ops.registry.register` takes it.
+    """
+
+    def reduced(
+        data: Value, axes: Known | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
+    ) -> Value:
+        chosen = () if axes is None else known_ints("axes", axes)
+        if not chosen:
+            # Even where no axis is reduced, a sum of squares squares each element.
+            chosen = () if noop_with_empty_axes else tuple(range(data.ndim))
+        chosen = axes_of(chosen, data.ndim)
+        return function(data, axis=chosen, keepdims=bool(keepdims)).astype(data.dtype)
+
+    reduced.__name__ = reduced.__qualname__ = name
+    reduced.__doc__ = f"Returns the {result} over axes, all of them by default (ONNX {operator})."
+    return register(operator, static=("axes",), folds=folds)(reduced)
 
 
-def _sum(x: Value, **over: Any) -> Value:
-    return library(x).sum(x, **over)
+def _extreme(name: str) -> Callable[..., Any]:
+    """Returns the maximum or minimum, whose value of nothing is the type's last on that side."""
+
+    def function(x: Value, **over: Any) -> Value:
+        if x.dtype.kind == "b":
+            initial: Any = name == "min"
+        elif x.dtype.kind in "iu":
+            initial = getattr(jnp.iinfo(x.dtype), "max" if name == "min" else "min")
+        else:
+            initial = np.inf if name == "min" else -np.inf
+        return getattr(library(x), name)(x, initial=initial, **over)
+
+    return function
 
 
-@register("ReduceSum", static=("axes",), folds=True)
-def reduce_sum(
-    data: Value, axes: Known | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
-) -> Value:
-    """Returns the sum over axes, all of them by default (ONNX ReduceSum-13)."""
-    return _reduce(_sum, data, axes, keepdims, noop_with_empty_axes)
-
-
-@register("ReduceMean", static=("axes",))
-def reduce_mean(
-    data: Value, axes: Known | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
-) -> Value:
-    """Returns the mean over axes, all of them by default (ONNX ReduceMean-18)."""
-    return _reduce(jnp.mean, data, axes, keepdims, noop_with_empty_axes)
-
-
-@register("ReduceProd", static=("axes",), folds=True)
-def reduce_prod(
-    data: Value, axes: Known | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
-) -> Value:
-    """Returns the product over axes, all of them by default (ONNX ReduceProd-18)."""
-    return _reduce(library(data).prod, data, axes, keepdims, noop_with_empty_axes)
-
-
-def _lowest(dtype: np.dtype) -> Any:
-    if dtype.kind == "b":
-        return False
-    return jnp.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
-
-
-def _highest(dtype: np.dtype) -> Any:
-    if dtype.kind == "b":
-        return True
-    return jnp.iinfo(dtype).max if dtype.kind in "iu" else np.inf
-
-
-@register("ReduceMax", static=("axes",), folds=True)
-def reduce_max(
-    data: Value, axes: Known | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
-) -> Value:
-    """Returns the maximum over axes; of nothing, the lowest value (ONNX ReduceMax-20)."""
-
-    def largest(x, **over):
-        return library(x).max(x, initial=_lowest(x.dtype), **over)
-
-    return _reduce(largest, data, axes, keepdims, noop_with_empty_axes)
-
-
-@register("ReduceMin", static=("axes",), folds=True)
-def reduce_min(
-    data: Value, axes: Known | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
-) -> Value:
-    """Returns the minimum over axes; of nothing, the highest value (ONNX ReduceMin-20)."""
-
-    def smallest(x, **over):
-        return library(x).min(x, initial=_highest(x.dtype), **over)
-
-    return _reduce(smallest, data, axes, keepdims, noop_with_empty_axes)
-
-
-@register("ReduceL1", static=("axes",))
-def reduce_l1(
-    data: Value, axes: Known | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
-) -> Value:
-    """Returns the sum of absolute values over axes (ONNX ReduceL1-18)."""
-    return reduce_sum(
-        jnp.abs(data), axes, keepdims=keepdims, noop_with_empty_axes=noop_with_empty_axes
-    )
-
-
-@register("ReduceL2", static=("axes",))
-def reduce_l2(
-    data: Value, axes: Known | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
-) -> Value:
-    """Returns the square root of the sum of squares over axes (ONNX ReduceL2-18)."""
-
-    def norm(x, **over):
-        return jnp.sqrt(jnp.sum(jnp.square(x), **over))
-
-    return _reduce(norm, data, axes, keepdims, noop_with_empty_axes)
-
-
-@register("ReduceSumSquare", static=("axes",))
-def reduce_sum_square(
-    data: Value, axes: Known | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
-) -> Value:
-    """Returns the sum of squares over axes (ONNX ReduceSumSquare-18)."""
-    return reduce_sum(
-        jnp.square(data), axes, keepdims=keepdims, noop_with_empty_axes=noop_with_empty_axes
-    )
-
-
-@register("ReduceLogSum", static=("axes",))
-def reduce_log_sum(
-    data: Value, axes: Known | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
-) -> Value:
-    """Returns the logarithm of the sum over axes (ONNX ReduceLogSum-18)."""
-
-    def log_sum(x, **over):
-        return jnp.log(jnp.sum(x, **over))
-
-    return _reduce(log_sum, data, axes, keepdims, noop_with_empty_axes)
-
-
-@register("ReduceLogSumExp", static=("axes",))
-def reduce_log_sum_exp(
-    data: Value, axes: Known | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
-) -> Value:
-    """Returns the logarithm of the sum of exponentials over axes (ONNX ReduceLogSumExp-18)."""
-    return _reduce(jax.scipy.special.logsumexp, data, axes, keepdims, noop_with_empty_axes)
+reduce_sum = _reduction(
+    "ReduceSum", "reduce_sum", lambda x, **over: library(x).sum(x, **over), "sum", folds=True
+)
+reduce_prod = _reduction(
+    "ReduceProd", "reduce_prod", lambda x, **over: library(x).prod(x, **over), "product", folds=True
+)
+reduce_mean = _reduction("ReduceMean", "reduce_mean", jnp.mean, "mean")
+reduce_max = _reduction("ReduceMax", "reduce_max", _extreme("max"), "maximum", folds=True)
+reduce_min = _reduction("ReduceMin", "reduce_min", _extreme("min"), "minimum", folds=True)
+reduce_l1 = _reduction(
+    "ReduceL1",
+    "reduce_l1",
+    lambda x, **over: jnp.sum(jnp.abs(x), **over),
+    "sum of absolute values",
+)
+reduce_l2 = _reduction(
+    "ReduceL2",
+    "reduce_l2",
+    lambda x, **over: jnp.sqrt(jnp.sum(jnp.square(x), **over)),
+    "square root of the sum of squares",
+)
+reduce_sum_square = _reduction(
+    "ReduceSumSquare",
+    "reduce_sum_square",
+    lambda x, **over: jnp.sum(jnp.square(x), **over),
+    "sum of squares",
+)
+reduce_log_sum = _reduction(
+    "ReduceLogSum",
+    "reduce_log_sum",
+    lambda x, **over: jnp.log(jnp.sum(x, **over)),
+    "logarithm of the sum",
+)
+reduce_log_sum_exp = _reduction(
+    "ReduceLogSumExp",
+    "reduce_log_sum_exp",
+    jax.scipy.special.logsumexp,
+    "logarithm of the sum of exponentials",
+)
 
 
 @register("ArgMax")

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Known, Value, known, sized
-from jaxatr.onnx.registry import register
 
 
 @register("RoiAlign", since=16)

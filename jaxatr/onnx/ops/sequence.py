@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.onnx.ops.dtypes import dtype_of
+from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Known, Value, axis_of, known, known_int, known_ints, library
-from jaxatr.onnx.registry import register
 
 
 def _place(position: Known | None, length: int, last: int) -> int:

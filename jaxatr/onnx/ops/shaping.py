@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.onnx.ops.dtypes import dtype_of
+from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import (
     Known,
     Value,
@@ -18,7 +19,6 @@ from jaxatr.onnx.ops.values import (
     library,
     sized,
 )
-from jaxatr.onnx.registry import register
 
 
 @register("Shape", folds=True, shape_only=True)
@@ -87,11 +87,13 @@ def squeeze(data: Value, axes: Known | None = None) -> Value:
 
 @register("Unsqueeze", static=("axes",), folds=True)
 def unsqueeze(data: Value, axes: Known) -> Value:
-    """Returns the tensor with dimensions of size 1 at these places of the result (Unsqueeze-13)."""
-    places = known_ints("axes", axes)
-    if data.ndim + len(places) > 32:
-        raise ValueError(f"axes: got {len(places)} of them for rank {data.ndim}, wanted at most 32")
-    return library(data).expand_dims(data, axes_of(places, data.ndim + len(places)))
+    """Returns the tensor with dimensions of size 1 at these axes of the result (Unsqueeze-13)."""
+    positions = known_ints("axes", axes)
+    if data.ndim + len(positions) > 32:
+        raise ValueError(
+            f"axes: got {len(positions)} of them for rank {data.ndim}, wanted at most 32"
+        )
+    return library(data).expand_dims(data, axes_of(positions, data.ndim + len(positions)))
 
 
 @register("Transpose", folds=True)

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.onnx.ops.dtypes import dtype_of
+from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import (
     Known,
     Value,
@@ -15,7 +16,6 @@ from jaxatr.onnx.ops.values import (
     library,
     sized,
 )
-from jaxatr.onnx.registry import register
 
 
 def _complex(x: Value) -> Value:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Value, known, sized
-from jaxatr.onnx.registry import register
 
 
 def _each(function: Callable[..., Any], dtype: Any, *arrays: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Trees as arrays, and what their leaves say."""
+"""Trees as arrays, and the sum, mean or extremum of the leaves that a row comes to."""
 
 from typing import NamedTuple
 
@@ -33,12 +33,12 @@ class Trees(NamedTuple):
     members: np.ndarray
 
 
-def said(
+def leaf_table(
     leaves: np.ndarray, targets: np.ndarray, weights: np.ndarray, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns what each of ``count`` leaves says: columns and weights ``[count, most]``.
+    """Returns the columns and the weights of ``count`` leaves, ``[count, most]`` each.
 
-    Where a leaf says less, the column is −1.
+    Where a leaf has fewer, the column is −1.
     """
     if not len(leaves) == len(targets) == len(weights):
         raise ValueError(f"got {len(weights)} weights for {len(targets)} columns")
@@ -55,7 +55,7 @@ def said(
 def aggregated(
     x: Value, trees: Trees, table: tuple[np.ndarray, np.ndarray], targets: int, function: str
 ) -> Value:
-    """Returns ``[b, targets]``, what the leaves say brought together over the trees."""
+    """Returns ``[b, targets]``, the leaves' weights aggregated over the trees."""
     columns, weights = table
     if function not in FUNCTIONS:
         raise ValueError(f"aggregate_function: got {function!r}, wanted one of {FUNCTIONS}")
@@ -65,7 +65,7 @@ def aggregated(
     rows = x.shape[0]
     column = jnp.asarray(columns)[at].reshape(rows, -1)
     weight = jnp.asarray(weights)[at].reshape(rows, -1)
-    # One column more takes what is not said.
+    # One column more takes the entries that a leaf does not have.
     column = jnp.where(column < 0, targets, column)
     place = jnp.arange(rows)[:, None], column
     start = {"MIN": jnp.inf, "MAX": -jnp.inf}.get(function, 0)

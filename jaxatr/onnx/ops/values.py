@@ -1,4 +1,4 @@
-"""What operators share: known values, the choice between NumPy and jax.numpy, sizes."""
+"""Helpers of all operators: known values, the choice between NumPy and jax.numpy, sizes."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,7 +32,7 @@ _folding: ContextVar[int | None] = ContextVar("folding", default=None)
 
 
 class TooLargeToFold(ValueError):
-    """What is computed while a model is loaded would be large."""
+    """A result that would be computed while a model is loaded is too large."""
 
 
 @contextmanager
@@ -159,8 +159,8 @@ def first_place(function: Any, x: Value, axis: int) -> jax.Array:
         return function(x, axis, np.int32)
     # Of 64 bits it cannot be lowered by a jit outside of the scope that keeps them.
     best = (jnp.max if function is jax.lax.argmax else jnp.min)(x, axis, keepdims=True)
-    places = jax.lax.broadcasted_iota(np.int32, x.shape, axis)
-    return jnp.min(jnp.where((x == best) | jnp.isnan(x), places, x.shape[axis]), axis)
+    positions = jax.lax.broadcasted_iota(np.int32, x.shape, axis)
+    return jnp.min(jnp.where((x == best) | jnp.isnan(x), positions, x.shape[axis]), axis)
 
 
 def at_least_rank(name: str, value: Value, rank: int) -> None:

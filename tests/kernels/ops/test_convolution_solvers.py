@@ -1,15 +1,18 @@
 """Every solver in every configuration, direction and type, on random problems, against NumPy."""
 
+import sys
+
 import jax
 import numpy as np
 import pytest
 
+from jaxatr.kernels.benchmark import relative_error
 from jaxatr.kernels.device import Device, of_platform
+from jaxatr.kernels.ops.convolution import solvers
 from jaxatr.kernels.ops.convolution.operation import OPERATION
 from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS
 from jaxatr.kernels.ops.convolution.solvers.fft import _smooth
-from jaxatr.kernels.programs import relative_error
 from jaxatr.kernels.solver import Choice
 
 CPU = of_platform("cpu")
@@ -80,7 +83,10 @@ def check(problem):
     return {choice.algorithm for choice in errors}
 
 
-SLOW = {("winograd", "weight")}  # to compile
+SLOW = {  # to compile, or not of that solver
+    *(("winograd", "data"), ("winograd", "weight"), ("fft", "forward")),
+    *(("split", "weight"), ("space_to_depth", "forward")),
+}
 
 
 @pytest.mark.parametrize(
@@ -200,6 +206,26 @@ def test_what_is_accepted_follows_the_precision_of_the_device():
     assert accepted("float32", "tpu") == accepted("bfloat16", "cpu") == 8 * 8.2e-3
     with jax.default_matmul_precision("highest"):
         assert accepted("float32", "gpu") == 1.5e-6
+
+
+SECOND_XLA = """
+from jaxatr.kernels.ops.convolution.solvers.xla import XLA
+
+
+class Second(XLA):
+    name = "second"
+
+
+SOLVERS = (Second(),)
+"""
+
+
+def test_a_solver_is_one_file(tmp_path, monkeypatch):
+    (tmp_path / "second.py").write_text(SECOND_XLA)
+    monkeypatch.setattr(solvers, "__path__", [*solvers.__path__, str(tmp_path)])
+    found = solvers._solvers()
+    monkeypatch.delitem(sys.modules, f"{solvers.__name__}.second")
+    assert set(found) == {*SOLVERS, "second"}
 
 
 def test_lengths_of_transforms():

@@ -62,7 +62,7 @@ def test_hessian_vector_product_is_xlas():
 
     def product(conv):
         gradient = jax.grad(lambda w: jnp.sum(jnp.tanh(conv(x, w, padding=1))))
-        return jax.jvp(gradient, (w,), (v,))[1]
+        return jax.jit(lambda w: jax.jvp(gradient, (w,), (v,))[1])(w)
 
     np.testing.assert_allclose(product(convolution), product(reference), rtol=1e-4, atol=1e-4)
 
@@ -72,15 +72,26 @@ def test_gradient_of_a_gradient_is_xlas():
 
     def penalty(conv):
         inner = jax.grad(lambda x, w: jnp.sum(jnp.tanh(conv(x, w, padding=1))))
-        return jax.grad(lambda w: jnp.sum(inner(x, w) ** 2))(w)
+        return jax.jit(jax.grad(lambda w: jnp.sum(inner(x, w) ** 2)))(w)
 
     np.testing.assert_allclose(penalty(convolution), penalty(reference), rtol=1e-4, atol=1e-4)
 
 
+AXES = [(0, None), (None, 1), (2, 3)]
+
+
 @pytest.mark.parametrize(
-    "algorithm", ["auto", "xla", "matmul", pytest.param("winograd", marks=pytest.mark.slow)]
+    ("axes", "algorithm"),
+    [
+        *((axes, "matmul") for axes in AXES),  # what is batched is the primitive, whatever it runs
+        ((2, 3), "auto"),
+        *(
+            pytest.param(axes, name, marks=pytest.mark.slow)
+            for name in ("auto", "xla", "winograd")
+            for axes in AXES[: 2 if name == "auto" else 3]
+        ),
+    ],
 )
-@pytest.mark.parametrize("axes", [(0, None), (None, 1), (2, 3)])
 def test_vmap_of_every_direction(axes, algorithm):
     groups, n = 2, 3
     x, w, y = (2, 4, 5, 4), (3, 3, 2, 6), (2, 4, 5, 6)

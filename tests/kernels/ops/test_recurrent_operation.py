@@ -9,11 +9,11 @@ import pytest
 
 from jaxatr import kernels
 from jaxatr.kernels import database
+from jaxatr.kernels.benchmark import Bench
 from jaxatr.kernels.device import Device, of_platform
 from jaxatr.kernels.ops import recurrent
 from jaxatr.kernels.ops.recurrent.operation import OPERATION, SOLVERS
 from jaxatr.kernels.ops.recurrent.problem import CELLS, Problem
-from jaxatr.kernels.programs import Bench
 from jaxatr.kernels.solver import Choice
 
 CPU = of_platform("cpu")

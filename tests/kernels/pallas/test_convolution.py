@@ -100,10 +100,19 @@ def test_every_activation_is_lowered():
     assert {one.activation for one in EPILOGUES} | set(OTHER_ACTIVATIONS) == set(ACTIVATIONS)
 
 
-@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+SLOW = pytest.mark.slow
+
+
 @pytest.mark.parametrize(
-    ("geometry", "epilogue"),
-    [(ONE, EPILOGUES[0]), (THREE, EPILOGUES[4]), (UNEVEN, EPILOGUES[1])],
+    ("geometry", "epilogue", "dtype"),
+    [
+        (THREE, EPILOGUES[4], jnp.bfloat16),
+        (UNEVEN, EPILOGUES[1], jnp.float16),
+        pytest.param(ONE, EPILOGUES[0], jnp.bfloat16, marks=SLOW),  # as in several tiles, below
+        pytest.param(ONE, EPILOGUES[0], jnp.float16, marks=SLOW),
+        pytest.param(THREE, EPILOGUES[4], jnp.float16, marks=SLOW),
+        pytest.param(UNEVEN, EPILOGUES[1], jnp.bfloat16, marks=SLOW),
+    ],
 )
 def test_hopper_interpreted(geometry, epilogue, dtype, mosaic):
     arguments = operands(geometry, epilogue, 64, dtype)
@@ -116,10 +125,16 @@ def test_hopper_with_several_tiles_of_each_kind(mosaic):
     check(hopper.convolution(*arguments, interpret=mosaic), exact(*arguments))
 
 
-@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float32])
 @pytest.mark.parametrize(
-    ("geometry", "epilogue"),
-    [(ONE, EPILOGUES[0]), (THREE, EPILOGUES[4]), (UNEVEN, EPILOGUES[3])],
+    ("geometry", "epilogue", "dtype"),
+    [
+        (ONE, EPILOGUES[0], jnp.float32),
+        (THREE, EPILOGUES[4], jnp.bfloat16),
+        (UNEVEN, EPILOGUES[3], jnp.float32),
+        pytest.param(ONE, EPILOGUES[0], jnp.bfloat16, marks=SLOW),
+        pytest.param(THREE, EPILOGUES[4], jnp.float32, marks=SLOW),
+        pytest.param(UNEVEN, EPILOGUES[3], jnp.bfloat16, marks=SLOW),
+    ],
 )
 def test_tpu_interpreted(geometry, epilogue, dtype):
     arguments = operands(geometry, epilogue, 128, dtype)

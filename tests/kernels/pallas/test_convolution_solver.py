@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxatr.kernels.benchmark import relative_error
 from jaxatr.kernels.device import Device, of_platform
 from jaxatr.kernels.ops.convolution.operation import OPERATION
 from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS, pallas
-from jaxatr.kernels.programs import relative_error
 
 GPU, TPU = Device("gpu", "NVIDIA H200"), Device("tpu", "TPU v5 lite")
 UNEVEN = ((1, 0), (0, 2))
@@ -34,8 +34,15 @@ def test_hopper_interpreted(direction, mosaic):
     interpreted("hopper", problem(direction, 64), mosaic)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("direction", ["forward", "data"])
+@pytest.mark.parametrize(
+    ("direction", "dtype"),
+    [
+        ("forward", "bfloat16"),
+        ("data", "float32"),
+        pytest.param("forward", "float32", marks=pytest.mark.slow),
+        pytest.param("data", "bfloat16", marks=pytest.mark.slow),
+    ],
+)
 def test_tpu_interpreted(direction, dtype):
     interpreted("tpu", problem(direction, 128, dtype), True)
 

@@ -30,9 +30,9 @@ def single_step(h, c, r, part):
     ("kernel", "dtype", "tolerance"),
     [
         (hopper, "bfloat16", 1e-2),
-        (hopper, "float16", 1e-3),
-        (tpu, "bfloat16", 1e-2),
         (tpu, "float32", 2e-6),
+        pytest.param(hopper, "float16", 1e-3, marks=pytest.mark.slow),
+        pytest.param(tpu, "bfloat16", 1e-2, marks=pytest.mark.slow),
     ],
 )
 def test_one_step(kernel, dtype, tolerance, mosaic):
@@ -53,8 +53,15 @@ def test_columns_of_a_tile():
     )
 
 
-@pytest.mark.parametrize(("device", "hidden"), [("hopper", 64), ("tpu", 128)])
-@pytest.mark.parametrize("skip", [False, True])
+@pytest.mark.parametrize(
+    ("device", "hidden", "skip"),
+    [
+        ("hopper", 64, True),
+        ("tpu", 128, False),
+        pytest.param("hopper", 64, False, marks=pytest.mark.slow),
+        pytest.param("tpu", 128, True, marks=pytest.mark.slow),
+    ],
+)
 def test_a_layer_with_its_gradient(device, hidden, skip, mosaic):
     """A batch that is no multiple of the tile, masked; the gradient is the loop's own."""
     dtype, steps, batch = jnp.bfloat16, 2, 3

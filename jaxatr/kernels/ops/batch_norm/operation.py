@@ -5,8 +5,10 @@ import dataclasses
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr.kernels.ops.batch_norm.api import Mode, batch_norm, batch_statistics
+from jaxatr.kernels.activations import ACTIVATIONS
+from jaxatr.kernels.ops.batch_norm.api import MODES, Mode, batch_norm, batch_statistics
 from jaxatr.kernels.ops.differentiable import Direction, Form, draw, operation, wide
+from jaxatr.kernels.options import IMAGES, Command, Option
 from jaxatr.kernels.solver import register
 from jaxatr.typing import Array
 
@@ -113,5 +115,21 @@ def _activated(name: str, a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     }[name]
 
 
-OPERATION = operation("batch_norm", [Form("xla", xla, differentiated=3)], arguments, reference)
+def _from_options(direction, dtype, *, n, c, H, W, mode, train, activation) -> Problem:
+    return Problem(direction, mode, train, activation, (n, H, W, c), dtype)
+
+
+COMMAND = Command(
+    "bn",
+    _from_options,
+    {
+        **IMAGES,
+        "mode": Option("spatial", "Statistics per channel or per activation.", choices=MODES),
+        "train": Option(True, "By the batch's statistics; --notrain: by given ones."),
+        "activation": Option("none", "What follows the norm.", choices=sorted(ACTIVATIONS)),
+    },
+)
+OPERATION = operation(
+    "batch_norm", [Form("xla", xla, differentiated=3)], arguments, reference, COMMAND
+)
 register(Problem, OPERATION)

@@ -151,7 +151,7 @@ def transposed_convolution(
 
 
 def _one_row(*, stride: Any, padding: Any, dilation: Any) -> dict[str, Any]:
-    """Returns what an image of one row needs to be treated as the sequence that it holds."""
+    """Returns the options for the image of one row that holds a sequence."""
     return {
         "stride": (1, stride),
         "padding": padding if isinstance(padding, str) else ((0, 0), pair("padding", padding, 0)),

@@ -8,7 +8,7 @@ for the layers of residual networks on a machine of two cores.
 import math
 
 from jaxatr.kernels.ops.convolution.problem import Problem
-from jaxatr.kernels.ops.convolution.solvers import space_to_depth, split, taps, turned, winograd
+from jaxatr.kernels.ops.convolution.solvers import space_to_depth, split, taps, transposed, winograd
 
 _SINGLE = ("float32", "float64")
 _ROOM = 96 * 2**20  # bytes that a step may spare for the patches of one layer
@@ -33,7 +33,7 @@ def choose(problem: Problem) -> str:
     if channels > 4 and pixels <= (8 * 8 if problem.direction == "forward" else 4 * 4):
         return "matmul"
     if problem.direction == "weight":
-        return "turned" if _can_be_turned(problem) else "xla"
+        return "turned" if _can_be_transposed(problem) else "xla"
     if channels > 4:
         return "xla"
     # The first layer: patches of so few channels are slow to gather.
@@ -42,10 +42,10 @@ def choose(problem: Problem) -> str:
     return "split" if 32 * 32 <= pixels <= 64 * 64 and split.applies(problem) else "xla"
 
 
-def _can_be_turned(problem: Problem) -> bool:
+def _can_be_transposed(problem: Problem) -> bool:
     """Says whether a weight gradient is of a type that was timed, and its patches have room."""
     known = isinstance(problem.x_shape[0], int) and problem.dtype in _SINGLE
-    return known and turned.workspace_bytes(problem) <= _ROOM
+    return known and transposed.workspace_bytes(problem) <= _ROOM
 
 
 def _few(problem: Problem, pixels: int) -> bool:

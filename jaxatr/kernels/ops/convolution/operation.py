@@ -4,28 +4,28 @@ from functools import cache
 from typing import Any
 
 from jaxatr.kernels.device import Device
-from jaxatr.kernels.ops.convolution import heuristic, trim
+from jaxatr.kernels.inlining import not_inlined
+from jaxatr.kernels.ops.convolution import dead_taps, heuristic
 from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.kernels.ops.convolution.reference import arguments, reference, tolerance
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS
-from jaxatr.kernels.outline import as_call
 from jaxatr.kernels.solver import Choice, Operation, register
 
 
 def function(problem: Problem, choice: Choice, device: Device) -> Any:
-    """Returns the function that computes a problem, outlined on CPU unless it is XLA's own.
+    """Returns the function that computes a problem, on CPU as a call that is not inlined.
 
-    That operation needs no protection from fusion, and its weight gradient is a hundred times
-    slower inside of a call.
+    XLA's own operation is not called so: it needs no protection from fusion, and its weight
+    gradient is a hundred times slower inside of a call.
     """
     if device.platform == "cpu" and choice.algorithm != "xla":
-        return _outlined(problem, choice)
+        return _called(problem, choice)
     return SOLVERS[choice.algorithm].build(problem, choice.config)
 
 
 @cache
-def _outlined(problem: Problem, choice: Choice) -> Any:
-    return as_call(SOLVERS[choice.algorithm].build(problem, choice.config))
+def _called(problem: Problem, choice: Choice) -> Any:
+    return not_inlined(SOLVERS[choice.algorithm].build(problem, choice.config))
 
 
 def _heuristic(problem: Problem, device: Device) -> Choice:
@@ -35,7 +35,8 @@ def _heuristic(problem: Problem, device: Device) -> Choice:
 
 def _canonical(problem: Problem, device: Device) -> Problem:
     """Returns the problem without the taps that meet nothing, on CPU, and where that pays."""
-    return trim.trimmed(problem) if device.platform == "cpu" and trim.pays(problem) else problem
+    cut = device.platform == "cpu" and dead_taps.removal_pays(problem)
+    return dead_taps.without_dead_taps(problem) if cut else problem
 
 
 OPERATION = Operation(

@@ -19,11 +19,11 @@ from jax.interpreters import ad, batching, mlir
 
 from jaxatr.kernels import choosing
 from jaxatr.kernels.device import PLATFORMS, of_platform
-from jaxatr.kernels.ops.convolution import trim
+from jaxatr.kernels.ops.checks import refuse_varying
+from jaxatr.kernels.ops.convolution import dead_taps
 from jaxatr.kernels.ops.convolution.operation import OPERATION, function
 from jaxatr.kernels.ops.convolution.problem import Direction, Problem
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS
-from jaxatr.kernels.ops.varying import refuse_varying
 from jaxatr.kernels.solver import Choice
 
 convolution_p = Primitive("jaxatr_convolution")
@@ -68,17 +68,17 @@ def _abstract(a, b, *, problem, algorithm):
 def _transpose_first(cotangent, a, b, *, problem, algorithm):
     del a
     if problem.direction == "weight":  # (x, y) -> w
-        return bind(b, cotangent, problem.turned("data"), algorithm)
-    turned = "data" if problem.direction == "forward" else "forward"
-    return bind(cotangent, b, problem.turned(turned), algorithm)
+        return bind(b, cotangent, problem.in_direction("data"), algorithm)
+    direction = "data" if problem.direction == "forward" else "forward"
+    return bind(cotangent, b, problem.in_direction(direction), algorithm)
 
 
 def _transpose_second(cotangent, a, b, *, problem, algorithm):
     del b
     if problem.direction == "data":  # (y, w) -> x
-        return bind(cotangent, a, problem.turned("weight"), algorithm)
-    turned = "weight" if problem.direction == "forward" else "forward"
-    return bind(a, cotangent, problem.turned(turned), algorithm)
+        return bind(cotangent, a, problem.in_direction("weight"), algorithm)
+    direction = "weight" if problem.direction == "forward" else "forward"
+    return bind(a, cotangent, problem.in_direction(direction), algorithm)
 
 
 ad.defbilinear(convolution_p, _transpose_first, _transpose_second)
@@ -168,8 +168,8 @@ def _lower(a, b, *, problem, algorithm, platform):
         return function(problem, choice, device)(a, b)
     run = function(small, choice, device)
     if problem.direction == "weight":
-        return trim.filled(problem, run(a, b))
-    return run(a, trim.cut(problem, b))
+        return dead_taps.whole_gradient(problem, run(a, b))
+    return run(a, dead_taps.live_weights(problem, b))
 
 
 def _named(name, problem, device):

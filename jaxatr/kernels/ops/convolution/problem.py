@@ -1,4 +1,4 @@
-"""What a convolution is asked to do, described so that it can be a dictionary key."""
+"""The description of a convolution to be computed, which can be a dictionary key."""
 
 import dataclasses
 import math
@@ -57,7 +57,7 @@ class Problem:
 
     @property
     def batch_divisors(self) -> list[int]:
-        """What the batch can be cut into; nothing of a free one, in a program that is exported."""
+        """The divisors of the batch; none of a free one, in a program that is exported."""
         batch = self.x_shape[0]
         fixed = isinstance(batch, int)
         return [count for count in range(1, batch + 1) if batch % count == 0] if fixed else []
@@ -117,7 +117,7 @@ class Problem:
             self.direction
         ]
 
-    def turned(self, direction: Direction) -> "Problem":
+    def in_direction(self, direction: Direction) -> "Problem":
         """Returns another direction of the same convolution."""
         return dataclasses.replace(self, direction=direction)
 

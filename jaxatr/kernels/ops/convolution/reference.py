@@ -1,4 +1,4 @@
-"""What a convolution is, in NumPy's float64 and without any of the solvers."""
+"""The definition of a convolution and its gradients, in NumPy's float64."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -6,12 +6,12 @@ from itertools import product
 import numpy as np
 
 from jaxatr.kernels.device import Device
-from jaxatr.kernels.ops.accuracy import PLAIN, of_products
 from jaxatr.kernels.ops.convolution.problem import Problem
+from jaxatr.kernels.ops.tolerance import PLAIN, of_products
 
 
 def tolerance(problem: Problem, device: Device) -> float:
-    """Returns the accepted error (:func:`~jaxatr.kernels.ops.accuracy.of_products`)."""
+    """Returns the accepted error (:func:`~jaxatr.kernels.ops.tolerance.of_products`)."""
     return of_products(problem.dtype, device, PLAIN)
 
 

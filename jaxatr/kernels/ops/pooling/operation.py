@@ -1,10 +1,13 @@
 """Pooling as the find step sees it, with its definition in NumPy's float64."""
 
+from typing import get_args
+
 import numpy as np
 
 from jaxatr.kernels.ops.differentiable import Form, draw, operation, wide
 from jaxatr.kernels.ops.pooling.forms import taps, xla
-from jaxatr.kernels.ops.pooling.problem import Problem
+from jaxatr.kernels.ops.pooling.problem import Mode, Problem
+from jaxatr.kernels.options import IMAGES, Command, Option
 from jaxatr.kernels.solver import register
 
 
@@ -52,5 +55,30 @@ def _slices(problem: Problem) -> list[tuple[slice, ...]]:
     ]
 
 
-OPERATION = operation("pooling", (Form("taps", taps), Form("xla", xla)), arguments, reference)
+def _from_options(direction, dtype, *, n, c, H, W, y, x, u, v, p, q, mode) -> Problem:
+    if p >= y or q >= x:
+        raise ValueError(f"-p and -q: got {p} and {q}, wanted less than -y {y} and -x {x}")
+    problem = Problem(direction, mode, (n, H, W, c), (y, x), (u, v), ((p, p), (q, q)), dtype)
+    if min(problem.y_shape[1:3]) < 1:
+        raise ValueError(f"-H and -W: got {H} and {W}, smaller than the window")
+    return problem
+
+
+COMMAND = Command(
+    "pool",
+    _from_options,
+    {
+        **IMAGES,
+        "y": Option(2, "rows of a window", 1),
+        "x": Option(2, "columns of a window", 1),
+        "u": Option(2, "stride, rows", 1),
+        "v": Option(2, "stride, columns", 1),
+        "p": Option(0, "padding, rows", 0),
+        "q": Option(0, "padding, columns", 0),
+        "mode": Option("max", "What is taken of a window.", choices=get_args(Mode)),
+    },
+)
+OPERATION = operation(
+    "pooling", (Form("taps", taps), Form("xla", xla)), arguments, reference, COMMAND
+)
 register(Problem, OPERATION)

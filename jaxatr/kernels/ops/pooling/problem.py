@@ -1,4 +1,4 @@
-"""What a pooling is asked to do, described so that it can be a dictionary key."""
+"""The description of a pooling to be computed, which can be a dictionary key."""
 
 import dataclasses
 from typing import Literal, TypeAlias

@@ -1,4 +1,4 @@
-"""What is said about arguments that do not fit together."""
+"""Checks of arguments that must fit together."""
 
 import dataclasses
 from collections.abc import Mapping

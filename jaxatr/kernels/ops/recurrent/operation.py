@@ -6,13 +6,14 @@ from typing import Any
 import jax
 
 from jaxatr.kernels.device import Device
-from jaxatr.kernels.ops.accuracy import of_products
-from jaxatr.kernels.ops.recurrent import heuristic
+from jaxatr.kernels.ops.recurrent import gemm
 from jaxatr.kernels.ops.recurrent.algorithms import ALGORITHMS
 from jaxatr.kernels.ops.recurrent.cells import State
-from jaxatr.kernels.ops.recurrent.problem import Problem
+from jaxatr.kernels.ops.recurrent.problem import CELLS, Problem
 from jaxatr.kernels.ops.recurrent.reference import arguments, reference
 from jaxatr.kernels.ops.recurrent.weights import Weights
+from jaxatr.kernels.ops.tolerance import of_products
+from jaxatr.kernels.options import Command, Option
 from jaxatr.kernels.pallas import runs_on
 from jaxatr.kernels.solver import Choice, Config, Operation, Solver, register
 from jaxatr.typing import Array
@@ -37,7 +38,7 @@ class Recurrent(Solver):
         return self._algorithm.applies(problem)
 
     def workspace_bytes(self, problem: Problem) -> int:
-        """What a derivative keeps of each step: gates and states."""
+        """The gates and states of each step, as far as a derivative keeps them."""
         values = 0 if problem.direction == "forward" else problem.gates + 2 * problem.states
         size = problem.steps * problem.batch * problem.hidden * problem.wide.itemsize
         return values * size + problem.gates * size  # the input's part of the gates
@@ -64,9 +65,31 @@ SOLVERS = {name: Recurrent(name) for name in ALGORITHMS}
 
 
 def _heuristic(problem: Problem, device: Device) -> Choice:
-    return Choice(heuristic.choose(problem), (("unroll", 1),))
+    return Choice("gemm" if gemm.applies(problem) else "scan", (("unroll", 1),))
 
 
+def _from_options(direction, dtype, *, n, k, W, H, mode, skip, masked, before) -> Problem:
+    if skip and W != H:
+        raise ValueError(f"-W: got {W}, wanted -H {H} to --skip")
+    if before and mode != "gru":
+        raise ValueError(f"--before: is for a GRU, and the cell is {mode}")
+    return Problem(mode, k, n, W, H, skip, masked, dtype, not before, direction)
+
+
+COMMAND = Command(
+    "rnn",
+    _from_options,
+    {
+        "n": Option(32, "sequences", 1),
+        "k": Option(25, "steps", 1),
+        "W": Option(256, "features of the input", 1),
+        "H": Option(256, "features of the state", 1),
+        "mode": Option("lstm", "The cell.", choices=CELLS),
+        "skip": Option(False, "The input goes into each gate as it is."),
+        "masked": Option(False, "Sequences of different lengths."),
+        "before": Option(False, "A GRU's reset gate acts before the product, as in ONNX."),
+    },
+)
 OPERATION = Operation(
     name="recurrent",
     solvers=SOLVERS,
@@ -77,6 +100,6 @@ OPERATION = Operation(
     arguments=arguments,
     reference=reference,
     tolerance=lambda problem, device: of_products(problem.dtype, device, _TOLERANCE),
-    canonical=lambda problem, device: problem,
+    command=COMMAND,
 )
 register(Problem, OPERATION)

@@ -16,13 +16,13 @@ from jax.interpreters import batching, mlir
 
 from jaxatr.kernels import choosing
 from jaxatr.kernels.device import PLATFORMS, of_platform
+from jaxatr.kernels.ops.checks import refuse_varying
 from jaxatr.kernels.ops.recurrent import scan
 from jaxatr.kernels.ops.recurrent.algorithms import ALGORITHMS
 from jaxatr.kernels.ops.recurrent.cells import State
 from jaxatr.kernels.ops.recurrent.operation import OPERATION
 from jaxatr.kernels.ops.recurrent.problem import Problem
 from jaxatr.kernels.ops.recurrent.weights import Weights
-from jaxatr.kernels.ops.varying import refuse_varying
 from jaxatr.typing import Array
 
 layer_p = Primitive("jaxatr_recurrent")

@@ -1,4 +1,4 @@
-"""What a recurrent layer is asked to do, described so that it can be a dictionary key."""
+"""The description of a recurrent layer to be computed, which can be a dictionary key."""
 
 import dataclasses
 from typing import Any, Literal, TypeAlias

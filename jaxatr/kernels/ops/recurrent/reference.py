@@ -1,4 +1,4 @@
-"""What a recurrent layer and its gradients are, in NumPy's float64: a step at a time."""
+"""The definition of a recurrent layer and its gradients, a step at a time, in NumPy's float64."""
 
 from typing import Any
 

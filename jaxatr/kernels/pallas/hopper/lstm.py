@@ -25,7 +25,7 @@ def applies(hidden: int, dtype: str) -> bool:
 
 
 def rows(dtype: str) -> int:
-    """Returns what the batch must be a multiple of."""
+    """Returns the divisor that the batch must have."""
     del dtype
     return ROWS
 

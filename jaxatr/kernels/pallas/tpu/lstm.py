@@ -21,7 +21,7 @@ def applies(hidden: int, dtype: str) -> bool:
 
 
 def rows(dtype: str) -> int:
-    """Returns what the batch must be a multiple of: shorter types are packed along the rows."""
+    """Returns the divisor that the batch must have: shorter types are packed along the rows."""
     return ROWS * 4 // jnp.dtype(dtype).itemsize
 
 

@@ -5,9 +5,9 @@ likewise, with zeros where its size is no multiple of the stride: a 7x7 kernel o
 channels is a 4x4 kernel of stride 1 on twelve. That is a third more products, but nothing is
 stepped over, and where three numbers lay side by side there are twelve.
 
-The data gradient of what has no stride is a convolution with the kernel turned about. It
-is written so, because XLA:CPU is slow at the gradient that jax derives where the kernel has been
-folded in the same program.
+The data gradient of what has no stride is a convolution with the kernel rotated by 180
+degrees. It is written so, because XLA:CPU is slow at the gradient that jax derives where the
+kernel has been folded in the same program.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jaxatr.kernels.device import Device
 from jaxatr.kernels.ops.convolution.padding import pad
 from jaxatr.kernels.ops.convolution.problem import Pair, Problem
-from jaxatr.kernels.ops.convolution.solvers import taps, turned
+from jaxatr.kernels.ops.convolution.solvers import taps, transposed
 from jaxatr.kernels.solver import Config, Solver
 from jaxatr.typing import Array
 
@@ -34,16 +34,16 @@ _TAPS = 32  # of the folded kernel
 def _as_convolution(problem: Problem, y: Array, w: Array) -> Array:
     """Returns the data gradient of a problem of stride 1 without padding."""
     around = [(count - 1, count - 1) for count in w.shape[:2]]
-    turned_about = w[::-1, ::-1].transpose(0, 1, 3, 2)
+    rotated = w[::-1, ::-1].transpose(0, 1, 3, 2)
     layout = ("NHWC", "HWIO", "NHWC")
-    return jax.lax.conv_general_dilated(y, turned_about, (1, 1), around, dimension_numbers=layout)
+    return jax.lax.conv_general_dilated(y, rotated, (1, 1), around, dimension_numbers=layout)
 
 
 # By direction, what may compute the problem without stride; the usually fastest of few channels
 # first.
 _INNER: Mapping[str, Mapping[str, Callable[[Problem, Array, Array], Array]]] = {
     "data": {"taps": taps.run, "convolution": _as_convolution},
-    "weight": {"turned": partial(turned.run, "x"), "taps": taps.run},
+    "weight": {"turned": partial(transposed.run, "x"), "taps": taps.run},
 }
 
 
@@ -129,10 +129,10 @@ class SpaceToDepth(Solver):
     """Gradients of strided first layers, on CPU; tuned by what computes the folded problem."""
 
     name = "space_to_depth"
-    version = 3  # as `turned`'s
+    version = 3  # raised with the version of `turned`
 
     def applies(self, problem: Problem, device: Device) -> bool:
-        """As the function of the same name, on CPU."""
+        """Says whether it is on CPU and there is a stride to fold."""
         return device.platform == "cpu" and applies(problem)
 
     def workspace_bytes(self, problem: Problem) -> int:
@@ -142,7 +142,7 @@ class SpaceToDepth(Solver):
         return problem.bytes(other.x_shape) * (1 + math.prod(other.w_shape[:2]) * patches)
 
     def configs(self, problem: Problem) -> Sequence[Config]:
-        """What may compute the folded problem, the usually fastest first."""
+        """The forms for the folded problem, the usually fastest first."""
         names = list(_INNER[problem.direction])
         if problem.direction == "data" and folded(problem).x_shape[3] > _FEW:
             names.reverse()  # taps would write down many products of so many channels

@@ -21,18 +21,13 @@ from jaxatr.typing import Array
 MINIMUM, MAXIMUM = 9, 32
 
 
-def pieces(problem: Problem) -> int:
-    """Returns into how many equal pieces the batch is cut; 1 if there is no good number."""
-    counts = _counts(problem)
-    return counts[0] if counts else 1
-
-
 def applies(problem: Problem) -> bool:
     """Says whether the batch can be cut into enough pieces; a weight gradient has no batch."""
-    return problem.direction != "weight" and pieces(problem) > 1
+    return problem.direction != "weight" and bool(_counts(problem))
 
 
 def _counts(problem: Problem) -> list[int]:
+    """Returns into how many equal pieces the batch can be cut, the most first."""
     return [n for n in reversed(problem.batch_divisors) if MINIMUM <= n <= MAXIMUM]
 
 
@@ -50,7 +45,7 @@ class Split(Solver):
     name = "split"
 
     def applies(self, problem: Problem, device: Device) -> bool:
-        """As the function of the same name."""
+        """Says whether the batch can be cut into enough pieces."""
         return applies(problem)
 
     def workspace_bytes(self, problem: Problem) -> int:

@@ -117,7 +117,7 @@ class Taps(Solver):
     name = "taps"
 
     def applies(self, problem: Problem, device: Device) -> bool:
-        """As the function of the same name."""
+        """Says whether the taps are few, and in one group."""
         return applies(problem)
 
     def workspace_bytes(self, problem: Problem) -> int:

@@ -221,7 +221,7 @@ class Winograd(Solver):
         self.name, self._filtering = name, filtering
 
     def applies(self, problem: Problem, device: Device) -> bool:
-        """As the function of the same name."""
+        """Says whether the kernel is 3x3, with stride 1."""
         return applies(problem)
 
     def workspace_bytes(self, problem: Problem) -> int:
@@ -231,7 +231,7 @@ class Winograd(Solver):
         return each * tiles * (size + 2) ** 2 * (problem.x_shape[3] + problem.w_shape[3])
 
     def configs(self, problem: Problem) -> Sequence[Config]:
-        """What is expected to fit a processor's cache first, then powers of two."""
+        """The number that is expected to fit a cache first, then powers of two."""
         if problem.direction != "weight":
             return [()]
         first = _pieces(self._filtering, problem.y_shape, problem.x_shape[3])

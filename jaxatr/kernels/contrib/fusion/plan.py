@@ -1,0 +1,146 @@
+"""Plans: a sequence of operations, compiled once for a problem, run with any values."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxatr.kernels.contrib.fusion.graph import combinations, refusal
+from jaxatr.kernels.contrib.fusion.operations import (
+    Convolution,
+    FusionProblem,
+    Operation,
+    Shape,
+    forward,
+)
+from jaxatr.kernels.contrib.fusion.solvers import SOLVERS
+from jaxatr.kernels.device import describe
+from jaxatr.typing import Array
+
+
+class Fusion(NamedTuple):
+    """A supported combination.
+
+    Attributes:
+      combination: its letters: C convolution, B bias, N batch norm, R residual input, A activation.
+      solver: who computes it.
+      platforms: where; empty for everywhere.
+      constraints: what the operations must be.
+    """
+
+    combination: str
+    solver: str
+    platforms: tuple[str, ...]
+    constraints: tuple[str, ...]
+
+
+def supported_fusions() -> list[Fusion]:
+    """Returns every combination that some solver takes, as the solvers' graphs have it."""
+    return [
+        Fusion(letters, name, solver.platforms, texts)
+        for name, solver in SOLVERS.items()
+        for letters, texts in combinations(solver.edges)
+    ]
+
+
+@dataclasses.dataclass(frozen=True)
+class CompiledPlan:
+    """A plan that is ready to run.
+
+    Attributes:
+      solver: who computes it.
+      shapes: the arguments by name.
+      function: the same computation as a function of the arguments by name, for jax's
+        transformations; a kernel of one's own has no derivative.
+      executable: what :meth:`execute` calls.
+    """
+
+    solver: str
+    shapes: Mapping[str, Shape]
+    function: Callable[[dict[str, Array]], Array]
+    executable: Callable[[dict[str, Array]], Array]
+
+    def execute(self, arguments: Mapping[str, Array]) -> Array:
+        """Returns the result for the arguments by name.
+
+        Raises:
+          ValueError: an argument is missing, not asked for, or of another shape.
+        """
+        if set(arguments) != set(self.shapes):
+            raise ValueError(f"arguments: got {sorted(arguments)}, wanted {sorted(self.shapes)}")
+        for name, shape in self.shapes.items():
+            if arguments[name].shape != shape:
+                raise ValueError(f"{name}: got shape {arguments[name].shape}, wanted {shape}")
+        return self.executable(dict(arguments))
+
+
+class FusionPlan:
+    """A sequence of operations to be computed as one (section V of the MIOpen paper).
+
+    >>> from jaxatr.kernels.contrib.fusion import Activation, BatchNorm
+    >>> plan = FusionPlan([BatchNorm(training=True), Activation("relu")])
+    >>> compiled = plan.compile(FusionProblem((2, 1, 1, 1)))
+    >>> x, one = jnp.array([0.0, 2.0]).reshape(2, 1, 1, 1), jnp.ones(1)
+    >>> compiled.execute({"x": x, "scale": one, "shift": one}).round(3).ravel().tolist()
+    [0.0, 2.0]
+    """
+
+    def __init__(self, operations: Sequence[Operation]) -> None:
+        """Takes the operations in the order in which they are applied."""
+        self.operations = tuple(operations)
+
+    def compile(self, problem: FusionProblem, *, solver: str = "auto") -> CompiledPlan:
+        """Chooses a solver and compiles.
+
+        ``"auto"`` is XLA: no run on an accelerator has yet shown where a kernel of one's own is
+        faster.
+
+        Args:
+          problem: shapes and type.
+          solver: ``"auto"``, or a name of :data:`SOLVERS`.
+
+        Raises:
+          NotImplementedError: the solver does not take the sequence; says why.
+          ValueError: the solver is unknown, or the shapes do not fit together.
+        """
+        name = "xla" if solver == "auto" else solver
+        if name not in SOLVERS:
+            raise ValueError(f"solver: got {solver!r}, wanted 'auto' or one of {sorted(SOLVERS)}")
+        reason = refusal(SOLVERS[name].edges, self.operations, problem)
+        here = describe(jax.local_devices()[0])
+        if reason is None and not SOLVERS[name].runs_on(here):
+            reason = f"it is for another device than {here.kind}"
+        if reason is not None:
+            raise NotImplementedError(f"{name} does not take {self.letters}: {reason}")
+        shapes = self.arguments(problem)
+        function = partial(SOLVERS[name].run, self.operations)
+        wide = jnp.promote_types(problem.dtype, jnp.float32)
+        images = ("x", "w", "residual")
+        structs = {
+            key: jax.ShapeDtypeStruct(shape, jnp.dtype(problem.dtype) if key in images else wide)
+            for key, shape in shapes.items()
+        }
+        executable: Any = jax.jit(function).lower(structs).compile()
+        return CompiledPlan(name, shapes, function, executable)
+
+    @property
+    def letters(self) -> str:
+        """The sequence as in the paper's tables, such as CBNA."""
+        return "".join(operation.letter for operation in self.operations)
+
+    def arguments(self, problem: FusionProblem) -> dict[str, Shape]:
+        """Returns the shapes of the arguments by name, ``x`` first.
+
+        Vectors (``bias``, ``scale``, ``shift``, ``mean``, ``variance``) are float32 where the
+        problem's type is shorter.
+        """
+        shapes, y = {"x": problem.x_shape}, problem.x_shape
+        for operation in self.operations:
+            if isinstance(operation, Convolution) and problem.w_shape is not None:
+                shapes["w"] = problem.w_shape
+                y = forward(operation, problem).y_shape
+            shapes |= operation.reads(y)
+        return shapes

@@ -1,0 +1,115 @@
+"""The entries of a database, and the two forms in which a file holds them.
+
+Format 1, the user's, has an object for each problem by its key. Format 2, in which a database comes
+with the package, writes once what problems share, and a line for all directions of one::
+
+    {"format": 2, "device": {"platform": "cpu", "kind": "..."}, "jax_version": "0.10.2",
+     "choices": [["taps", {}, 1], ...],
+     "directions": ["convolution data", "convolution forward", ...],
+     "problems": [["16x14x14x256 1x1x256x256 ... float32", 0, 0.932, null, null, ...], ...]}
+
+``choices`` are algorithm, configuration and version of the solver; a problem is what its keys have
+in common, and for each of the ``directions``, the keys' first two words, the number of the choice
+and its milliseconds.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from jaxatr.kernels.device import Device
+from jaxatr.kernels.solver import Choice, choice_from_json
+
+
+class Entry(NamedTuple):
+    """The best of what was measured for a problem.
+
+    Attributes:
+      choice: the algorithm and its configuration.
+      milliseconds: its median time.
+      solver_version: of the solver that was measured.
+      jax_version: with which it was measured.
+    """
+
+    choice: Choice
+    milliseconds: float
+    solver_version: int
+    jax_version: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the entry as format 1 has it."""
+        return self.choice.to_json() | {
+            "milliseconds": round(self.milliseconds, 6),
+            "solver_version": self.solver_version,
+            "jax_version": self.jax_version,
+        }
+
+
+def entry_from_json(value: Any) -> Entry:
+    """Returns the entry that :meth:`Entry.to_json` wrote, now or in an earlier version.
+
+    Raises:
+      ValueError: a part is missing or of another type.
+    """
+    choice = choice_from_json(value)
+    kinds = {"milliseconds": int | float, "solver_version": int, "jax_version": str}
+    for name, kind in kinds.items():
+        if not isinstance(value.get(name), kind):
+            raise ValueError(f"{name}: got {value.get(name)!r}")
+    return Entry(choice, *(value[name] for name in kinds))
+
+
+def to_text(device: Device, entries: Mapping[str, Entry]) -> str:
+    """Returns a file of format 1."""
+    listed = {key: entry.to_json() for key, entry in sorted(entries.items())}
+    content = {"format": 1, "device": device._asdict(), "entries": listed}
+    return json.dumps(content, indent=1) + "\n"
+
+
+def to_compact_text(device: Device, entries: Mapping[str, Entry]) -> str:
+    """Returns a file of format 2, with times of four digits.
+
+    Raises:
+      ValueError: the entries were measured with different versions of jax.
+    """
+    versions = {entry.jax_version for entry in entries.values()}
+    if len(versions) != 1:
+        raise ValueError(f"jax_version: got {sorted(versions)}, wanted one for all entries")
+    choices, directions, problems = [], [], {}
+    for key, entry in sorted(entries.items()):
+        operation, direction, problem = key.split(" ", 2)
+        choice = [entry.choice.algorithm, dict(entry.choice.config), entry.solver_version]
+        if choice not in choices:
+            choices.append(choice)
+        if (column := f"{operation} {direction}") not in directions:
+            directions.append(column)
+        milliseconds = float(f"{entry.milliseconds:.4g}")
+        problems.setdefault(problem, {})[column] = [choices.index(choice), milliseconds]
+    head = {"format": 2, "device": device._asdict(), "jax_version": versions.pop()}
+    rows = [
+        json.dumps([problem, *(x for name in directions for x in row.get(name, [None, None]))])
+        for problem, row in problems.items()
+    ]
+    shared = json.dumps(head | {"choices": choices, "directions": directions})
+    return shared[:-1] + ', "problems": [\n' + ",\n".join(rows) + "\n]}\n"
+
+
+def from_compact(content: Mapping[str, Any]) -> dict[str, Entry]:
+    """Returns the entries of a file of format 2.
+
+    Raises:
+      ValueError, KeyError, IndexError or TypeError: it is not of that format.
+    """
+    choices = [
+        (choice_from_json({"algorithm": algorithm, "config": config}), version)
+        for algorithm, config, version in content["choices"]
+    ]
+    found = {}
+    for problem, *cells in content["problems"]:
+        pairs = zip(content["directions"], cells[::2], cells[1::2], strict=True)
+        for direction, number, milliseconds in pairs:
+            if number is not None:
+                choice, version = choices[number]
+                entry = Entry(choice, milliseconds, version, content["jax_version"])
+                found[f"{direction} {problem}"] = entry
+    return found

@@ -1,0 +1,39 @@
+"""Calls that XLA does not inline, which bound what XLA:CPU fuses."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import jax
+from jax.experimental.xla_metadata import set_xla_metadata
+
+
+def not_inlined(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns ``fn`` as a call that XLA does not inline, for code that is lowered for CPU only.
+
+    XLA:CPU fuses cheap operations into each operation that reads them, and computes them as often
+    as they are read; ``optimization_barrier`` does not hold it back. The arguments and the results
+    of a call are computed once, and equal calls are compiled once.
+    """
+    compiled = jax.jit(fn)
+
+    def call(*arguments: Any) -> Any:
+        with set_xla_metadata(inlineable="false"):
+            return compiled(*arguments)
+
+    return call
+
+
+def outlined(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns ``fn`` as a call (see :func:`not_inlined`) where it is lowered for CPU, else as is.
+
+    >>> float(outlined(lambda x: 2 * x)(3.0))
+    6.0
+    """
+    call = not_inlined(fn)
+
+    @wraps(fn)
+    def chosen(*arguments: Any) -> Any:
+        return jax.lax.platform_dependent(*arguments, cpu=call, default=fn)
+
+    return chosen

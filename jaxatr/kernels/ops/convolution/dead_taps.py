@@ -1,0 +1,79 @@
+"""Kernels without the taps that meet nothing but padding.
+
+A 3x3 kernel on a 1x1 image uses its middle alone, which is what the last stages of a residual
+network do with small images.
+"""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+
+from jaxatr.kernels.ops.convolution.problem import Pair, Problem
+from jaxatr.typing import Array
+
+# Products of each number of the kernel in the time of its copy, roughly, on two cores.
+_COPY = 47
+
+
+def live_taps(problem: Problem) -> tuple[Pair, Pair]:
+    """Returns ``(start, stop)`` of the taps that meet the image anywhere, by rows and columns."""
+    return _live(problem, 0), _live(problem, 1)
+
+
+def _live(problem: Problem, axis: int) -> Pair:
+    results, size = problem.y_shape[1 + axis], problem.x_shape[1 + axis]
+    stride, dilation = problem.stride[axis], problem.dilation[axis]
+    live = []
+    for tap in range(problem.w_shape[axis]):
+        first = tap * dilation - problem.padding[axis][0]
+        if any(0 <= first + stride * i < size for i in range(results)):
+            live.append(tap)
+    return (live[0], live[-1] + 1) if live else (0, 1)
+
+
+def without_dead_taps(problem: Problem) -> Problem:
+    """Returns the problem with the live taps alone; its padding may be negative."""
+    live = live_taps(problem)
+    padding = []
+    for axis, (start, stop) in enumerate(live):
+        low = problem.padding[axis][0] - start * problem.dilation[axis]
+        needed = (problem.y_shape[1 + axis] - 1) * problem.stride[axis]
+        needed += (stop - start - 1) * problem.dilation[axis] + 1
+        padding.append((low, needed - problem.x_shape[1 + axis] - low))
+    window = [stop - start for start, stop in live]
+    return dataclasses.replace(
+        problem, w_shape=(*window, *problem.w_shape[2:]), padding=tuple(padding)
+    )
+
+
+def removal_pays(problem: Problem) -> bool:
+    """Says whether fewer products are worth the copy of the live part of the kernel.
+
+    The copy is the forward direction's: of the gradients the images' was as fast by taps, which
+    copies nothing, and the kernel's has no kernel to cut. On few small images it takes longer than
+    the products with zeros do.
+    """
+    if problem.direction != "forward" or not isinstance(problem.x_shape[0], int):
+        return True
+    live = math.prod(stop - start for start, stop in live_taps(problem))
+    dead = math.prod(problem.w_shape[:2]) - live
+    return live == 1 or dead == 0 or dead * math.prod(problem.y_shape[:3]) > _COPY * live
+
+
+def live_weights(problem: Problem, w: Array) -> Array:
+    """Returns the live part of the kernel."""
+    rows, columns = live_taps(problem)
+    return w[slice(*rows), slice(*columns)]
+
+
+def whole_gradient(problem: Problem, w: Array) -> Array:
+    """Returns the whole kernel's gradient from that of its live part."""
+    edges = [
+        (start, taps - stop, 0)
+        for (start, stop), taps in zip(live_taps(problem), problem.w_shape[:2], strict=True)
+    ]
+    if edges == [(0, 0, 0), (0, 0, 0)]:
+        return w
+    return jax.lax.pad(w, jnp.zeros((), w.dtype), [*edges, (0, 0, 0), (0, 0, 0)])

@@ -1,0 +1,150 @@
+"""A model as source code: a flax module to read and change, its weights, and how to use them."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxatr.onnx.codegen import blocks, paths
+from jaxatr.onnx.codegen.bodies import Body
+from jaxatr.onnx.codegen.classes import block_class, imports, model_class
+from jaxatr.onnx.codegen.names import identifier, quoted
+from jaxatr.onnx.codegen.printing import SourceFile, shape_text
+from jaxatr.onnx.codegen.source import call, flat, literal
+from jaxatr.onnx.codegen.steps import graph_of
+from jaxatr.onnx.codegen.weights import save_weights
+from jaxatr.onnx.reader.model import OnnxModel, load
+from jaxatr.onnx.reader.proto import inferred, value_info
+
+STYLES = ("linen",)
+
+
+def generate(path: Any, out_dir: str | os.PathLike[str], *, style: str = "linen") -> Path:
+    """Writes a model as a flax module with its weights.
+
+    The module makes the calls that :func:`jaxatr.onnx.load` makes, so that their outputs are equal;
+    layers hold their weights, and what repeats in the graph is one class, made in a loop where it
+    is applied one after another.
+
+    Args:
+      path: of the ``.onnx`` file; bytes and a ``ModelProto`` serve too.
+      out_dir: folder for ``model.py``, ``weights.safetensors`` and ``README.md``; made if missing.
+      style: ``"linen"``.
+
+    Returns:
+      The path of ``model.py``.
+
+    Raises:
+      ValueError: there is no such style, or the model cannot be loaded.
+    """
+    if style not in STYLES:
+        raise ValueError(f"style: got {style!r}, wanted one of {STYLES}")
+    model = load(path)
+    name = Path(path).stem if isinstance(path, (str, os.PathLike)) else model.proto.graph.name
+    text, weights = source(model, identifier(name, "model"))
+    folder = Path(out_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "model.py").write_text(text, encoding="utf-8")
+    save_weights(folder / "weights.safetensors", weights)
+    (folder / "README.md").write_text(readme(model, identifier(name, "model")), encoding="utf-8")
+    return folder / "model.py"
+
+
+def source(model: OnnxModel, title: str) -> tuple[str, dict[tuple[str, ...], Any]]:
+    """Returns the text of a model's module, and its arrays by collection, modules and name."""
+    shapes = shapes_of(model.proto)
+    graph = graph_of(model.program, model.known, model.variables)
+    body = blocks.fold(graph)
+    blocks.fields(body, shapes)
+    paths.assign(body)
+    found = list(blocks.blocks_of(body))
+    module = SourceFile(shapes, [block.title for block in found])
+    for block in [*found, body]:
+        for row in block.rows:
+            module.learn(row.steps[0])
+    classes = [block_class(block, module, _where(block)) for block in found]
+    classes.append(model_class(body, module, f"The model {title}.", model.inputs))
+    text = "\n\n\n".join("\n".join(tidied(lines)) for lines in classes)
+    looked_up = [
+        f"{variable} = {flat(call('operator', quoted(name), quoted(domain), literal(int(since))))}"
+        for key, variable in module.operators.items()
+        for domain, name, since in [key.rsplit(":", 2)]
+    ]
+    constants = [line for statement in module.constants.values() for line in statement]
+    head = "\n".join([*looked_up, *constants])
+    whole = "\n".join([head, text])
+    doc = f'"""{title}: an ONNX model as a flax module, channels first."""'
+    parts = [doc, "", *imports(whole), *(["", head] if head else []), "", "", text]
+    return "\n".join(parts) + "\n", arrays(model, paths.locations(body))
+
+
+def arrays(
+    model: OnnxModel, locations: Mapping[tuple[str, ...], Any]
+) -> dict[tuple[str, ...], Any]:
+    """Returns each array of a module, by collection, modules and name."""
+    values: dict[str, Any] = {**model.known}
+    for group in model.variables.values():
+        values |= group
+    return {place: np.asarray(values[weight.name]) for place, weight in locations.items()}
+
+
+def shapes_of(proto: Any) -> dict[str, tuple[int | str | None, ...] | None]:
+    """Returns the shapes that a model, or ONNX's inference, states; for comments alone."""
+    graph = inferred(proto).graph
+    values = [*graph.value_info, *graph.output, *graph.input]
+    return {value.name: value_info(value).shape for value in values}
+
+
+def tidied(lines: list[str]) -> list[str]:
+    """Returns lines with at most one blank one between others, and none at a block's beginning."""
+    found: list[str] = []
+    for line in lines:
+        if not line and (not found or not found[-1] or found[-1].endswith(":")):
+            continue
+        found.append(line)
+    return found
+
+
+def _where(block: Body) -> str:
+    """Returns the name of a block where it is found first, and how often it is found."""
+    found = paths.common(
+        [paths.hint(row.steps[0]) for row in block.rows if paths.hint(row.steps[0])]
+    )
+    others = f"{len(block.outputs) - 1} more" if len(block.outputs) > 2 else "one more"
+    return f"{identifier('_'.join(found), 'a_block')}, and {others} of this structure."
+
+
+def readme(model: OnnxModel, title: str) -> str:
+    """Returns the text that says how to use the files."""
+    names = [identifier(wanted.name, "x") for wanted in model.inputs]
+    rows = [
+        f"| {kind} | `{identifier(value.name, 'value')}` | {value.dtype or 'no tensor'} | "
+        f"{_shape(value.shape)} |"
+        for kind, values in (("input", model.inputs), ("output", model.outputs))
+        for value in values
+    ]
+    count = sum(int(np.size(value)) for value in model.variables["params"].values())
+    return f"""# {title}
+
+`model.py` is the model as a flax module, `weights.safetensors` its {count:,} parameters, running
+statistics and constants. Written by `jaxatr.onnx.generate`.
+
+```python
+from jaxatr.onnx import load_weights
+from model import Model
+
+outputs = Model().apply(load_weights("weights.safetensors"), {", ".join(names)})
+```
+
+To train, give `train=True`, `mutable=["batch_stats"]` and `rngs={{"dropout": key}}`.
+
+| | name | type | shape |
+|---|---|---|---|
+{chr(10).join(rows)}
+"""
+
+
+def _shape(shape: Any) -> str:
+    return "any" if shape is None else shape_text(shape)

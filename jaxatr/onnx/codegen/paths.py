@@ -1,0 +1,196 @@
+"""Names of layers, blocks and weights, out of the graph's; and where each weight is to be found."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from jaxatr.onnx.codegen.blocks import blocks_of
+from jaxatr.onnx.codegen.bodies import Body, Row
+from jaxatr.onnx.codegen.names import Names, identifier
+from jaxatr.onnx.codegen.steps import Step, Weight
+
+# Names that exporters give a layer's arrays: not part of the layer's name.
+LEAF = re.compile(
+    r"(?<=[\w)])[._/:](weights?|bias|kernel|gamma|beta|scale|w|b|s|r|rm|riv|mean|var|"
+    r"running_mean|running_var|moving_mean|moving_variance|num_batches_tracked)(_\d+)?$",
+    re.IGNORECASE,
+)
+
+ANONYMOUS = re.compile(r"onnx::|[a-z]?\d+$")
+"""The names that exporters give a weight that has none."""
+
+Words = tuple[str, ...]
+
+
+def words(name: str) -> Words:
+    """Returns the parts of a name.
+
+    >>> words("layer1.0/conv1_w")
+    ('layer1', '0', 'conv1', 'w')
+    """
+    return tuple(word for word in re.split(r"[\W_]+", name[:400]) if word)
+
+
+def common(names: Sequence[Words]) -> Words:
+    """Returns the words that all names begin with."""
+    if not names:
+        return ()
+    count = 0
+    for column in zip(*names):  # noqa: B905 — as far as the shortest goes
+        if len(set(column)) > 1:
+            break
+        count += 1
+    return names[0][:count]
+
+
+def hint(step: Step) -> Words:
+    """Returns the words that a graph has for a step: those of its weights, or of its node."""
+    if step.kind == "block":
+        body, index = step.block
+        return common([found for row in body.rows if (found := hint(row.steps[index]))])
+    weights = [weight.name for weight in step.weights.values()]
+    if not weights and step.kind != "weight":
+        weights = [operand.name for operand in step.operands if isinstance(operand, Weight)]
+    weights = [name for name in weights if not ANONYMOUS.match(name)]
+    if not weights:
+        # PyTorch's exporter names a node by its module's path, and behind it the operator.
+        scope, _, operator = step.hint.rpartition("/")
+        return words(scope or operator) if step.kind == "layer" else ()
+    stems = [words(LEAF.sub("", name)) for name in weights]
+    return common(stems) or (stems[0] if stems else ())
+
+
+def assign(model: Body) -> None:
+    """Gives every layer, block and weight of a model a name, alike in all instances of a class."""
+    for body in [model, *blocks_of(model)]:
+        names = Names(body.fields)
+        scopes = [_scope(body, index) for index in range(len(body.outputs))]
+        for row in body.rows:
+            if row.steps[0].kind in ("layer", "block"):
+                row.name = names.take(_relative(row, scopes, body is not model))
+        _count_up(body, names)
+        for row in body.rows:
+            weights = [o for o in row.steps[0].operands if isinstance(o, Weight)]
+            if weights and row.steps[0].kind in ("operator", "weight"):
+                row.name = names.take(_weight_name(row, scopes))
+
+
+def _scope(body: Body, index: int) -> Words:
+    """Returns the words that all names in one instance begin with, needless inside of it."""
+    found = [h for row in body.rows if (h := hint(row.steps[index]))]
+    return common(found) if len(found) > 1 else ()
+
+
+def _relative(row: Row, scopes: Sequence[Words], inside: bool) -> str:
+    """Returns the name of a layer or block inside of its body."""
+    step = row.steps[0]
+    function = step.block.body.title if step.block else step.function
+    plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", function).lower()
+    found = {
+        "_".join(hint(one)[len(scope) :]) for one, scope in zip(row.steps, scopes, strict=True)
+    }
+    if len(found) == 1 and "" not in found:
+        return identifier(found.pop(), plain)
+    return plain if inside or "" in found else identifier(found.pop(), plain)
+
+
+def _weight_name(row: Row, scopes: Sequence[Words]) -> str:
+    found = set()
+    for step, scope in zip(row.steps, scopes, strict=True):
+        weight = next(o for o in step.operands if isinstance(o, Weight))
+        own = words(weight.name)
+        found.add("_".join(own[len(scope) :] if own[: len(scope)] == scope else own))
+    return identifier(found.pop(), "weight") if len(found) == 1 else "weight"
+
+
+def runs(body: Body) -> Iterator[tuple[int, int]]:
+    """Yields the rows, from and to, that are one block after another of the same class."""
+    start = 0
+    while start < len(body.rows):
+        stop = start + 1
+        while stop < len(body.rows) and _follows(body.rows[stop - 1], body.rows[stop]):
+            stop += 1
+        if stop - start >= 3:
+            yield start, stop
+        start = stop
+
+
+def _follows(before: Row, after: Row) -> bool:
+    """Returns whether a block is applied to what the one before it returns, and all else alike."""
+    first, second = before.steps[0], after.steps[0]
+    if first.kind != "block" or second.function != first.function or before.fields != after.fields:
+        return False
+    if repr(first.options) != repr(second.options):
+        return False
+    result = tuple(operand for operand in second.operands)
+    if first.block.body.star:
+        return result[:-1] == first.operands and result[-1].name == first.targets[0]  # pyright: ignore[reportOptionalMemberAccess]
+    chained = result[0] is not None and result[0].name == first.targets[0]
+    return chained and result[1:] == first.operands[1:]
+
+
+def _count_up(body: Body, names: Names) -> None:
+    """Renames blocks in a row whose names do not count up by one, so that a loop can make them."""
+    for start, stop in runs(body):
+        rows = body.rows[start:stop]
+        if counted([row.name for row in rows]) is not None:
+            continue
+        shared = "_".join(common([words(row.name) for row in rows]))
+        stem = re.sub(r"\d+$", "", shared).strip("_") or rows[0].name.rstrip("0123456789_")
+        while any(not names.free(f"{stem}_{i}") for i in range(len(rows))):
+            stem += "_block"
+        for i, row in enumerate(rows):
+            row.name = names.take(f"{stem}_{i}")
+
+
+def counted(names: Sequence[str]) -> tuple[str, int] | None:
+    """Returns the stem before the number that the names end in, and the first number.
+
+    >>> counted(["conv4_8", "conv4_9", "conv4_10"])
+    ('conv4_', 8)
+    """
+    matches = [re.fullmatch(r"(.*?)(0|[1-9]\d*)", name) for name in names]
+    if None in matches:
+        return None
+    pairs = [(m[1], int(m[2])) for m in matches if m]
+    stem, first = pairs[0]
+    return pairs[0] if pairs == [(stem, first + i) for i in range(len(pairs))] else None
+
+
+def locations(model: Body) -> dict[tuple[str, ...], Weight]:
+    """Returns each weight by its collection, modules and name."""
+    found: dict[tuple[str, ...], Weight] = {}
+
+    def visit(body: Body, index: int, scope: tuple[str, ...]) -> None:
+        for row in body.rows:
+            step = row.steps[index]
+            if step.kind == "block":
+                visit(step.block.body, step.block.index, (*scope, row.name))
+            for leaf, weight in step.weights.items():
+                found[weight.collection, *scope, row.name, leaf] = weight
+            held = [operand for operand in step.operands if isinstance(operand, Weight)]
+            for position, weight in enumerate(held):
+                found[weight.collection, *scope, leaf_name(row.name, position)] = weight
+        for position, operand in enumerate(body.outputs[index]):
+            if isinstance(operand, Weight):
+                found[operand.collection, *scope, output_name(position)] = operand
+
+    visit(model, 0, ())
+    return found
+
+
+def leaf_name(name: str, position: int) -> str:
+    """Returns the name of one of a statement's weights.
+
+    >>> leaf_name("bias", 0), leaf_name("bias", 1)
+    ('bias', 'bias__1')
+    """
+    return f"{name}__{position}" if position else name
+
+
+def output_name(position: int) -> str:
+    """Returns the name of a weight that is an output of the model itself.
+
+    >>> output_name(0)
+    'output__0'
+    """
+    return f"output__{position}"

@@ -1,0 +1,389 @@
+"""Bodies as classes: one statement for each row, a loop for blocks in a row."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxatr.onnx.codegen import paths
+from jaxatr.onnx.codegen.bodies import Body, Row, last_uses
+from jaxatr.onnx.codegen.names import Names, identifier, quoted
+from jaxatr.onnx.codegen.recognition import POSITIONAL
+from jaxatr.onnx.codegen.source import (
+    WIDTH,
+    Expression,
+    Group,
+    call,
+    filled,
+    lines,
+    literal,
+)
+from jaxatr.onnx.codegen.steps import Constant, Local, Operand, Step, StepGraph, Weight
+
+INLINE = 16
+"""Elements up to which an array stands where it is used."""
+
+ORDER = (
+    "hidden_size",
+    "num_embeddings",
+    "num_groups",
+    "ratio",
+    "features",
+    "kernel_shape",
+    "strides",
+    "dilations",
+    "pads",
+    "auto_pad",
+    "group",
+)
+"""Settings that come first, in this order."""
+
+LETTERS = ("x", "y", "z", "u", "v", "w", "a", "b", "c", "d")
+
+LONGEST = 20
+"""Characters of a value's name, if it has several words."""
+
+Shapes = Mapping[str, tuple[int | str | None, ...] | None]
+
+
+class SourceFile:
+    """The statements of one file besides its classes.
+
+    Attributes:
+      names: identifiers of the file.
+      constants: statements of long arrays.
+      operators: functions that are looked up, by title.
+      shapes: of values, as far as they are known.
+    """
+
+    def __init__(self, shapes: Shapes, classes: Sequence[str]):
+        """Starts with the names of the classes taken."""
+        self.names = Names(classes)
+        self.shapes = shapes
+        self.constants: dict[str, list[str]] = {}
+        self.constant_names: dict[str, str] = {}
+        self.operators: dict[str, str] = {}
+
+    def learn(self, step: Step) -> None:
+        """Names the functions of operators that are not public, before anything else is named."""
+        for graph in step.subgraphs.values():
+            for inner in graph.steps:
+                self.learn(inner)
+        public = step.operator is None or step.function.startswith("ops.")
+        if not public and step.function not in self.operators:
+            wanted = identifier(step.operator.name if step.operator else "", "operator").lower()
+            self.operators[step.function] = self.names.take(wanted)
+
+    def function(self, step: Step) -> str:
+        """Returns the name of an operator's function."""
+        return self.operators.get(step.function, step.function)
+
+    def constant(self, constant: Constant) -> str:
+        """Returns the name of a long array."""
+        if constant.name not in self.constant_names:
+            name = self.names.take(identifier(constant.name, "constant").upper())
+            self.constant_names[constant.name] = name
+            self.constants[name] = filled(name, constant.value)
+        return self.constant_names[constant.name]
+
+
+class Printer:
+    """Writes the statements of one function.
+
+    Attributes:
+      module: the file.
+      body: the class, of which the first instance is printed.
+      names: identifiers that the function may not use.
+      variables: each value's expression.
+      owners: the value that each variable of this function now has.
+      last: the row that uses each value last.
+    """
+
+    def __init__(self, module: SourceFile, names: Names, variables: Mapping[str, str]):
+        """Starts with the values around the function."""
+        self.module = module
+        self.names = names
+        self.variables = dict(variables)
+        self.owners: dict[str, str] = {}
+        self.last: Mapping[str, int] = {}
+        self.lists: dict[tuple[str, ...], str] = {}
+        self.is_model = True
+
+    def own(self, value: str, variable: str) -> None:
+        """Lets a variable stand for a value."""
+        self.variables[value] = variable
+        self.owners[variable] = value
+
+    def live(self, variable: str, index: int) -> bool:
+        """Returns whether a variable's value is used after a row."""
+        return variable in self.owners and self.last.get(self.owners[variable], -1) > index
+
+    def target(self, step: Step, value: str, index: int, taken: set[str]) -> str:
+        """Returns the variable for a value, one that nobody needs any more where there is one."""
+        if value not in self.last:
+            return "_"  # nobody reads it
+        reads = [o for o in step.operands if isinstance(o, Local)]
+        candidates = [self.variables.get(operand.name, "") for operand in reads[:1]]
+        candidates = [c for c in candidates if c in self.owners] + ["x"]
+        for name in (*candidates, *LETTERS, variable_name(value)):
+            usable = name in self.owners or self.names.free(name)
+            if usable and name not in taken and not self.live(name, index):
+                self.names.taken.add(name)
+                return name
+        return self.names.take(variable_name(value))
+
+    def operand(self, operand: Operand, row: Row, position: int) -> Expression:
+        """Returns the expression of an operand."""
+        if operand is None:
+            return "None"
+        if isinstance(operand, Local):
+            return self.variables[operand.name]
+        if isinstance(operand, Weight):
+            return self.weight(operand, row, position)
+        if position in row.fields:
+            return f"self.{row.fields[position]}"
+        return self.constant(operand)
+
+    def constant(self, constant: Constant) -> Expression:
+        """Returns the expression of an array of the source."""
+        value = constant.value
+        if constant.static and value.dtype == np.int64 and value.ndim < 2 and value.size:
+            plain = value.tolist()
+            return literal(tuple(plain) if value.ndim else plain)
+        if constant.name and (value.size > INLINE or (value.size > 4 and value.ndim > 1)):
+            return self.module.constant(constant)
+        return literal(value)
+
+    def weight(self, weight: Weight, row: Row, position: int) -> Expression:
+        """Returns the expression that fetches an array out of the module's variables."""
+        held = [i for i, o in enumerate(row.steps[0].operands) if isinstance(o, Weight)]
+        name = quoted(paths.leaf_name(row.name, held.index(position)))
+        shape: Expression = literal(weight.shape)
+        if position in row.channels:
+            like = row.steps[0].operands[row.channels[position]]
+            axis = f"{self.variables[like.name]}.shape[1]"  # pyright: ignore[reportOptionalMemberAccess]
+            shape = Group("", (axis, *(["1"] * (len(weight.shape) - 1))))
+        elif position in row.fields:
+            shape = f"self.{row.fields[position]}"
+        return fetch(weight, name, shape, row.steps[0].function)
+
+    def arguments(self, row: Row) -> tuple[Expression, ...]:
+        """Returns the expressions that a step is applied to."""
+        step = row.steps[0]
+        listed = tuple(o.name for o in step.operands if isinstance(o, Local))
+        if len(listed) == len(step.operands) and listed in self.lists:
+            return (f"*{self.lists[listed]}",)
+        return tuple(self.operand(o, row, i) for i, o in enumerate(step.operands))
+
+    def options(self, row: Row) -> dict[str, Expression]:
+        """Returns a step's settings that are not what they are anyway."""
+        found: dict[str, Expression] = {}
+        step = row.steps[0]
+        for key in {**step.options, **{k: 0 for k in row.fields if isinstance(k, str)}}:
+            if key in row.fields:
+                found[key] = f"self.{row.fields[key]}"
+                continue
+            value = step.options[key]
+            if isinstance(value, Local):
+                found[key] = self.variables[value.name]
+            elif isinstance(value, Constant):
+                found[key] = self.constant(value)
+            elif not (step.kind == "block" and value is None):
+                found[key] = literal(value)
+        places = {key: ORDER.index(key) for key in found if key in ORDER}
+        return dict(sorted(found.items(), key=lambda item: places.get(item[0], len(ORDER))))
+
+    def expression(self, row: Row, name: Expression | None = None) -> Expression:
+        """Returns the expression of a step; ``name``: of its module, if not the row's own."""
+        step, applied = row.steps[0], self.arguments(row)
+        options = self.options(row)
+        if step.kind == "key":
+            return "key(self)"
+        if step.kind == "weight":
+            return applied[0]
+        if step.kind == "operator":
+            if step.trains:
+                options["training"] = "train"
+            if step.draws:
+                options["rng"] = "key(self)"
+            made = call(self.module.function(step), *applied, **options)
+            return call("first", made) if step.results == "first" else made
+        count = POSITIONAL.get(step.function, 0)
+        positional = [options.pop(key) for key in list(options)[:count]]
+        title = step.block.body.title if step.block else step.function
+        made = call(title, *positional, **options, name=name or quoted(row.name))
+        if step.trains:
+            star = bool(applied) and isinstance(applied[0], str) and applied[0].startswith("*")
+            star = star or (step.kind == "block" and step.block.body.star)
+            applied = (*applied, "train=train" if star else "train")
+        return Group(made, applied)
+
+    def statements(self, rows: Sequence[Row], indent: int, loops: Mapping[int, int]) -> list[str]:
+        """Returns the lines of rows; ``loops``: first rows of runs of blocks to the rows behind."""
+        found: list[str] = []
+        index = 0
+        while index < len(rows):
+            stop = loops.get(index)
+            if stop is not None and rows[index].steps[0].block.body.star:
+                found += self.gathering(rows[index:stop], index, indent)
+                index = stop
+            elif stop is not None and self.chained(rows[index:stop], index):
+                found += self.loop(rows[index:stop], indent)
+                index = stop
+            else:
+                found += self.statement(rows[index], index, indent)
+                index += 1
+                if stop is not None and stop - index > 1:
+                    loops = {**loops, index: stop}
+        return found
+
+    def chained(self, rows: Sequence[Row], index: int) -> bool:
+        """Returns whether rows may pass on one variable: nothing else reads what it was."""
+        values = [row.steps[0].operands[0].name for row in rows]  # pyright: ignore[reportOptionalMemberAccess]
+        alone = all(self.last.get(value) == index + i for i, value in enumerate(values))
+        return alone and self.variables[values[0]] in self.owners
+
+    def loop(self, rows: Sequence[Row], indent: int) -> list[str]:
+        """Returns the loop over blocks of which each takes what the one before it returns."""
+        stem, start = paths.counted([row.name for row in rows])  # pyright: ignore[reportGeneralTypeIssues]
+        variable = self.variables[rows[0].steps[0].operands[0].name]  # pyright: ignore[reportOptionalMemberAccess]
+        made = self.expression(rows[0], f'f"{stem}{{i}}"')
+        self.own(rows[-1].steps[0].targets[0], variable)
+        comment = self.comment(rows[-1].steps[0])
+        return [
+            " " * indent + counting(start, len(rows)),
+            *commented(lines(f"{variable} = ", made, indent + 4), comment),
+        ]
+
+    def gathering(self, rows: Sequence[Row], index: int, indent: int) -> list[str]:
+        """Returns the loop over blocks of which each takes what all before it return."""
+        stem, start = paths.counted([row.name for row in rows])  # pyright: ignore[reportGeneralTypeIssues]
+        values = [operand.name for operand in rows[0].steps[0].operands]  # pyright: ignore[reportOptionalMemberAccess]
+        name = self.names.take("features")
+        begun = Group("", tuple(self.variables[value] for value in values), "[]")
+        found = lines(f"{name} = ", begun, indent)
+        self.lists[tuple(values)] = name
+        made = self.expression(rows[0], f'f"{stem}{{i}}"')
+        found.append(" " * indent + counting(start, len(rows)))
+        found += lines("", call(f"{name}.append", made), indent + 4)
+        del self.lists[tuple(values)]
+        values += [row.steps[0].targets[0] for row in rows]
+        self.lists[tuple(values)] = name
+        for position, value in enumerate(values):
+            self.variables[value] = f"{name}[{position}]"
+        return found
+
+    def statement(self, row: Row, index: int, indent: int) -> list[str]:
+        """Returns the lines of one row, local functions before it."""
+        step = row.steps[0]
+        found: list[str] = []
+        for key, graph in step.subgraphs.items():
+            name = self.names.take(key)
+            found += self.function(name, graph, indent)
+            step.options[key] = Local(f"function {name}\0")  # no value of a model has this name
+            self.variables[f"function {name}\0"] = name
+        made = self.expression(row)
+        taken: set[str] = set()
+        targets = []
+        for value in step.targets:
+            targets.append(self.target(step, value, index, taken))
+            taken.add(targets[-1])
+        if step.results == "more":
+            targets.append("*_")
+        prefix = ", ".join(targets) + " = "
+        if len(prefix) > WIDTH // 2 and step.results != "first":
+            name = self.names.take("results")
+            for position, value in enumerate(step.targets):
+                self.variables[value] = f"{name}[{position}]"
+            return [*found, *lines(f"{name} = ", made, indent)]
+        if step.results == "more" and len(targets) == 1:
+            prefix = f"{targets[0]}, = "
+        for value, name in zip(step.targets, targets, strict=False):
+            if name != "_":
+                self.own(value, name)
+        return [*found, *commented(lines(prefix, made, indent), self.comment(step))]
+
+    def function(self, name: str, graph: StepGraph, indent: int) -> list[str]:
+        """Returns a local function; values around it keep their names."""
+        inner = Printer(self.module, Names(self.names.taken | set(self.owners)), self.variables)
+        inner.is_model = False
+        rows = [Row([step]) for step in graph.steps]
+        inner.last = last_uses(Body("", rows, [graph.inputs], [graph.outputs]))
+        arguments = []
+        for value in graph.inputs:
+            arguments.append(inner.names.take(variable_name(value)))
+            inner.own(value, arguments[-1])
+        margin = " " * indent
+        found = lines("def ", Group(name, tuple(arguments)), indent, ":")
+        found += inner.statements(rows, indent + 4, {})
+        results = Group("", tuple(inner.output(o) for o in graph.outputs))
+        if not graph.outputs:
+            return ["", *found, f"{margin}    return ()", ""]
+        return ["", *found, *lines("return ", results, indent + 4), ""]
+
+    def output(self, operand: Operand) -> Expression:
+        """Returns the expression of a result."""
+        if isinstance(operand, Local):
+            return self.variables[operand.name]
+        return "None" if operand is None else self.constant(operand)  # pyright: ignore[reportArgumentType]
+
+    def comment(self, step: Step) -> str:
+        """Returns the shape of a step's first result, where it is known."""
+        shape = self.module.shapes.get(step.targets[0]) if self.is_model else None
+        if shape is None or all(dimension(size) == "?" for size in shape):
+            return ""
+        return shape_text(shape)
+
+
+def variable_name(value: str) -> str:
+    """Returns an identifier for a value, not in capitals, which long arrays have.
+
+    >>> variable_name("/encoder/layers.2/self_attn/Gather_4_output_0"), variable_name("X")
+    ('self_attn_Gather_4', 'x')
+    """
+    parts = list(paths.words(value))
+    if len(parts) > 2 and parts[-2] == "output":
+        parts = parts[:-2]
+    while len(parts) > 1 and (len("_".join(parts)) > LONGEST or parts[0].isdigit()):
+        del parts[0]
+    name = identifier("_".join(parts) or value, "x")
+    return name.lower() if name.isupper() else name
+
+
+def counting(start: int, count: int) -> str:
+    """Returns the head of a loop."""
+    return f"for i in range({f'{start}, ' if start else ''}{start + count}):"
+
+
+def commented(made: list[str], comment: str) -> list[str]:
+    """Returns lines with a comment behind the last, where there is room."""
+    if not comment or len(made[-1]) + len(comment) + 4 > WIDTH:
+        return made
+    return [*made[:-1], f"{made[-1]}  # {comment}"]
+
+
+def shape_text(shape: Sequence[Any]) -> str:
+    """Returns a shape; of symbols no more than letters, digits and underscores.
+
+    >>> shape_text(("N\\nimport os", 3, None))
+    '[N_import_os, 3, ?]'
+    """
+    return f"[{', '.join(dimension(size) for size in shape)}]"
+
+
+def dimension(size: Any) -> str:
+    """Returns one dimension of a shape."""
+    if isinstance(size, int):
+        return str(size)
+    unnamed = not size or size.startswith("unk__")  # by ONNX's inference
+    return "?" if unnamed else identifier(size, "n")[:12]
+
+
+def fetch(weight: Weight, name: str, shape: Expression, function: str) -> Expression:
+    """Returns the expression that fetches a weight, or makes it in ``init``."""
+    dtype = quoted(weight.dtype)
+    if weight.collection != "params":
+        return call("held", "self", quoted(weight.collection), name, shape, dtype)
+    initial = {"ops.add": "zeros", "ops.sub": "zeros", "ops.mul": "ones", "ops.div": "ones"}
+    kind = f"nn.initializers.{initial.get(function, 'normal(0.02)')}"
+    return call("self.param", name, kind, shape, dtype)

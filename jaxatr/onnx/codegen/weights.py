@@ -1,0 +1,53 @@
+"""The weights of a generated module: one safetensors file, each array under its path."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import safetensors
+from safetensors.numpy import load_file, save_file
+
+from jaxatr.onnx.ops.precision import wide
+
+COLLECTIONS = ("params", "batch_stats", "constants")
+
+
+def load_weights(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Returns the variables of a generated module.
+
+    Args:
+      path: the ``weights.safetensors`` that :func:`jaxatr.onnx.generate` wrote.
+
+    Returns:
+      ``{"params": …, "batch_stats": …, "constants": …}`` as the module's ``apply`` takes them.
+
+    Raises:
+      ValueError: there is no such file, it is no safetensors file, or an array in it is in none of
+        the three collections.
+    """
+    if not Path(path).is_file():
+        raise ValueError(f"path: there is no file {str(path)!r}")
+    try:
+        flat = load_file(path)
+    except safetensors.SafetensorError as error:
+        raise ValueError(f"path: {str(path)!r} is no safetensors file ({error})") from error
+    variables: dict[str, Any] = {collection: {} for collection in COLLECTIONS}
+    with wide():  # 64-bit arrays stay such
+        for name, value in flat.items():
+            *parents, leaf = name.split("/")
+            if not parents or parents[0] not in COLLECTIONS:
+                raise ValueError(f"path: got the array {name!r}, wanted one in {COLLECTIONS}")
+            node = variables
+            for parent in parents:
+                node = node.setdefault(parent, {})
+            node[leaf] = jax.device_put(value)
+    return variables
+
+
+def save_weights(path: Path, flat: Mapping[tuple[str, ...], Any]) -> None:
+    """Writes arrays, each under its collection, its modules and its name."""
+    arrays = {"/".join(names): np.array(value, order="C") for names, value in flat.items()}
+    save_file(arrays, path)

@@ -1,0 +1,88 @@
+"""The operators of ``ai.onnx.ml`` for maps, which are Python's and never traced."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxatr.onnx.ops.ml import ML, Ints, Texts
+from jaxatr.onnx.ops.registry import register
+from jaxatr.onnx.ops.values import Value, known, sized
+
+CASTS = {"TO_FLOAT": np.float32, "TO_INT64": np.int64, "TO_STRING": object}
+
+
+@register("ZipMap", domain=ML)
+def zip_map(
+    x: Value,
+    *,
+    classlabels_int64s: Ints | None = None,
+    classlabels_strings: Texts | None = None,
+) -> list[dict[Any, float]]:
+    """Returns each row of ``[b, k]`` as a map from k labels to its numbers (ONNX ML ZipMap-1)."""
+    labels = classlabels_strings or classlabels_int64s or ()
+    rows = np.atleast_2d(known("x", x)).astype(np.float32)
+    if rows.shape[1] != len(labels):
+        raise ValueError(f"x: got {rows.shape[1]} columns, wanted one for each of {len(labels)}")
+    return [dict(zip(labels, row, strict=True)) for row in rows.tolist()]
+
+
+@register("DictVectorizer", domain=ML)
+def dict_vectorizer(
+    x: Mapping[Any, Any] | Sequence[Mapping[Any, Any]],
+    *,
+    int64_vocabulary: Ints | None = None,
+    string_vocabulary: Texts | None = None,
+) -> Value:
+    """Returns a map's values in the order of a vocabulary, 0 where it has none (DictVectorizer-1).
+
+    Args:
+      x: a map, or several.
+      int64_vocabulary: keys that are numbers.
+      string_vocabulary: or strings.
+
+    Returns:
+      ``[1, keys]``, or a row for each map.
+
+    Raises:
+      ValueError: a key is not in the vocabulary.
+    """
+    keys = string_vocabulary or int64_vocabulary or ()
+    maps = [x] if isinstance(x, Mapping) else list(x)
+    for one in maps:
+        if not set(one) <= set(keys):
+            raise ValueError(f"x: got keys {set(one) - set(keys)} that the vocabulary lacks")
+    first = np.asarray(next((value for one in maps for value in one.values()), 0.0))
+    empty: Any = "" if first.dtype.kind in "OUS" else 0
+    dtype = object if first.dtype.kind in "OUS" else first.dtype
+    rows = [[one.get(key, empty) for key in keys] for one in maps]
+    return np.array(rows, dtype).reshape(len(maps), len(keys))
+
+
+@register("CastMap", domain=ML)
+def cast_map(
+    x: Mapping[int, Any], *, cast_to: str = "TO_FLOAT", map_form: str = "DENSE", max_map: int = 1
+) -> Value:
+    """Returns a map's values ``[1, n]`` by ascending keys (ONNX ML CastMap-1).
+
+    Args:
+      x: from numbers to numbers or strings.
+      cast_to: TO_FLOAT, TO_INT64 or TO_STRING.
+      map_form: DENSE: as many as the map has; SPARSE: ``max_map``, each at the place of its key.
+      max_map: see there.
+
+    Raises:
+      ValueError: a key is no place of the result, or an attribute has no such value.
+    """
+    if cast_to not in CASTS or map_form not in ("DENSE", "SPARSE"):
+        raise ValueError(f"cast_to, map_form: got {cast_to!r}, {map_form!r}")
+    text = cast_to == "TO_STRING"
+    values = {int(key): str(v) if text else float(v) for key, v in sorted(x.items())}
+    if map_form == "DENSE":
+        return np.array([list(values.values())], CASTS[cast_to])
+    if min(values, default=0) < 0 or max(values, default=0) >= max_map:
+        raise ValueError(f"x: got keys {list(values)}, wanted 0 to {max_map - 1}")
+    made = np.full(sized((1, max_map)), "" if text else 0, CASTS[cast_to])
+    for key, value in values.items():
+        made[0, key] = value
+    return made

@@ -1,0 +1,188 @@
+"""Recurrences: by the kernels' networks, or by a scan for the forms that only ONNX has."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxatr import kernels
+from jaxatr.onnx.ops import functions
+from jaxatr.onnx.ops.values import Value
+
+# Which parameters each activation has, with the defaults that the specification gives.
+ACTIVATIONS: dict[str, tuple[Callable[..., Any], float | None, float | None]] = {
+    "relu": (lambda x, a, b: jax.nn.relu(x), None, None),
+    "tanh": (lambda x, a, b: jnp.tanh(x), None, None),
+    "sigmoid": (lambda x, a, b: jax.nn.sigmoid(x), None, None),
+    "affine": (lambda x, a, b: a * x + b, 1.0, 0.0),
+    "leakyrelu": (lambda x, a, b: functions.leaky_relu(x, alpha=a), 0.01, None),
+    "thresholdedrelu": (lambda x, a, b: functions.thresholded_relu(x, alpha=a), 1.0, None),
+    "scaledtanh": (lambda x, a, b: a * jnp.tanh(b * x), 1.0, 1.0),
+    "hardsigmoid": (lambda x, a, b: functions.hard_sigmoid(x, alpha=a, beta=b), 0.2, 0.5),
+    "elu": (lambda x, a, b: functions.elu(x, alpha=a), 1.0, None),
+    "softsign": (lambda x, a, b: functions.softsign(x), None, None),
+    "softplus": (lambda x, a, b: functions.softplus(x), None, None),
+}
+
+
+def activations(
+    names: Sequence[str], alphas: Sequence[float] | None, betas: Sequence[float] | None
+) -> list[Callable[[Value], Value]]:
+    """Returns the functions of these names; each takes its parameters from the lists in turn.
+
+    Raises:
+      ValueError: there is no such function.
+    """
+    alphas, betas = list(alphas or ()), list(betas or ())
+    found = []
+    for name in names:
+        if name.lower() not in ACTIVATIONS:
+            raise ValueError(f"activations: got {name!r}, wanted one of {list(ACTIVATIONS)}")
+        function, alpha, beta = ACTIVATIONS[name.lower()]
+        alpha = alphas.pop(0) if alpha is not None and alphas else alpha
+        beta = betas.pop(0) if beta is not None and betas else beta
+        found.append(lambda x, f=function, a=alpha, b=beta: f(x, a, b))
+    return found
+
+
+def scanned(
+    cell: Callable[..., Any],
+    x: Value,
+    weights: Sequence[Value | None],
+    states: Sequence[Value | None],
+    lengths: Value | None,
+    direction: str,
+    layout: int,
+    functions_each: int,
+    names: Sequence[str],
+    parameters: tuple[Any, Any],
+) -> tuple[Value, ...]:
+    """Returns all hidden states and the last ones of each direction.
+
+    Args:
+      cell: from ``(weights, functions)`` to a function of (states, input) to states.
+      x: ``[t, b, i]``, with layout 1 ``[b, t, i]``.
+      weights: each ``[directions, …]``, or None.
+      states: each ``[directions, b, h]``, with layout 1 ``[b, directions, h]``.
+      lengths: ``[b]``, or None.
+      direction: forward, reverse or bidirectional.
+      layout: 1 for the batch first.
+      functions_each: activations of one direction.
+      names: the activations, those of each direction.
+      parameters: their alphas and betas.
+
+    Returns:
+      ``[t, directions, b, h]`` and, for each state, ``[directions, b, h]``; the batch first with
+      layout 1.
+    """
+    count = _directions(direction)
+    found = activations((tuple(names) * count)[: functions_each * count], *parameters)
+    if layout:
+        x = jnp.swapaxes(x, 0, 1)
+        states = [None if s is None else jnp.swapaxes(s, 0, 1) for s in states]
+    time, batch = x.shape[:2]
+    inside = None if lengths is None else jnp.arange(time)[:, None] < jnp.asarray(lengths)
+    ys, lasts = [], []
+    for i in range(count):
+        step = cell(
+            [None if w is None else w[i] for w in weights],
+            found[i * functions_each : (i + 1) * functions_each],
+        )
+        hidden = weights[1].shape[-1]  # pyright: ignore[reportOptionalMemberAccess]
+        start = tuple(jnp.zeros((batch, hidden), x.dtype) if s is None else s[i] for s in states)
+        backward = direction == "reverse" or i == 1
+        y, last = _over_time(step, start, jnp.asarray(x), inside, backward)
+        ys.append(y)
+        lasts.append(last)
+    every = jnp.stack(ys, 1)
+    final = [jnp.stack(group) for group in zip(*lasts, strict=True)]
+    if layout:
+        every = jnp.moveaxis(every, 2, 0)
+        final = [jnp.swapaxes(group, 0, 1) for group in final]
+    return every, *final
+
+
+def _directions(direction: str) -> int:
+    return 2 if direction == "bidirectional" else 1
+
+
+def check_directions(direction: str, w: Value) -> None:
+    """Raises a ``ValueError`` unless the weights are for as many directions as there are."""
+    if direction not in ("forward", "reverse", "bidirectional"):
+        raise ValueError(f"direction: got {direction!r}, wanted forward, reverse or bidirectional")
+    count = _directions(direction)
+    if w.shape[0] != count:
+        raise ValueError(f"w: got {w.shape[0]} directions, wanted {count}")
+
+
+def _over_time(step, start, x: Value, inside: Value | None, backward: bool) -> tuple[Any, Any]:
+    def one(carry, now):
+        value, valid = now
+        new = step(carry, value)
+        if valid is None:
+            return new, new[0]
+        new = tuple(jnp.where(valid[:, None], n, o) for n, o in zip(new, carry, strict=True))
+        return new, jnp.where(valid[:, None], new[0], 0)
+
+    last, y = jax.lax.scan(one, start, (x, inside), reverse=backward)
+    return y, last
+
+
+def clipped(x: Value, limit: float | None) -> Value:
+    """Returns x, of no larger absolute value than the limit, if there is one."""
+    return x if limit is None or limit == 0 else jnp.clip(x, -limit, limit)
+
+
+def is_usual(
+    names: Sequence[str], wanted: Sequence[str], direction: str, lengths: Value | None, *others: Any
+) -> bool:
+    """Says whether :mod:`jaxatr.kernels` has the layer: the usual activations and nothing else."""
+    count = _directions(direction)
+    usual = [name.lower() for name in (tuple(names) * count)[: len(wanted) * count]]
+    back = direction == "reverse" and lengths is not None
+    return usual == list(wanted) * count and not back and not any(others)
+
+
+def by_kernel(
+    run: Callable[..., Any],
+    cell: kernels.recurrent.Cell,
+    x: Value,
+    weights: tuple[Value, Value, Value | None],
+    states: Sequence[Value | None],
+    lengths: Value | None,
+    direction: str,
+    layout: int,
+) -> tuple[Value, ...]:
+    """Returns the result of :func:`scanned`, by a function of :mod:`jaxatr.kernels`.
+
+    It takes the parameters of a network, sequences ``[b, t, i]``, lengths and initial states, and
+    returns ``[b, t, directions · h]`` and the last states.
+    """
+    layer = kernels.recurrent.from_onnx(cell, *weights)
+    x = jnp.asarray(x) if layout else jnp.swapaxes(x, 0, 1)
+    states = [s if s is None or not layout else jnp.swapaxes(s, 0, 1) for s in states]
+    if any(s is not None for s in states):
+        zero = jnp.zeros((len(layer), x.shape[0], layer[0].r.shape[0]), x.dtype)
+        states = [zero if s is None else jnp.asarray(s) for s in states]
+    initial = None if any(s is None for s in states) else tuple(states)
+    lengths = None if lengths is None else jnp.asarray(lengths)
+    back = direction == "reverse"
+    every, final = run((layer,), jnp.flip(x, 1) if back else x, lengths, initial)
+    every = (jnp.flip(every, 1) if back else every).reshape(*x.shape[:2], len(layer), -1)
+    if layout:
+        return every, *(jnp.swapaxes(s, 0, 1) for s in final)
+    return jnp.transpose(every, (1, 2, 0, 3)), *final
+
+
+def biases(b: Value | None, gates: int, like: Value) -> tuple[Value, Value]:
+    """Returns the bias of the input's product and that of the hidden state's."""
+    if b is None:
+        zero = jnp.zeros(gates * like.shape[-1], like.dtype)
+        return zero, zero
+    return b[: b.shape[0] // 2], b[b.shape[0] // 2 :]
+
+
+def chosen(results: tuple[Value, ...], outputs: int) -> Any:
+    """Returns as many results as the model names, one alone without a tuple."""
+    return results[0] if outputs == 1 else results[:outputs]

@@ -1,0 +1,298 @@
+"""Attention in its forms, and positions as rotations."""
+
+import math
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+
+from jaxatr.onnx.ops.dtypes import NAMES, dtype_of
+from jaxatr.onnx.ops.registry import register
+from jaxatr.onnx.ops.values import Value
+
+
+def _heads(x: Value, count: int | None, name: str) -> Value:
+    """Returns ``[b, t, n d]`` as ``[b, n, t, d]``."""
+    if not count or x.shape[-1] % count:
+        raise ValueError(f"{name}: got {count} heads, wanted a divisor of {x.shape[-1]}")
+    return jnp.swapaxes(jnp.reshape(x, (*x.shape[:2], count, -1)), 1, 2)
+
+
+def _joined(x: Value) -> Value:
+    """Returns ``[b, n, t, d]`` as ``[b, t, n d]``."""
+    return jnp.swapaxes(x, 1, 2).reshape(x.shape[0], x.shape[2], -1)
+
+
+@register("Attention")
+def attention(
+    q: Value,
+    k: Value,
+    v: Value,
+    attn_mask: Value | None = None,
+    past_key: Value | None = None,
+    past_value: Value | None = None,
+    nonpad_kv_seqlen: Value | None = None,
+    *,
+    is_causal: int = 0,
+    kv_num_heads: int | None = None,
+    q_num_heads: int | None = None,
+    left_window_size: int = -1,
+    right_window_size: int = -1,
+    qk_matmul_output_mode: int = 0,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    softmax_precision: int | None = None,
+    outputs: int = 1,
+) -> Any:
+    """Returns scaled dot-product attention (ONNX Attention-25).
+
+    Args:
+      q: ``[b, n, t, d]``, or ``[b, t, n d]`` with ``q_num_heads``.
+      k: ``[b, m, s, d]``, or ``[b, s, m d]`` with ``kv_num_heads``; n is a multiple of m.
+      v: ``[b, m, s, e]``, or ``[b, s, m e]``.
+      attn_mask: broadcasts to ``[b, n, t, s]``: true where attended, or a number that is added;
+        what it lacks at the end is not attended.
+      past_key: ``[b, m, p, d]``, put before ``k``.
+      past_value: ``[b, m, p, e]``.
+      nonpad_kv_seqlen: ``[b]``, keys of each example that count.
+      is_causal: whether a query attends only keys that are not after it.
+      kv_num_heads: m.
+      q_num_heads: n.
+      left_window_size: keys before a query that it attends; −1 for all.
+      right_window_size: keys behind a query that it attends; −1 for all.
+      qk_matmul_output_mode: what the fourth output holds: products (0), after softcap (1), after
+        the mask (2), probabilities (3).
+      scale: of the products, 1/√d by default.
+      softcap: c of ``c tanh(x / c)``; 0 for none.
+      softmax_precision: number of the type in which the softmax is computed.
+      outputs: 1 to 4.
+
+    Returns:
+      The result in the form of ``q``; the keys and values with their past; the products.
+    """
+    flat = q.ndim == 3
+    if flat:
+        q, k, v = (
+            _heads(q, q_num_heads, "q"),
+            _heads(k, kv_num_heads, "k"),
+            _heads(v, kv_num_heads, "v"),
+        )
+    if (past_key is None) != (past_value is None):
+        raise ValueError("past_key: wanted together with past_value")
+    offset: Any = 0
+    if past_key is not None and past_value is not None:
+        offset = past_key.shape[2]
+        k, v = jnp.concatenate([past_key, k], 2), jnp.concatenate([past_value, v], 2)
+    elif nonpad_kv_seqlen is not None:
+        offset = jnp.reshape(nonpad_kv_seqlen, (-1, 1, 1, 1)) - q.shape[2]
+    keys, values = k, v
+    groups = q.shape[1] // k.shape[1]
+    if groups != 1:
+        k, v = jnp.repeat(k, groups, 1), jnp.repeat(v, groups, 1)
+    root = jnp.asarray(math.sqrt(1 / math.sqrt(q.shape[-1]) if scale is None else scale), q.dtype)
+    products = jnp.matmul(q * root, jnp.swapaxes(k, -1, -2) * root)
+    capped = softcap * jnp.tanh(products / softcap) if softcap > 0 else products
+    bias = _bias(
+        q,
+        k,
+        attn_mask,
+        nonpad_kv_seqlen,
+        offset,
+        0 if is_causal else None,
+        left_window_size,
+        right_window_size,
+    )
+    masked = capped + bias
+    precise = masked if softmax_precision is None else masked.astype(dtype_of(softmax_precision))
+    shares = _softmax(precise, jnp.isneginf(jnp.max(bias, -1, keepdims=True)))
+    shown = (products, capped, masked, shares)[qk_matmul_output_mode].astype(q.dtype)
+    result = jnp.matmul(shares.astype(q.dtype), v)
+    results = (_joined(result) if flat else result, keys, values, shown)
+    return results[0] if outputs == 1 else results[:outputs]
+
+
+def _softmax(x: Value, empty: Value) -> Value:
+    """Returns exponentials that sum to 1, or zeros where nothing may be attended."""
+    return jnp.where(empty, 0, jax.nn.softmax(jnp.where(empty, 0, x), axis=-1))
+
+
+def _bias(
+    q: Value,
+    k: Value,
+    mask: Value | None,
+    lengths: Value | None,
+    offset: Any,
+    last: int | None,
+    left: int,
+    right: int,
+) -> Value:
+    """Returns the bias of the products: −∞ where a key is not attended."""
+    count, total = q.shape[2], k.shape[2]
+    distance = jnp.arange(count)[:, None] + offset - jnp.arange(total)
+    allowed = jnp.ones((count, total), bool)
+    if last is not None:
+        allowed = allowed & (distance >= last)
+    if left >= 0:
+        allowed = allowed & (distance <= left)
+    if right >= 0:
+        allowed = allowed & (-distance <= right)
+    if lengths is not None:
+        allowed = allowed & (jnp.arange(total) < jnp.reshape(lengths, (-1, 1, 1, 1)))
+    minus = jnp.asarray(-jnp.inf, q.dtype)
+    if mask is None:
+        return jnp.where(allowed, jnp.zeros((), q.dtype), minus)
+    missing = [(0, 0)] * (mask.ndim - 1) + [(0, total - mask.shape[-1])]
+    if mask.dtype == bool:
+        mask = jnp.pad(mask, missing)
+        return jnp.where(allowed & mask, jnp.zeros((), q.dtype), minus)
+    mask = jnp.pad(mask, missing, constant_values=-jnp.inf)
+    return jnp.where(allowed, mask.astype(q.dtype), minus)
+
+
+@register("FlexAttention", domain="ai.onnx.preview")
+def flex_attention(
+    q: Value,
+    k: Value,
+    v: Value,
+    *,
+    score_mod: Any = None,
+    prob_mod: Any = None,
+    scale: float | None = None,
+    softmax_precision: int | None = None,
+) -> Value:
+    """Returns attention whose scores and probabilities a function may change (preview -1).
+
+    Args:
+      q: ``[b, n, t, d]``.
+      k: ``[b, m, s, d]``.
+      v: ``[b, m, s, e]``.
+      score_mod: from scores ``[b, n, t, s]`` to a tuple of one such tensor.
+      prob_mod: from probabilities to a tuple of one such tensor.
+      scale: of the products, 1/√d by default.
+      softmax_precision: number of the type in which the softmax is computed, float32 by default.
+    """
+    groups = q.shape[1] // k.shape[1]
+    if groups != 1:
+        k, v = jnp.repeat(k, groups, 1), jnp.repeat(v, groups, 1)
+    wide = dtype_of(NAMES[softmax_precision] if softmax_precision else "float32")
+    wide = jnp.promote_types(wide, q.dtype) if not softmax_precision else wide
+    factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    scores = jnp.matmul(q, jnp.swapaxes(k, -1, -2)).astype(wide) * factor
+    scores = scores if score_mod is None else score_mod(scores)[0]
+    shares = jax.nn.softmax(scores, axis=-1)
+    shares = shares if prob_mod is None else prob_mod(shares)[0]
+    return jnp.matmul(shares.astype(v.dtype), v).astype(q.dtype)
+
+
+@register("RotaryEmbedding")
+def rotary_embedding(
+    x: Value,
+    cos_cache: Value,
+    sin_cache: Value,
+    position_ids: Value | None = None,
+    *,
+    interleaved: int = 0,
+    num_heads: int | None = None,
+    rotary_embedding_dim: int = 0,
+) -> Value:
+    """Returns pairs of features turned by angles of their position (ONNX RotaryEmbedding-23).
+
+    Args:
+      x: ``[b, n, t, d]``, or ``[b, t, n d]`` with ``num_heads``.
+      cos_cache: ``[b, t, r/2]``, or ``[positions, r/2]`` with ``position_ids``.
+      sin_cache: as ``cos_cache``.
+      position_ids: ``[b, t]``.
+      interleaved: whether a pair are neighbours, not a half apart.
+      num_heads: n.
+      rotary_embedding_dim: r, the features that are turned; 0 for all.
+    """
+    whole = _heads(x, num_heads, "num_heads") if x.ndim == 3 else jnp.asarray(x)
+    count = rotary_embedding_dim or whole.shape[-1]
+    cos, sin = (
+        (jnp.asarray(c) if position_ids is None else jnp.asarray(c)[position_ids])[:, None]
+        for c in (cos_cache, sin_cache)
+    )
+    turned, rest = whole[..., :count], whole[..., count:]
+    if interleaved:
+        a, b = turned[..., 0::2], turned[..., 1::2]
+    else:
+        a, b = turned[..., : count // 2], turned[..., count // 2 :]
+    pair = (cos * a - sin * b, sin * a + cos * b)
+    if interleaved:
+        turned = jnp.stack(pair, -1).reshape(turned.shape)
+    else:
+        turned = jnp.concatenate(pair, -1)
+    result = jnp.concatenate([turned, rest], -1).astype(x.dtype)
+    return _joined(result) if x.ndim == 3 else result
+
+
+@register("LinearAttention", ignored=("chunk_size",))
+def linear_attention(
+    query: Value,
+    key: Value,
+    value: Value,
+    past_state: Value | None = None,
+    decay: Value | None = None,
+    beta: Value | None = None,
+    *,
+    kv_num_heads: int,
+    q_num_heads: int,
+    scale: float = 0.0,
+    update_rule: Literal["linear", "gated", "delta", "gated_delta"] = "gated_delta",
+) -> tuple[Value, Value]:
+    """Returns attention over a state that is updated step by step (ONNX LinearAttention-27).
+
+    Args:
+      query: ``[b, t, n d]``.
+      key: ``[b, t, m d]``.
+      value: ``[b, t, m e]``.
+      past_state: ``[b, m, d, e]``, zeros by default.
+      decay: logarithm of what the state keeps, ``[b, t, m]`` or ``[b, t, m d]``; for the gated
+        rules.
+      beta: share of what is written, ``[b, t, m]`` or ``[b, t, 1]``; for the delta rules.
+      kv_num_heads: m.
+      q_num_heads: n, a multiple of m.
+      scale: of the result, 1/√d for 0.
+      update_rule: linear, gated, delta or gated_delta.
+
+    Returns:
+      ``[b, t, n e]`` and the last state.
+    """
+    rules = ("linear", "gated", "delta", "gated_delta")
+    if update_rule not in rules:
+        raise ValueError(f"update_rule: got {update_rule!r}, wanted one of {rules}")
+    gated, corrected = "gated" in update_rule, "delta" in update_rule
+    for name, given, wanted in (("decay", decay, gated), ("beta", beta, corrected)):
+        if (given is not None) != wanted:
+            raise ValueError(f"{name}: {'wanted' if wanted else 'not wanted'} by {update_rule!r}")
+
+    def steps(x, heads, name):
+        """Time first, ``[t, b, heads, …]``, in float32."""
+        return jnp.moveaxis(_heads(x, heads, name), 2, 0).astype("float32")
+
+    q = steps(query, q_num_heads, "query")
+    k, v = steps(key, kv_num_heads, "key"), steps(value, kv_num_heads, "value")
+    g = (
+        steps(decay, kv_num_heads, "decay")
+        if decay is not None
+        else jnp.zeros((len(q), 1, 1, 1), "float32")
+    )
+    b = jnp.ones((len(q), 1, 1, 1), "float32")
+    if beta is not None:
+        b = jnp.moveaxis(jnp.asarray(beta), 1, 0)[..., None].astype("float32")
+    factor = scale or 1 / math.sqrt(q.shape[-1])
+
+    def step(state, now):
+        q, k, v, g, b = now
+        state = state * jnp.exp(g)[..., None]
+        if corrected:
+            v = b * (v - jnp.einsum("bhdm,bhd->bhm", state, k))
+        state = state + k[..., :, None] * v[..., None, :]
+        read = jnp.repeat(state, q_num_heads // kv_num_heads, 1)
+        return state, factor * jnp.einsum("bhd,bhdm->bhm", q, read)
+
+    dtype = query.dtype if past_state is None else past_state.dtype
+    shape = (*k.shape[1:], v.shape[-1])
+    start = jnp.zeros(shape, "float32") if past_state is None else past_state
+    last, read = jax.lax.scan(step, jnp.asarray(start).astype("float32"), (q, k, v, g, b))
+    return _joined(jnp.moveaxis(read, 0, 2)).astype(query.dtype), last.astype(dtype)

@@ -1,0 +1,77 @@
+"""Attributes of nodes in Python, and the nodes that are nothing but attributes."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxatr.onnx.package import onnx
+from jaxatr.onnx.reader.program import NodeError
+from jaxatr.onnx.reader.tensors import to_array, to_dense
+
+
+def plain(attribute: Any, name: str, folder: Path | None = None) -> Any:
+    """Returns an attribute's value in Python: numbers, strings, tuples of them, or an array.
+
+    Args:
+      attribute: the proto.
+      name: of its node.
+      folder: where the model's file lies, or None.
+
+    Raises:
+      ValueError: it has a type that no operator takes, or its tensor is not well formed.
+    """
+    kinds = onnx.AttributeProto
+    if attribute.ref_attr_name:
+        raise NodeError(
+            f"node {name!r}: {attribute.name!r} refers to an attribute out of a function"
+        )
+    if attribute.type == kinds.FLOAT:
+        return shortest(attribute.f)
+    if attribute.type == kinds.INT:
+        return attribute.i
+    if attribute.type == kinds.STRING:
+        return attribute.s.decode("utf-8", "surrogateescape")
+    if attribute.type == kinds.FLOATS:
+        return tuple(shortest(number) for number in attribute.floats)
+    if attribute.type == kinds.INTS:
+        return tuple(attribute.ints)
+    if attribute.type == kinds.STRINGS:
+        return tuple(text.decode("utf-8", "surrogateescape") for text in attribute.strings)
+    if attribute.type == kinds.TENSOR:
+        return to_array(attribute.t, folder)
+    if attribute.type == kinds.SPARSE_TENSOR:
+        return to_dense(attribute.sparse_tensor, folder)
+    if attribute.type == kinds.TYPE_PROTO:
+        return attribute.tp
+    raise NodeError(f"node {name!r}: attribute {attribute.name!r} has type {attribute.type}")
+
+
+def shortest(number: float) -> float:
+    """Returns the shortest decimal number that is the same in float32, which attributes have.
+
+    >>> shortest(9.999999747378752e-06)
+    1e-05
+    """
+    return float(str(np.float32(number)))
+
+
+def constant(node: Any, name: str, folder: Path | None = None) -> np.ndarray:
+    """Returns the value of a ``Constant`` node; ``folder``: where the model's file lies.
+
+    Raises:
+      ValueError: it has not exactly one.
+    """
+    if len(node.attribute) != 1 or len(node.output) != 1:
+        raise NodeError(f"node {name!r} (Constant): wanted one attribute and one output")
+    attribute = node.attribute[0]
+    value = plain(attribute, name, folder)
+    if attribute.name in ("value", "sparse_value"):
+        return value
+    types = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64}
+    types |= {"value_ints": np.int64, "value_string": object, "value_strings": object}
+    if attribute.name not in types:
+        raise NodeError(f"node {name!r} (Constant): it has no attribute {attribute.name!r}")
+    if attribute.name == "value_string":
+        value = value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return np.array(value, types[attribute.name])

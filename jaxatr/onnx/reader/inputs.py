@@ -1,0 +1,43 @@
+"""A caller's values as a model declares them, and its results as jax has them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxatr.onnx.ops.dtypes import dtype_of
+from jaxatr.onnx.reader.program import ValueInfo
+
+
+def on_device(value: Any) -> Any:
+    """Returns a value with its arrays as jax has them; strings stay NumPy's."""
+    if isinstance(value, (list, tuple)):
+        return [on_device(item) for item in value]
+    if isinstance(value, np.ndarray) and value.dtype.kind not in "OUST":
+        return jax.device_put(value)  # compiles nothing, other than jnp.asarray
+    return value
+
+
+def as_declared(value: Any, wanted: ValueInfo) -> Any:
+    """Returns an input in the type that the model declares.
+
+    Raises:
+      ValueError: the rank, a fixed dimension or the kind of the type is another.
+    """
+    if wanted.dtype is None or value is None or isinstance(value, (list, tuple, Mapping)):
+        return value if isinstance(value, Mapping) else on_device(value)
+    if wanted.dtype == "str":
+        return np.asarray(value, object)
+    array = value if isinstance(value, jax.Array) else jax.device_put(np.asarray(value))
+    shape, dtype = wanted.shape, dtype_of(wanted.dtype)
+    if shape is not None and (
+        len(shape) != array.ndim
+        or any(isinstance(w, int) and w != g for w, g in zip(shape, array.shape, strict=True))
+    ):
+        raise ValueError(f"input {wanted.name!r}: got shape {array.shape}, wanted {shape}")
+    if array.dtype == dtype:
+        return array
+    if array.dtype.kind != dtype.kind:
+        raise ValueError(f"input {wanted.name!r}: got {array.dtype}, wanted {wanted.dtype}")
+    return array.astype(dtype)

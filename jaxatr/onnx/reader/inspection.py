@@ -1,0 +1,248 @@
+"""A model's nodes, read without its weights, and tables of them and of the operators."""
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from jaxatr.onnx.ops.dtypes import NAMES, TRAINABLE
+from jaxatr.onnx.ops.registry import Operator, find, operators, own
+from jaxatr.onnx.reader import expansion
+from jaxatr.onnx.reader.attributes import plain
+from jaxatr.onnx.reader.lowering import DEEPEST, MOST
+from jaxatr.onnx.reader.program import ValueInfo
+from jaxatr.onnx.reader.proto import inferred, nested, opsets, printable, read, value_info
+from jaxatr.onnx.reader.weightless import without_weights
+
+HEADER = ("name", "operator", "attributes", "inputs", "outputs", "parameters", "supported")
+WIDEST = 48
+"""Characters of a cell; what is longer is cut."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One node of a model's graph.
+
+    Attributes:
+      name: of the node, or of its first output where it has none.
+      operator: its operator.
+      domain: of the operator; empty for ONNX's own.
+      attributes: in Python; of a tensor its type and shape, of a subgraph its name.
+      inputs: what the node reads, with the shapes that are known, absent inputs left out.
+      outputs: what it computes, likewise.
+      parameters: how many numbers of its inputs are weights.
+      supported: whether the importer has an implementation.
+      missing: the operators that have none: its own, or those in the body that defines it.
+    """
+
+    name: str
+    operator: str
+    domain: str
+    attributes: dict[str, Any] = field(repr=False)
+    inputs: tuple[ValueInfo, ...] = field(repr=False)
+    outputs: tuple[ValueInfo, ...]
+    parameters: int
+    supported: bool
+    missing: tuple[str, ...] = ()
+
+
+def layers(model: Any) -> list[Layer]:
+    """Returns the nodes of a model, those of its subgraphs after the node that has them.
+
+    Neither the weights in the file nor those in files beside it are read.
+
+    Args:
+      model: path of a file, the bytes of one, or a ``ModelProto``.
+
+    Raises:
+      ValueError: it is no model.
+    """
+    if isinstance(model, (str, os.PathLike)):
+        if not os.path.isfile(model):
+            raise ValueError(f"model: there is no file {str(model)!r}")
+        model = without_weights(model)
+    elif isinstance(model, (bytes, bytearray, memoryview)):
+        model = without_weights(bytes(model))
+    proto, _ = read(model)
+    reader = _LayerCollector({(own(f.domain), f.name, f.overload): f for f in proto.functions})
+    # Shape inference expands all functions.
+    if sum(reader.expanded(node) for node in nested(proto.graph)) <= MOST:
+        proto = inferred(proto)  # the shapes are a help, not what was asked for
+    reader.graph(proto.graph, opsets(proto.opset_import), {})
+    return reader.found
+
+
+def table(layers: Sequence[Layer]) -> str:
+    """Returns one line for each node, in columns."""
+    rows = [HEADER, *(_cells(layer) for layer in layers)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADER))]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+
+
+def summary(layers: Sequence[Layer]) -> str:
+    """Returns the counts, and every operator without an implementation with its nodes."""
+    count = sum(layer.parameters for layer in layers)
+    found = [f"{len(layers)} nodes, {count:,} parameters"]
+    missing: dict[str, list[str]] = {}
+    for layer in layers:
+        for operator in layer.missing:
+            missing.setdefault(printable(operator), []).append(layer.name)
+    if not missing:
+        return "\n".join([*found, "every operator has an implementation"])
+    found.append("operators without an implementation (jaxatr.onnx.register adds one):")
+    return "\n".join(
+        [*found, *(f"  {name}: {printable(', '.join(at))}" for name, at in sorted(missing.items()))]
+    )
+
+
+def operator_table() -> str:
+    """Returns a Markdown table of every operator that has an implementation.
+
+    Operators that ONNX defines by others need none: their definition is put in their place.
+    """
+    versions: dict[tuple[str, str], list[Operator]] = {}
+    for operator in operators():
+        versions.setdefault((operator.domain, operator.name), []).append(operator)
+    lines = ["| operator | from version | function |", "|---|---|---|"]
+    for (domain, name), found in versions.items():
+        title = f"{domain}.{name}".lstrip(".")
+        since = ", ".join(str(operator.since) for operator in found)
+        functions = ", ".join(dict.fromkeys(f"`{o.function.__name__}`" for o in found))
+        lines.append(f"| {title} | {since} | {functions} |")
+    return "\n".join(lines)
+
+
+class _LayerCollector:
+    """Collects the layers of a graph and of its subgraphs."""
+
+    def __init__(self, functions: dict[tuple[str, str, str], Any]):
+        self.functions = functions
+        self.found: list[Layer] = []
+        self.counts: dict[tuple[str, str, str], int] = {}
+        self.lacks: dict[tuple, tuple[str, ...]] = {}
+
+    def expanded(self, node: Any, depth: int = 0) -> int:
+        """Returns how many nodes a node is with the model's functions expanded.
+
+        More than ``MOST`` stands for too many, and for functions that call each other too deep.
+        """
+        key = (own(node.domain), node.op_type, node.overload)
+        if key not in self.functions:
+            return 1
+        if depth > DEEPEST:
+            return MOST + 1
+        if key not in self.counts:
+            self.counts[key] = MOST + 1  # what a function that calls itself finds
+            inner = nested(self.functions[key])
+            self.counts[key] = min(
+                1 + sum(self.expanded(one, depth + 1) for one in inner), MOST + 1
+            )
+        return self.counts[key]
+
+    def graph(self, graph: Any, versions: dict[str, int], outer: dict[str, ValueInfo]) -> None:
+        known = dict(outer)
+        for group in (graph.input, graph.value_info, graph.output):
+            known.update((value.name, value_info(value)) for value in group)
+        weights = {}
+        for tensor in graph.initializer:
+            dtype = NAMES.get(tensor.data_type)
+            known[tensor.name] = ValueInfo(tensor.name, tuple(tensor.dims), dtype)
+            if dtype in TRAINABLE:
+                weights[tensor.name] = math.prod(tensor.dims)
+        made = {name for n in graph.node for name in n.output if n.op_type.startswith("Constant")}
+        for node in graph.node:
+            self.node(node, versions, known, weights, made)
+
+    def node(
+        self, node, versions, known: dict[str, ValueInfo], weights: dict[str, int], made
+    ) -> None:
+        missing = self.missing(node, versions)
+        operator = find(node.op_type, node.domain, versions.get(own(node.domain), 1))
+        names = [name for name in node.input if name]
+        count = sum(weights.get(name, 0) for name in dict.fromkeys(names))
+        slots = operator.positions(operator.weights, len(node.input)) if operator else []
+        for name in {node.input[slot] for slot in slots} & made:
+            shape = known[name].shape if name in known else None
+            if shape is not None and all(isinstance(size, int) for size in shape):
+                count += math.prod(size for size in shape if isinstance(size, int))
+        self.found.append(
+            Layer(
+                node.name or next((name for name in node.output if name), node.op_type),
+                node.op_type,
+                own(node.domain),
+                {a.name: _described(a, node.name) for a in node.attribute},
+                tuple(known.get(name) or ValueInfo(name, None, None) for name in names),
+                tuple(known.get(n) or ValueInfo(n, None, None) for n in node.output if n),
+                count,
+                not missing,
+                missing,
+            )
+        )
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                self.graph(attribute.g, versions, known)
+
+    def missing(self, node: Any, versions: dict[str, int], depth: int = 0) -> tuple[str, ...]:
+        """Returns the operators without an implementation that a node is, or is defined by."""
+        domain = own(node.domain)
+        function = self.functions.get((domain, node.op_type, node.overload))
+        known = find(node.op_type, domain, versions.get(domain, 1)) is not None
+        if known and not (function is not None and domain == ""):
+            return ()
+        if (domain, node.op_type) == ("", "Constant"):
+            return ()
+        key = (domain, node.op_type, node.overload, *sorted(versions.items()))
+        if key not in self.lacks:
+            title = (f"{domain}.{node.op_type}".lstrip("."),)
+            self.lacks[key] = title  # what a function that calls itself finds
+            body = expansion.function_body(node, versions, function)
+            if body is not None and depth < DEEPEST:
+                lacks = [self.missing(one, body.versions, depth + 1) for one in nested(body)]
+                self.lacks[key] = tuple(dict.fromkeys(lack for found in lacks for lack in found))
+        return self.lacks[key]
+
+
+def _described(attribute: Any, name: str) -> Any:
+    if attribute.HasField("g"):
+        return attribute.g.name
+    if attribute.HasField("t"):
+        return ValueInfo(
+            attribute.t.name, tuple(attribute.t.dims), NAMES.get(attribute.t.data_type)
+        )
+    value = plain(attribute, name)
+    return value.shape if isinstance(value, np.ndarray) else value
+
+
+def _cells(layer: Layer) -> tuple[str, ...]:
+    attributes = ", ".join(f"{name}={value}" for name, value in layer.attributes.items())
+    return (
+        _cut(layer.name),
+        _cut(_title(layer)),
+        _cut(attributes),
+        _cut(" ".join(_shape(value.shape) for value in layer.inputs)),
+        _cut(" ".join(_shape(value.shape) for value in layer.outputs)),
+        f"{layer.parameters:,}" if layer.parameters else "",
+        "yes" if layer.supported else "NO",
+    )
+
+
+def _title(layer: Layer) -> str:
+    return printable(f"{layer.domain}.{layer.operator}".lstrip("."))
+
+
+def _shape(shape: Any) -> str:
+    if shape is None:
+        return "?"
+    return f"[{','.join('?' if size is None else str(size) for size in shape)}]"
+
+
+def _cut(text: str) -> str:
+    text = printable(text)
+    return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"

@@ -1,0 +1,130 @@
+"""A model that was read: its variables, and the pure function that it is."""
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxatr.onnx.ops.precision import wide
+from jaxatr.onnx.reader.inputs import as_declared, on_device
+from jaxatr.onnx.reader.lowering import lower
+from jaxatr.onnx.reader.program import Call, Program, Run, ValueInfo, execute
+from jaxatr.onnx.reader.proto import read, value_info
+from jaxatr.onnx.reader.variables import divide, own_statistics
+
+
+@dataclass(frozen=True, eq=False)
+class OnnxModel:
+    """A network that was read from ONNX.
+
+    Attributes:
+      inputs: what the caller gives, in order.
+      outputs: what the caller gets, in order.
+      variables: ``params`` (trainable), ``batch_stats`` (running statistics) and ``constants``
+        (large arrays that are not trained), each a name in the model to an array.
+      program: the calls that :meth:`apply` makes.
+      known: the arrays that are part of the program.
+      proto: the model as it was read; None of a part of one.
+      folder: that it was read from, where its external data lie; None of what was no file.
+    """
+
+    inputs: tuple[ValueInfo, ...]
+    outputs: tuple[ValueInfo, ...]
+    variables: dict[str, dict[str, Any]] = field(repr=False)
+    program: Program = field(repr=False)
+    known: dict[str, np.ndarray] = field(repr=False)
+    proto: Any = field(repr=False)
+    folder: Path | None = field(default=None, repr=False)
+
+    def apply(
+        self,
+        variables: Mapping[str, Mapping[str, Any]],
+        *inputs: Any,
+        training: bool = False,
+        rngs: Any = None,
+        keep_64_bit: bool = True,
+        each: Callable[[Call, tuple], tuple] | None = None,
+    ) -> Any:
+        """Returns the model's outputs, one alone or a tuple: a pure function of its arguments.
+
+        It can be jitted and differentiated. 64-bit types are kept whatever jax's setting is.
+
+        Args:
+          variables: as :attr:`variables`; ``batch_stats`` and ``constants`` may be left out, and
+            are then those of the model.
+          *inputs: one for each of :attr:`inputs`: arrays, or lists for sequences.
+          training: batch normalisation uses the batch's statistics and dropout drops. Running
+            statistics change where they are an array of one node's own, outside of subgraphs.
+          rngs: a key, or a mapping with one key under any name; None: random operators draw from
+            their ``seed`` (0 where they have none), and dropout does not drop.
+          keep_64_bit: False leaves types to jax's own setting, as a function that is jitted from
+            outside may have to: jax lowers it outside of the scope in which 64 bits are kept.
+          each: is given every call, those of subgraphs left out, with its results, and returns the
+            results that count.
+
+        Returns:
+          The outputs; with ``training`` the pair of them and of the new state
+          ``{"batch_stats": …}``.
+
+        Raises:
+          ValueError: an input does not fit, or a node fails; under jit also where an operator
+            needs a value, not a shape, to know the shape of its result.
+        """
+        if len(inputs) != len(self.inputs):
+            names = [wanted.name for wanted in self.inputs]
+            raise ValueError(f"inputs: got {len(inputs)}, wanted {len(names)}: {names}")
+        rng = next(iter(rngs.values())) if isinstance(rngs, Mapping) else rngs
+        run = Run(training, rng, self._tracked if training else frozenset())
+        with wide() if keep_64_bit else contextlib.nullcontext():
+            arrays = {
+                k: v for group in {**self.variables, **variables}.values() for k, v in group.items()
+            }
+            values = {name: on_device(value) for name, value in arrays.items()} | self.known
+            given = [as_declared(v, wanted) for v, wanted in zip(inputs, self.inputs, strict=True)]
+            results = [on_device(r) for r in execute(self.program, given, values, run, each)]
+        outputs = results[0] if len(results) == 1 else tuple(results)
+        if not training:
+            return outputs
+        before = variables.get("batch_stats", self.variables["batch_stats"])
+        return outputs, {"batch_stats": {**before, **run.statistics}}
+
+    @cached_property
+    def _tracked(self) -> frozenset[str]:
+        return own_statistics(self.program).intersection(self.variables["batch_stats"])
+
+
+def load(model: Any) -> OnnxModel:
+    """Returns a model, ready to run.
+
+    Args:
+      model: path of a file, the bytes of one, or a ``ModelProto``.
+
+    Raises:
+      ValueError: it cannot be read, is not well formed, or has operators without an
+        implementation, which are all listed.
+    """
+    proto, folder = read(model)
+    lowered = lower(proto, folder)
+    divided = divide(lowered)
+    infos = {value.name: value_info(value) for value in proto.graph.input}
+    with wide(), jax.ensure_compile_time_eval():  # arrays, where jax traces the caller too
+        variables = {
+            group: jax.device_put(getattr(divided, group)) for group in ("params", "batch_stats")
+        }
+        # Those that are one in the file, a function's, stay one.
+        placed = {id(value): jax.device_put(value) for value in divided.constants.values()}
+        variables["constants"] = {k: placed[id(v)] for k, v in divided.constants.items()}
+    return OnnxModel(
+        tuple(infos[name] for name in lowered.program.inputs),
+        tuple(value_info(value) for value in proto.graph.output),
+        variables,
+        divided.program,
+        divided.known,
+        proto,
+        folder,
+    )

@@ -1,0 +1,212 @@
+"""The intermediate form: a list of calls, which is run here and printed by the generator."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxatr.onnx.ops.registry import Operator
+
+
+@dataclass(frozen=True)
+class ValueInfo:
+    """Name, shape and type of an input or output, as far as a model declares them.
+
+    Attributes:
+      name: as in the model.
+      shape: a number, a symbol or None for each dimension; None where not even the rank is known,
+        or where the value is no tensor.
+      dtype: NumPy's name of the type (``"str"`` for strings); None where the value is no tensor.
+    """
+
+    name: str
+    shape: tuple[int | str | None, ...] | None
+    dtype: str | None
+
+
+@dataclass(frozen=True)
+class Call:
+    """One application of an operator's function.
+
+    Attributes:
+      name: of the node, unique in the model.
+      operator: whose function is called.
+      inputs: names of values, ``""`` where an optional one is absent.
+      outputs: names of values, ``""`` where not wanted.
+      attributes: keyword arguments that are not the function's defaults; a subgraph is a
+        :class:`Program`.
+      opset: version of the operator's domain that the node is written in.
+    """
+
+    name: str
+    operator: Operator
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+    opset: int
+
+    def subgraphs(self) -> list["Program"]:
+        """Returns the programs among the attributes."""
+        return [value for value in self.attributes.values() if isinstance(value, Program)]
+
+    def reads(self) -> set[str]:
+        """Returns the names of all values that it needs, those that its subgraphs read too."""
+        names = set(self.inputs)
+        for inner in self.subgraphs():
+            names.update(inner.outputs, *(call.reads() for call in inner.calls))
+        return names - {""}
+
+    def keywords(self) -> dict[str, Any]:
+        """Returns all keyword arguments that the model decides, subgraphs left out."""
+        found = {k: v for k, v in self.attributes.items() if not isinstance(v, Program)}
+        if "outputs" in self.operator.keywords:
+            found["outputs"] = len(self.outputs)
+        if "opset" in self.operator.keywords:
+            found["opset"] = self.opset
+        return found
+
+
+@dataclass(frozen=True)
+class Program:
+    """Calls in an order in which they can be made. Every name has one meaning in a whole model.
+
+    Attributes:
+      name: of the graph.
+      inputs: names of values that the caller gives.
+      outputs: names of values that the caller gets.
+      calls: each reads inputs, known values, variables, results before it, and, in a subgraph,
+        the values around it.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    calls: tuple[Call, ...]
+
+    @cached_property
+    def finished(self) -> tuple[tuple[str, ...], ...]:
+        """For each call, the results of calls that nothing reads after it."""
+        found, wanted = [], set(self.outputs)
+        made = {name for call in self.calls for name in call.outputs if name}
+        for call in reversed(self.calls):
+            over = (call.reads() | {name for name in call.outputs if name}) & made - wanted
+            found.append(tuple(sorted(over)))
+            wanted |= over
+        return tuple(reversed(found))
+
+
+@dataclass
+class Run:
+    """The state of one evaluation.
+
+    Attributes:
+      training: whether layers that differ there behave as in training.
+      rng: a key, or None.
+      tracked: names of the running values that calls are to replace.
+      statistics: the running values that calls have replaced.
+      drawn: how many keys calls have got.
+    """
+
+    training: bool = False
+    rng: Any = None
+    tracked: frozenset[str] = frozenset()
+    statistics: dict[str, Any] = field(default_factory=dict)
+    drawn: int = 0
+
+    def key(self) -> Any:
+        """Returns a key that no other call gets, or None."""
+        if self.rng is None:
+            return None
+        self.drawn += 1
+        return jax.random.fold_in(self.rng, self.drawn)
+
+
+ERRORS = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
+ERRORS += (jax.errors.JaxRuntimeError,)  # there is not that much memory
+
+
+def execute(
+    program: Program,
+    inputs: Sequence[Any],
+    values: Mapping[str, Any],
+    run: Run,
+    each: Callable[[Call, tuple], tuple] | None = None,
+) -> list:
+    """Returns the outputs of a program.
+
+    Args:
+      program: of :func:`jaxatr.onnx.reader.lowering.lower`.
+      inputs: one value for each of ``program.inputs``.
+      values: known values, variables and, for a subgraph, the values around it.
+      run: what the evaluation carries along.
+      each: is given every call, those of subgraphs left out, with its results, and returns the
+        results that count.
+
+    Raises:
+      ValueError: a call fails; the message names its node.
+    """
+    values = {**values, **dict(zip(program.inputs, inputs, strict=True))}
+    for call, finished in zip(program.calls, program.finished, strict=True):
+        results = evaluate(call, values, run)
+        results = results if each is None else each(call, results)
+        values.update(named(call, results))
+        for name in finished:
+            del values[name]
+    return [values[name] for name in program.outputs]
+
+
+def evaluate(call: Call, values: Mapping[str, Any], run: Run) -> tuple:
+    """Returns the results of one call, as a tuple of as many as its function gives.
+
+    Raises:
+      ValueError: the function fails; the message names the node.
+    """
+    operator, keywords = call.operator, call.keywords()
+    for name, value in call.attributes.items():
+        if isinstance(value, Program):
+            keywords[name] = closure(value, values, run)
+    if "training" in operator.keywords:
+        keywords["training"] = run.training
+    if "rng" in operator.keywords:
+        keywords["rng"] = run.key()
+    try:
+        arguments = [values[name] if name else None for name in call.inputs]
+        results = operator.function(*arguments, **keywords)
+    except NodeError:
+        raise  # of a node in a subgraph, which is the one to name
+    except ERRORS as error:
+        raise NodeError(f"node {call.name!r} ({operator.name}): {error}") from error
+    results = results if isinstance(results, tuple) else (results,)
+    if run.training:
+        for operand, output in operator.statistics:
+            name = call.inputs[operator.operands.index(operand)]
+            if name in run.tracked:
+                run.statistics[name] = results[output]
+    if len(results) < len(call.outputs):
+        raise NodeError(
+            f"node {call.name!r} ({operator.name}): got {len(results)} results, "
+            f"wanted {len(call.outputs)}"
+        )
+    return tuple(np.asarray(r) if isinstance(r, np.generic) else r for r in results)
+
+
+def named(call: Call, results: tuple) -> dict[str, Any]:
+    """Returns those results of a call that the model names."""
+    return {name: result for name, result in zip(call.outputs, results, strict=False) if name}
+
+
+class NodeError(ValueError):
+    """A node cannot be computed, or cannot be right."""
+
+
+def closure(program: Program, values: Mapping[str, Any], run: Run) -> Callable[..., tuple]:
+    """Returns a subgraph as a function of its inputs, which reads the values around it."""
+
+    def function(*inputs: Any) -> tuple:
+        return tuple(execute(program, inputs, values, run))
+
+    function.__name__ = program.name or "subgraph"
+    return function

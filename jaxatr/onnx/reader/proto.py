@@ -1,0 +1,147 @@
+"""Files, bytes and protos in; checked protos out."""
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from jaxatr.onnx.ops.dtypes import NAMES
+from jaxatr.onnx.package import onnx
+from jaxatr.onnx.reader.program import ValueInfo
+
+
+def read(model: Any) -> tuple[Any, Path | None]:
+    """Returns a model's proto, and the folder that it was read from.
+
+    Args:
+      model: path of a file, the bytes of one, or a ``ModelProto``.
+
+    Raises:
+      ValueError: there is no such file, or it is no model, or a name in it is no text.
+    """
+    folder = None
+    if isinstance(model, (str, os.PathLike)):
+        path = Path(model)
+        if not path.is_file():
+            raise ValueError(f"model: there is no file {str(model)!r}")
+        folder, model = path.parent, path.read_bytes()
+    if isinstance(model, (bytes, bytearray, memoryview)):
+        proto = onnx.ModelProto()
+        try:
+            proto.ParseFromString(bytes(model))
+        except (DecodeError, RecursionError) as error:
+            raise ValueError(f"model: the bytes are no ONNX model ({error})") from error
+        model = proto
+    if not isinstance(model, onnx.ModelProto):
+        raise ValueError(f"model: got {type(model).__name__}, wanted a path, bytes or ModelProto")
+    if not model.HasField("graph"):
+        raise ValueError("model: it has no graph")
+    _check_texts(entry.domain for entry in model.opset_import)
+    for function in model.functions:
+        _check_texts((function.name, function.domain, *function.input, *function.output))
+        _check_texts((function.overload, *(entry.domain for entry in function.opset_import)))
+        _check_nodes(function.node)
+    _check_graph(model.graph)
+    return model, folder
+
+
+def _check_graph(graph: Any) -> None:
+    values = (graph.input, graph.output, graph.initializer, graph.value_info)
+    _check_texts([graph.name, *(value.name for group in values for value in group)])
+    for group in (graph.input, graph.output, graph.value_info):
+        for value in group:
+            _check_texts(size.dim_param for size in value.type.tensor_type.shape.dim)
+    _check_nodes(graph.node)
+
+
+def _check_nodes(nodes: Any) -> None:
+    for node in nodes:
+        _check_texts((node.name, node.op_type, node.domain, node.overload))
+        _check_texts((*node.input, *node.output))
+        for attribute in node.attribute:
+            _check_texts((attribute.name, attribute.ref_attr_name))
+            if attribute.HasField("g"):
+                _check_graph(attribute.g)
+
+
+def _check_texts(texts: Iterable[Any]) -> None:
+    """Checks that names are text: of bytes that are not, protobuf gives the bytes."""
+    for text in texts:
+        if not isinstance(text, str):
+            raise ValueError(f"model: the name {text!r} is no text")
+
+
+def nested(graph: Any) -> Iterator[Any]:
+    """Yields the nodes of a graph, or of a function, and those of the graphs in them."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            for inner in [attribute.g, *attribute.graphs]:
+                yield from nested(inner)
+
+
+def inferred(proto: Any) -> Any:
+    """Returns a model with the shapes that ONNX infers, or as it is where ONNX cannot.
+
+    ONNX's own code makes room for as many outputs of a ``Split`` as an attribute says: a model in
+    which that is not their number is not shown to it.
+    """
+    graphs = [proto.graph, *proto.functions]
+    for node in (node for graph in graphs for node in nested(graph)):
+        said = [a.i for a in node.attribute if a.name == "num_outputs"]
+        if said not in ([], [len(node.output)]):
+            return proto
+    try:
+        return onnx.shape_inference.infer_shapes(proto)
+    except (
+        onnx.checker.ValidationError,
+        onnx.shape_inference.InferenceError,
+        MemoryError,
+        ValueError,
+    ):
+        return proto
+
+
+def printable(text: str) -> str:
+    """Returns text of a file without what a terminal would obey."""
+    return "".join(
+        letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text
+    )
+
+
+def opsets(imports: Any) -> dict[str, int]:
+    """Returns the version of each domain that a model, or a function, is written in.
+
+    A domain that is not imported has version 1, as all had before there were imports (IR 3).
+
+    Raises:
+      ValueError: a domain has two versions, or one that cannot be.
+    """
+    found: dict[str, int] = {}
+    for entry in imports:
+        domain = "" if entry.domain == "ai.onnx" else entry.domain
+        if found.get(domain, entry.version) != entry.version:
+            raise ValueError(f"opset_import: got two versions of domain {domain!r}")
+        if not 0 < entry.version < 1 << 31:
+            raise ValueError(f"opset_import: got version {entry.version}, wanted a positive one")
+        found[domain] = entry.version
+    return found
+
+
+def value_info(value: Any) -> ValueInfo:
+    """Returns a ``ValueInfoProto`` in Python."""
+    if not value.type.HasField("tensor_type"):
+        return ValueInfo(value.name, None, None)
+    tensor = value.type.tensor_type
+    dtype = NAMES.get(tensor.elem_type)
+    if not tensor.HasField("shape"):
+        return ValueInfo(value.name, None, dtype)
+    return ValueInfo(value.name, tuple(_size(size) for size in tensor.shape.dim), dtype)
+
+
+def _size(dimension: Any) -> int | str | None:
+    if dimension.HasField("dim_value"):
+        return dimension.dim_value if dimension.dim_value >= 0 else None
+    return dimension.dim_param or None

@@ -1,0 +1,142 @@
+"""Removes from a graph what does nothing, what is there twice and what nobody reads."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from jaxatr.onnx.writer.graph import Graph, Node
+
+
+def prune(graph: Graph) -> None:
+    """Removes nodes whose results nobody reads, and initializers likewise."""
+    graph.bodies_first(_prune_nodes)
+    if graph.root is graph:
+        used = graph.uses()
+        for name in [name for name in graph.initializers if name not in used]:
+            del graph.initializers[name]
+
+
+def _prune_nodes(graph: Graph) -> None:
+    used = Counter(graph.outputs)
+    kept = []
+    for node in reversed(graph.nodes):
+        if any(name in used for name in node.outputs):
+            kept.append(node)
+            used.update(node.reads())
+    graph.nodes = kept[::-1]
+
+
+def merge_equal(graph: Graph) -> None:
+    """Makes one node of several that compute the same."""
+
+    def merge(part: Graph) -> None:
+        first: dict[Any, list[str]] = {}
+        names: dict[str, str] = {}
+        kept = []
+        for node in part.nodes:
+            node.rename(names)
+            key = None if node.bodies else (node.op, tuple(node.inputs), repr(node.attributes))
+            if key is not None and key in first and not set(node.outputs) & set(part.outputs):
+                names |= dict(zip(node.outputs, first[key], strict=True))
+                continue
+            if key is not None:
+                first.setdefault(key, node.outputs)
+            kept.append(node)
+        part.nodes = kept
+
+    graph.bodies_first(merge)
+
+
+def drop_identities(graph: Graph) -> None:
+    """Removes nodes that hand on what they are given, and gives an output's name to its maker."""
+    graph.bodies_first(_drop_identities)
+
+
+def _drop_identities(graph: Graph) -> None:
+    made = {name for node in graph.nodes for name in node.outputs}
+    names: dict[str, str] = {}
+    for node in graph.nodes:
+        if node.op != "Identity":
+            continue
+        (source,), (target,) = node.inputs, node.outputs
+        source = _resolved(source, names)
+        if target not in graph.outputs:
+            names[target] = source
+        elif source in made and source not in graph.outputs:
+            names[source] = target
+    graph.nodes = [
+        node
+        for node in graph.nodes
+        if node.op != "Identity"
+        or _resolved(node.inputs[0], names) != _resolved(node.outputs[0], names)
+    ]
+    final = {name: _resolved(name, names) for name in names}
+    for node in graph.nodes:
+        node.rename(final)
+        node.outputs = [final.get(name, name) for name in node.outputs]
+
+
+def _resolved(name: str, names: Mapping[str, str]) -> str:
+    while name in names:
+        name = names[name]
+    return name
+
+
+def fold_weights(graph: Graph) -> None:
+    """Stores what is only ever read transposed as it is read: constants, and kernels."""
+    used, makers = graph.uses(), graph.producers()
+    kernels = {node.inputs[1] for node in graph.nodes if node.op in ("Conv", "ConvTranspose")}
+    readers: dict[str, list[Node]] = {}
+    for node in makers.values():
+        if node.op == "Transpose" and node.inputs[0] in graph.initializers:
+            readers.setdefault(node.inputs[0], []).append(node)
+    names: dict[str, str] = {}
+    for name, nodes in readers.items():
+        orders = {tuple(node.attributes["perm"]) for node in nodes}
+        outputs = {node.outputs[0] for node in nodes}
+        if len(nodes) == used[name] and len(orders) == 1:
+            if name not in graph.weights or outputs <= kernels:
+                graph.replace(name, graph.initializers[name].transpose(*orders))
+                names |= dict.fromkeys(outputs, name)
+    graph.nodes = [node for node in graph.nodes if node.outputs[0] not in names]
+    for node in graph.nodes:
+        node.rename(names)
+
+
+def number_names(graph: Graph) -> None:
+    """Names nodes and what they make after their places, and numbers those at the same place."""
+    kept = {*graph.initializers, *_ends(graph)}
+    taken, counts = set(kept), Counter[str]()
+    names: dict[str, str] = {}
+
+    def name(node: Node) -> None:
+        place = f"{node.name.rpartition('/')[0]}/{node.op}".lstrip("/")
+        node.name = place
+        while node.name in taken:
+            counts[place] += 1
+            node.name = f"{place}_{counts[place]}"
+        taken.add(node.name)
+        for index, output in enumerate(node.outputs):
+            if output not in kept:
+                names[output] = node.name if len(node.outputs) == 1 else f"{node.name}:{index}"
+
+    def visit(part: Graph, act: Callable[[Node], None]) -> None:
+        for node in part.nodes:
+            act(node)
+            for body in node.bodies:
+                visit(body, act)
+
+    def put(node: Node) -> None:
+        node.inputs = [names.get(name, name) for name in node.inputs]
+        node.outputs = [names.get(name, name) for name in node.outputs]
+
+    visit(graph, name)
+    visit(graph, put)
+
+
+def _ends(graph: Graph) -> Iterator[str]:
+    """Yields the inputs and outputs of a graph and its bodies."""
+    yield from (*graph.inputs, *graph.outputs)
+    for node in graph.nodes:
+        for body in node.bodies:
+            yield from _ends(body)

@@ -1,0 +1,167 @@
+"""Networks and functions as ONNX files."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxatr.onnx.package import onnx
+from jaxatr.onnx.writer import rules  # noqa: F401 (fills the table of rules)
+from jaxatr.onnx.writer.cleanup import (
+    drop_identities,
+    fold_weights,
+    merge_equal,
+    number_names,
+    prune,
+)
+from jaxatr.onnx.writer.fusion import rewrite_patterns
+from jaxatr.onnx.writer.graph import Graph
+from jaxatr.onnx.writer.layout import settle_layouts
+from jaxatr.onnx.writer.replacement import replace_weights
+from jaxatr.onnx.writer.serialisation import model_proto, write_model
+from jaxatr.onnx.writer.trace import Traced, trace
+from jaxatr.onnx.writer.translate import Translator
+from jaxatr.typing import PyTree
+
+OPSET = 18  # the oldest with axes as inputs of every reduction: what runs it is the most
+
+
+def export(
+    model: Any,
+    variables: PyTree,
+    example_inputs: Any,
+    path: str | os.PathLike,
+    *,
+    opset: int = OPSET,
+    dynamic_batch: bool = True,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    properties: Mapping[str, str] | None = None,
+) -> onnx.ModelProto:
+    """Writes a network or a function as an ONNX file, and returns what it wrote.
+
+    The function is traced once. Its arithmetic is that of jax in float32; there are no doubles.
+    Each array of ``variables`` is an initializer under its path, joined by ``/``:
+    ``params/backbone/stem_conv/kernel``. A kernel that only convolutions read is stored in ONNX's
+    layout (features first), everything else as it is. What a function takes from around it, and
+    not from ``variables``, is stored as ``constant``, ``constant_1`` and so on. Random draws are
+    as they are at the time of the tracing.
+
+    Args:
+      model: a linen module, in test mode (``train=False`` where its call has that argument); a
+        function ``f(variables, *inputs)``; or a model that was read from ONNX and has its source as
+        ``proto``: then nothing is traced, the source is written with the arrays of ``variables`` in
+        their places (:func:`~jaxatr.onnx.writer.replacement.replace_weights`), and all further
+        arguments but ``path`` are without effect.
+      variables: of it; those that it does not read are left out.
+      example_inputs: a tuple or list of the inputs after the variables, or the only one. Arrays,
+        or trees of arrays, for their shapes and dtypes alone.
+      path: of the file.
+      opset: version of ONNX's operators, from 18 on.
+      dynamic_batch: leave the size of all inputs' first axis free. The function must then not need
+        it as a number.
+      input_names: of the inputs; by default those of the parameters.
+      output_names: of the outputs; by default the fields of what the function returns
+        (``logits``), or ``output``.
+      properties: further texts for the file's metadata.
+
+    Returns:
+      The model.
+
+    Raises:
+      ValueError: an argument does not fit, the batch size is needed as a number, or something that
+        the function does has no rule: all such primitives are listed, each with its place.
+    """
+    source = getattr(model, "proto", model)
+    if source is None:
+        raise ValueError(
+            "model: got a part of one that was read, which has no source to write; export the "
+            "function `lambda v, x: part.apply(v, x, keep_64_bit=False)`, which is traced"
+        )
+    if isinstance(source, onnx.ModelProto):
+        read = {
+            "before": getattr(model, "variables", None),
+            "folder": getattr(model, "folder", None),
+        }
+        return replace_weights(source, variables, path, **read)
+    newest = onnx.defs.onnx_opset_version()
+    if not OPSET <= opset <= newest:
+        raise ValueError(f"opset: got {opset}, wanted {OPSET} to {newest}")
+    inputs = example_inputs if isinstance(example_inputs, (tuple, list)) else (example_inputs,)
+    traced = trace(model, variables, inputs, dynamic_batch=dynamic_batch)
+    traced = traced._replace(
+        inputs=_checked("input_names", input_names, traced.inputs),
+        outputs=_checked("output_names", output_names, traced.outputs),
+    )
+    graph = build(traced)
+    name = type(model).__name__ if hasattr(model, "apply") else getattr(model, "__name__", "model")
+    made = model_proto(graph, opset=opset, name=name, properties=properties or {})
+    write_model(made, path)
+    return made
+
+
+def build(traced: Traced) -> Graph:
+    """Returns a traced function as a graph.
+
+    Raises:
+      ValueError: something has no rule.
+    """
+    graph = Graph()
+    jaxpr = traced.jaxpr.jaxpr
+    given = jaxpr.invars[len(traced.weights) :]
+    for name, var in zip(traced.inputs, given, strict=True):
+        graph.inputs.append(graph.declare(name, var.aval.shape, var.aval.dtype))
+    for name, aval in zip(traced.outputs, traced.jaxpr.out_avals, strict=True):
+        graph.outputs.append(graph.declare(name, aval.shape, aval.dtype))
+    weights = []
+    for name, var, array in zip(
+        traced.weights, jaxpr.invars, traced.weights.values(), strict=False
+    ):
+        weights.append(graph.declare(name, var.aval.shape, var.aval.dtype))
+        graph.initializers[weights[-1]] = np.asarray(array, var.aval.dtype)
+    graph.weights.update(weights)
+    translator = Translator(graph)
+    values = [translator.tensor(name) for name in (*weights, *graph.inputs)]
+    results = translator.run(jaxpr, traced.jaxpr.consts, values)
+    if translator.missing:
+        raise ValueError(_message(translator.missing))
+    graph.name_scope = ""
+    for target, value in zip(graph.outputs, results, strict=True):
+        name = translator.full(value, graph.types[target].shape)
+        graph.put("Identity", [name], target)
+    simplify(graph)
+    return graph
+
+
+def simplify(graph: Graph) -> None:
+    """Makes a translated graph one that a person would have written."""
+    for step in (
+        drop_identities,
+        prune,
+        merge_equal,
+        rewrite_patterns,
+        drop_identities,
+        settle_layouts,
+        fold_weights,
+        drop_identities,
+        prune,
+        number_names,
+    ):
+        step(graph)
+
+
+def _message(missing: Sequence[tuple[str, str, str]]) -> str:
+    lines = dict.fromkeys(f"  {name}: {reason}, at {place}" for name, reason, place in missing)
+    return "\n".join(["the function cannot be written as ONNX:", *lines])
+
+
+def _checked(argument: str, names: Sequence[str] | None, default: list[str]) -> list[str]:
+    if names is None:
+        return default
+    if len(names) != len(default) or len(set(names)) != len(names):
+        raise ValueError(
+            f"{argument}: got {list(names)}, wanted {len(default)} different names in the place of "
+            f"{default}"
+        )
+    return list(names)

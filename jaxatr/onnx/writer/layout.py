@@ -1,0 +1,256 @@
+"""Takes transposings out of a graph.
+
+jax's networks have channels last, ONNX's operators want them second. Every convolution stands
+between two transposings at first. A pass through the graph, in its order, carries them along
+instead: a value is noted as another one with its axes in some order, operators that do not mind
+work on that other one, and only those that do mind have it transposed.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from jaxatr.onnx.writer.dimensions import reshaping, stripped, weight
+from jaxatr.onnx.writer.graph import Graph, Node, Shape
+
+_POINTWISE = set(
+    "Abs Acos Acosh Add And Asin Asinh Atan Atanh BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast "
+    "Ceil Clip Cos Cosh Div Equal Erf Exp Floor Greater GreaterOrEqual Identity IsInf IsNaN Less "
+    "LessOrEqual Log Max Min Mod Mul Neg Not Or Pow Reciprocal Relu Round Sigmoid Sign Sin Sinh "
+    "Sqrt Sub Tan Tanh Where Xor".split()
+)
+Order = tuple[int, ...]
+
+
+def settle_layouts(graph: Graph) -> None:
+    """Removes the transposings that can be had without."""
+    graph.bodies_first(lambda part: _Pass(part).run())
+
+
+class _Pass:
+    """One graph, gone through once.
+
+    ``views`` has the values that exist only with their axes in another order: the value ``name`` is
+    ``numpy.transpose(held, order)`` with ``held, order = views[name]``.
+    """
+
+    def __init__(self, graph: Graph):
+        self.graph = graph
+        self.views: dict[str, tuple[str, Order]] = {}
+        self.known: dict[tuple[str, Order], str] = {}  # what was transposed already
+        self.names: dict[str, str] = {}  # of what took a value's place, to the value's own
+
+    def run(self) -> None:
+        nodes, self.graph.nodes = self.graph.nodes, []
+        for node in nodes:
+            self.graph.name_scope = node.name.rpartition("/")[0]
+            handler = _pointwise if node.op in _POINTWISE else _HANDLERS.get(node.op)
+            if handler is None or not handler(self, node):
+                self.as_it_is(node)
+        for name in self.graph.outputs:
+            if name in self.views:
+                self.graph.put("Identity", [self.plain(name)], name)
+        self._rename()
+
+    def as_it_is(self, node: Node) -> None:
+        """Keeps a node that minds the order of the axes."""
+        node.rename({name: self.plain(name) for name in node.reads() if name in self.views})
+        self.graph.nodes.append(node)
+
+    def shape(self, name: str) -> Shape:
+        """Returns the shape of a value itself."""
+        return self.graph.types[name].shape
+
+    def held(self, name: str) -> tuple[str, Order]:
+        """Returns the value that a value is a view of; one that is no view is one of itself."""
+        return self.views.get(name, (name, tuple(range(len(self.shape(name))))))
+
+    def plain(self, name: str) -> str:
+        """Returns the name of a value itself."""
+        return self.transposed(*self.held(name))
+
+    def transposed(self, name: str, order: Sequence[int]) -> str:
+        """Returns the name of a value with its axes in another order."""
+        order = tuple(order)
+        if order == tuple(range(len(order))):
+            return name
+        if (name, order) not in self.known:
+            shape = tuple(self.shape(name)[axis] for axis in order)
+            self.known[name, order] = self.graph.add("Transpose", [name], shape, perm=list(order))
+        return self.known[name, order]
+
+    def put(self, node: Node, inputs: list[str], order: Order, **changed: object) -> bool:
+        """Adds a node in the place of another; its result is to be read in the given order."""
+        (output,) = node.outputs
+        target = output
+        if order != tuple(range(len(order))):
+            shape, dtype = self.graph.types[output]
+            target = self.graph.declare(
+                output, tuple(shape[axis] for axis in _inverse(order)), dtype
+            )
+            self.views[output], self.names[target] = (target, order), output
+        attributes = node.attributes | changed
+        self.graph.nodes.append(Node(node.op, inputs, [target], attributes, node.name))
+        return True
+
+    def common(self, names: Sequence[str]) -> Order:
+        """Returns the order that most elements of some values of equal rank are in."""
+        counts: dict[Order, int] = {}
+        for name in names:
+            order = self.held(name)[1]
+            counts[order] = counts.get(order, 0) + weight(self.shape(name))
+        plain = tuple(range(len(self.shape(names[0]))))
+        return max(counts, key=lambda order: (counts[order], order != plain))
+
+    def aligned(self, name: str, order: Order) -> str:
+        """Returns the name of what is a value, or broadcasts to it, if read in the given order."""
+        shape, inverse = self.shape(name), _inverse(order)
+        if stripped(shape) == ():
+            return self.plain(name)
+        if len(shape) == len(order):
+            held, own = self.held(name)
+            return self.transposed(held, [own[axis] for axis in inverse])
+        sizes = (1,) * (len(order) - len(shape)) + shape
+        moved = stripped(tuple(sizes[axis] for axis in inverse))
+        axes = [axis for axis in inverse if sizes[axis] != 1]
+        if axes == sorted(axes) and reshaping(shape, moved) is not None:  # only ones have moved
+            return self._reshaped(self.plain(name), moved)
+        return self.transposed(self._reshaped(self.plain(name), sizes), inverse)
+
+    def _reshaped(self, name: str, shape: Shape) -> str:
+        graph, before = self.graph, self.shape(name)
+        if before == shape:
+            return name
+        if name in graph.initializers and name not in graph.weights:
+            return graph.constant(graph.initializers[name].reshape(shape))
+        op, attributes = reshaping(before, shape) or ("", {})
+        return graph.add(op, [name], shape, **attributes)
+
+    def _rename(self) -> None:
+        """Gives the names of values that are gone to what took their place."""
+        made = self.graph.producers()
+        names = {new: old for new, old in self.names.items() if old not in made}
+        for new, old in names.items():
+            self.graph.types[old] = self.graph.types[new]
+        for node in self.graph.nodes:
+            node.rename(names)
+            node.outputs = [names.get(name, name) for name in node.outputs]
+
+
+def _inverse(order: Order) -> Order:
+    return tuple(np.argsort(order).tolist())
+
+
+def _is_plain(order: Order) -> bool:
+    return order == tuple(range(len(order)))
+
+
+# How operators work on what is held in another order. Each says whether it did.
+
+
+def _pointwise(run: _Pass, node: Node) -> bool:
+    rank = len(run.shape(node.outputs[0]))
+    order = run.common([name for name in node.inputs if len(run.shape(name)) == rank])
+    if _is_plain(order):
+        return False
+    return run.put(node, [run.aligned(name, order) for name in node.inputs], order)
+
+
+def _concat(run: _Pass, node: Node) -> bool:
+    order = run.common(node.inputs)
+    if _is_plain(order):
+        return False
+    names = [run.aligned(name, order) for name in node.inputs]
+    return run.put(node, names, order, axis=order[node.attributes["axis"]])
+
+
+def _transpose(run: _Pass, node: Node) -> bool:
+    held, order = run.held(node.inputs[0])
+    run.views[node.outputs[0]] = held, tuple(order[axis] for axis in node.attributes["perm"])
+    return True
+
+
+def _reduce(run: _Pass, node: Node) -> bool:
+    held, order = run.held(node.inputs[0])
+    single = "axis" in node.attributes
+    axes = [node.attributes["axis"]] if single else node.attributes.get("axes")
+    if _is_plain(order) or axes is None:
+        return False
+    moved = sorted(order[axis] for axis in axes)
+    changed = {"axis": moved[0]} if single else {"axes": moved}
+    if not node.attributes.get("keepdims", 0):
+        order = _without(order, axes)
+    return run.put(node, [held], order, **changed)
+
+
+def _without(order: Order, axes: Sequence[int]) -> Order:
+    """Returns the order of the axes that are left."""
+    rest = [place for axis, place in enumerate(order) if axis not in axes]
+    return tuple(sorted(rest).index(place) for place in rest)
+
+
+def _unsqueeze(run: _Pass, node: Node) -> bool:
+    held, order = run.held(node.inputs[0])
+    if _is_plain(order):
+        return False
+    axes, rank = node.attributes["axes"], len(order)
+    old, new = iter(order), iter(range(rank, rank + len(axes)))  # the new axes are put last
+    order = tuple(next(new if axis in axes else old) for axis in range(rank + len(axes)))
+    return run.put(node, [held], order, axes=list(range(rank, len(order))))
+
+
+def _slice(run: _Pass, node: Node) -> bool:
+    held, order = run.held(node.inputs[0])
+    if _is_plain(order) or "axes" not in node.attributes:
+        return False
+    return run.put(node, [held], order, axes=[order[axis] for axis in node.attributes["axes"]])
+
+
+def _pad(run: _Pass, node: Node) -> bool:
+    held, order = run.held(node.inputs[0])
+    if _is_plain(order):
+        return False
+    pads, rank, inverse = node.attributes["pads"], len(order), _inverse(order)
+    moved = [pads[axis + side] for side in (0, rank) for axis in inverse]
+    return run.put(node, [held, *node.inputs[1:]], order, pads=moved)
+
+
+def _gather(run: _Pass, node: Node) -> bool:
+    held, order = run.held(node.inputs[0])
+    if _is_plain(order) or len(run.shape(node.inputs[1])) != 1:
+        return False
+    indices = run.plain(node.inputs[1])
+    return run.put(node, [held, indices], order, axis=order[node.attributes["axis"]])
+
+
+def _matmul(run: _Pass, node: Node) -> bool:
+    """A product with a matrix, which sums over the last axis of the other operand."""
+    (held, order), matrix = run.held(node.inputs[0]), node.inputs[1]
+    rank = len(order)
+    if _is_plain(order) or rank < 3 or len(run.shape(matrix)) != 2:
+        return False
+    if order[-1] == rank - 1:
+        return run.put(node, [held, run.plain(matrix)], order)
+    if order[-1] == rank - 2:  # from the left
+        matrix, own = run.held(matrix)
+        return run.put(node, [run.transposed(matrix, own[::-1]), held], order)
+    return False
+
+
+_HANDLERS: dict[str, Callable[[_Pass, Node], bool]] = {
+    "ArgMax": _reduce,
+    "ArgMin": _reduce,
+    "Concat": _concat,
+    "Gather": _gather,
+    "MatMul": _matmul,
+    "Pad": _pad,
+    "ReduceMax": _reduce,
+    "ReduceMean": _reduce,
+    "ReduceMin": _reduce,
+    "ReduceProd": _reduce,
+    "ReduceSum": _reduce,
+    "Slice": _slice,
+    "Squeeze": _reduce,
+    "Transpose": _transpose,
+    "Unsqueeze": _unsqueeze,
+}

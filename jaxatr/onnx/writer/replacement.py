@@ -1,0 +1,177 @@
+"""A model file's weights exchanged for others, its graph left as it is."""
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxatr.onnx import ops
+from jaxatr.onnx.package import onnx
+from jaxatr.onnx.reader.lowering import lower
+from jaxatr.onnx.reader.program import Program
+from jaxatr.onnx.reader.tensors import embed
+from jaxatr.onnx.writer.serialisation import write_model
+from jaxatr.typing import PyTree
+
+
+def replace_weights(
+    model: onnx.ModelProto,
+    variables: PyTree,
+    path: str | os.PathLike,
+    *,
+    before: Mapping[str, Mapping[str, Any]] | None = None,
+    folder: Path | None = None,
+) -> onnx.ModelProto:
+    """Writes a model with other values in its initializers and constants; nodes and names stay.
+
+    Args:
+      model: the source, which is not changed.
+      variables: trees of arrays. An array is for the initializer, or the Constant node's output,
+        whose name is the array's path joined by ``/``, with or without the collection before it:
+        the array in ``{"params": {"conv1.weight": …}}`` is for ``params/conv1.weight`` or
+        ``conv1.weight``. What stands in subgraphs and functions has the name that
+        :func:`jaxatr.onnx.load` gives it. What no array is for keeps its values.
+      path: of the file.
+      before: the variables that the model was read with. What has not changed since is left alone;
+        what has, and was computed from constants or by an ``Identity``, is the value of a
+        ``Constant`` node in the place of the node that computed it.
+      folder: where the external data of the source lie; they go into the new file.
+
+    Returns:
+      The model that was written.
+
+    Raises:
+      ValueError: the source or its external data are not well formed; or there are arrays that
+        nothing has the name, shape or dtype of, or that differ and have one place in the file
+        (a constant of a function that is called twice): all are named.
+    """
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    parts = [*_parts(changed.graph), *(p for f in changed.functions for p in _parts(f))]
+    for part in parts:
+        if isinstance(part, onnx.TensorProto):
+            embed(part, folder)
+    program, holders = _holders(changed, parts)
+    known = {name: array for group in (before or {}).values() for name, array in group.items()}
+    arrays, titles = {}, {}
+    for keys, leaf in jax.tree.leaves_with_path(variables):
+        title = jax.tree_util.keystr(keys, simple=True, separator="/")
+        short = jax.tree_util.keystr(keys[1:], simple=True, separator="/")
+        name = short if short in known or title not in holders else title
+        arrays[name], titles[name] = np.asarray(leaf), title
+    new, problems = _changed(arrays, known, program), []
+    for name, array in new.items():
+        part = parts[holders[name]] if name in holders else None
+        if problem := _problem(part, known.get(name), array):
+            problems.append(f"  {titles.get(name, name)}: {problem}")
+    problems += _conflicts(new, holders)
+    if problems:
+        raise ValueError("\n".join(["variables do not fit the model:", *problems]))
+    for name, array in new.items():
+        _put(parts[holders[name]], array)
+    write_model(changed, path)
+    return changed
+
+
+def _parts(owner: Any) -> Iterator[Any]:
+    """Yields the nodes of a graph or function and all tensors, those of its subgraphs too."""
+    yield from getattr(owner, "initializer", ())
+    sparse = [*getattr(owner, "sparse_initializer", ())]
+    for node in owner.node:
+        yield node
+        for attribute in node.attribute:
+            yield from [attribute.t] if attribute.HasField("t") else []
+            yield from attribute.tensors
+            sparse += [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []
+            for graph in [attribute.g] if attribute.HasField("g") else attribute.graphs:
+                yield from _parts(graph)
+    for tensor in sparse:
+        yield from (tensor.values, tensor.indices)
+
+
+def _holders(model: onnx.ModelProto, parts: list[Any]) -> tuple[Program, dict[str, int]]:
+    """Returns the program, and which part of the model holds or makes each of its values.
+
+    A part is known again by its ``doc_string``, which the copies of a function's nodes have too.
+    """
+    texts = [part.doc_string if part.HasField("doc_string") else None for part in parts]
+    for place, part in enumerate(parts):
+        part.doc_string = str(place)
+    lowered = lower(model, None, complete=False)
+    holders = {name: source.doc_string for name, source in lowered.sources.items()}
+    for part, text in zip(parts, texts, strict=True):
+        if text is None:
+            part.ClearField("doc_string")
+        else:
+            part.doc_string = text
+    # A node out of the definition that ONNX has of an operator is no part of the model.
+    return lowered.program, {name: int(place) for name, place in holders.items() if place.isdigit()}
+
+
+def _changed(
+    arrays: Mapping[str, np.ndarray], known: Mapping[str, Any], program: Program
+) -> dict[str, np.ndarray]:
+    """Returns the arrays that are not what they were, with those that an Identity made of them."""
+    new = {
+        name: array
+        for name, array in arrays.items()
+        if name not in known or not np.array_equal(array, np.asarray(known[name]))
+    }
+    for call in program.calls:
+        copied = call.operator.function is ops.identity and call.outputs
+        if copied and call.inputs[0] in new and call.outputs[0] in known:
+            name = call.outputs[0]
+            new.setdefault(name, arrays.get(name, np.asarray(known[name])))
+    return new
+
+
+def _conflicts(new: Mapping[str, np.ndarray], holders: Mapping[str, int]) -> Iterator[str]:
+    """Yields a line for each place of the file that several arrays have, and not one value."""
+    sharing = defaultdict(list)
+    for name, place in holders.items():
+        sharing[place].append(name)
+    for place in {holders[name] for name in new if name in holders}:
+        first, *others = names = sharing[place]
+        if any(
+            name not in new or not np.array_equal(new[name], new.get(first, ())) for name in others
+        ):
+            yield f"  {', '.join(sorted(names))}: the file has one place for them, and they differ"
+
+
+def _tensor(part: Any) -> onnx.TensorProto | None:
+    """Returns the tensor that an initializer is, or that a Constant node has."""
+    if isinstance(part, onnx.TensorProto):
+        return part
+    values = [a.t for a in part.attribute if a.name == "value" and a.HasField("t")]
+    return values[0] if part.op_type == "Constant" and values else None
+
+
+def _problem(part: Any, known: Any, array: np.ndarray) -> str:
+    """Returns why an array cannot be put into a part, or nothing."""
+    tensor = None if part is None else _tensor(part)
+    if tensor is not None:
+        shape = tuple(tensor.dims)
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
+    elif part is None or known is None:
+        return "the model has nothing of this name"
+    else:
+        shape, dtype = known.shape, known.dtype
+    if shape != array.shape or dtype != array.dtype:
+        return f"got {array.dtype} {array.shape}, wanted {dtype} {shape}"
+    return ""
+
+
+def _put(part: Any, array: np.ndarray) -> None:
+    """Gives an initializer or a Constant node another value; another node becomes a Constant."""
+    tensor = _tensor(part)
+    if tensor is not None:
+        tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))
+        return
+    value = onnx.helper.make_attribute("value", onnx.numpy_helper.from_array(array, part.output[0]))
+    part.op_type, part.domain, part.overload = "Constant", "", ""
+    del part.input[:], part.attribute[:]
+    part.attribute.append(value)

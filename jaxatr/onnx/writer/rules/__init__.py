@@ -1,0 +1,7 @@
+"""The rules by which primitives become ONNX nodes: every module of this folder adds its own."""
+
+import importlib
+import pkgutil
+
+for _found in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_found.name}")

@@ -1,0 +1,143 @@
+"""Rules of products that sum over axes: ``dot_general`` and convolutions.
+
+A convolution is laid out as ONNX wants it by transposing before and after;
+:mod:`~jaxatr.onnx.writer.layout` removes those that cancel.
+"""
+
+import string
+
+import numpy as np
+
+from jaxatr.onnx.writer.graph import Unsupported
+from jaxatr.onnx.writer.rules.shaping import reversed_along
+from jaxatr.onnx.writer.translate import Equation, Tensor, Translator, rule
+
+
+@rule("dot_general")
+def _dot_general(t: Translator, equation: Equation) -> Tensor:
+    gives = equation.gives[0]
+    names = [_read_as(t, equation, index, gives.dtype) for index in (0, 1)]
+    (left_sum, right_sum), batch = equation.params["dimension_numbers"]
+    ranks = [len(aval.shape) for aval in equation.takes]
+    if not any(map(len, batch)) and len(left_sum) == 1:
+        if ranks[1] == 2:
+            return _product(t, names, left_sum[0], right_sum[0], gives.shape)
+        if ranks[0] == 2:  # the axes that are left of the first operand come first
+            free = [axis for axis in range(ranks[1]) if axis != right_sum[0]]
+            shape = (*(equation.takes[1].shape[axis] for axis in free), gives.shape[0])
+            product = _product(t, names[::-1], right_sum[0], left_sum[0], shape)
+            order = [len(free), *range(len(free))]
+            return t.tensor(t.transpose(t.name(product), order))
+    return _einsum(t, names, ranks, equation.params["dimension_numbers"], gives)
+
+
+def _read_as(t: Translator, equation: Equation, index: int, dtype) -> str:
+    return t.name(t.cast(t.operand(equation, index), dtype))
+
+
+def _product(t: Translator, names: list[str], left: int, right: int, shape: tuple) -> Tensor:
+    """Returns the sum over one axis of any tensor and one of a matrix; the other ones in order."""
+    rank = len(t.graph.types[names[0]].shape)
+    moved = t.transpose(names[0], [*(axis for axis in range(rank) if axis != left), left])
+    matrix = t.transpose(names[1], [0, 1] if right == 0 else [1, 0])
+    return t.add("MatMul", [moved, matrix], shape)
+
+
+def _einsum(t: Translator, names: list[str], ranks: list[int], numbers, gives) -> Tensor:
+    (sums, batches), letters = numbers, iter(string.ascii_letters)
+    terms = [[""] * rank for rank in ranks]
+    for pair in (*zip(*sums, strict=True), *zip(*batches, strict=True)):
+        letter = next(letters)
+        for term, axis in zip(terms, pair, strict=True):
+            term[axis] = letter
+    terms = [[letter or next(letters) for letter in term] for term in terms]
+    shared = [terms[0][axis] for axis in batches[0]]
+    free = [
+        letter
+        for term, axes, batch in zip(terms, sums, batches, strict=True)
+        for axis, letter in enumerate(term)
+        if axis not in (*axes, *batch)
+    ]
+    left, right = map("".join, terms)
+    equation = f"{left},{right}->{''.join(shared + free)}"
+    return t.add("Einsum", names, gives.shape, equation=equation)
+
+
+@rule("conv_general_dilated")
+def _convolution(t: Translator, equation: Equation) -> Tensor:
+    params = equation.params
+    if params["batch_group_count"] != 1:
+        raise Unsupported("with batch_group_count, which only a gradient has")
+    numbers = params["dimension_numbers"]
+    x, w = (_read_as(t, equation, index, equation.gives[0].dtype) for index in (0, 1))
+    x = t.transpose(x, numbers.lhs_spec)
+    w = t.transpose(w, numbers.rhs_spec)
+    gives = tuple(equation.gives[0].shape[axis] for axis in numbers.out_spec)
+    options = {
+        "dilations": _numbers(params["rhs_dilation"]),
+        "group": int(params["feature_group_count"]),
+    }
+    padding = [(int(low), int(high)) for low, high in params["padding"]]
+    if any(step != 1 for step in params["lhs_dilation"]):
+        y = _transposed(t, x, w, gives, equation, padding, options)
+    else:
+        x = _without_negative(t, x, padding)
+        y = t.graph.add(
+            "Conv",
+            [x, w],
+            gives,
+            strides=_numbers(params["window_strides"]),
+            pads=[max(pair[side], 0) for side in (0, 1) for pair in padding],
+            **options,
+        )
+    return t.tensor(t.transpose(y, np.argsort(numbers.out_spec).tolist()))
+
+
+def _without_negative(t: Translator, x: str, padding: list[tuple[int, int]]) -> str:
+    """Returns ``x`` with what negative padding cuts off cut off."""
+    cut = [(min(low, 0), min(high, 0)) for low, high in padding]
+    if not any(map(any, cut)):
+        return x
+    shape = t.graph.types[x].shape
+    sizes = tuple(n + sum(pair) for n, pair in zip(shape[2:], cut, strict=True))
+    pads = [0, 0, *(low for low, _ in cut), 0, 0, *(high for _, high in cut)]
+    return t.graph.add("Pad", [x], (*shape[:2], *sizes), mode="constant", pads=pads)
+
+
+def _transposed(t: Translator, x, w, gives, equation, padding, options) -> str:
+    """Returns a convolution with zeros between the pixels, which ONNX calls transposed.
+
+    Its kernel is turned round, and its pads are counted from the full result.
+    """
+    params = equation.params
+    if any(step != 1 for step in params["window_strides"]):
+        raise Unsupported("with both window_strides and lhs_dilation")
+    shape, groups = t.graph.types[w].shape, options["group"]
+    features, depth, *window = shape
+    w = t.name(reversed_along(t, w, list(range(2, len(shape)))))
+    if groups > 1:
+        w = t.reshape(w, (groups, features // groups, depth, *window))
+        w = t.transpose(w, [0, 2, 1, *range(3, len(shape) + 1)])
+        w = t.reshape(w, (groups * depth, features // groups, *window))
+    else:
+        w = t.transpose(w, [1, 0, *range(2, len(shape))])
+    reach = [(n - 1) * step for n, step in zip(window, options["dilations"], strict=True)]
+    low = [far - pair[0] for far, pair in zip(reach, padding, strict=True)]
+    high = [far - pair[1] for far, pair in zip(reach, padding, strict=True)]
+    steps = _numbers(params["lhs_dilation"])
+    added = [max(-amount, 0) for amount in high]
+    if min(low) < 0 or any(more >= step for more, step in zip(added, steps, strict=True)):
+        raise Unsupported(f"with padding {padding} and lhs_dilation {steps}")
+    return t.graph.add(
+        "ConvTranspose",
+        [x, w],
+        gives,
+        strides=steps,
+        pads=[*low, *(max(amount, 0) for amount in high)],
+        output_padding=added,
+        **options,
+    )
+
+
+def _numbers(sizes) -> list[int]:
+    return [int(size) for size in sizes]

@@ -1,0 +1,136 @@
+"""Rules of primitives with bodies: ``scan``, ``while`` and ``cond``.
+
+A body names the values from outside that it reads, as ONNX allows: constants and weights are not
+handed in.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxatr.onnx.writer.graph import Graph, TensorType
+from jaxatr.onnx.writer.translate import Equation, Tensor, Translator, rule
+
+
+@rule("scan")
+def _scan(t: Translator, equation: Equation) -> list[Tensor]:
+    params, jaxpr = equation.params, equation.params["jaxpr"]
+    consts, carried = _counts(equation, jaxpr)
+    names = [t.read(equation, index) for index in range(consts, len(equation.inputs))]
+    inner, inputs = _begun(t, [var.aval for var in jaxpr.jaxpr.invars[consts:]])
+    if len(names) == carried:  # nothing to go through, and ONNX counts the steps by an input
+        names.append(t.graph.constant(np.zeros(params["length"], np.bool_)))
+        inner.graph.inputs.append(inner.graph.declare("step", (), np.bool_))
+    results = inner.run(jaxpr.jaxpr, jaxpr.consts, [*equation.inputs[:consts], *inputs])
+    _finish(inner, results, jaxpr.out_avals)
+    backwards = int(params["reverse"])
+    given = t.graph.add_many(
+        "Scan",
+        names,
+        _types(equation.gives),
+        body=inner.graph,
+        num_scan_inputs=len(names) - carried,
+        scan_input_directions=[backwards] * (len(names) - carried),
+        scan_output_directions=[backwards] * (len(results) - carried),
+    )
+    return [t.tensor(name) for name in given]
+
+
+def _counts(equation: Equation, jaxpr: Any) -> tuple[int, int]:
+    """Returns how many operands are constants, and how many are carried from step to step.
+
+    Inputs that are scanned, and outputs that are stacked, have one axis more outside than inside.
+    (The parameters in which jax itself holds the numbers depend on its version.)
+    """
+    carried = _of_equal_rank(jaxpr.out_avals, equation.gives)
+    return _of_equal_rank(jaxpr.in_avals, equation.takes) - carried, carried
+
+
+def _of_equal_rank(inside: Sequence[Any], outside: Sequence[Any]) -> int:
+    pairs = zip(inside, outside, strict=True)
+    return sum(len(one.shape) == len(other.shape) for one, other in pairs)
+
+
+@rule("while")
+def _while(t: Translator, equation: Equation) -> list[Tensor]:
+    params = equation.params
+    asked, repeated = params["cond_nconsts"], params["body_nconsts"]
+    condition, body = params["cond_jaxpr"], params["body_jaxpr"]
+    of_condition = equation.inputs[:asked]
+    of_body, first = equation.inputs[asked:][:repeated], equation.inputs[asked + repeated :]
+    (begin,) = t.run(condition.jaxpr, condition.consts, [*of_condition, *first])
+    start = asked + repeated
+    names = [t.read(equation, index) for index in range(start, len(equation.inputs))]
+    inner, inputs = _begun(t, body.in_avals[repeated:])
+    counter = inner.graph.declare("iteration", (), np.int64)
+    inner.graph.inputs[:0] = [counter, inner.graph.declare("again", (), np.bool_)]
+    results = inner.run(body.jaxpr, body.consts, [*of_body, *inputs])
+    (again,) = inner.run(condition.jaxpr, condition.consts, [*of_condition, *results])
+    _finish(inner, [again, *results], [*condition.out_avals, *body.out_avals])
+    given = t.graph.add_many(
+        "Loop", ["", t.full(begin, ()), *names], _types(equation.gives), body=inner.graph
+    )
+    return [t.tensor(name) for name in given]
+
+
+@rule("cond")
+def _cond(t: Translator, equation: Equation) -> list[Tensor]:
+    branches = equation.params["branches"]
+    which, arguments = equation.inputs[0], equation.inputs[1:]
+    if which.array is not None:
+        chosen = branches[int(np.clip(which.array, 0, len(branches) - 1))]
+        return t.run(chosen.jaxpr, chosen.consts, arguments)
+    return _branched(t, which, branches, arguments, equation.gives)
+
+
+def _branched(
+    t: Translator, which: Tensor, branches: Sequence[Any], arguments: list[Tensor], gives: list[Any]
+) -> list[Tensor]:
+    """Returns the results of the branch of a number; one that is too large takes the last."""
+    first, *others = branches
+    if not others:
+        return t.run(first.jaxpr, first.consts, arguments)
+    is_first = t.add(
+        "LessOrEqual", [t.full(which, ()), t.graph.constant(np.int32(0))], (), np.bool_
+    )
+    bodies = []
+    for rest in ([first], others):
+        inner, _ = _begun(t, [])
+        next_number = which
+        if len(rest) > 1:
+            one = Tensor((), which.dtype, array=np.asarray(1, which.dtype))
+            next_number = inner.pointwise("Sub", which, one)
+        _finish(inner, _branched(inner, next_number, rest, arguments, gives), gives)
+        bodies.append(inner.graph)
+    given = t.graph.add_many(
+        "If", [t.name(is_first)], _types(gives), then_branch=bodies[0], else_branch=bodies[1]
+    )
+    return [t.tensor(name) for name in given]
+
+
+@rule("platform_index")
+def _platform_index(t: Translator, equation: Equation) -> Tensor:
+    del t  # the file is for every platform: the branch that is of none in particular
+    platforms = list(equation.params["platforms"])
+    index = platforms.index(None) if None in platforms else 0
+    return Tensor((), np.dtype(np.int32), array=np.int32(index))
+
+
+def _begun(t: Translator, avals: Sequence[Any]) -> tuple[Translator, list[Tensor]]:
+    """Returns the translator of a new body, and the body's inputs."""
+    inner = t.within(Graph(t.graph.root))
+    names = [inner.graph.declare("input", aval.shape, aval.dtype) for aval in avals]
+    inner.graph.inputs += names
+    return inner, [inner.tensor(name) for name in names]
+
+
+def _finish(inner: Translator, results: Sequence[Tensor], avals: Sequence[Any]) -> None:
+    """Makes the results those of the body, each by a node of its own."""
+    for value, aval in zip(results, avals, strict=True):
+        name = inner.full(value, aval.shape)
+        inner.graph.outputs.append(inner.graph.add("Identity", [name], aval.shape))
+
+
+def _types(avals: Sequence[Any]) -> list[TensorType]:
+    return [TensorType(tuple(aval.shape), aval.dtype) for aval in avals]

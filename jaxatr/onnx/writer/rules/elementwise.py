@@ -1,0 +1,224 @@
+"""Rules of primitives that work element by element."""
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jaxatr.onnx.writer.graph import Unsupported
+from jaxatr.onnx.writer.translate import (
+    Equation,
+    Tensor,
+    Translator,
+    constant,
+    rule,
+)
+
+_SAME = {
+    "abs": "Abs",
+    "acos": "Acos",
+    "acosh": "Acosh",
+    "add": "Add",
+    "add_any": "Add",
+    "asin": "Asin",
+    "asinh": "Asinh",
+    "atan": "Atan",
+    "atanh": "Atanh",
+    "ceil": "Ceil",
+    "cos": "Cos",
+    "cosh": "Cosh",
+    "div": "Div",
+    "erf": "Erf",
+    "exp": "Exp",
+    "floor": "Floor",
+    "log": "Log",
+    "logistic": "Sigmoid",
+    "min": "Min",
+    "mul": "Mul",
+    "neg": "Neg",
+    "pow": "Pow",
+    "sign": "Sign",
+    "sin": "Sin",
+    "sinh": "Sinh",
+    "sqrt": "Sqrt",
+    "sub": "Sub",
+    "tan": "Tan",
+    "tanh": "Tanh",
+}
+_COMPARED = {
+    "eq": "Equal",
+    "ge": "GreaterOrEqual",
+    "gt": "Greater",
+    "le": "LessOrEqual",
+    "lt": "Less",
+}
+_LOGICAL = {"and": "And", "not": "Not", "or": "Or", "xor": "Xor"}
+
+
+def _direct(op: str) -> Callable[[Translator, Equation], Tensor]:
+    def translate(t: Translator, equation: Equation) -> Tensor:
+        return t.pointwise(op, *equation.inputs, dtype=equation.gives[0].dtype)
+
+    return translate
+
+
+for _table in (_SAME, _COMPARED):
+    for _primitive, _op in _table.items():
+        rule(_primitive)(_direct(_op))
+
+
+@rule("max")
+def _max(t: Translator, equation: Equation) -> Tensor:
+    x, y = equation.inputs
+    for value, other in ((x, y), (y, x)):
+        if other.array is not None and other.shape == () and not other.array:
+            if value.dtype.kind == "f":
+                return t.pointwise("Relu", value)
+    return t.pointwise("Max", x, y)
+
+
+@rule(*_LOGICAL)
+def _logical(t: Translator, equation: Equation) -> Tensor:
+    op = _LOGICAL[equation.primitive]
+    boolean = equation.inputs[0].dtype == np.bool_
+    return t.pointwise(op if boolean else f"Bitwise{op}", *equation.inputs)
+
+
+@rule("ne")
+def _ne(t: Translator, equation: Equation) -> Tensor:
+    return t.pointwise("Not", t.pointwise("Equal", *equation.inputs, dtype=np.bool_))
+
+
+@rule("rem")
+def _rem(t: Translator, equation: Equation) -> Tensor:
+    return t.pointwise("Mod", *equation.inputs, fmod=1)  # the sign is the dividend's
+
+
+@rule("rsqrt")
+def _rsqrt(t: Translator, equation: Equation) -> Tensor:
+    return t.pointwise("Reciprocal", t.pointwise("Sqrt", *equation.inputs))
+
+
+@rule("square")
+def _square(t: Translator, equation: Equation) -> Tensor:
+    (x,) = equation.inputs
+    return t.pointwise("Mul", x, x)
+
+
+@rule("one_minus_square")
+def _one_minus_square(t: Translator, equation: Equation) -> Tensor:
+    (x,) = equation.inputs
+    return t.pointwise("Sub", _number(x, 1), t.pointwise("Mul", x, x))
+
+
+@rule("integer_pow")
+def _integer_pow(t: Translator, equation: Equation) -> Tensor:
+    (x,), power = equation.inputs, equation.params["y"]
+    if power == 2:
+        return t.pointwise("Mul", x, x)
+    if power == -1:
+        return t.pointwise("Reciprocal", x)
+    return t.pointwise("Pow", x, _number(x, power))
+
+
+@rule("exp2")
+def _exp2(t: Translator, equation: Equation) -> Tensor:
+    (x,) = equation.inputs
+    return t.pointwise("Pow", _number(x, 2), x)
+
+
+@rule("expm1")
+def _expm1(t: Translator, equation: Equation) -> Tensor:
+    # 2 sinh(x/2) exp(x/2): exp(x) - 1 has no correct digit of a small x.
+    (x,) = equation.inputs
+    half = t.pointwise("Mul", x, _number(x, 0.5))
+    product = t.pointwise("Mul", t.pointwise("Sinh", half), t.pointwise("Exp", half))
+    return t.pointwise("Mul", _number(x, 2), product)
+
+
+@rule("log1p")
+def _log1p(t: Translator, equation: Equation) -> Tensor:
+    # log(u) x / (u - 1) with u = 1 + x, whose rounding cancels; x itself where u is 1.
+    (x,) = equation.inputs
+    one = _number(x, 1)
+    u = t.pointwise("Add", one, x)
+    ratio = t.pointwise("Div", x, t.pointwise("Sub", u, one))
+    product = t.pointwise("Mul", t.pointwise("Log", u), ratio)
+    infinite = t.pointwise("IsInf", u, dtype=np.bool_)
+    same = t.pointwise("Or", t.pointwise("Equal", u, one, dtype=np.bool_), infinite)
+    return t.pointwise("Where", same, x, product, dtype=x.dtype)
+
+
+@rule("erfc")
+def _erfc(t: Translator, equation: Equation) -> Tensor:
+    (x,) = equation.inputs
+    return t.pointwise("Sub", _number(x, 1), t.pointwise("Erf", x))
+
+
+@rule("cbrt")
+def _cbrt(t: Translator, equation: Equation) -> Tensor:
+    (x,) = equation.inputs
+    root = t.pointwise("Pow", t.pointwise("Abs", x), _number(x, 1 / 3))
+    return t.pointwise("Mul", t.pointwise("Sign", x), root)
+
+
+@rule("is_finite")
+def _is_finite(t: Translator, equation: Equation) -> Tensor:
+    (x,) = equation.inputs
+    odd = [t.pointwise(op, x, dtype=np.bool_) for op in ("IsInf", "IsNaN")]
+    return t.pointwise("Not", t.pointwise("Or", *odd))
+
+
+@rule("round")
+def _round(t: Translator, equation: Equation) -> Tensor:
+    (x,) = equation.inputs
+    if equation.params["rounding_method"] == lax.RoundingMethod.TO_NEAREST_EVEN:
+        return t.pointwise("Round", x)
+    up = t.pointwise("Add", t.pointwise("Abs", x), _number(x, 0.5))
+    return t.pointwise("Mul", t.pointwise("Sign", x), t.pointwise("Floor", up))
+
+
+@rule("clamp")
+def _clamp(t: Translator, equation: Equation) -> Tensor:
+    least, x, most = equation.inputs
+    if least.shape == most.shape == ():
+        return t.pointwise("Clip", x, least, most)
+    return t.pointwise("Min", t.pointwise("Max", x, least), most)
+
+
+@rule("select_n")
+def _select_n(t: Translator, equation: Equation) -> Tensor:
+    which, *cases = equation.inputs
+    chosen = cases[-1]
+    for index in reversed(range(len(cases) - 1)):
+        if which.dtype == np.bool_:
+            return t.pointwise("Where", which, chosen, cases[index], dtype=chosen.dtype)
+        here = t.pointwise("Equal", which, _number(which, index), dtype=np.bool_)
+        chosen = t.pointwise("Where", here, cases[index], chosen, dtype=chosen.dtype)
+    return chosen
+
+
+@rule("convert_element_type")
+def _convert(t: Translator, equation: Equation) -> Tensor:
+    return t.cast(equation.inputs[0], equation.gives[0].dtype)
+
+
+@rule("reduce_precision")
+def _reduce_precision(t: Translator, equation: Equation) -> Tensor:
+    (x,) = equation.inputs
+    bits = equation.params["exponent_bits"], equation.params["mantissa_bits"]
+    through = {(8, 23): np.float32, (5, 10): np.float16, (8, 7): jnp.bfloat16}.get(bits)
+    if through is None:
+        raise Unsupported(f"to {bits[0]} bits of exponent and {bits[1]} of mantissa")
+    return t.cast(t.cast(x, through), x.dtype)
+
+
+@rule("copy", "copy_p", "optimization_barrier", "pvary", "stop_gradient")
+def _same(t: Translator, equation: Equation) -> list[Tensor]:
+    del t
+    return equation.inputs
+
+
+def _number(like: Tensor, number: float | int) -> Tensor:
+    return constant(np.asarray(number, like.dtype))

@@ -1,0 +1,129 @@
+"""From a graph to a file: the model as ONNX has it, checked, and written whole or not at all."""
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxatr.onnx.package import onnx
+from jaxatr.onnx.reader.lowering import FIXED
+from jaxatr.onnx.writer.graph import Graph, Node
+
+# The bytes that weights may take in a file: protobuf counts in 31 bits, the graph needs some too.
+LARGEST = 2**31 - 2**24
+
+_AS_INPUTS = {
+    "Expand": ("shape",),
+    "Pad": ("pads",),
+    "Reshape": ("shape",),
+    "Slice": ("starts", "ends", "axes", "steps"),
+    "Squeeze": ("axes",),
+    "Unsqueeze": ("axes",),
+} | {f"Reduce{kind}": ("axes",) for kind in ("Max", "Mean", "Min", "Prod", "Sum")}
+
+
+def model_proto(
+    graph: Graph, *, opset: int, name: str, properties: Mapping[str, str]
+) -> onnx.ModelProto:
+    """Returns a graph as a model.
+
+    Args:
+      graph: the root, whose values' names are final.
+      opset: version of ONNX's own operators.
+      name: of the graph.
+      properties: go into ``metadata_props``, with the names of those floating-point initializers
+        that are no weights: who reads the file again does not train them.
+    """
+    opsets = [onnx.helper.make_opsetid("", opset)]
+    model = onnx.helper.make_model(
+        _graph_proto(graph, name),
+        opset_imports=opsets,
+        ir_version=onnx.helper.find_min_ir_version_for(opsets),
+        producer_name="jaxatr",
+        producer_version=metadata.version("jaxatr"),
+    )
+    fixed = [
+        name
+        for name, array in graph.initializers.items()
+        if name not in graph.weights and array.dtype.kind not in "biu"  # which nobody trains
+    ]
+    not_trained = {FIXED: json.dumps(fixed)} if fixed else {}
+    onnx.helper.set_model_props(model, {**properties, **not_trained})
+    return model
+
+
+def write_model(model: onnx.ModelProto, path: str | os.PathLike) -> None:
+    """Checks a model and writes it, all of it or nothing.
+
+    Weights that do not fit into one file go into a second one beside it, ``PATH.data``.
+
+    Args:
+      model: the model.
+      path: of the file.
+
+    Raises:
+      ValueError: the folder does not exist, or the model is not valid.
+    """
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise ValueError(f"{path}: there is no folder {path.parent}")
+    large = sum(len(tensor.raw_data) for tensor in model.graph.initializer) > LARGEST
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+        partial = Path(folder) / path.name
+        options: dict[str, Any] = {}
+        if large:
+            options = {"save_as_external_data": True, "location": f"{path.name}.data"}
+        onnx.save_model(model, partial, **options)
+        try:
+            onnx.checker.check_model(partial, full_check=True)
+        except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+            raise ValueError(f"{path}: the model would not be valid: {error}") from error
+        if large:
+            os.replace(f"{partial}.data", f"{path}.data")
+        os.replace(partial, path)
+
+
+def _graph_proto(graph: Graph, name: str) -> onnx.GraphProto:
+    nodes = [_node_proto(node, graph) for node in graph.nodes]  # these add constants
+    initializers = []
+    if graph.root is graph:
+        initializers = [
+            onnx.numpy_helper.from_array(array, key) for key, array in graph.initializers.items()
+        ]
+    return onnx.helper.make_graph(
+        nodes,
+        name,
+        [_value_info(graph, value) for value in graph.inputs],
+        [_value_info(graph, value) for value in graph.outputs],
+        initializers,
+    )
+
+
+def _value_info(graph: Graph, name: str) -> onnx.ValueInfoProto:
+    shape, dtype = graph.types[name]
+    sizes = [int(size) if isinstance(size, int) else str(size) for size in shape]
+    return onnx.helper.make_tensor_value_info(
+        name, onnx.helper.np_dtype_to_tensor_dtype(dtype), sizes
+    )
+
+
+def _node_proto(node: Node, graph: Graph) -> onnx.NodeProto:
+    attributes, inputs = dict(node.attributes), list(node.inputs)
+    moved = [key for key in _AS_INPUTS.get(node.op, ()) if key in attributes]
+    names = [graph.constant(np.asarray(attributes.pop(key), np.int64)) for key in moved]
+    inputs[1 : 1 + len(names)] = names
+    # An empty list has no type, and is what ONNX takes a missing one for.
+    given = {key: value for key, value in attributes.items() if value != []}
+    made = {key: _attribute(value, node, key) for key, value in given.items()}
+    return onnx.helper.make_node(node.op, inputs, node.outputs, node.name, **made)
+
+
+def _attribute(value: Any, node: Node, key: str) -> Any:
+    if isinstance(value, Graph):
+        return _graph_proto(value, f"{node.name}/{key}")
+    return onnx.helper.np_dtype_to_tensor_dtype(value) if key == "to" else value

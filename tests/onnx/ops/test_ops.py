@@ -1,0 +1,135 @@
+"""Operators with attributes that ONNX's suite leaves out: onnxruntime, with and without jit."""
+
+import jax
+import numpy as np
+import pytest
+
+from jaxatr import onnx as importer
+
+onnx = pytest.importorskip("onnx")
+node = onnx.helper.make_node
+RNG = np.random.default_rng(0)
+ML = "ai.onnx.ml"
+
+
+def normal(*shape):
+    return RNG.normal(size=shape).astype(np.float32)
+
+
+IMAGE, VOLUME, VOICE = normal(2, 4, 9, 8), normal(2, 4, 5, 6, 7), normal(2, 4, 11)
+KERNEL = normal(6, 2, 3, 3)
+SERIES = normal(5, 2, 3)
+GATES = normal(2, 16, 3), normal(2, 16, 4), normal(2, 32)
+LENGTHS = np.array([5, 2], np.int32)
+BYTES, SIGNED = (
+    RNG.integers(0, 255, (1, 4, 6, 6), np.uint8),
+    RNG.integers(-9, 9, (6, 4, 3, 3), np.int8),
+)
+
+# Operator, inputs (None: absent), attributes; the numbers of outputs where not one.
+CASES = [
+    ("Conv", (IMAGE, KERNEL, normal(6)),
+     {"group": 2, "auto_pad": "SAME_LOWER", "strides": [2, 1], "dilations": [1, 1]}),
+    ("Conv", (VOICE, normal(3, 4, 4)), {"pads": [2, 0], "strides": [3]}),
+    ("Conv", (VOLUME, normal(2, 4, 2, 1, 3)), {"auto_pad": "SAME_UPPER", "strides": [2, 2, 2]}),
+    ("ConvTranspose", (IMAGE, normal(4, 3, 3, 2), normal(6)),
+     {"group": 2, "strides": [2, 3], "pads": [1, 0, 0, 1], "output_padding": [1, 2]}),
+    ("ConvTranspose", (VOICE, normal(4, 2, 3)), {"dilations": [2], "strides": [2]}),
+    ("MaxPool", (IMAGE,), {"kernel_shape": [3, 2], "strides": [2, 3], "pads": [1, 0, 0, 1],
+                           "ceil_mode": 1, "dilations": [2, 1]}),
+    ("MaxPool", (IMAGE,), {"kernel_shape": [2, 2], "strides": [2, 2]}, 2),
+    ("MaxPool", (VOLUME,), {"kernel_shape": [2, 3, 2]}),
+    ("AveragePool", (IMAGE,), {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 0, 0],
+                               "ceil_mode": 1, "count_include_pad": 1}),
+    ("AveragePool", (VOICE,), {"kernel_shape": [4], "auto_pad": "SAME_UPPER", "strides": [3]}),
+    ("LpPool", (IMAGE,), {"kernel_shape": [2, 2], "p": 3}),
+    ("GlobalLpPool", (IMAGE,), {"p": 2}),
+    ("LRN", (IMAGE,), {"size": 3, "alpha": 0.1, "beta": 0.5, "bias": 2.0}),
+    ("LpNormalization", (IMAGE,), {"p": 1, "axis": 1}),
+    ("MeanVarianceNormalization", (IMAGE,), {"axes": [1, 3]}),
+    ("LSTM", (SERIES, *GATES, LENGTHS, normal(2, 2, 4), normal(2, 2, 4), normal(2, 12)),
+     {"hidden_size": 4, "direction": "bidirectional", "clip": 0.5}, 3),
+    ("LSTM", (SERIES, *(g[:1] for g in GATES)), {"hidden_size": 4, "direction": "reverse",
+     "activations": ["HardSigmoid", "Relu", "Tanh"], "activation_alpha": [0.3],
+     "activation_beta": [0.4]}, 3),
+    ("GRU", (SERIES, GATES[0][:, :12], GATES[1][:, :12], GATES[2][:, :24], LENGTHS),
+     {"hidden_size": 4, "direction": "bidirectional", "linear_before_reset": 1}, 2),
+    ("RNN", (SERIES, GATES[0][:, :4], GATES[1][:, :4], GATES[2][:, :8]),
+     {"hidden_size": 4, "direction": "bidirectional", "activations": ["Relu", "Tanh"]}, 2),
+    ("QLinearConv", (BYTES, np.float32(0.1), np.uint8(7), SIGNED, np.float32(0.2 + RNG.random(6)),
+                     np.zeros(6, np.int8), np.float32(0.5), np.uint8(90)), {"pads": [1, 1, 1, 1]}),
+    ("MatMulInteger", (BYTES[0, 0], BYTES[0, 1], np.uint8(3), np.uint8(200)), {}),
+    ("TopK", (IMAGE, np.array([3], np.int64)), {"axis": 1, "largest": 0}, 2),
+    ("CumSum", (IMAGE, np.int64(-1)), {"exclusive": 1, "reverse": 1}),
+    ("Gemm", (normal(3, 4), normal(5, 3), normal(5)),
+     {"transA": 1, "transB": 1, "alpha": 0.5, "beta": 2.0}),
+    ("Einsum", (normal(3, 4, 5), normal(4, 3)), {"equation": "ijk, jm -> km"}),
+    ("ScatterElements", (IMAGE, np.zeros((1, 2, 9, 8), np.int64), normal(1, 2, 9, 8)),
+     {"axis": 1, "reduction": "add"}),
+    ("Scaler", (normal(3, 2),), {"offset": [1.0, 2.0], "scale": [0.5, 3.0]}),
+    ("Normalizer", (normal(3, 4),), {"norm": "L1"}),
+    ("Normalizer", (normal(3, 4),), {"norm": "L2"}),
+    ("Imputer", (np.float32([[1, 7], [7, 2]]),),
+     {"imputed_value_floats": [3.0, 4.0], "replaced_value_float": 7.0}),
+    ("FeatureVectorizer", (normal(3, 2), normal(3, 1)), {"inputdimensions": [2, 1]}),
+    ("OneHotEncoder", (np.array([3, 1, 9], np.int64),), {"cats_int64s": [1, 3, 5]}),
+    ("LinearRegressor", (normal(3, 2),),
+     {"coefficients": [1.0, 2.0, 3.0, -1.0], "intercepts": [0.5, -0.5], "targets": 2}),
+    ("LinearClassifier", (normal(5, 2),),
+     {"classlabels_ints": [4, 8, 6], "coefficients": [1.0, 2.0, 3.0, -1.0, 0.0, 1.0],
+      "intercepts": [0.5, -0.5, 0.1], "post_transform": "SOFTMAX"}, 2),
+]  # fmt: skip
+STATIC = {"CumSum": (1,), "TopK": (1,)}
+NAMES = [f"{case[0]}-{i}" for i, case in enumerate(CASES)]
+
+
+def model_of(operator, inputs, attributes, outputs):
+    domain = ML if onnx.defs.has(operator, ML) else ""
+    names = [f"x{i}" if value is not None else "" for i, value in enumerate(inputs)]
+    infos = [
+        onnx.helper.make_tensor_value_info(
+            n, onnx.helper.np_dtype_to_tensor_dtype(v.dtype), v.shape
+        )
+        for n, v in zip(names, inputs, strict=True)
+        if n and int(n[1:]) not in STATIC.get(operator, ())
+    ]
+    weights = [
+        onnx.numpy_helper.from_array(np.asarray(inputs[i]), f"x{i}")
+        for i in STATIC.get(operator, ())
+    ]
+    ys = [f"y{i}" for i in range(outputs)]
+    results = [onnx.helper.make_value_info(y, onnx.TypeProto()) for y in ys]
+    made = node(operator, names, ys, domain=domain, **attributes)
+    graph = onnx.helper.make_graph([made], "one", infos, results, weights)
+    versions = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid(ML, 3)]
+    return onnx.helper.make_model(graph, opset_imports=versions, ir_version=8)
+
+
+@pytest.mark.parametrize("jit", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("case", CASES, ids=NAMES)
+def test_onnxruntime_agrees(case, jit, onnxruntime):
+    operator, inputs, attributes, outputs = (*case, 1)[:4]
+    proto = model_of(operator, [np.asarray(v) for v in inputs], attributes, outputs)
+    session = onnxruntime.InferenceSession(proto.SerializeToString())
+    given = [np.asarray(inputs[int(i.name[1:])]) for i in session.get_inputs()]
+    expected = session.run(
+        None, {i.name: v for i, v in zip(session.get_inputs(), given, strict=True)}
+    )
+    model = importer.load(proto)
+    got = (jax.jit(model.apply) if jit else model.apply)(model.variables, *given)
+    got = got if outputs > 1 else (got,)
+    for one, other in zip(got, expected, strict=True):
+        assert one.dtype == other.dtype and one.shape == other.shape
+        np.testing.assert_allclose(one, other, atol=2e-5, rtol=1e-4)
+
+
+def test_what_is_quantised_is_divided_exactly():
+    """-2.5 / (5 / 255) is -127.49999 in float32, and -127.5 by the reciprocal: another number."""
+    scale, zero = np.float32(5) / np.float32(255), np.uint8(153)
+    x = np.float32([-2.5, 2.0])
+    wanted = np.rint(x / scale) + zero
+    assert (
+        jax.jit(importer.ops.quantize_linear)(x, scale, zero).tolist()
+        == wanted.tolist()
+        == [26, 255]
+    )

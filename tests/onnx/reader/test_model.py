@@ -1,0 +1,212 @@
+"""Loading and applying: against onnxruntime, under jit and grad, in training, with 64 bits."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxatr import onnx as importer
+
+onnx = pytest.importorskip("onnx")
+node = onnx.helper.make_node
+X = np.float32(np.random.default_rng(1).normal(size=(6, 3, 8, 8)))
+
+
+def by_runtime(onnxruntime, proto, *inputs):
+    session = onnxruntime.InferenceSession(proto.SerializeToString())
+    return session.run(None, {i.name: v for i, v in zip(session.get_inputs(), inputs, strict=True)})
+
+
+def test_what_it_tells_of_itself(network):
+    model = importer.load(network)
+    assert [(i.name, i.shape, i.dtype) for i in model.inputs] == [("x", ("n", 3, 8, 8), "float32")]
+    assert [o.name for o in model.outputs] == ["y"]
+    assert set(model.variables["params"]) == {"conv.weight", "bn.scale", "bn.bias", "fc.weight"}
+    assert set(model.variables["batch_stats"]) == {"bn.mean", "bn.var"}
+    assert model.variables["constants"] == {}
+
+
+@pytest.mark.parametrize("batch", [1, 6])
+def test_onnxruntime_agrees_at_any_batch_size(network, onnxruntime, batch):
+    model = importer.load(network)
+    (expected,) = by_runtime(onnxruntime, network, X[:batch])
+    np.testing.assert_allclose(model.apply(model.variables, X[:batch]), expected, atol=1e-4)
+    np.testing.assert_allclose(
+        jax.jit(model.apply)(model.variables, X[:batch]), expected, atol=1e-4
+    )
+
+
+def test_a_path_bytes_and_a_proto_are_one_model(network, tmp_path):
+    path = tmp_path / "model.onnx"
+    onnx.save(network, path)
+    results = []
+    for given in (path, str(path), path.read_bytes(), network):
+        model = importer.load(given)
+        results.append(np.asarray(model.apply(model.variables, X)))
+    for result in results[1:]:
+        np.testing.assert_array_equal(result, results[0])
+
+
+def by_hand(params, stats):
+    """The same network, written out."""
+    a = jax.lax.conv(X, params["conv.weight"], (1, 1), "SAME")
+    per_channel = (params["bn.scale"], params["bn.bias"], stats["bn.mean"], stats["bn.var"])
+    scale, bias, mean, var = (v[:, None, None] for v in per_channel)
+    b = jnp.maximum((a - mean) / jnp.sqrt(var + 1e-5) * scale + bias, 0)
+    d = b.reshape(6, 4, 4, 2, 4, 2).max((3, 5))
+    return d.reshape(6, -1) @ params["fc.weight"].T
+
+
+def test_gradients_are_those_of_the_network_written_out(network):
+    model = importer.load(network)
+
+    def loss(apply):
+        return lambda params: jnp.sum(jnp.square(apply(params)))
+
+    params, stats = model.variables["params"], model.variables["batch_stats"]
+    got = jax.jit(jax.grad(loss(lambda p: model.apply({"params": p}, X))))(params)
+    expected = jax.jit(jax.grad(loss(lambda p: by_hand(p, stats))))(params)
+    assert set(got) == set(params)
+    for name, gradient in expected.items():
+        np.testing.assert_allclose(got[name], gradient, rtol=1e-3, atol=1e-2)
+
+
+def test_training_uses_and_updates_the_statistics(network):
+    model = importer.load(network)
+    variables = model.variables
+    outputs, state = jax.jit(lambda v, x: model.apply(v, x, training=True))(variables, X)
+    # Plain NumPy on what the convolution gives.
+    w = np.asarray(variables["params"]["conv.weight"])
+    a = np.asarray(jax.lax.conv(X, w, (1, 1), "SAME"))
+    mean, var = a.mean((0, 2, 3)), a.var((0, 2, 3))
+    before = variables["batch_stats"]
+    np.testing.assert_allclose(
+        state["batch_stats"]["bn.mean"], 0.75 * before["bn.mean"] + 0.25 * mean, atol=1e-5
+    )
+    np.testing.assert_allclose(
+        state["batch_stats"]["bn.var"], 0.75 * before["bn.var"] + 0.25 * var, rtol=1e-4
+    )
+    as_running = {**variables, "batch_stats": {"bn.mean": mean, "bn.var": var}}
+    np.testing.assert_allclose(outputs, model.apply(as_running, X), atol=1e-3)
+
+
+def test_dropout_drops_by_the_key_alone(network):
+    model = importer.load(network)
+    trained = jax.jit(lambda rngs: model.apply(model.variables, X, training=True, rngs=rngs)[0])
+    plain, one = trained(None), trained(jax.random.key(0))
+    same, other = trained({"dropout": jax.random.key(0)}), trained(jax.random.key(1))
+    np.testing.assert_array_equal(one, same)
+    assert not np.allclose(one, plain) and not np.allclose(one, other)
+    np.testing.assert_array_equal(
+        model.apply(model.variables, X), model.apply(model.variables, X, rngs=jax.random.key(0))
+    )
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_64_bits_are_kept_and_nothing_is_switched_on(built, jit):
+    big = np.array([2**40 + 1, -(2**50)], np.int64)
+    nodes = [node("Add", ["c", "d"], ["y"]), node("Div", ["e", "f"], ["z"])]
+    weights = {"d": big, "f": np.array([3.0], np.float64)}
+    model = importer.load(built(nodes, {"c": ("int64", [2]), "e": ("float64", [1])}, "yz", weights))
+    apply = jax.jit(model.apply) if jit else model.apply
+    y, z = apply(model.variables, np.array([1, 2], np.int64), np.array([1.0]))
+    assert y.dtype == jnp.int64 and z.dtype == jnp.float64
+    np.testing.assert_array_equal(y, big + [1, 2])
+    np.testing.assert_allclose(z, 1 / 3, rtol=1e-15)
+    assert jnp.arange(2).dtype == jnp.int32 and not jax.config.jax_enable_x64
+
+
+def test_variables_that_are_left_out_are_the_models(network):
+    model = importer.load(network)
+    np.testing.assert_array_equal(
+        model.apply({"params": model.variables["params"]}, X), model.apply(model.variables, X)
+    )
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ((), r"inputs: got 0, wanted 1: \['x'\]"),
+        ((X[0],), r"input 'x': got shape \(3, 8, 8\), wanted \('n', 3, 8, 8\)"),
+        ((X[:, :2],), r"input 'x': got shape \(6, 2, 8, 8\)"),
+        ((X.astype(np.int32),), r"input 'x': got int32, wanted float32"),
+    ],
+)
+def test_inputs_that_do_not_fit(network, inputs, message):
+    model = importer.load(network)
+    with pytest.raises(ValueError, match=message):
+        model.apply(model.variables, *inputs)
+
+
+def test_a_value_that_decides_a_shape_must_be_known_under_jit(built):
+    proto = built(
+        [node("Reshape", ["x", "s"], ["y"], "view")], {"x": [6], "s": ("int64", [2])}, "y"
+    )
+    model = importer.load(proto)
+    shape = np.array([2, 3], np.int64)
+    assert model.apply({}, np.zeros(6, np.float32), shape).shape == (2, 3)
+    with pytest.raises(
+        ValueError, match=r"node 'view' \(Reshape\): shape: its value must be known"
+    ):
+        jax.jit(model.apply)({}, np.zeros(6, np.float32), shape)
+
+
+def test_a_shape_that_is_data_is_computed_without_jit(built):
+    model = importer.load(built([node("NonZero", ["x"], ["y"], "places")], {"x": [4]}, "y"))
+    x = np.array([0, 3, 0, 1], np.float32)
+    np.testing.assert_array_equal(model.apply({}, x), [[1, 3]])
+    with pytest.raises(ValueError, match="node 'places'"):
+        jax.jit(model.apply)({}, x)
+
+
+def test_nothing_that_is_no_model(tmp_path):
+    with pytest.raises(ValueError, match="there is no file"):
+        importer.load(tmp_path / "missing.onnx")
+    with pytest.raises(ValueError, match="no ONNX model|no graph"):
+        importer.load(b"\x08\xff\xff\xff")
+    with pytest.raises(ValueError, match="got int, wanted a path"):
+        importer.load(3)
+
+
+def test_domains_dimensions_and_places_are_text(built, tmp_path):
+    nodes = [node("Own", ["x"], ["a"], domain="domain"), node("Add", ["a", "w"], ["y"])]
+    proto = built(nodes, {"x": ["dimension"]}, "y", {"w": np.ones(1)}, domains=["domain"])
+    (tensor,) = proto.graph.initializer
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="place")
+    raw = proto.SerializeToString()
+    for text in (b"domain", b"dimension", b"place"):
+        (tmp_path / "model.onnx").write_bytes(raw.replace(text, b"\xff" + text[1:]))
+        with pytest.raises(ValueError, match="no text"), importer.ops.registry.restored():
+            importer.register("Own", "domain")(lambda x: x)
+            importer.load(tmp_path / "model.onnx")
+
+
+def test_a_split_into_absurdly_many_is_not_shown_to_onnxs_inference(built):
+    split = node("Split", ["x"], ["a", "b"], axis=0, num_outputs=1 << 40)
+    proto = built([split, node("Add", ["a", "b"], ["y"])], {"x": [6]}, "y")
+    first, second = importer.layers(proto)
+    assert first.outputs[0].shape is None and second.operator == "Add"
+    with pytest.raises(ValueError, match="num_outputs"):
+        importer.load(proto).apply({}, np.ones(6, np.float32))
+
+
+def test_names_are_text(network):
+    raw = network.SerializeToString().replace(b"conv.weight", b"conv.\xff\xfeight")
+    with pytest.raises(ValueError, match="is no text"):
+        importer.load(raw)
+
+
+def test_a_model_that_is_read_where_jax_traces_has_arrays(network):
+    read = []
+
+    @jax.jit
+    def traced(x):
+        read.append(importer.load(network))
+        return read[0].apply(read[0].variables, x, keep_64_bit=False)
+
+    x = np.ones((1, 3, 8, 8), np.float32)
+    found = traced(x)
+    model = read[0]
+    np.testing.assert_allclose(model.apply(model.variables, x), found, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,196 @@
+"""The export's arguments, its file and what it refuses."""
+
+import importlib.metadata
+from collections import OrderedDict
+from typing import NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+onnx = pytest.importorskip("onnx")
+
+from jaxatr.onnx import export  # noqa: E402
+from jaxatr.onnx.writer import serialisation  # noqa: E402
+
+
+class Pair(NamedTuple):
+    total: jax.Array
+    parts: dict[str, jax.Array]
+
+
+def two(variables, left, right):
+    product = left @ variables["w"] + right["offset"]
+    return Pair(product.sum(1), {"product": product, "ratio": product / variables["scale"]})
+
+
+VARIABLES = {"w": np.ones((3, 2), np.float32), "scale": np.float32(2), "unread": np.zeros(5)}
+INPUTS = (np.ones((2, 3), np.float32), {"offset": np.ones((2, 2), np.float32)})
+
+
+def names(values):
+    return [value.name for value in values]
+
+
+def sizes(value):
+    return [size.dim_param or size.dim_value for size in value.type.tensor_type.shape.dim]
+
+
+def test_names_come_from_parameters_and_fields(tmp_path):
+    model = export(two, VARIABLES, INPUTS, tmp_path / "model.onnx")
+    assert names(model.graph.input) == ["left", "right/offset"]
+    assert names(model.graph.output) == ["total", "parts/product", "parts/ratio"]
+    assert {"w", "scale"} <= set(names(model.graph.initializer))
+    assert "unread" not in names(model.graph.initializer)
+    assert sizes(model.graph.input[0]) == ["batch", 3]
+    assert sizes(model.graph.output[0]) == ["batch"]
+
+
+def test_names_and_sizes_as_asked_for(tmp_path):
+    model = export(
+        two,
+        VARIABLES,
+        INPUTS,
+        tmp_path / "model.onnx",
+        input_names=["a", "b"],
+        output_names=["x", "y", "z"],
+        dynamic_batch=False,
+        opset=20,
+    )
+    assert names(model.graph.input) == ["a", "b"] and names(model.graph.output) == ["x", "y", "z"]
+    assert sizes(model.graph.input[0]) == [2, 3] and sizes(model.graph.output[1]) == [2, 2]
+    assert model.opset_import[0].version == 20
+
+
+def test_nodes_are_named_after_the_layers(tmp_path):
+    network = nn.Sequential([nn.Conv(4, (3, 3)), nn.relu])
+    x = np.ones((2, 5, 5, 1), np.float32)
+    model = export(network, network.init(jax.random.key(0), x), x, tmp_path / "model.onnx")
+    assert [name for name in names(model.graph.node) if name.endswith("layers_0/Conv")]
+
+
+def test_the_file_is_the_model_and_says_who_wrote_it(tmp_path):
+    path = tmp_path / "model.onnx"
+    model = export(two, VARIABLES, INPUTS, path, properties={"classes": "[]"})
+    assert onnx.load(path) == model
+    told = {entry.key: entry.value for entry in model.metadata_props}
+    assert told.pop("classes") == "[]" and set(told) <= {"jaxatr.constants"}
+    assert model.producer_name == "jaxatr"
+    assert model.producer_version == importlib.metadata.version("jaxatr")
+    assert sorted(tmp_path.iterdir()) == [path]
+
+
+def test_arguments_are_checked(tmp_path):
+    path = tmp_path / "model.onnx"
+    with pytest.raises(ValueError, match="opset: got 17, wanted 18 to "):
+        export(two, VARIABLES, INPUTS, path, opset=17)
+    with pytest.raises(ValueError, match=r"input_names: got \['a', 'a'\], wanted 2 different"):
+        export(two, VARIABLES, INPUTS, path, input_names=["a", "a"])
+    with pytest.raises(ValueError, match=r"output_names: got \['a'\], wanted 3 different"):
+        export(two, VARIABLES, INPUTS, path, output_names=["a"])
+    uneven = (INPUTS[0], {"offset": np.ones((3, 2), np.float32)})
+    with pytest.raises(ValueError, match=r"got first axes of \[2, 3\], wanted one batch size"):
+        export(two, VARIABLES, uneven, path)
+    with pytest.raises(ValueError, match="there is no folder .*nowhere"):
+        export(two, VARIABLES, INPUTS, tmp_path / "nowhere" / "model.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_everything_without_a_rule_is_listed_with_its_place(tmp_path):
+    def function(variables, x):
+        y = lax.atan2(x, 1 + x)
+        y = jax.jit(lambda y: lax.lgamma(y))(y)
+        return lax.pad(y, 0.0, ((0, 0, 0), (0, 0, 1)))
+
+    with pytest.raises(ValueError, match="cannot be written as ONNX") as error:
+        export(function, {}, np.ones((2, 3), np.float32), tmp_path / "model.onnx")
+    lines = str(error.value).splitlines()[1:]
+    assert [line.split(":")[0].strip() for line in lines] == ["atan2", "lgamma", "pad"]
+    assert all("test_export.py:" in line for line in lines)
+    assert "padding between the elements" in lines[2]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_batch_size_that_is_needed_as_a_number(tmp_path):
+    def counted(variables, x):
+        return x * np.arange(len(x))[:, None]
+
+    def assumed(variables, x):
+        return x + np.ones((2, 3), np.float32)
+
+    x = np.ones((2, 3), np.float32)
+    for function, place in ((counted, "np.arange"), (assumed, "np.ones")):
+        with pytest.raises(ValueError, match="or export with dynamic_batch=False") as error:
+            export(function, {}, x, tmp_path / "model.onnx")
+        assert "test_export.py:" in str(error.value) and place in str(error.value)
+        model = export(function, {}, x, tmp_path / "fixed.onnx", dynamic_batch=False)
+        assert sizes(model.graph.input[0]) == [2, 3]
+
+
+def test_a_fault_of_the_function_is_its_own(tmp_path):
+    def wrong(variables, x):
+        return x + variables["missing"]
+
+    with pytest.raises(KeyError, match="missing"):
+        export(wrong, {}, np.ones((2, 3), np.float32), tmp_path / "model.onnx")
+
+
+def test_constants_of_a_function_are_stored(exported):
+    table = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
+    model = exported(lambda variables, x: x @ table, {}, np.ones((3, 3), np.float32))
+    (tensor,) = model.graph.initializer
+    assert tensor.name == "constant"
+    np.testing.assert_array_equal(onnx.numpy_helper.to_array(tensor), table)
+
+
+def test_an_output_may_be_an_input_a_weight_or_twice_the_same(exported):
+    def function(variables, x):
+        y = jnp.sin(x)
+        return OrderedDict(a=x, b=y, c=y, d=variables["w"], e=jnp.ones((x.shape[0], 2)))
+
+    exported(function, {"w": np.arange(3.0, dtype=np.float32)}, np.ones((3, 2), np.float32))
+
+
+def test_inputs_of_other_types(exported):
+    def function(variables, image, which):
+        return (image.astype(jnp.float32) / 255)[:, 0] * which, which > 1, which
+
+    image = np.arange(12, dtype=np.uint8).reshape(3, 2, 2)
+    exported(function, {}, image, np.arange(3, dtype=np.int32)[:, None])
+
+
+def test_a_type_that_the_operators_do_not_have_yet(tmp_path):
+    def function(variables, x):
+        x = x.astype(jnp.bfloat16)
+        return lax.conv(x, jnp.ones((1, 1, 2, 2), jnp.bfloat16), (1, 1), "SAME")
+
+    x = np.ones((2, 1, 4, 4), np.float32)
+    with pytest.raises(ValueError, match="would not be valid: .*bfloat16"):
+        export(function, {}, x, tmp_path / "model.onnx")
+    export(function, {}, x, tmp_path / "model.onnx", opset=22)
+
+
+def test_an_invalid_model_leaves_no_file(tmp_path):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"what was there")
+    model = export(two, VARIABLES, INPUTS, tmp_path / "other.onnx")
+    model.graph.node[0].op_type = "NoSuchOperator"
+    with pytest.raises(ValueError, match="would not be valid: .*NoSuchOperator"):
+        serialisation.write_model(model, path)
+    assert path.read_bytes() == b"what was there"
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["model.onnx", "other.onnx"]
+
+
+def test_large_weights_lie_beside_the_file(tmp_path, monkeypatch):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    monkeypatch.setattr(serialisation, "LARGEST", 1000)
+    w = np.random.default_rng(0).normal(size=(30, 20)).astype(np.float32)
+    path, x = tmp_path / "model.onnx", np.ones((2, 30), np.float32)
+    export(lambda variables, x: x @ variables["w"], {"w": w}, x, path)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["model.onnx", "model.onnx.data"]
+    assert path.stat().st_size < 1000
+    (found,) = onnxruntime.InferenceSession(path).run(None, {"x": x})
+    np.testing.assert_allclose(found, x @ w, rtol=1e-5)

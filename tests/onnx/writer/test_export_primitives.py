@@ -1,0 +1,275 @@
+"""jax's primitives one by one and in company: onnxruntime gives what jax gives."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+pytest.importorskip("onnx")
+
+KERNEL = np.random.default_rng(5).normal(size=(3, 2, 4, 6)).astype(np.float32)
+NHWC = ("NHWC", "HWIO", "NHWC")
+
+
+def draw(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def check(exported, function, *inputs, **options):
+    return exported(lambda variables, *given: function(*given), {}, *inputs, **options)
+
+
+def check_all(exported, functions, *inputs, **options):
+    """Checks functions as one, each of which an output is named after."""
+    check(exported, lambda *given: {k: f(*given) for k, f in functions.items()}, *inputs, **options)
+
+
+ELEMENTWISE = {
+    "arithmetic": lambda x: (x + 1, 2 - x, x * x, x / 3, -x, x % 0.7, jnp.fmod(x, 0.3)),
+    "powers": lambda x: (x**2, x**3, 1 / x, jnp.abs(x) ** 0.3, jnp.square(x), jnp.cbrt(x)),
+    "roots": lambda x: (jnp.sqrt(jnp.abs(x)), lax.rsqrt(jnp.abs(x) + 1)),
+    "exponentials": lambda x: (jnp.exp(x), jnp.exp2(x), jnp.expm1(x), jnp.expm1(1e-5 * x)),
+    "logarithms": lambda x: (jnp.log(x * x), jnp.log1p(x * x), 1e5 * jnp.log1p(1e-6 * x)),
+    "trigonometry": lambda x: (jnp.sin(x), jnp.cos(x), jnp.tan(x), jnp.arctan(x), jnp.tanh(x)),
+    "hyperbolic": lambda x: (jnp.sinh(x), jnp.cosh(x), jnp.arcsinh(x), jnp.arccos(jnp.tanh(x))),
+    "errors": lambda x: (lax.erf(x), lax.erfc(x), jax.nn.sigmoid(x)),
+    "comparisons": lambda x: (x > 0, x >= 0, x < 0, x <= 0, x == x, x != x, jnp.isfinite(1 / x)),
+    "logic": lambda x: ((x > 0) & (x < 1), (x > 0) | (x < -1), ~(x > 0), (x > 0) ^ (x > 1)),
+    "rounding": lambda x: (jnp.floor(x), jnp.ceil(x), jnp.round(2 * x) / 2, lax.round(x)),
+    "signs": lambda x: (jnp.sign(x), jnp.abs(x), jnp.clip(x, -0.5, 0.5), lax.clamp(-1.0, x, 1.0)),
+    "integers": lambda x: (_int(x) // 2, _int(x) % 3, _int(x) & 3, ~_int(x), jnp.abs(_int(x))),
+    "choices": lambda x: (jnp.where(x > 0, x, -1), lax.select_n(_int(x) % 3, x, -x, 2 * x)),
+    "activations": lambda x: (jax.nn.relu(x), jax.nn.gelu(x), jax.nn.elu(x), jax.nn.softplus(x)),
+    "precision": lambda x: (lax.reduce_precision(x, 5, 10), x.astype(jnp.float16)),
+    "gradients": lambda x: jax.grad(lambda x: jnp.sum(jnp.tanh(x) ** 2))(x),
+    "calls": lambda x: (jax.checkpoint(jnp.sin)(x), jax.jit(jnp.cos)(x), _dotted(x[..., 0])),
+    "own gradients": lambda x: (_doubled(x), jax.grad(lambda x: _doubled(x).sum())(x)),
+}
+
+
+@jax.custom_vjp
+def _doubled(x):
+    return 2 * x
+
+
+_doubled.defvjp(lambda x: (2 * x, x), lambda x, g: (3 * g * x,))
+
+
+def _dotted(x):
+    return jax.vmap(jnp.dot)(x, x)
+
+
+def _int(x):
+    return jnp.floor(4 * x).astype(jnp.int32)
+
+
+def test_elementwise(exported):
+    check_all(exported, ELEMENTWISE, draw(3, 4, 5), apart=True)
+
+
+SHAPING = {
+    "reshape": lambda x: (x.reshape(len_(x), -1), x.reshape(len_(x) * 2, -1), x.reshape(-1, 5)),
+    "batch in two places": lambda x: x.transpose(1, 0, 2).reshape(2, 2, len_(x), 5),
+    "transpose": lambda x: (x.T, x.swapaxes(1, 2), x[None], x[:, None, :, None]),
+    "broadcast": lambda x: (
+        jnp.ones((len_(x), 3)),
+        jnp.broadcast_to(jnp.arange(5.0), x.shape),
+        jnp.broadcast_to(x[:, :1], x.shape) + 0,
+    ),
+    "size as a number": lambda x: (x / x.shape[0], jnp.arange(x.shape[0]), x.size * x),
+    "sizes computed": lambda x: jnp.zeros((x.shape[0] // 2 + 1, 3 * x.shape[0] - 1)),
+    "concatenate": lambda x: (jnp.concatenate([x, 2 * x], 1), jnp.stack([x, x], 1)),
+    "split": lambda x: (*jnp.split(x, 2, 1), *jnp.split(x, [1, 4], 2)),
+    "slices": lambda x: (x[:, 1], x[..., ::2], x[:, ::-1], x[:, -1:], x[:, 1:3, 0], x[0], x[-1]),
+    "pad": lambda x: (
+        jnp.pad(x, ((0, 0), (1, 2), (0, 0)), constant_values=7),
+        jnp.pad(x, ((0, 0), (1, 2), (0, 0)), mode="edge"),
+        jnp.pad(x, ((0, 0), (1, 2), (0, 0)), mode="reflect"),
+        lax.pad(x, 0.0, ((0, 0, 0), (-1, 1, 0), (0, -2, 0))),
+    ),
+    "flip": lambda x: (jnp.flip(x, 1), jnp.roll(x, 2, 1), jnp.tril(x)),
+    "constants": lambda x: x + jnp.linspace(0, 1, 5) * jnp.eye(4, 5),
+}
+
+
+def len_(x):
+    return x.shape[0]
+
+
+def test_shaping(exported):
+    check_all(exported, SHAPING, draw(3, 4, 5))
+
+
+REDUCTIONS = {
+    "sums": lambda x: (x.sum(), x.sum(0), x.sum(1, keepdims=True), x.mean((1, 2)), x.prod(1)),
+    "extremes": lambda x: (x.max(), x.min(1), x.argmax(-1), x.argmin(1)),
+    "logical": lambda x: ((x > 0).any(1), (x > -1).all(2)),
+    "statistics": lambda x: (x.std(1), jnp.linalg.norm(x, axis=-1), jnp.median(x, axis=1)),
+    "running": lambda x: (jnp.cumsum(x, 1), lax.cumsum(x, 2, reverse=True)),
+    "sorted": lambda x: (*lax.top_k(x, 2), jnp.sort(x, 1), jnp.argsort(x, 2)),
+    "softmax": lambda x: (jax.nn.softmax(x), jax.nn.log_softmax(x, 1), jax.nn.logsumexp(x, 1)),
+    "one hot": lambda x: jax.nn.one_hot(jnp.argmax(x, -1), 5),
+    "reshaped": lambda x: (x.reshape(len_(x), -1).mean(1), x.reshape(len_(x), 1, 20).max(1)),
+}
+
+
+def test_reductions(exported):
+    check_all(exported, REDUCTIONS, draw(3, 4, 5))
+
+
+INDEXING = {
+    "rows": lambda x: (x[:, jnp.array([2, 0])], jnp.take(x, jnp.array([[0, 9], [1, 2]]), axis=1)),
+    "clipped": lambda x: jnp.take(x, jnp.array([0, 9, 1]), axis=2, mode="clip"),
+    "computed": lambda x: x[:, _int(x[0, 0, :2]) % 4],
+    "points": lambda x: (x[:, jnp.array([0, 1]), jnp.array([1, 2])], x[jnp.arange(len_(x)), 1]),
+    "along": lambda x: jnp.take_along_axis(x, jnp.argmax(x, -1, keepdims=True), -1)[..., 0],
+    "along some": lambda x: jnp.take_along_axis(x, jnp.argsort(x, 1)[:, :2], 1),
+    "dynamic": lambda x: (
+        lax.dynamic_slice_in_dim(x, _int(x[0, 0, 0]) % 4, 2, 1),
+        lax.dynamic_index_in_dim(x, 7, 1),
+    ),
+}
+
+
+def test_indexing(exported):
+    check_all(exported, INDEXING, draw(3, 4, 5))
+
+
+PRODUCTS = {
+    "matrices": lambda x: (x @ jnp.ones((5, 2)), jnp.einsum("bij,jk->bki", x, _ones(5, 2))),
+    "matrix first": lambda x: jnp.einsum("ki,bij->kbj", _ones(2, 4), x),
+    "batched": lambda x: (jnp.einsum("bij,bkj->bik", x, x), jnp.einsum("bij,bij->b", x, x)),
+    "two axes": lambda x: jnp.einsum("bij,ijk->bk", x, _ones(4, 5, 3)),
+    "vectors": lambda x: (x @ jnp.arange(5.0), jnp.einsum("bij,i->bj", x, jnp.arange(4.0))),
+    "no sum": lambda x: jnp.einsum("bij,k->bijk", x, jnp.arange(2.0)),
+}
+
+
+def _ones(*shape):
+    return jnp.asarray(draw(*shape, seed=9))
+
+
+def test_products(exported):
+    check_all(exported, PRODUCTS, draw(3, 4, 5))
+
+
+def convolved(x, **options):
+    options = {"window_strides": (1, 1), "padding": "SAME", "dimension_numbers": NHWC} | options
+    return lax.conv_general_dilated(x, jnp.asarray(KERNEL), **options)
+
+
+CONVOLUTIONS = {
+    "strides": lambda x: convolved(x, window_strides=(2, 1)),
+    "dilation": lambda x: convolved(x, rhs_dilation=(1, 2), padding=[(0, 1), (3, 2)]),
+    "negative padding": lambda x: convolved(x, padding=[(-1, 1), (2, -1)]),
+    "transposed": lambda x: lax.conv_transpose(x, KERNEL, (2, 2), "SAME", dimension_numbers=NHWC),
+    "transposed, valid": lambda x: lax.conv_transpose(
+        x, KERNEL, (3, 2), "VALID", dimension_numbers=NHWC
+    ),
+    "groups": lambda x: lax.conv_general_dilated(
+        x, jnp.asarray(KERNEL[:, :, :2]), (1, 1), "SAME", None, None, NHWC, 2
+    ),
+    "transposed groups": lambda x: lax.conv_general_dilated(
+        x, jnp.asarray(KERNEL[:, :, :2]), (1, 1), [(2, 1), (1, 2)], (2, 2), None, NHWC, 2
+    ),
+    "channels second": lambda x: lax.conv(
+        x.transpose(0, 3, 1, 2), KERNEL.transpose(3, 2, 0, 1), (1, 1), "VALID"
+    ),
+    "of the gradient": lambda x: jax.grad(lambda x: jnp.sum(convolved(x) ** 2))(x),
+    "rows alone": lambda x: lax.conv_general_dilated(
+        x[:, 0], jnp.asarray(KERNEL[:, 0]), (2,), "SAME", dimension_numbers=("NWC", "WIO", "NWC")
+    ),
+    "pooling": lambda x: (
+        nn.max_pool(x, (2, 2), (2, 2)),
+        nn.max_pool(x, (3, 2), (1, 2), "SAME"),
+        nn.avg_pool(x, (3, 3), (1, 1), "SAME"),
+        -nn.max_pool(-x, (2, 3)),
+    ),
+    "smallest": lambda x: lax.reduce_window(
+        x, jnp.inf, lax.min, (1, 2, 2, 1), (1, 2, 2, 1), "VALID"
+    ),
+    "resized": lambda x: (
+        jax.image.resize(x, (x.shape[0], 9, 4, 4), "bilinear"),
+        jax.image.resize(x, (x.shape[0], 12, 10, 4), "nearest"),
+    ),
+}
+
+
+def test_convolutions(exported):
+    check_all(exported, CONVOLUTIONS, draw(3, 6, 5, 4), apart=True)
+
+
+LAYERS = {
+    "depthwise": nn.Conv(8, (3, 3), feature_group_count=4),
+    "transposed": nn.ConvTranspose(3, (3, 3), strides=(2, 2)),
+    "circular": nn.Conv(3, (3, 3), padding="CIRCULAR"),
+    "dense": nn.Dense(3),
+    "group norm": nn.GroupNorm(num_groups=2),
+    "layer norm": nn.LayerNorm(),
+    "batch norm": nn.BatchNorm(use_running_average=True),
+    "batch norm, plain": nn.BatchNorm(use_running_average=True, use_bias=False, use_scale=False),
+    "batch norm, shift": nn.BatchNorm(use_running_average=True, use_scale=False),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers(exported, count, name):
+    x, layer = draw(3, 6, 5, 4), LAYERS[name]
+    variables = jax.tree.map(lambda a: a + 0.5, jax.jit(layer.init)(jax.random.key(0), x))
+    model = exported(layer, variables, x, apart=True)
+    assert count(model, "BatchNormalization") == name.startswith("batch norm")
+    assert count(model, "Conv") + count(model, "ConvTranspose") <= 1
+    if name in ("depthwise", "transposed"):
+        assert count(model, "Add") == 0  # the bias is the convolution's
+
+
+CONTROL = {
+    "scan": lambda x: lax.scan(
+        lambda c, a: (c + a, c * a), jnp.zeros((x.shape[0], 5)), x.swapaxes(0, 1), reverse=True
+    ),
+    "scan of nothing": lambda x: lax.scan(lambda c, _: (c * 1.1, None), x, length=3)[0],
+    "for": lambda x: lax.fori_loop(0, 3, lambda i, c: c * i + x, x),
+    "while": lambda x: lax.while_loop(
+        lambda c: c[0] < 5.0, lambda c: (c[0] * 1.5 + 1, c[1] + x), (jnp.abs(x).sum() / 100, x)
+    )[1],
+    "cond": lambda x: lax.cond(x.sum() > 0, lambda x: x, lambda x: -x, x),
+    "switch": lambda x: lax.switch(
+        jnp.argmax(x[0, 0]), [lambda x: x, lambda x: -x, lambda x: x @ jnp.ones((5, 5))], x
+    ),
+    "nested": lambda x: lax.scan(
+        lambda c, a: (lax.cond(a.sum() > 0, lambda c: c + a, lambda c: c * x[0], c), ()),
+        x[0],
+        x.swapaxes(0, 1)[:, :1] * jnp.ones((4, 4, 5)),
+    )[0],
+}
+
+
+def test_control(exported):
+    check_all(exported, CONTROL, draw(3, 4, 5))
+
+
+def test_ones_before_a_weight(exported):
+    def function(variables, x):
+        w = variables["w"]
+        flat = w.reshape(3)
+        return x + flat, flat * jnp.ones(3), w[0] + flat, flat, w[0, 1] * x, w.sum() + w[:, 0]
+
+    exported(function, {"w": draw(1, 3)}, draw(3, 3))
+
+
+def test_every_platform_gets_the_general_branch(exported, count):
+    def function(x):
+        return lax.platform_dependent(x, cuda=lambda x: x * 3, default=lambda x: x + 1)
+
+    model = check(exported, function, draw(3, 2))
+    assert [node.op_type for node in model.graph.node] == ["Add"]
+    assert count(model, "If") == 0
+
+
+def test_random_numbers_are_constants(exported, count):
+    def function(x):
+        return x + jax.random.normal(jax.random.key(0), x.shape[1:])
+
+    assert count(check(exported, function, draw(3, 4))) == 1

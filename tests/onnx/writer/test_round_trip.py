@@ -1,0 +1,65 @@
+"""A model that is read and written again is what it was, to onnxruntime too."""
+
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from jaxatr import onnx as importer
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+LIGHT = sorted((Path(onnx.__file__).parent / "backend" / "test" / "data" / "light").glob("*.onnx"))
+FAST = "light_squeezenet"
+
+
+def outputs(path, given):
+    """Returns onnxruntime's outputs."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # some of the files have initializers that nothing reads
+    return onnxruntime.InferenceSession(str(path), options).run(None, given)
+
+
+def dummy(path):
+    """Returns an input of the shape that a file declares."""
+    graph = onnx.load(path).graph
+    listed = {tensor.name for tensor in graph.initializer}
+    (value,) = [value for value in graph.input if value.name not in listed]
+    shape = [size.dim_value for size in value.type.tensor_type.shape.dim]
+    return {value.name: np.random.default_rng(0).random(shape, np.float32)}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.stem, marks=[] if path.stem == FAST else pytest.mark.slow)
+        for path in LIGHT
+    ],
+)
+def test_the_light_models(path, tmp_path):
+    model = importer.load(path)
+    made = importer.export(model, model.variables, (), tmp_path / "model.onnx")
+    assert len(made.graph.node) == len(onnx.load(path).graph.node)
+    given = dummy(path)
+    for one, other in zip(
+        outputs(tmp_path / "model.onnx", given), outputs(path, given), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_a_weight_that_is_computed_is_a_constant_once_it_has_changed(tmp_path):
+    (path,) = [path for path in LIGHT if path.stem == FAST]
+    model = importer.load(path)
+    params = {**model.variables["params"]}
+    name = next(name for name, array in params.items() if array.ndim == 4)
+    values = np.random.default_rng(1).normal(0, 0.01, params[name].shape)
+    params[name] = values.astype(np.float32)
+    variables = {**model.variables, "params": params}
+    made = importer.export(model, variables, (), tmp_path / "model.onnx")
+    assert [node.output[0] for node in made.graph.node if node.op_type == "Constant"] == [name]
+    assert len(made.graph.node) == len(onnx.load(path).graph.node)
+    (image,) = given = (*dummy(path).values(),)
+    wanted = np.asarray(jax.jit(model.apply)(variables, image))
+    found = outputs(tmp_path / "model.onnx", dict(zip(dummy(path), given, strict=True)))[0]
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
