@@ -1,22 +1,27 @@
-"""Every variant of every configuration file is complete, and only changes fields of the base."""
+"""The declared fields, and that every variant of every configuration file only changes those."""
 
-import ast
 import importlib.util
 import json
-import re
 from pathlib import Path
 
 import pytest
+from ml_collections import ConfigDict, config_flags
 
 from jaxatr import config as configuration
 from jaxatr import data, models
+from jaxatr.config import Field
 
 ROOT = Path(__file__).parents[1]
 FILES = ("cbc", "quadruplet", "distill", "track")
+TASKS = (
+    *("jaxatr.tasks.open_set:OpenSet", "jaxatr.tasks.track:TrackOpenSet"),
+    *("jaxatr.tasks.embedding:Embedding", "jaxatr.tasks.gan:ConditionalGan"),
+    "jaxatr.tasks.distillation:Distillation",
+)
 
 
-def load(file="cbc"):
-    spec = importlib.util.spec_from_file_location(file, ROOT / "configs" / f"{file}.py")
+def load(file="cbc", folder="configs"):
+    spec = importlib.util.spec_from_file_location(file, ROOT / folder / f"{file}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -33,29 +38,112 @@ VARIANTS = [
 
 @pytest.mark.parametrize(("file", "variant"), VARIANTS)
 def test_variant(file, variant):
-    config, base = load(file).get_config(variant), configuration.base()
+    config = load(file).get_config(variant)
+    base = configuration.of_task(config.task)
     assert set(config) == set(base)
     for group in base:
         if hasattr(base[group], "keys"):
             assert set(config[group]) == set(base[group]), group
     assert config.to_json()
     models.build_open_set(config.model, 6)
-    models.build_track(config.model, 6, max(1, config.track.hidden))
+    if "track" in config:
+        models.build_track(config.model, 6, max(1, config.track.hidden))
 
 
-def _fields(config, prefix=""):
-    for name, value in config.items():
-        if isinstance(value, dict) and value:
-            yield from _fields(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value
+def test_the_documentation_is_what_the_declarations_say():
+    made = load("make_configuration", "docs").page()
+    assert (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8") == made
+    documented = [line.split("`")[1] for line in made.splitlines() if line.startswith("| `")]
+    assert set(documented) == {name for task in TASKS for name in configuration.fields_of(task)}
 
 
-def test_the_documentation_has_every_field_with_its_default():
-    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `([\w.]+)` \| `(.+?)` \| .*\w.* \|$", page, re.MULTILINE)
-    documented = {name: ast.literal_eval(value) for name, value in rows}
-    assert documented == dict(_fields(configuration.base().to_dict()))
+def test_a_task_has_the_common_fields_and_its_own():
+    own = {
+        task: set(configuration.of_task(task)) - set(configuration.common()) for task in TASKS
+    }
+    assert list(own.values()) == [
+        {"loss", "gan"},
+        {"loss", "track"},
+        {"embedding", "quadruplet", "mining"},
+        {"gan"},
+        {"surrogate", "distillation", "explanation"},
+    ]
+    config = configuration.of_task("jaxatr.tasks.embedding:Embedding")
+    assert config.task == "jaxatr.tasks.embedding:Embedding"
+    assert config.open_set.to_dict() == {
+        "split": "closed",
+        "split_seed": 0,
+        "hold_out": 0,
+        "tpr": 0.95,
+    }
+    config.data.options = ConfigDict({"x": 1})  # nothing is shared between two of them
+    assert not configuration.of_task(config.task).data.options
+
+
+def test_a_field_that_is_missing_is_named_with_the_nearest_right_one():
+    config = configuration.of_task()
+    with pytest.raises(AttributeError, match="learning_rat.*learning_rate"):
+        config.optimizer.learning_rat = 0.1
+    with pytest.raises(KeyError, match="embedding"):
+        config["embedding"]
+
+
+def test_another_task_needs_its_own_fields():
+    config = configuration.of_task()
+    configuration.check_complete(config)
+    config.task = "jaxatr.tasks.track:TrackOpenSet"
+    with pytest.raises(ValueError, match="needs track.frames, track.hidden.*of_task.*TrackOpenSet"):
+        configuration.check_complete(config)
+
+
+def test_a_task_elsewhere_declares_fields_and_other_defaults(tmp_path, monkeypatch):
+    (tmp_path / "jaxatr_test_fields.py").write_text(
+        "from jaxatr.config import Field\n"
+        "class Mine:\n"
+        "    @classmethod\n"
+        "    def fields(cls):\n"
+        "        return {'mine.depth.first': Field(3, 'x'), 'train.epochs': Field(7, 'y')}\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    config = configuration.of_task("jaxatr_test_fields:Mine")
+    assert config.mine.depth.first == 3 and config.train.epochs == 7
+    assert configuration.of_task().train.epochs == 20
+    with pytest.raises(ValueError, match="no 'Min' in jaxatr_test_fields; did you mean 'Mine'"):
+        configuration.of_task("jaxatr_test_fields:Min")
+
+
+def test_a_field_can_be_unset_and_take_any_value(tmp_path):
+    config = configuration.of_task("jaxatr.tasks.embedding:Embedding")
+    assert config.embedding.margin is None and json.loads(config.to_json())["embedding"]["margin"] is None
+    path = tmp_path / "config.py"
+    path.write_text(
+        "from jaxatr import config\n"
+        "def get_config():\n"
+        "    return config.of_task('jaxatr.tasks.embedding:Embedding')\n"
+    )
+    from absl import flags
+
+    values = flags.FlagValues()
+    config_flags.DEFINE_config_file("config", flag_values=values)
+    values(["x", f"--config={path}", "--config.embedding.margin=0"])
+    assert values.config.embedding.margin == 0.0
+
+
+def test_another_tasks_configuration_keeps_what_both_have():
+    config = configuration.of_task()
+    config.data.options = ConfigDict({"aspects": 12})
+    config.optimizer.learning_rate, config.gan.steps, config.loss.open = 0.5, 7, "none"
+    made = configuration.retasked(config, "jaxatr.tasks.gan:ConditionalGan")
+    assert (made.task, made.gan.steps) == ("jaxatr.tasks.gan:ConditionalGan", 7)
+    assert made.optimizer.learning_rate == 0.5 and made.data.options.aspects == 12
+    assert "loss" not in made
+    made.data.options.aspects = 1
+    assert config.data.options.aspects == 12 and config.task == configuration.OPEN_SET
+
+
+def test_a_table_has_a_row_for_each_field():
+    rows = configuration.table({"a.b": Field((1, 2), "words"), "c": Field(None, "more", str)})
+    assert rows.splitlines()[2:] == ["| `a.b` | `(1, 2)` | words |", "| `c` | `None` | more |"]
 
 
 def test_default_is_the_variant_without_a_name():

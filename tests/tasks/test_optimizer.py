@@ -1,9 +1,12 @@
-"""The optimiser against PyTorch's update written out by hand, and its schedules."""
+"""The optimiser against PyTorch's update written out by hand, its schedules, and optax's by name."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import optax.contrib
 import pytest
+from ml_collections import ConfigDict
 
 from jaxatr import config
 from jaxatr.tasks.optimizer import build_optimizer
@@ -11,7 +14,8 @@ from jaxatr.tasks.optimizer import build_optimizer
 
 def fields(**values):
     optimizer = config.common().optimizer
-    optimizer.update(values)
+    with optimizer.unlocked():  # optimizer.args is open
+        optimizer.update(values)
     return optimizer
 
 
@@ -72,3 +76,119 @@ def test_the_rate_falls_in_steps():
     np.testing.assert_allclose(taken, [0.4, 0.4, 0.2, 0.2, 0.2, 0.2, 0.1, 0.1])
     warm = rates(6, 2, learning_rate=0.4, schedule="steps", boundaries=(2.0,), warmup_epochs=1.0)
     np.testing.assert_allclose(warm, [0.2, 0.3, 0.4, 0.4, 0.04, 0.04], rtol=1e-6)
+
+
+PARAMS = {"kernel": jnp.full((2, 2), 2.0), "bias": jnp.full((2,), 2.0)}
+NOTHING = jax.tree.map(jnp.zeros_like, PARAMS)
+
+
+def first_update(gradient, **values):
+    """Returns the first update of a kernel and a bias that are all 2."""
+    optimizer = build_optimizer(fields(**values), 10, 5)
+    update, _ = optimizer.update(gradient, optimizer.init(PARAMS), PARAMS)
+    return update
+
+
+def same(tree, other):
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), tree, other)
+
+
+def test_the_state_of_sgd_is_that_of_earlier_checkpoints():
+    state = build_optimizer(fields(), 10, 5).init(PARAMS)
+    assert [type(part).__name__ for part in state] == [
+        "EmptyState",
+        "TraceState",
+        "ScaleByScheduleState",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "kernel", "bias"),
+    [
+        ({}, -0.02, -0.02),  # SGD adds 0.1 * 2 to every gradient, times the rate 0.1
+        ({"decay": "kernels"}, -0.02, 0.0),
+        ({"name": "adamw"}, -0.02, 0.0),  # decoupled: rate * decay * parameter
+        ({"name": "adamw", "decay": "all"}, -0.02, -0.02),
+        ({"name": "novograd"}, -0.02, 0.0),  # takes a decay and no mask
+        ({"name": "muon"}, -0.02, 0.0),
+        ({"name": "novograd", "decay": "all"}, -0.02, -0.02),
+        ({"name": "sign_sgd"}, -0.1, 0.0),  # no decay of its own: the sign of the gradient
+    ],
+)
+def test_what_decays(values, kernel, bias):
+    update = first_update(NOTHING, learning_rate=0.1, weight_decay=0.1, **values)
+    same(update, {"kernel": np.full((2, 2), kernel), "bias": np.full(2, bias)})
+
+
+@pytest.mark.parametrize("name", ["adam", "lamb", "lion", "muon", "rmsprop"])
+def test_any_of_optax_follows_the_schedule(name):
+    """Without decay it is optax's own with the rate of the schedule's first step."""
+    make = getattr(optax, name, None) or getattr(optax.contrib, name)
+    rng = np.random.default_rng(0)
+    gradient = jax.tree.map(lambda p: jnp.float32(rng.normal(size=p.shape)), PARAMS)
+    wanted = make(0.05)
+    expected, _ = wanted.update(gradient, wanted.init(PARAMS), PARAMS)
+    options = {"learning_rate": 0.1, "warmup_epochs": 0.4, "weight_decay": 0.0}
+    same(first_update(gradient, name=name, **options), expected)
+
+
+def test_arguments_reach_the_optimiser():
+    gradient = jax.tree.map(jnp.ones_like, PARAMS)
+    options = {"name": "rmsprop", "learning_rate": 1.0, "weight_decay": 0.0}
+    update = first_update(gradient, args=ConfigDict({"decay": 0.75, "eps": 0.0}), **options)
+    same(update, jax.tree.map(lambda p: jnp.full_like(p, -2.0), PARAMS))  # 1 / sqrt(0.25)
+
+
+def test_an_optimiser_of_ones_own(tmp_path, monkeypatch):
+    (tmp_path / "jaxatr_test_optimizers.py").write_text(
+        "import optax\n"
+        "def mine(rate, scale=1.0):\n"
+        "    return optax.chain(optax.scale(scale), optax.scale_by_learning_rate(rate))\n"
+        "def none(rate):\n"
+        "    return 3\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    gradient = jax.tree.map(jnp.ones_like, PARAMS)
+    options = {"learning_rate": 0.5, "weight_decay": 0.0}
+    update = first_update(
+        gradient, name="jaxatr_test_optimizers:mine", args=ConfigDict({"scale": 3.0}), **options
+    )
+    same(update, jax.tree.map(lambda p: jnp.full_like(p, -1.5), PARAMS))
+    with pytest.raises(ValueError, match="optimizer.name: .*no 'min'.*did you mean 'mine'"):
+        first_update(gradient, name="jaxatr_test_optimizers:min")
+    with pytest.raises(ValueError, match="optimizers:none with the arguments {} is no optimiser"):
+        first_update(gradient, name="jaxatr_test_optimizers:none")
+
+
+@pytest.mark.parametrize("name", ["sgd", "adamw"])
+def test_a_large_gradient_is_clipped_and_a_small_one_is_not(name):
+    large = {"kernel": jnp.full((2, 2), 4.0), "bias": jnp.full(2, 4.0)}  # its norm is 4 sqrt(6)
+    unit = jax.tree.map(lambda leaf: leaf / (4 * np.sqrt(6)), large)
+    options = {"name": name, "learning_rate": 0.1, "weight_decay": 0.3}
+    same(first_update(large, clip_norm=1.0, **options), first_update(unit, **options))
+    same(first_update(large, clip_norm=10.0, **options), first_update(large, **options))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"name": "adamv"}, "optimizer.name: got 'adamv'.*did you mean 'adam"),
+        ({"name": "sgdd"}, "optimizer.name: .*did you mean 'sgd'"),
+        ({"name": "schedule_free_sgd"}, "optimizer.name: got 'schedule_free_sgd'"),
+        ({"name": "lbfgs"}, "optimizer: lbfgs .* no optimiser of gradients and parameters alone"),
+        ({"decay": "kernel"}, "optimizer.decay: got 'kernel', wanted 'all' or 'kernels'"),
+        (
+            {"name": "adamw", "args": ConfigDict({"b3": 0.5})},
+            "optimizer.args: got 'b3', adamw takes b1, b2, .*did you mean 'b[12]'",
+        ),
+        (
+            {"name": "adamw", "args": ConfigDict({"weight_decay": 0.5})},
+            "optimizer.args: got 'weight_decay', which the fields of optimizer decide",
+        ),
+        ({"name": "adam", "args": ConfigDict({"b1": "x"})}, "optimizer: adam with the arguments"),
+        ({"args": ConfigDict({"momentum": 0.5})}, "optimizer.args: got momentum; sgd takes none"),
+    ],
+)
+def test_what_is_wrong_is_named(values, message):
+    with pytest.raises(ValueError, match=message):
+        build_optimizer(fields(**values), 10, 5)
