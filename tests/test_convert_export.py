@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from jaxatr import convert, data, runs
+from jaxatr import data, runs
+from jaxatr.cli import convert
 from jaxatr.explanation import Explainer
 from jaxatr.tasks.embedding.predictor import Retriever
 from jaxatr.tasks.open_set.predictor import Recogniser

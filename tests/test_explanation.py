@@ -11,7 +11,8 @@ from ml_collections import ConfigDict
 from PIL import Image
 from tqdm import tqdm
 
-from jaxatr import data, explain, metrics, predict, runs
+from jaxatr import data, metrics, runs
+from jaxatr.cli import explain, predict
 from jaxatr.explainers import masked
 from jaxatr.explanation import METHODS, Explainer
 from jaxatr.tasks.target import Target

@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxatr import kernels, tune
+from jaxatr import kernels
+from jaxatr.cli import tune
 from jaxatr.kernels import database, solver
 from jaxatr.kernels.device import describe, of_platform
 from jaxatr.kernels.ops.convolution.operation import OPERATION
