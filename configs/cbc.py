@@ -1,6 +1,6 @@
 """Open-set recognition with category-aware binary classifiers (CBC).
 
-    python -m jaxatr.train --config=configs/cbc.py[:variant]
+    jaxatr train --config=cbc[:variant]
 
 Variants:
   default   simulated vehicles, visible band, 1000 to 3000 m, 5 known and 3 unknown; a network of

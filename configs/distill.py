@@ -1,6 +1,6 @@
 """Explanations by a surrogate: an attentive student and an explanation network of a trained run.
 
-    python -m jaxatr.train --config=configs/distill.py[:variant] --config.distillation.target=DIR
+    jaxatr train --config=distill[:variant] --config.distillation.target=DIR
 
 DIR is the folder of a classifier's run (configs/cbc.py); data and split must be that run's.
 

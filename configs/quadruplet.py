@@ -1,6 +1,6 @@
 """Fine-grained embeddings: quadruplets selected over the whole training set, and their rivals.
 
-    python -m jaxatr.train --config=configs/quadruplet.py[:variant]
+    jaxatr train --config=quadruplet[:variant]
 
 Variants:
   default   simulated vehicles, visible band, 1000 and 2000 m; six of the eight train, the other two

@@ -1,6 +1,6 @@
 """Open-set recognition of tracks: a convolutional network and an LSTM over what it says.
 
-    python -m jaxatr.train --config=configs/track.py[:variant]
+    jaxatr train --config=track[:variant]
 
 Variants:
   default   simulated tracks, visible band: 4 to 8 chips each, 5° of aspect and 150 m of range from

@@ -9,7 +9,8 @@ import pytest
 from ml_collections import ConfigDict
 
 from jaxatr import config as configuration
-from jaxatr import convert, data, runs
+from jaxatr import data, runs
+from jaxatr.cli import convert
 from jaxatr.explain import Explainer, load_target
 from jaxatr.tasks.embedding.predictor import Retriever
 from jaxatr.tasks.open_set.predictor import Recogniser

@@ -9,7 +9,7 @@ from absl import flags
 from absl.testing import flagsaver
 from PIL import Image
 
-from jaxatr import prepare
+from jaxatr.cli import prepare
 
 
 @pytest.fixture

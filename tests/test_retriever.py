@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from jaxatr import data, predict, training
+from jaxatr import data, training
+from jaxatr.cli import predict
 from jaxatr.tasks.embedding.predictor import UNKNOWN, Retriever
 from jaxatr.tasks.open_set.predictor import Recogniser
 

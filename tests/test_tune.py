@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import pytest
 from absl import flags
 
-from jaxatr import kernels, tune
+from jaxatr import kernels
+from jaxatr.cli import tune
 from jaxatr.kernels import contrib, database, solver
 from jaxatr.kernels.device import describe, of_platform
 from jaxatr.kernels.entries import Entry

@@ -12,9 +12,10 @@ from PIL import Image
 from tqdm import tqdm
 
 from jaxatr import config as configuration
-from jaxatr import data, predict, runs
+from jaxatr import data, runs
+from jaxatr.cli import explain as command
+from jaxatr.cli import predict
 from jaxatr.explain import METHODS, Explainer, Target, masking, measures
-from jaxatr.explain import __main__ as command
 
 QUICK = {
     "rise": {"samples": 20, "cells": 4},

@@ -12,7 +12,8 @@ from ml_collections import config_flags
 onnx = pytest.importorskip("onnx")
 
 from jaxatr import config as configuration  # noqa: E402 (what needs the package comes after it)
-from jaxatr import convert, models, parallel, runs, training  # noqa: E402
+from jaxatr import models, parallel, runs, training  # noqa: E402
+from jaxatr.cli import convert  # noqa: E402
 from jaxatr.explain import load_target  # noqa: E402
 from jaxatr.onnx.backbone import OnnxBackbone, until  # noqa: E402
 from jaxatr.onnx.reader.model import load  # noqa: E402

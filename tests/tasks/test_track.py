@@ -183,7 +183,7 @@ def test_scores_that_need_a_gradient_are_of_single_images(run):
 
 
 def test_the_recogniser_says_what_the_evaluation_did(base, run, tmp_path, flags_of, capsys):
-    from jaxatr import predict
+    from jaxatr.cli import predict
 
     workdir, _, arrays = run
     task = TrackOpenSet(base)

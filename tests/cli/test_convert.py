@@ -5,7 +5,7 @@ import pytest
 
 onnx = pytest.importorskip("onnx")
 
-from jaxatr import convert  # noqa: E402
+from jaxatr.cli import convert  # noqa: E402
 
 node = onnx.helper.make_node
 

@@ -14,7 +14,7 @@ import pytest
 
 from jaxatr import training
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 STEPS = 20
 EIGHT = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
 

@@ -1,0 +1,83 @@
+"""What becomes of an exception: one line and 2, or a traceback and 70; each in its own process."""
+
+import subprocess
+import sys
+
+import pytest
+
+from jaxatr.cli import command
+
+# A command that raises what it is told to.
+PROGRAM = """
+import sys
+from jaxatr.cli import command
+
+class Told(Exception):
+    exit_code = 75
+
+class Toy:
+    __doc__ = "Raises.\\n\\njaxatr toy"
+    def define_flags(self): pass
+    def main(self, arguments): raise eval(arguments[0])
+
+command.run(Toy())
+"""
+
+
+def run(*arguments):
+    line = [sys.executable, "-c", PROGRAM, *arguments]
+    return subprocess.run(line, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("raised", "code"),
+    [
+        ("ValueError('wrong')", 2),
+        ("FileNotFoundError('wrong')", 2),
+        ("Told('wrong')", 75),
+    ],
+)
+def test_a_users_error_is_one_line(raised, code):
+    done = run(raised)
+    assert (done.returncode, done.stderr, done.stdout) == (code, "error: wrong\n", "")
+
+
+def test_debug_shows_where_a_users_error_was_raised():
+    done = run("ValueError('wrong')", "--debug")
+    assert done.returncode == 2
+    assert "Traceback" in done.stderr and done.stderr.endswith("error: wrong\n")
+
+
+@pytest.mark.parametrize("raised", ["KeyError('wrong')", "TypeError('wrong')"])
+def test_a_bug_is_a_traceback(raised):
+    done = run(raised)
+    assert done.returncode == 70
+    assert "Traceback" in done.stderr and "wrong" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("This is a bug in jaxatr.")
+
+
+@pytest.mark.parametrize(
+    ("error", "users"),
+    [
+        (ModuleNotFoundError("No module named 'onnx'", name="onnx"), True),
+        (ModuleNotFoundError("No module named 'my_networks'", name="my_networks"), True),
+        (ImportError("cannot import name 'x'", name="jaxatr.models"), False),
+        (FloatingPointError("the loss is nan"), True),
+        (MemoryError(), True),
+        (RuntimeError("RESOURCE_EXHAUSTED"), True),
+        (NotImplementedError(), False),
+        (RecursionError(), False),
+        (ZeroDivisionError(), False),
+        (AttributeError("x"), False),
+        (IndexError("x"), False),
+        (AssertionError(), False),
+    ],
+)
+def test_whose_mistake_it_is(error, users):
+    assert command.is_users(error) is users
+
+
+def test_a_flag_that_is_not_there_is_a_users_error():
+    done = run("ValueError()", "--debgu")
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "debgu" in done.stderr and len(done.stderr.splitlines()) == 1

@@ -1,0 +1,60 @@
+"""The page of help: usage, what it does, its own flags with what they take, and the rest."""
+
+import types
+
+import pytest
+from absl import flags
+
+from jaxatr.cli import convert, evaluate, explain, help_page, predict
+
+
+@pytest.mark.parametrize("command", [convert, evaluate, explain, predict])
+def test_a_page_says_everything_in_its_columns(flags_of, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "80")
+    needed = ["--workdir=x", "--out=x"] if command is explain else ["--workdir=x"]
+    flags_of(command, *needed)
+    own = [flags.FLAGS[name] for name in flags.FLAGS]
+    lines = help_page.page(command, own).splitlines()
+    assert lines[0].startswith(f"usage: jaxatr {command.__name__.rpartition('.')[2]} ")
+    assert command.__doc__.partition("\n")[0] in lines
+    rows = lines[lines.index("flags:") + 1 :]
+    assert sum(row.startswith("  --") for row in rows) == len(own)
+    assert all(len(row) <= 80 for row in rows)
+
+
+@pytest.fixture
+def described():
+    """A function that gives the meaning that a page prints of a flag."""
+
+    def described(kind, *arguments, **options):
+        values = flags.FlagValues()
+        getattr(flags, f"DEFINE_{kind}")("one", *arguments, **options, flag_values=values)
+        command = types.SimpleNamespace(__doc__="Does it.\n\njaxatr toy")
+        page = help_page.page(command, [values["one"]])
+        return " ".join(page.split("flags:\n")[1].split("\n\n")[0].split())
+
+    return described
+
+
+@pytest.mark.parametrize(
+    ("definition", "text"),
+    [
+        (("bool", True, "Goes on."), "--[no]one Goes on. Default: on."),
+        (("bool", False, "Goes on."), "--[no]one Goes on."),
+        (("integer", 0, "a seed"), "--one a seed. Default: 0."),
+        (("string", None, "A file."), "--one A file."),
+        (("string", "x", "A file; default: that."), "--one A file; default: that."),
+        (("enum", "a", ["a", "b"], "Which."), "--one Which. One of a, b. Default: a."),
+        (("multi_string", [], "Several."), "--one Several."),
+    ],
+)
+def test_a_flag_says_what_it_takes(described, definition, text):
+    assert described(*definition) == text
+
+
+def test_a_flag_that_must_be_given_says_so(described):
+    assert described("string", None, "A folder.", required=True) == "--one A folder. Must be given."
+
+
+def test_a_long_name_has_a_line_of_its_own():
+    assert help_page.columns("a" * 30, "meaning", 10) == ["  " + "a" * 30, " " * 10 + "meaning"]

@@ -1,0 +1,112 @@
+"""The console script, and the modules that are run as commands."""
+
+import os
+import re
+import runpy
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import jaxatr
+from jaxatr.cli import main
+
+ROOT = Path(__file__).parents[2]
+
+
+def script(program, *arguments):
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        env=os.environ | {"JAX_PLATFORMS": "cpu", "COLUMNS": "100"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_the_console_script_is_this():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert project["project"]["scripts"] == {"jaxatr": "jaxatr.cli.main:main"}
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
+def test_the_commands_are_listed(monkeypatch, capsys, arguments):
+    monkeypatch.setattr(sys, "argv", ["jaxatr", *arguments])
+    main.main()
+    listed = re.findall(r"^  (\w+) +\w.*\.$", capsys.readouterr().out, re.MULTILINE)
+    assert tuple(listed) == main.COMMANDS
+
+
+def test_the_version(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["jaxatr", "--version"])
+    main.main()
+    assert capsys.readouterr().out == f"jaxatr {jaxatr.__version__}\n"
+
+
+def test_a_misspelt_command_names_the_nearest(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["jaxatr", "evalute"])
+    with pytest.raises(SystemExit) as exit:
+        main.main()
+    assert exit.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "got 'evalute'" in line and "did you mean 'evaluate'?" in line
+
+
+@pytest.mark.parametrize("name", main.COMMANDS)
+def test_each_command_is_a_module_too(monkeypatch, name):
+    ran = []
+    monkeypatch.setattr(main, "run", ran.append)
+    runpy.run_module(f"jaxatr.{name}", run_name="__main__")
+    assert ran == [name]
+
+
+def test_a_command_sees_its_own_command_line(monkeypatch):
+    seen = []
+    monkeypatch.setattr(main, "run", lambda name: seen.append((name, sys.argv)))
+    monkeypatch.setattr(sys, "argv", ["jaxatr", "tune", "conv", "-n", "1"])
+    main.main()
+    assert seen == [("tune", ["jaxatr tune", "conv", "-n", "1"])]
+
+
+def test_memory_is_kept_before_anything_starts_threads():
+    program = """
+import sys
+from jaxatr import memory
+from jaxatr.cli import main
+
+memory.keep = lambda: print([name for name in ("numpy", "jax") if name in sys.modules])
+sys.argv = ["jaxatr", "report", "--help"]
+main.main()
+"""
+    done = script(program)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("[]\nusage: jaxatr report --workdir=DIR")
+
+
+def test_help_of_training_has_the_configurations_and_no_librarys_flags():
+    done = script("from jaxatr.cli.main import main; main()", "train", "--help")
+    assert done.returncode == 0, done.stderr
+    page = done.stdout
+    assert page.startswith("usage: jaxatr train --config=NAME[:VARIANT]")
+    flags = re.findall(r"^  --(?:\[no\])?(\w+)", page, re.MULTILINE)
+    assert flags == ["config", "workdir", "baselines", "progress", "debug"]
+    assert "Variants: default, smoke, paper, dsiac, mstar, cifar10, folder." in page
+    assert "docs/commands.md" in page
+    assert max(map(len, page.splitlines())) <= 100
+
+
+def test_helpfull_has_the_libraries_flags_too():
+    done = script("from jaxatr.cli.main import main; main()", "report", "--helpfull")
+    assert done.returncode == 0, done.stderr
+    own, libraries = done.stdout.split("flags of libraries:")
+    assert "--out " in own and "verbosity" not in own and "--verbosity" in libraries
+
+
+def test_help_of_a_sub_command_has_its_flags():
+    done = script("from jaxatr.cli.main import main; main()", "tune", "pool", "--help")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("usage: jaxatr tune bn|pool")
+    flags = re.findall(r"^  --?(?:\[no\])?(\w+)", done.stdout, re.MULTILINE)
+    assert {"n", "v", "mode", "budget"} <= set(flags) and "out" not in flags

@@ -1,0 +1,76 @@
+"""The configurations that come with the package, found by name from a checkout and from a wheel."""
+
+from pathlib import Path
+
+import pytest
+
+from jaxatr import bundled, runs, training
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_checkout_has_them_at_its_top():
+    assert bundled.folder() == ROOT / "configs"
+    assert bundled.names() == ["cbc", "distill", "quadruplet", "track"]
+
+
+def test_a_wheel_has_them_inside(tmp_path, monkeypatch):
+    package = tmp_path / "jaxatr"
+    (package / "configs").mkdir(parents=True)
+    monkeypatch.setattr(bundled, "__file__", str(package / "bundled.py"))
+    assert bundled.folder() == tmp_path / "configs"  # of a checkout: there are no files inside
+    (package / "configs" / "cbc.py").touch()
+    assert bundled.folder() == package / "configs"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("cbc", f"{ROOT}/configs/cbc.py"),
+        ("cbc:smoke", f"{ROOT}/configs/cbc.py:smoke"),
+        (f"{ROOT}/configs/track.py:smoke", f"{ROOT}/configs/track.py:smoke"),
+    ],
+)
+def test_a_configuration_is_found(text, found):
+    assert bundled.locate(text) == found
+
+
+def test_a_file_comes_before_a_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cbc").write_text("")
+    assert bundled.locate("cbc:smoke") == "cbc:smoke"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("cbd:smoke", "got 'cbd', wanted a file or one of cbc, .*; did you mean 'cbc'"),
+        ("configs/cbc.py:smoke", "there is no file 'configs/cbc.py'; .* --config=cbc:smoke$"),
+        ("mine/own.py", "there is no file 'mine/own.py'$"),
+    ],
+)
+def test_what_is_not_there_is_named(tmp_path, monkeypatch, text, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        bundled.locate(text)
+
+
+def test_the_listed_variants_are_there():
+    for name, summary, variants in bundled.listing():
+        assert summary.endswith(".") and variants[0] == "default"
+        for variant in variants:
+            assert bundled.load(f"{name}:{variant}").task
+    assert bundled.load("cbc") == bundled.load("cbc:default")
+
+
+def test_a_training_takes_a_name(tmp_path, monkeypatch):
+    seen = []
+
+    def check(workdir, config, free):
+        seen.append(config)
+        raise ValueError("enough")
+
+    monkeypatch.setattr(training, "check_config", check)
+    with pytest.raises(ValueError, match="enough"):
+        runs.train_run("cbc:smoke", tmp_path)
+    assert seen == [bundled.load("cbc:smoke")]

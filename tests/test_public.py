@@ -1,0 +1,36 @@
+"""What ``import jaxatr`` offers, in a process of its own: other tests import much of it."""
+
+import subprocess
+import sys
+
+import pytest
+
+import jaxatr
+
+PROGRAM = """
+import sys
+import jaxatr
+
+assert not {"jax", "numpy", "absl"} & set(sys.modules), "importing the package is fast"
+assert set(jaxatr.__all__) <= set(dir(jaxatr))
+import jaxatr.train
+import jaxatr.evaluate
+from jaxatr import Explainer, Recogniser, Retriever, evaluate, load, runs, train
+import jaxatr.train as again
+
+assert train is again is jaxatr.train is runs.train_run
+assert evaluate is jaxatr.evaluate is runs.evaluate_run
+assert load is jaxatr.load is runs.load_predictor
+print(Explainer.__name__, Recogniser.__name__, Retriever.__name__)
+"""
+
+
+def test_the_names_are_there_and_lazy():
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "Explainer Recogniser Retriever\n"
+
+
+def test_other_names_are_not_there():
+    with pytest.raises(AttributeError, match="no attribute 'tran'"):
+        jaxatr.tran  # noqa: B018
