@@ -174,10 +174,6 @@ def _onnx_logits(network: Any, variables: PyTree, images: ArrayLike) -> jax.Arra
     return network.apply({}, images, variables)
 
 
-def _onnx_logits(network: Any, variables: PyTree, images: ArrayLike) -> jax.Array:
-    return network.apply({}, images, variables)
-
-
 def _made_target(path: str) -> Target:
     made = resolve(path)()
     if not isinstance(made, Target):
