@@ -1,4 +1,4 @@
-"""What every method does to its arguments first: functions, images, classes."""
+"""Checks and conversions of the arguments that methods share: functions, images, classes."""
 
 from collections.abc import Callable
 from typing import TypeAlias

@@ -1,4 +1,4 @@
-"""Masked copies of an image, a batch at a time: what RISE, LIME and occlusion share."""
+"""Masked copies of an image, a batch at a time, for RISE, LIME and occlusion."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What every method does to its map last: the unit interval."""
+"""Maps scaled to the unit interval, the last step of a method."""
 
 from functools import partial
 

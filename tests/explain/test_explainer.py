@@ -2,6 +2,9 @@
 
 import functools
 import json
+import re
+import sys
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -124,6 +127,31 @@ def test_methods_that_draw_are_repeatable(trained_run, images):
     ]
     np.testing.assert_array_equal(maps[0], maps[1])
     assert np.abs(maps[0] - maps[2]).max() > 0.01
+
+
+@pytest.fixture
+def gradients(tmp_path, monkeypatch):
+    """The module of docs/explanations.md with a method of one's own, outside the package."""
+    page = (Path(__file__).parents[2] / "docs" / "explanations.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(# gradients\.py.*?)```", page, re.DOTALL)
+    (tmp_path / "gradients.py").write_text(code, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield "gradients:GRADIENT"
+    sys.modules.pop("gradients", None)
+
+
+def test_a_method_of_ones_own_explains(trained_run, images, gradients, flags, tmp_path):
+    paths, arrays = images
+    explainer = Explainer.load(trained_run, gradients)
+    chip = explainer.chip(arrays[0])[None].astype(np.float32)
+    slope = jax.grad(lambda chip: explainer._predict(chip).max())(chip)
+    (found,) = explainer(arrays[:1])
+    np.testing.assert_allclose(found.raw, slope[0].sum(-1), rtol=1e-4, atol=1e-7)
+    out = tmp_path / "out"
+    given = flags(f"--workdir={trained_run}", f"--out={out}", f"--method={gradients}", paths[0])
+    assert command.main(given) == 0
+    assert json.loads((out / "000.json").read_text())["method"] == "gradient"
+    np.testing.assert_allclose(np.load(out / "000.npy"), found.raw, rtol=1e-4, atol=1e-7)
 
 
 def test_defaults_and_refusals(surrogate_run, trained_run, embedding_run):

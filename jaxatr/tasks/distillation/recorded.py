@@ -71,7 +71,7 @@ class RecordedSurrogate(NamedTuple):
 
 
 def read_surrogate(workdir: str | os.PathLike, *, name: str | None = None) -> RecordedSurrogate:
-    """Returns what is recorded of a surrogate.
+    """Reads the records of a surrogate.
 
     Args:
       workdir: the run's folder.

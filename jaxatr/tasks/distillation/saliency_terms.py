@@ -1,4 +1,4 @@
-"""What a saliency map is trained by: the paper's loss and the variants of it."""
+"""The terms of a saliency map's loss: the paper's and the variants of it."""
 
 import jax
 import jax.numpy as jnp
@@ -43,7 +43,7 @@ def saliency_terms(
 
 
 def _of_curves(fields, score, images, classes, saliency, keys) -> Float[Array, " b"]:
-    """Returns what insertion and deletion lack at one share of the pixels, and random masks say."""
+    """Returns the shortfall in insertion and deletion at one share of pixels, and of random masks."""
     weight, soft = fields.insertion_weight, Blur().traced(images)
     taken = losses.top_share(saliency, jax.vmap(jax.random.uniform)(keys))
     shown = _inserted_and_erased(score, images, soft, taken)
@@ -56,8 +56,8 @@ def _of_curves(fields, score, images, classes, saliency, keys) -> Float[Array, "
     shown = _inserted_and_erased(score, images, soft, masks.reshape(-1, *saliency.shape[1:]))
     found = 2 - losses.faithfulness(*shown, classes, insertion_weight=weight)
     scores = found.reshape(-1, fields.masks)
-    said = losses.influence(saliency, masks, scores, contrast=fields.masks_contrast)
-    return kept + fields.masks_weight * said
+    influence = losses.influence(saliency, masks, scores, contrast=fields.masks_contrast)
+    return kept + fields.masks_weight * influence
 
 
 def _inserted_and_erased(
