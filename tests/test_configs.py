@@ -58,9 +58,7 @@ def test_the_documentation_is_what_the_declarations_say():
 
 
 def test_a_task_has_the_common_fields_and_its_own():
-    own = {
-        task: set(configuration.of_task(task)) - set(configuration.common()) for task in TASKS
-    }
+    own = {task: set(configuration.of_task(task)) - set(configuration.common()) for task in TASKS}
     assert list(own.values()) == [
         {"loss", "gan"},
         {"loss", "track"},
@@ -114,7 +112,10 @@ def test_a_task_elsewhere_declares_fields_and_other_defaults(tmp_path, monkeypat
 
 def test_a_field_can_be_unset_and_take_any_value(tmp_path):
     config = configuration.of_task("jaxatr.tasks.embedding:Embedding")
-    assert config.embedding.margin is None and json.loads(config.to_json())["embedding"]["margin"] is None
+    assert (
+        config.embedding.margin is None
+        and json.loads(config.to_json())["embedding"]["margin"] is None
+    )
     path = tmp_path / "config.py"
     path.write_text(
         "from jaxatr import config\n"

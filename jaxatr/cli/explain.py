@@ -17,7 +17,9 @@ def define_flags() -> None:
     """Defines the command's flags."""
     flags.DEFINE_string("workdir", None, "The run's folder.", required=True)
     flags.DEFINE_string("out", None, "The folder to write to.", required=True)
-    flags.DEFINE_string("method", None, "Or module:NAME; default: surrogate of its run, else grad_cam.")
+    flags.DEFINE_string(
+        "method", None, "Or module:NAME; default: surrogate of its run, else grad_cam."
+    )
     flags.DEFINE_integer("seed", 0, "Of the methods that draw (RISE, LIME, SmoothGrad).")
 
 

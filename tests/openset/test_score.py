@@ -66,9 +66,7 @@ def test_every_score_has_a_title_of_its_own_and_reads_as_its_file():
 def test_a_score_is_one_value_for_each_example():
     np.testing.assert_array_equal(MARGIN(None, OUTPUTS), np.zeros(4))
     wrong = openset.Score("wrong", "Wrong", lambda _, out: out.logits)
-    with pytest.raises(
-        ValueError, match=r"wrong: got values of shape \(4, 3\), wanted one for"
-    ):
+    with pytest.raises(ValueError, match=r"wrong: got values of shape \(4, 3\), wanted one for"):
         wrong(None, OUTPUTS)
     with pytest.raises(ValueError, match="name of a score: got 'my score', wanted an identifier"):
         openset.Score("my score", "My score", MARGIN.score)

@@ -80,9 +80,7 @@ def test_every_score_is_computed_once_for_each_part(run, monkeypatch):
 def test_scores_that_a_run_cannot_give(run, small_config):
     from jaxatr.tasks import OpenSet
 
-    with pytest.raises(
-        ValueError, match="misspelt needs 'feature', which no network gives.*'fe"
-    ):
+    with pytest.raises(ValueError, match="misspelt needs 'feature', which no network gives.*'fe"):
         runs.evaluate_run(run, scores="users_scores:MISSPELT")
     with pytest.raises(ValueError, match="got 'mlss'.*did you mean 'mls'"):
         runs.evaluate_run(run, scores="mlss")
