@@ -5,7 +5,7 @@ import traceback
 import warnings
 from collections.abc import Sequence
 from functools import partial
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from absl import app, flags, logging
 
@@ -19,6 +19,7 @@ _USER_ERRORS = (ValueError, OSError, ImportError, MemoryError, FloatingPointErro
 _BUGS = (NotImplementedError, RecursionError)  # which are RuntimeErrors
 
 
+@runtime_checkable  # the tests check annotations as they run
 class Command(Protocol):
     """A module of this package: its docstring is the text of ``--help``."""
 

@@ -1,8 +1,8 @@
 """The explanation network and its join with the student: the surrogate of a target network.
 
 Lee and Kim (2021), "Explaining Neural Networks Using Attentive Knowledge Distillation", sections
-3.3 and 3.4 and figure 4. The student scores the images; the changes that its attention made in three
-maps are decoded into a saliency map.
+3.3 and 3.4 and figure 4. The student scores the images; the changes that its attention made in
+three maps are decoded into a saliency map.
 """
 
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""The optimiser against PyTorch's update written out by hand, its schedules, and optax's by name."""
+"""The optimiser against PyTorch's update by hand, its schedules, and optax's by name."""
 
 import jax
 import jax.numpy as jnp

@@ -43,7 +43,7 @@ def saliency_terms(
 
 
 def _of_curves(fields, score, images, classes, saliency, keys) -> Float[Array, " b"]:
-    """Returns the shortfall in insertion and deletion at one share of pixels, and of random masks."""
+    """Returns the shortfall in both curves at one share of pixels, and that of random masks."""
     weight, soft = fields.insertion_weight, Blur().traced(images)
     taken = losses.top_share(saliency, jax.vmap(jax.random.uniform)(keys))
     shown = _inserted_and_erased(score, images, soft, taken)
