@@ -1,4 +1,4 @@
-"""What a score is: one object that holds everything the package knows about it."""
+"""A score as one object that holds everything the package knows about it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

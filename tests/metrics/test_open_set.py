@@ -108,9 +108,9 @@ def test_bad_input_is_named(call, message):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: metrics.auroc([[1.0]], [1.0]), "rank 2 but expected 1"),
-        (lambda: metrics.oscr([1.0], [True, False], [1.0]), "have the same shape"),
-        (lambda: metrics.closed_set_accuracy([1], [1, 2]), "have the same shape"),
+        (lambda: metrics.auroc([[1.0]], [1.0]), r"rank 2 \(shape \(1, 1\)\) but expected 1"),
+        (lambda: metrics.oscr([1.0], [True, False], [1.0]), "have different shapes"),
+        (lambda: metrics.closed_set_accuracy([1], [1, 2]), "have different shapes"),
     ],
 )
 def test_arrays_of_other_shapes_are_a_callers_mistake(call, message):

@@ -190,6 +190,7 @@ def write_surrogate(folder, *, seed=0, methods=("surrogate", "grad_cam", "rise")
 
 def _write(folder, evaluation, record, config, metrics, arrays, thumbnails):
     folder.mkdir(parents=True)
+    config = {"task": record["task"], **config}  # its fields are those of the kind
     contents = {"evaluation": evaluation, "record": record, "config": config}
     for name, content in contents.items():
         (folder / f"{name}.json").write_text(json.dumps(content))

@@ -1,6 +1,6 @@
 r"""ViM (Wang et al. 2022, "ViM: out-of-distribution with virtual-logit matching").
 
-Of the features of known classes few directions explain most. What a query has outside of them is
+Few directions explain most of the features of known classes. The rest of a query's features is
 scaled to the size of a logit, :math:`\alpha \lVert x^{P^\perp} \rVert`, and set against the others.
 """
 

@@ -1,4 +1,4 @@
-"""What a score may need beside the logits, and how it is computed for a batch of chips.
+"""The needs of scores beside the logits, and how they are computed for a batch of chips.
 
 A score names its needs (:attr:`jaxatr.openset.Score.needs`); a new need is one more entry here.
 """
