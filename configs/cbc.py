@@ -9,7 +9,7 @@ Variants:
   smoke     the same on very little data: does it run?
   paper     the paper's optimiser recipe for DSIAC (section 3.2) on the simulated vehicles; the
             64-pixel chips and the augmentation (flips, +-5 degrees, shift 4) are ours
-  dsiac     the same recipe on the DSIAC database, once jaxatr.prepare dsiac has read a copy of it
+  dsiac     the same recipe on the DSIAC database, once jaxatr prepare dsiac has read a copy of it
   mstar     MSTAR radar chips, 6 known / 4 unknown; give --config.data.source=FOLDER_OR_ARCHIVE
   cifar10   the paper code's split and recipe; give --config.data.source=FOLDER_OR_ARCHIVE. Unlike
             that code it starts from random weights, flips horizontally, turns nothing (there

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import grain  # noqa: F401 - first imported under flagsaver, it would lose its flags there
 import numpy as np
 import pytest
 from absl import flags

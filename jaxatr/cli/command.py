@@ -94,16 +94,29 @@ def _parse(command: Command, own: Sequence[flags.Flag], argv: Sequence[str]) -> 
         return flags.FLAGS(list(argv))
     # A misspelt field of the configuration is an AttributeError or a KeyError.
     except (flags.Error, AttributeError, KeyError, ValueError, OSError, TypeError) as error:
-        print(f"error: {_line(error)}", file=sys.stderr)
+        print(f"error: {_line(error, argv)}", file=sys.stderr)
         sys.exit(EXIT_USER_ERROR)
 
 
-def _line(error: Exception) -> str:
+def _line(error: Exception, argv: Sequence[str]) -> str:
     """Writes an error of the command line in one line."""
     cause = error.args[0] if error.args else error
+    if isinstance(error, KeyError) or isinstance(cause, KeyError):
+        return _no_field(str(cause.args[0] if isinstance(cause, KeyError) else cause), argv)
     text = str(cause).strip()
     # An exception in a configuration file arrives as the text of its traceback.
     line = text.splitlines()[-1] if "Traceback" in text else text.replace("\n", " ")
-    if isinstance(cause, KeyError):  # its text is the missing name alone
-        line = f"there is no field {cause.args[0]}"
     return line if "flag" in line else f"--config: {line}"
+
+
+def _no_field(text: str, argv: Sequence[str]) -> str:
+    """Names the flag of a field that the configuration does not have.
+
+    Args:
+      text: of ml_collections: the missing name in quotes, and in a second line the nearest one.
+      argv: the command line.
+    """
+    name, _, hint = text.partition("\n")
+    given = (argument.partition("=")[0] for argument in argv)
+    flag = next((flag for flag in given if name.strip("'") in flag.split(".")[1:]), "--config")
+    return f"{flag}: there is no field {name}. {hint}".strip()

@@ -61,5 +61,5 @@ def overview() -> str:
 
 
 def _summary(name: str) -> str:
-    source = pkgutil.get_data(__package__, f"{name}.py") or b""
+    source = pkgutil.get_data("jaxatr.cli", f"{name}.py") or b""
     return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]

@@ -121,7 +121,7 @@ def _check_path(name: str, source: Source | None, path: Any, *, is_prepared: boo
     if path is None and source and source.takes and (source.any_data or not is_prepared):
         raise ValueError(
             f"{name} needs a source, {source.takes} "
-            "(--config.data.source=PATH in a configuration, --source=PATH for jaxatr.prepare)"
+            "(--config.data.source=PATH in a configuration, --source=PATH for jaxatr prepare)"
         )
 
 

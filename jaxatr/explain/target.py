@@ -34,7 +34,7 @@ def load_target(source: str | os.PathLike) -> Target:
     if not Path(source).exists():
         raise ValueError(
             f"distillation.target: there is nothing at {source}; if a run explains what was there, "
-            "say where it is now by continuing that run: python -m jaxatr.train --workdir=DIR "
+            "say where it is now by continuing that run: jaxatr train --workdir=DIR "
             "--config=… --config.distillation.target=PATH"
         )
     if Path(source).suffix == ".onnx":
@@ -48,7 +48,7 @@ def onnx_target(path: str | os.PathLike) -> Target:
 
     It takes images in their raw units; the model itself has to normalise them where its network
     needs that. Its metadata has, as JSON, the names of its ``classes``, and the ``layout`` of its
-    images where that is not ``"NCHW"``; ``python -m jaxatr.convert export`` writes both. Of several
+    images where that is not ``"NCHW"``; ``jaxatr convert export`` writes both. Of several
     outputs the one called ``logits`` counts.
 
     Args:

@@ -23,7 +23,7 @@ class Option(NamedTuple):
 
 
 class Command(NamedTuple):
-    """A sub-command of ``python -m jaxatr.tune``, which measures problems of one operation.
+    """A sub-command of ``jaxatr tune``, which measures problems of one operation.
 
     Attributes:
       name: of the sub-command.

@@ -102,7 +102,7 @@ class Operation:
       tolerance: ``(problem, device) -> error`` that is accepted (:func:`jaxatr.kernels.find`).
       canonical: ``(problem, device) -> problem`` that stands for it where choices are looked up;
         by default itself.
-      command: the sub-command of ``python -m jaxatr.tune`` that measures its problems, if any.
+      command: the sub-command of ``jaxatr tune`` that measures its problems, if any.
     """
 
     name: str

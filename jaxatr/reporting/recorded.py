@@ -175,7 +175,7 @@ def read_evaluation(folder: Path) -> dict[str, Any]:
         if not needed.is_file():
             raise ValueError(
                 f"{folder} is not evaluated yet: there is no {needed.name} in it; run "
-                f"python -m jaxatr.evaluate --workdir={folder}"
+                f"jaxatr evaluate --workdir={folder}"
             )
     try:
         return json.loads(path.read_text(encoding="utf-8"))
@@ -227,5 +227,5 @@ def _read_pictures(
 def different(folder: Path, one: str, other: str) -> ValueError:
     """Returns the error that two files of a folder do not belong together."""
     return ValueError(
-        f"{folder}: {one} and {other} are of different evaluations; run jaxatr.evaluate again"
+        f"{folder}: {one} and {other} are of different evaluations; run jaxatr evaluate again"
     )

@@ -1,6 +1,6 @@
 """A convolution, with the letters of MIOpen's driver.
 
-python -m jaxatr.tune conv -n 32 -c 64 -H 56 -W 56 -k 64 -y 3 -x 3 -p 1 -q 1 --direction=weight
+jaxatr tune conv -n 32 -c 64 -H 56 -W 56 -k 64 -y 3 -x 3 -p 1 -q 1 --direction=weight
 """
 
 from collections.abc import Mapping, Sequence

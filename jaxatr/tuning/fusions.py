@@ -1,6 +1,6 @@
 """Which sequences of operations are computed as one, and the constraint graph of each solver.
 
-python -m jaxatr.tune fusions
+jaxatr tune fusions
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Every problem of a network's training step and of its inference.
 
-python -m jaxatr.tune model --name=resnet18 --size=64 --batch=32
+jaxatr tune model --name=resnet18 --size=64 --batch=32
 """
 
 from collections.abc import Sequence

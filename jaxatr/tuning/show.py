@@ -1,6 +1,6 @@
 """Shows the database for this device, and why an entry is not used.
 
-python -m jaxatr.tune show
+jaxatr tune show
 """
 
 from collections.abc import Sequence

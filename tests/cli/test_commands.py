@@ -83,8 +83,14 @@ def test_train_evaluate_predict(chips, networks_of_the_tests, tmp_path):
             ["train", "--config=configs/cbc.py", "--config.model.bakbone=x"],
             'Did you mean "backbone"',
         ),
-        (["train", "--config=configs/cbc.py", "--config.gan.step=3"], "gan.*steps"),
-        (["train", "--config=configs/cbc.py", "--config.embedding.margin=1"], "embedding"),
+        (
+            ["train", "--config=configs/cbc.py", "--config.gan.step=3"],
+            """--config.gan.step: there is no field 'step'. Did you mean "steps" instead""",
+        ),
+        (
+            ["train", "--config=configs/cbc.py", "--config.embedding.margin=1"],
+            "--config.embedding.margin: there is no field 'embedding'.",
+        ),
         (["train", "--config=configs/cbc.py:defalt"], "variant: got 'defalt'"),
         (["train", "--config=configs/none.py"], "configs/none.py"),
         (["train"], "--config is missing"),

@@ -35,7 +35,7 @@ def test_the_console_script_is_this():
 def test_the_commands_are_listed(monkeypatch, capsys, arguments):
     monkeypatch.setattr(sys, "argv", ["jaxatr", *arguments])
     main.main()
-    listed = re.findall(r"^  (\w+) +\w.*\.$", capsys.readouterr().out, re.MULTILINE)
+    listed = re.findall(r"^  (\w+) +[A-Z]", capsys.readouterr().out, re.MULTILINE)
     assert tuple(listed) == main.COMMANDS
 
 

@@ -52,7 +52,7 @@ def _prepare(name: str, builder: Any, data_dir: Path, download: bool) -> None:
     if not download:
         raise ValueError(
             f"{name!r} is not in {data_dir}, and nothing is downloaded unasked: run "
-            f"python -m jaxatr.prepare {name} --data_dir={data_dir}"
+            f"jaxatr prepare {name} --data_dir={data_dir}"
         )
     if importlib.util.find_spec("tensorflow") is None:
         raise ValueError(

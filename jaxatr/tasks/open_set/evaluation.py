@@ -96,7 +96,7 @@ def choose(
             if left is None:
                 raise ValueError(
                     f"scores: nothing was trained for {score.name} in {workdir}: python -m "
-                    f"jaxatr.train --workdir={workdir} --baselines={score.training.baseline}"
+                    f"jaxatr train --workdir={workdir} --baselines={score.training.baseline}"
                 )
             if score.training.model is None:
                 networks[score.name] = left

@@ -102,7 +102,7 @@ def test_it_feeds_batches_and_keeps_its_fingerprint(prepared):
 
 
 def test_nothing_is_downloaded_unasked(data_dir):
-    with pytest.raises(ValueError, match="jaxatr.prepare cifar10 --data_dir=.*data"):
+    with pytest.raises(ValueError, match="jaxatr prepare cifar10 --data_dir=.*data"):
         data.open_dataset("cifar10", data_dir=data_dir)
 
 
