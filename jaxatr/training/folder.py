@@ -42,9 +42,7 @@ def load_evaluation(workdir: str | os.PathLike) -> dict[str, Any]:
     """
     path = Path(workdir) / EVALUATION
     if not path.is_file():
-        raise ValueError(
-            f"{workdir} is not evaluated yet: jaxatr evaluate --workdir={workdir}"
-        )
+        raise ValueError(f"{workdir} is not evaluated yet: jaxatr evaluate --workdir={workdir}")
     return json.loads(path.read_text(encoding="utf-8"))
 
 
