@@ -190,7 +190,8 @@ def write_surrogate(folder, *, seed=0, methods=("surrogate", "grad_cam", "rise")
 
 def _write(folder, evaluation, record, config, metrics, arrays, thumbnails):
     folder.mkdir(parents=True)
-    contents = {"evaluation": evaluation, "record": record, "config": config}
+    kind = {"task": record["task"]} if "task" in record else {}
+    contents = {"evaluation": evaluation, "record": record, "config": kind | config}
     for name, content in contents.items():
         (folder / f"{name}.json").write_text(json.dumps(content))
     (folder / "metrics.jsonl").write_text("".join(json.dumps(m) + "\n" for m in metrics))

@@ -275,7 +275,6 @@ def test_given_targets_and_the_convention():
     [
         ({"pixels_per_step": 0}, "pixels_per_step: got 0, wanted at least 1"),
         ({"batch_size": 0}, "batch_size: got 0"),
-        ({"saliency": np.zeros((3, 4, 5), np.float32)}, r"saliency: got shape \(3, 4, 5\)"),
         ({"saliency": np.full((3, 4, 4), np.nan, np.float32)}, "saliency: 3 maps are not finite"),
         ({"targets": np.array([0, 1, 4])}, r"targets: got 4, wanted integers in \[0, 4\)"),
         ({"targets": np.array([0, -1, 2])}, r"targets: got -1"),
@@ -293,3 +292,5 @@ def test_what_cannot_be_measured_is_refused(unchecked, options, message):
             measure(predict, **arguments)
     with pytest.raises(ValueError, match="fill: got 2 values, wanted 1 or 3"):
         measures.deletion(predict, images, saliency, pixels_per_step=4, fill=(0.0, 1.0))
+    with pytest.raises(AssertionError, match=r"has shape \(3, 4, 5\) but expected \(3, 4, 4\)"):
+        measures.insertion(predict, images, np.zeros((3, 4, 5)), pixels_per_step=4)
