@@ -41,9 +41,8 @@ def flags_of(monkeypatch):
     """Sets the flags of a command's module as its command line would; returns the arguments."""
     from absl import flags
 
-    values = flags.FlagValues()
-
     def parse(module, *arguments):
+        values = flags.FlagValues()
         monkeypatch.setattr(module.flags, "FLAGS", values)
         with monkeypatch.context() as patch:
             for name in ("string", "integer", "float", "bool", "enum"):

@@ -10,7 +10,8 @@ from jaxatr.explain.explainer import Explainer, Explanation
 from jaxatr.explain.method import Method
 from jaxatr.explain.methods import METHODS, find_method, find_methods, method_title
 from jaxatr.explain.pictures import Pictures, describe
-from jaxatr.explain.target import Surrogate, Target, load_target
+from jaxatr.explain.target import load_target
+from jaxatr.training import Surrogate, Target
 
 __all__ = [
     "METHODS",

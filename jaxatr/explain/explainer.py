@@ -11,7 +11,7 @@ from jaxatr import data, training
 from jaxatr.explain.measures.judge import judge
 from jaxatr.explain.method import Maps, Method
 from jaxatr.explain.methods import METHODS, find_method
-from jaxatr.explain.target import Target, classifier_of, surrogate_of
+from jaxatr.training import Target
 from jaxatr.typing import Float, Shaped
 
 
@@ -89,8 +89,8 @@ class Explainer:
             network that a surrogate explains is no longer the one that it was trained for.
         """
         run = training.load_run(workdir)
-        surrogate, own = surrogate_of(run), {}
-        target = classifier_of(run) if surrogate is None else surrogate.target
+        surrogate, own = run.task.surrogate(run), {}
+        target = run.task.classifier(run) if surrogate is None else surrogate.target
         if surrogate is not None:
             maps = surrogate.saliency
             own["surrogate"] = Method(

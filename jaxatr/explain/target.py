@@ -4,49 +4,18 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
-import numpy as np
 
 from jaxatr import training
 from jaxatr.resolve import resolve
-from jaxatr.training import TrainedRun
+from jaxatr.training import Target, digest
 from jaxatr.typing import ArrayLike, PyTree
 
 _DOTTED = re.compile(r"[A-Za-z_][\w.]*:[\w.]+")  # resolve's, with the colon
-
-
-class Target(NamedTuple):
-    """A trained classifier, which is to be explained.
-
-    Attributes:
-      logits: ``(variables, images) -> [b, k]`` of float32 images ``[b, h, w, c]`` in their raw
-        units; pure, and differentiable in the images.
-      variables: a pytree of arrays.
-      classes: names of the k classes.
-      source: facts that identify the network in results, as JSON values.
-    """
-
-    logits: Callable[..., jax.Array]
-    variables: PyTree
-    classes: tuple[str, ...]
-    source: Mapping[str, Any]
-
-
-class Surrogate(NamedTuple):
-    """A trained network that explains another one in a single pass.
-
-    Attributes:
-      target: the network that it explains.
-      saliency: from images ``[b, h, w, c]`` in their raw units to maps ``[b, h, w]`` in [0, 1].
-    """
-
-    target: Target
-    saliency: Callable[[ArrayLike], jax.Array]
 
 
 def load_target(source: str | os.PathLike) -> Target:
@@ -70,63 +39,8 @@ def load_target(source: str | os.PathLike) -> Target:
         )
     if Path(source).suffix == ".onnx":
         return onnx_target(source)
-    return classifier_of(training.load_run(source))
-
-
-def classifier_of(run: TrainedRun) -> Target:
-    """Takes the classifier of known classes out of a run.
-
-    Raises:
-      ValueError: the run is of another kind.
-    """
-    config, record = run.config, run.record
-    if "split" not in record or "coarse" in record or "target" in record:
-        raise ValueError(f"{run.workdir}: wanted the run of a classifier (configs/cbc.py)")
-    if training.takes_tracks(config, record):
-        raise ValueError(f"{run.workdir}: wanted a classifier of single images, got one of tracks")
-    source = {
-        "workdir": str(run.workdir),
-        "fingerprint": record.get("fingerprint"),
-        "step": run.step,
-        "backbone": config.model.backbone,
-        "width": config.model.width,
-        "variables": _digest(run.variables),
-    }
-    module = run.module
-
-    def logits(variables: PyTree, images: ArrayLike) -> jax.Array:
-        return module.apply(variables, run.normalize(images), train=False).logits
-
-    return Target(logits, run.variables, run.classes, source)
-
-
-def surrogate_of(run: TrainedRun) -> Surrogate | None:
-    """Takes the surrogate out of a run, with the network that it explains.
-
-    Returns:
-      ``None`` where the run is of another kind.
-
-    Raises:
-      ValueError: the network is not to be found, or is another one now.
-    """
-    before = run.record.get("target")
-    if before is None:
-        return None
-    target = load_target(run.config.distillation.target)
-    if not training.explains(run.record, target.source):
-        raise ValueError(
-            f"distillation.target: {run.workdir} explains another network: recorded {before}, now "
-            f"{target.source}"
-        )
-    # The run keeps its target's variables.
-    params = dict(run.variables["params"])
-    target, module = target._replace(variables=params.pop("target")), run.module
-
-    @jax.jit
-    def saliency(variables: PyTree, images: ArrayLike) -> jax.Array:
-        return module.apply(variables, run.normalize(images), train=False).saliency
-
-    return Surrogate(target, partial(saliency, {**run.variables, "params": params}))
+    run = training.load_run(source)
+    return run.task.classifier(run)
 
 
 def onnx_target(path: str | os.PathLike) -> Target:
@@ -183,15 +97,5 @@ def _made_target(path: str) -> Target:
         )
     classes = tuple(map(str, made.classes))
     given = {name: value for name, value in made.source.items() if name != "workdir"}
-    source = {"workdir": path, "variables": _digest(made.variables), **given}
+    source = {"workdir": path, "variables": digest(made.variables), **given}
     return made._replace(classes=classes, source=source)
-
-
-def _digest(variables: PyTree) -> str:
-    """Returns a hash of arrays and their shapes."""
-    digest = hashlib.sha256()
-    for leaf in jax.tree.leaves(variables):
-        array = np.ascontiguousarray(leaf)
-        digest.update(f"{array.dtype} {array.shape}".encode())
-        digest.update(array.tobytes())
-    return digest.hexdigest()

@@ -62,4 +62,4 @@ def make_task(config: Config, workdir: str | os.PathLike) -> Task:
     if training.saved_steps(workdir):
         config = copy.deepcopy(config)
         config.model.pretrained = ""
-    return task_class(config.task)(config)
+    return task_class(config.task).of_config(config)(config)

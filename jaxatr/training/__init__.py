@@ -10,13 +10,13 @@ from jaxatr.training.folder import (
     explains,
     load_config,
     load_evaluation,
-    takes_tracks,
     variables_of,
     write_file,
 )
 from jaxatr.training.kernels import recorded_choices
 from jaxatr.training.loop import TrainResult, train
 from jaxatr.training.meter import NonFiniteLoss
+from jaxatr.training.networks import Exportable, Surrogate, Target, digest
 from jaxatr.training.record import (
     ConfigMismatch,
     check_config,
@@ -28,7 +28,6 @@ from jaxatr.training.snapshot import Snapshot
 from jaxatr.training.state import TrainState
 from jaxatr.training.stop import EXIT_PREEMPTED, Preempted, Stopped, stopping_at_once
 from jaxatr.training.task import (
-    Exportable,
     Hook,
     LossOutput,
     Phase,
@@ -64,12 +63,15 @@ __all__ = [
     "Preempted",
     "Snapshot",
     "Stopped",
+    "Surrogate",
+    "Target",
     "Task",
     "TrainResult",
     "TrainState",
     "TrainedRun",
     "check_config",
     "check_predictor",
+    "digest",
     "enable_compilation_cache",
     "explains",
     "load_config",
@@ -83,7 +85,6 @@ __all__ = [
     "recorded_choices",
     "saved_steps",
     "stopping_at_once",
-    "takes_tracks",
     "task_class",
     "task_of",
     "train",

@@ -1,4 +1,4 @@
-"""What a run's folder holds, and how it is read and written."""
+"""The files of a run's folder: their names, reading and writing."""
 
 import json
 import os
@@ -9,6 +9,7 @@ from typing import Any
 import jax
 
 from jaxatr import config as configuration
+from jaxatr import files
 from jaxatr.training.average import evaluated_params
 from jaxatr.training.snapshot import Snapshot
 from jaxatr.typing import Config, PyTree
@@ -20,7 +21,7 @@ INDEX = "index.npz"
 
 
 def load_config(workdir: str | os.PathLike) -> Config:
-    """Returns the configuration that a run was trained with.
+    """Reads the configuration that a run was trained with.
 
     A field that did not exist yet when the run was trained has its default.
 
@@ -34,7 +35,7 @@ def load_config(workdir: str | os.PathLike) -> Config:
 
 
 def load_evaluation(workdir: str | os.PathLike) -> dict[str, Any]:
-    """Returns the recorded evaluation of a run.
+    """Reads the recorded evaluation of a run.
 
     Raises:
       ValueError: it is not evaluated yet.
@@ -45,16 +46,6 @@ def load_evaluation(workdir: str | os.PathLike) -> dict[str, Any]:
             f"{workdir} is not evaluated yet: python -m jaxatr.evaluate --workdir={workdir}"
         )
     return json.loads(path.read_text(encoding="utf-8"))
-
-
-def takes_tracks(config: Config, record: Mapping[str, Any]) -> bool:
-    """Returns whether a run's network takes tracks, not single chips.
-
-    Args:
-      config: the run's.
-      record: the content of its ``record.json``.
-    """
-    return "tracks" in record and config.track.hidden > 0
 
 
 def variables_of(snapshot: Snapshot) -> PyTree:
@@ -89,7 +80,5 @@ def write_file(path: Path, write: Callable[[Any], object]) -> None:
     """
     if jax.process_index():
         return  # every process has the result, one writes it
-    partial = path.with_suffix(".partial")
-    with open(partial, "wb") as file:
+    with files.replacing(path) as file:
         write(file)
-    partial.replace(path)

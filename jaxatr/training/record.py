@@ -15,6 +15,7 @@ import jax
 
 import jaxatr
 from jaxatr import config as configuration
+from jaxatr import files
 from jaxatr.typing import Config
 
 CONFIG = "config.json"
@@ -51,7 +52,7 @@ def record_config(workdir: str | os.PathLike, config: Config, *, free: Collectio
     if jax.process_index() == 0:
         path = Path(workdir) / CONFIG
         path.parent.mkdir(parents=True, exist_ok=True)
-        _write(path, config.to_json(indent=2, sort_keys=True))
+        files.write_text(path, config.to_json(indent=2, sort_keys=True) + "\n")
     return fingerprint
 
 
@@ -126,19 +127,14 @@ def update_record(workdir: str | os.PathLike, **fields: Any) -> None:
     if jax.process_index() == 0:
         path = Path(workdir) / RECORD
         path.parent.mkdir(parents=True, exist_ok=True)
-        _write(path, json.dumps(read_record(workdir) | fields, indent=2, sort_keys=True))
+        text = json.dumps(read_record(workdir) | fields, indent=2, sort_keys=True)
+        files.write_text(path, text + "\n")
 
 
 def read_record(workdir: str | os.PathLike) -> dict[str, Any]:
     """Returns the fields of ``record.json``; none if there is no such file."""
     path = Path(workdir) / RECORD
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-
-
-def _write(path: Path, text: str) -> None:
-    partial = path.with_suffix(".partial")
-    partial.write_text(text + "\n", encoding="utf-8")
-    partial.replace(path)
 
 
 def _fixed_fields(tree: dict[str, Any], free: Collection[str], prefix: str = "") -> dict[str, Any]:

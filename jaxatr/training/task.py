@@ -20,6 +20,7 @@ import optax
 
 from jaxatr.config import Fields
 from jaxatr.data.intake import Intake
+from jaxatr.training.networks import Exportable, Surrogate, Target
 from jaxatr.typing import ArrayLike, Batch, Config, PyTree
 
 
@@ -129,29 +130,6 @@ class Predictor(abc.ABC):
     @abc.abstractmethod
     def to_json(self, prediction: Any) -> dict[str, Any]:
         """Turns a prediction into JSON values."""
-
-
-class Exportable(NamedTuple):
-    """The network of a run as a function that ONNX can hold.
-
-    Attributes:
-      apply: ``(variables, images, *further) -> arrays``, of normalised images ``[b, h, w, c]``;
-        the arrays in the order of ``outputs``.
-      variables: of the network.
-      outputs: names of the outputs.
-      classes: names of the columns of its logits.
-      frames: chips of a track, where images are ``[b, frames, h, w, c]``; 0 for single chips.
-      further: name to an example of each further input, for a batch of one.
-      properties: JSON values for the file's metadata.
-    """
-
-    apply: Callable[..., Sequence[jax.Array]]
-    variables: PyTree
-    outputs: tuple[str, ...]
-    classes: tuple[str, ...]
-    frames: int = 0
-    further: Mapping[str, np.ndarray] = {}
-    properties: Mapping[str, Any] = {}
 
 
 class Task(abc.ABC):
@@ -299,6 +277,12 @@ class Task(abc.ABC):
         return {}
 
     @classmethod
+    def of_config(cls, config: Config) -> type["Task"]:
+        """Finds the task of a configuration that names this one: itself, or a special case."""
+        del config
+        return cls
+
+    @classmethod
     def network(cls, config: Config, record: Mapping[str, Any]) -> Any:
         """Builds the network of a finished run; its variables are in a checkpoint.
 
@@ -319,6 +303,25 @@ class Task(abc.ABC):
           ValueError: the kind has no form there.
         """
         raise ValueError(f"{run.workdir}: a run of {cls.__name__} has no ONNX form")
+
+    @classmethod
+    def classifier(cls, run: "TrainedRun") -> Target:
+        """Takes out the classifier of known classes, to be explained.
+
+        Raises:
+          ValueError: the kind has none.
+        """
+        raise ValueError(f"{run.workdir}: wanted the run of a classifier (configs/cbc.py)")
+
+    @classmethod
+    def surrogate(cls, run: "TrainedRun") -> Surrogate | None:
+        """Takes out the surrogate and its target; ``None`` where the kind explains nothing.
+
+        Raises:
+          ValueError: the network that it explains is missing, or another one now.
+        """
+        del run
+        return None
 
 
 class TrainedRun(NamedTuple):

@@ -24,7 +24,8 @@ def task_of(workdir: str | os.PathLike) -> type[Task]:
     Raises:
       ValueError: no run, or its task is not on the import path.
     """
-    return task_class(read_record(workdir).get("task") or load_config(workdir).task)
+    config = load_config(workdir)
+    return task_class(read_record(workdir).get("task") or config.task).of_config(config)
 
 
 def task_class(path: str) -> type[Task]:
@@ -52,7 +53,7 @@ def load_run(workdir: str | os.PathLike, checkpoint: Checkpoint = "latest") -> T
     """
     config, record = load_config(workdir), read_record(workdir)
     snapshot = load_snapshot(workdir, checkpoint)
-    task = task_class(record.get("task") or config.task)
+    task = task_class(record.get("task") or config.task).of_config(config)
     return TrainedRun(Path(workdir), task, config, record, snapshot.step, variables_of(snapshot))
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import jax
 
+from jaxatr import files
+
 METRICS = "metrics.jsonl"
 EVENTS = "tensorboard"
 
@@ -99,6 +101,4 @@ def read_metrics(workdir: str | os.PathLike) -> list[dict[str, Any]]:
 
 def _keep_until(path: Path, step: int) -> None:
     records = [record for record in read_metrics(path.parent) if record["step"] <= step]
-    partial = path.with_suffix(".partial")
-    partial.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-    partial.replace(path)
+    files.write_text(path, "".join(json.dumps(record) + "\n" for record in records))

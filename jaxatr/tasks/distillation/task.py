@@ -26,8 +26,8 @@ from jaxatr.tasks.examples import Examples, normalize
 from jaxatr.tasks.keys import example_keys
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.tasks.pretrained import Pretrained
-from jaxatr.training import Exportable, LossOutput, Phase, Task, TrainedRun
-from jaxatr.typing import Batch, Config, Float, PyTree
+from jaxatr.training import Exportable, LossOutput, Phase, Surrogate, Task, TrainedRun
+from jaxatr.typing import ArrayLike, Batch, Config, Float, PyTree
 
 _STATE = "batch_stats"
 _ACCURACIES = ("student_accuracy", "target_accuracy", "agreement")
@@ -134,6 +134,28 @@ class Distillation(Task):
 
         variables = {**run.variables, "params": own}
         return Exportable(apply, variables, ("logits", "saliency"), run.classes)
+
+    @classmethod
+    def surrogate(cls, run: TrainedRun) -> Surrogate:
+        """Takes out the surrogate; the run keeps the variables of the network that it explains.
+
+        Raises:
+          ValueError: that network is not to be found, or is another one now.
+        """
+        target = load_target(run.config.distillation.target)
+        if not training.explains(run.record, target.source):
+            raise ValueError(
+                f"distillation.target: {run.workdir} explains another network: recorded "
+                f"{run.record['target']}, now {target.source}"
+            )
+        params = dict(run.variables["params"])
+        target, module = target._replace(variables=params.pop("target")), run.module
+
+        @jax.jit
+        def saliency(variables: PyTree, images: ArrayLike) -> jax.Array:
+            return module.apply(variables, run.normalize(images), train=False).saliency
+
+        return Surrogate(target, partial(saliency, {**run.variables, "params": params}))
 
     def check_continues(self, workdir: str | os.PathLike, recorded: Mapping[str, Any]) -> None:
         """Refuses to go on with other data, or where another network is to be explained now.

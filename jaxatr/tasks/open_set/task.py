@@ -21,8 +21,8 @@ from jaxatr.tasks.open_set.fields import FIELDS
 from jaxatr.tasks.open_set.needs import COMPUTED, compute
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.tasks.pretrained import Pretrained
-from jaxatr.training import Exportable, LossOutput, Phase, Task, TrainedRun
-from jaxatr.typing import Batch, Config, Float, PyTree, Shaped
+from jaxatr.training import Exportable, LossOutput, Phase, Target, Task, TrainedRun, digest
+from jaxatr.typing import ArrayLike, Batch, Config, Float, PyTree, Shaped
 
 _OPEN_LOSSES = {"cbc": losses.cbc, "bce": losses.one_vs_rest_bce, "none": None}
 
@@ -57,9 +57,7 @@ class OpenSet(Task):
         self.split = self.examples.split
         if config.open_set.negatives:
             self.examples.add_negatives(config.open_set.negatives)
-        # The class of the negatives comes after the known ones.
-        num_classes = len(self.split.known) + bool(config.open_set.negatives)
-        self.module = self.build(config, num_classes)
+        self.module = self.network(config, {"split": self.split.as_dict()})
         self._pretrained = Pretrained(
             config.model, self.module.backbone, self.examples.image_shape[-1]
         )
@@ -78,10 +76,6 @@ class OpenSet(Task):
         """Returns the data, and :attr:`parts`."""
         examples = Examples(config)
         return examples, examples.parts
-
-    def build(self, config: Config, num_classes: int) -> Any:
-        """Returns the network."""
-        return models.build_open_set(config.model, num_classes)
 
     @classmethod
     def network(cls, config: Config, record: Mapping[str, Any]) -> nn.Module:
@@ -104,6 +98,24 @@ class OpenSet(Task):
             return [getattr(out, name) for name in outputs]
 
         return Exportable(apply, run.variables, outputs, classes, properties=thresholds(run))
+
+    @classmethod
+    def classifier(cls, run: TrainedRun) -> Target:
+        """Takes the closed-set classifier, which takes images in their raw units."""
+        module, model = run.module, run.config.model
+        source = {
+            "workdir": str(run.workdir),
+            "fingerprint": run.record.get("fingerprint"),
+            "step": run.step,
+            "backbone": model.backbone,
+            "width": model.width,
+            "variables": digest(run.variables),
+        }
+
+        def logits(variables: PyTree, images: ArrayLike) -> jax.Array:
+            return module.apply(variables, run.normalize(images), train=False).logits
+
+        return Target(logits, run.variables, run.classes, source)
 
     @property
     def record(self) -> dict[str, Any]:

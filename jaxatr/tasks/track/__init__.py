@@ -1,5 +1,5 @@
 """Open-set recognition of tracks: several chips of one target, in the order of time."""
 
-from jaxatr.tasks.track.task import TrackOpenSet
+from jaxatr.tasks.track.task import TrackChips, TrackOpenSet
 
-__all__ = ["TrackOpenSet"]
+__all__ = ["TrackChips", "TrackOpenSet"]

@@ -1,13 +1,15 @@
 """Open-set recognition of tracks: chips of one target, one after the other as the sensor closes in.
 
-The outputs of a convolutional network with an LSTM on a track stand beside the mean of those on its
-chips one by one.
+:class:`TrackOpenSet` puts an LSTM over the convolutional network's features of a track's chips.
+:class:`TrackChips` is what it is compared with: the network of single chips, whose answers are
+averaged over a track.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,26 +21,27 @@ from jaxatr.tasks.examples import Part
 from jaxatr.tasks.limits import check_limits
 from jaxatr.tasks.open_set.fields import FIELDS as OF_SINGLE_CHIPS
 from jaxatr.tasks.open_set.needs import COMPUTED
-from jaxatr.tasks.open_set.task import OpenSet
+from jaxatr.tasks.open_set.task import OpenSet, thresholds
 from jaxatr.tasks.track.evaluation import PartOutputs, evaluate
 from jaxatr.tasks.track.examples import TrackExamples
 from jaxatr.tasks.track.fields import FIELDS
-from jaxatr.training import LossOutput, Phase
+from jaxatr.training import Exportable, LossOutput, Phase, Target, TrainedRun
 from jaxatr.typing import Batch, Config, Float, Int, PyTree
 
 
-class TrackOpenSet(OpenSet):
-    """Trains a convolutional network with an LSTM on tracks, by equation 4 on each track.
+class TrackChips(OpenSet):
+    """Trains the network of single chips on the shuffled chips of tracks.
 
-    With ``track.chip_weight`` single chips are trained besides, by heads of their own on the same
-    convolutional network. With ``track.hidden = 0`` there is no LSTM: the network of
-    :class:`~jaxatr.tasks.open_set.OpenSet` is trained on shuffled single chips, in as many steps of
-    as many chips, and what it says of a track is the mean over its chips.
+    It takes as many steps of as many chips as :class:`TrackOpenSet` does; its outputs on a track
+    are the mean over the track's chips. It is the task of a configuration of tracks whose
+    ``track.hidden`` is 0.
 
     Attributes:
       parts: ``"train"``, ``"validation"``, ``"test"`` to the last chip of each track, which stands
         for it; :attr:`examples` has them all.
     """
+
+    recurrent: ClassVar[bool] = False
 
     examples: TrackExamples
 
@@ -61,7 +64,6 @@ class TrackOpenSet(OpenSet):
         )
         if config.open_set.negatives:
             raise ValueError("open_set.negatives: single images are no tracks, got some")
-        self.recurrent = fields.hidden > 0
         super().__init__(config)
 
     @classmethod
@@ -70,61 +72,14 @@ class TrackOpenSet(OpenSet):
         return {**OF_SINGLE_CHIPS, **FIELDS}
 
     def open(self, config: Config) -> tuple[TrackExamples, dict[str, Part]]:
-        """Returns the data, and :attr:`parts`."""
+        """Opens the data, and finds :attr:`parts`."""
         examples = TrackExamples(config)
         return examples, examples.ends
 
-    def build(self, config: Config, num_classes: int) -> Any:
-        """Returns the network."""
-        if not self.recurrent:
-            return super().build(config, num_classes)
-        return models.build_track(config.model, num_classes, config.track.hidden)
-
-    def init(self, key: jax.Array) -> tuple[PyTree, PyTree]:
-        """Returns freshly drawn parameters and batch statistics, the backbone's perhaps read."""
-        if not self.recurrent:
-            return super().init(key)
-        variables = dict(self.module.init(key, jnp.zeros((1, 1, *self.examples.image_shape))))
-        params = variables.pop("params")
-        return self._pretrained.put_into(params, variables)
-
     def batches(self, phase: Phase) -> Any:
-        """Returns this process's endless iterator of batches of tracks, or of single chips."""
+        """Opens this process's endless iterator of batches of single chips."""
         del phase
-        return self.examples.track_batches() if self.recurrent else self.examples.chip_batches()
-
-    def loss(
-        self, params: PyTree, model_state: PyTree, batch: Batch, key: jax.Array, step: jax.Array
-    ) -> LossOutput:
-        """Returns equation 4 summed over one device's share of a batch.
-
-        A track is flipped, shifted and turned as one. The loss of its chips is their mean.
-        """
-        if not self.recurrent:
-            return super().loss(params, model_state, batch, key, step)
-        count, steps, *shape = batch["image"].shape
-        images = data.augment(
-            key,
-            self.normalize(batch["image"]).reshape(count * steps, *shape),
-            jnp.repeat(batch["id"][:, 0], steps),
-            jnp.repeat(batch["epoch"], steps),
-            **self.config.augment,
-        )
-        tracks, lengths = images.reshape(count, steps, *shape), batch["length"]
-        out, model_state = apply_training(
-            self.module, params, model_state, tracks, key, step, lengths=lengths
-        )
-        labels = batch["label"][:, 0]
-        values = self.example_losses(out.track.logits, out.track.open_logits, labels)
-        own, chips = jnp.repeat(labels, steps), out.chips
-        chip_losses = self.example_losses(chips.logits, chips.open_logits, own)["loss"]
-        values["chip_loss"] = _mean_of_track(chip_losses, lengths)
-        values["chip_accuracy"] = _mean_of_track(jnp.argmax(chips.logits, axis=-1) == own, lengths)
-        values["closed_accuracy"] = jnp.argmax(out.track.logits, axis=-1) == labels
-        total = values.pop("loss") + self.config.track.chip_weight * values["chip_loss"]
-        rows = jnp.float32(count)
-        sums = {name: (jnp.sum(value, dtype=jnp.float32), rows) for name, value in values.items()}
-        return LossOutput(jnp.sum(total), rows, sums, model_state)
+        return self.examples.chip_batches()
 
     @property
     def given(self) -> frozenset[str]:
@@ -132,7 +87,7 @@ class TrackOpenSet(OpenSet):
         return super().given - COMPUTED
 
     def outputs(self, variables: PyTree, part: str, needs: Collection[str] = ()) -> openset.Outputs:
-        """Returns the network's outputs on every track of a part, in its order.
+        """Computes the network's outputs on every track of a part, in its order.
 
         Args:
           variables: parameters and batch statistics, for one device.
@@ -145,7 +100,7 @@ class TrackOpenSet(OpenSet):
     def part_outputs(
         self, variables: PyTree, part: str, needs: Collection[str] = ()
     ) -> PartOutputs:
-        """Returns the network's outputs on the tracks of a part and on their chips.
+        """Computes the network's outputs on the tracks of a part and on their chips.
 
         Args:
           variables: parameters and batch statistics, for one device.
@@ -176,18 +131,11 @@ class TrackOpenSet(OpenSet):
         )
 
     def infer(self, variables: PyTree, batch: Batch) -> dict[str, jax.Array]:
-        """Returns the outputs on a batch of tracks, in test mode; of chips as ``chip_…``."""
+        """Computes the outputs on the chips of a batch of tracks, in test mode, as ``chip_…``."""
         tracks = self.normalize(batch["image"])
         count, steps, *shape = tracks.shape
-        if self.recurrent:
-            out = self.module.apply(variables, tracks, lengths=batch["length"])
-            chips, found = out.chips, out.track._asdict()
-        else:
-            chips, found = self.module.apply(variables, tracks.reshape(-1, *shape)), {}
-        return found | {
-            f"chip_{name}": values.reshape(count, steps, -1)
-            for name, values in chips._asdict().items()
-        }
+        chips = self.module.apply(variables, tracks.reshape(-1, *shape))
+        return _by_track(chips, count, steps)
 
     def test(
         self,
@@ -206,8 +154,8 @@ class TrackOpenSet(OpenSet):
           workdir: the run's folder; nothing is trained beside a run on tracks.
 
         Returns:
-          ``(measured, arrays)``, as :meth:`jaxatr.tasks.OpenSet.test` does. The group ``all`` is of
-          the tracks; ``mean over chips`` of the same tracks, each score the mean of its chips', and
+          ``(measured, arrays)``, as of :class:`~jaxatr.tasks.OpenSet`. The group ``all`` is of the
+          tracks; ``mean over chips`` of the same tracks, each score the mean of its chips', and
           the class that of the largest mean logit; ``single chips`` of every chip by itself. A
           network without an LSTM has the mean under ``all``; one whose chips were not trained has
           ``all`` alone. In ``arrays``, ``…_chip_…`` are of the chips and ``…_length`` says how many
@@ -220,8 +168,113 @@ class TrackOpenSet(OpenSet):
         return evaluate(self, variables, scores)
 
 
+class TrackOpenSet(TrackChips):
+    """Trains a convolutional network with an LSTM on tracks, by equation 4 on each track.
+
+    With ``track.chip_weight`` single chips are trained besides, by heads of their own on the same
+    convolutional network.
+    """
+
+    recurrent = True
+    predictor = "jaxatr.tasks.track.predictor:TrackRecogniser"
+    usage = "predict --workdir={workdir} FOLDER..."
+
+    @classmethod
+    def of_config(cls, config: Config) -> type[OpenSet]:
+        """Finds the task of a configuration: without an LSTM, that of single chips."""
+        return cls if config.track.hidden > 0 else TrackChips
+
+    @classmethod
+    def network(cls, config: Config, record: Mapping[str, Any]) -> nn.Module:
+        """Builds the network."""
+        return models.build_track(config.model, len(record["split"]["known"]), config.track.hidden)
+
+    @classmethod
+    def exportable(cls, run: TrainedRun) -> Exportable:
+        """Exports the outputs on tracks, with their lengths as a second input."""
+        outputs = ("logits", "open_logits", "features")
+        if run.config.loss.open == "none":
+            outputs = ("logits", "features")  # nothing has trained the binary classifiers
+        module = run.module
+
+        def apply(variables: PyTree, tracks: jax.Array, lengths: jax.Array) -> list[jax.Array]:
+            out = module.apply(variables, tracks, lengths=lengths).track
+            return [getattr(out, name) for name in outputs]
+
+        return Exportable(
+            apply,
+            run.variables,
+            outputs,
+            run.classes,
+            frames=run.config.track.frames,
+            further={"lengths": np.ones(1, np.int32)},
+            properties=thresholds(run),
+        )
+
+    @classmethod
+    def classifier(cls, run: TrainedRun) -> Target:
+        """Refuses: an explanation is of a single image."""
+        raise ValueError(f"{run.workdir}: wanted a classifier of single images, got one of tracks")
+
+    def init(self, key: jax.Array) -> tuple[PyTree, PyTree]:
+        """Draws parameters and batch statistics; the backbone's may be read."""
+        variables = dict(self.module.init(key, jnp.zeros((1, 1, *self.examples.image_shape))))
+        params = variables.pop("params")
+        return self._pretrained.put_into(params, variables)
+
+    def batches(self, phase: Phase) -> Any:
+        """Opens this process's endless iterator of batches of tracks."""
+        del phase
+        return self.examples.track_batches()
+
+    def loss(
+        self, params: PyTree, model_state: PyTree, batch: Batch, key: jax.Array, step: jax.Array
+    ) -> LossOutput:
+        """Sums equation 4 over one device's share of a batch.
+
+        A track is flipped, shifted and turned as one. The loss of its chips is their mean.
+        """
+        count, steps, *shape = batch["image"].shape
+        images = data.augment(
+            key,
+            self.normalize(batch["image"]).reshape(count * steps, *shape),
+            jnp.repeat(batch["id"][:, 0], steps),
+            jnp.repeat(batch["epoch"], steps),
+            **self.config.augment,
+        )
+        tracks, lengths = images.reshape(count, steps, *shape), batch["length"]
+        out, model_state = apply_training(
+            self.module, params, model_state, tracks, key, step, lengths=lengths
+        )
+        labels = batch["label"][:, 0]
+        values = self.example_losses(out.track.logits, out.track.open_logits, labels)
+        own, chips = jnp.repeat(labels, steps), out.chips
+        chip_losses = self.example_losses(chips.logits, chips.open_logits, own)["loss"]
+        values["chip_loss"] = _mean_of_track(chip_losses, lengths)
+        values["chip_accuracy"] = _mean_of_track(jnp.argmax(chips.logits, axis=-1) == own, lengths)
+        values["closed_accuracy"] = jnp.argmax(out.track.logits, axis=-1) == labels
+        total = values.pop("loss") + self.config.track.chip_weight * values["chip_loss"]
+        rows = jnp.float32(count)
+        sums = {name: (jnp.sum(value, dtype=jnp.float32), rows) for name, value in values.items()}
+        return LossOutput(jnp.sum(total), rows, sums, model_state)
+
+    def infer(self, variables: PyTree, batch: Batch) -> dict[str, jax.Array]:
+        """Computes the outputs on a batch of tracks, in test mode; of chips as ``chip_…``."""
+        tracks = self.normalize(batch["image"])
+        count, steps = tracks.shape[:2]
+        out = self.module.apply(variables, tracks, lengths=batch["length"])
+        return out.track._asdict() | _by_track(out.chips, count, steps)
+
+
+def _by_track(chips: models.OpenSetOutput, count: int, steps: int) -> dict[str, jax.Array]:
+    """Sorts the outputs on chips ``[count * steps, …]`` by track, ``[count, steps, …]``."""
+    return {
+        f"chip_{name}": values.reshape(count, steps, -1) for name, values in chips._asdict().items()
+    }
+
+
 def _mean_of_track(values: jax.Array, lengths: Int[jax.Array, " b"]) -> Float[jax.Array, " b"]:
-    """Returns the mean over each track's chips, of values ``[b * t]``."""
+    """Averages over each track's chips, values ``[b * t]``."""
     values = values.reshape(len(lengths), -1).astype(jnp.float32)
     inside = jnp.arange(values.shape[1]) < lengths[:, None]
     return jnp.sum(jnp.where(inside, values, 0), axis=1) / lengths
