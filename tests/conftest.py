@@ -2,8 +2,14 @@
 
 import functools
 import json
+import os
 import shutil
+import tarfile
 from pathlib import Path
+
+# Most of a test's time is the compiler's: it does less for these small programs, in the programs
+# that tests start too. CI's slow tests run with all of it.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 import jaxtyping
 import numpy as np
@@ -141,6 +147,18 @@ def embedding_run(levels, tmp_path_factory) -> Path:
     runs.train_run(config, workdir, progress=False)
     runs.evaluate_run(workdir)
     return workdir
+
+
+@pytest.fixture(scope="session")
+def earlier(tmp_path_factory) -> Path:
+    """A small evaluated run of each kind, unpacked (tests/fixtures/make_runs.py)."""
+    root = tmp_path_factory.mktemp("earlier")
+    with tarfile.open(Path(__file__).parent / "fixtures" / "runs.tar.xz") as archive:
+        archive.extractall(root, filter="data")
+    for path in root.rglob("*.json"):  # whose paths are those of the machine that made them
+        if "checkpoints" not in path.parts:
+            path.write_text(path.read_text().replace("/tmp/jaxatr-fixture", str(root)))
+    return root
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -10,12 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from ml_collections import ConfigDict
 from PIL import Image
 from tqdm import tqdm
 
-from jaxatr import config as configuration
-from jaxatr import data, runs
+from jaxatr import data, runs, training
 from jaxatr.cli import explain as command
 from jaxatr.cli import predict
 from jaxatr.explain import METHODS, Explainer, Target, masking, measures
@@ -29,23 +27,21 @@ QUICK = {
 }
 
 
-@pytest.fixture(scope="module")
-def surrogate_run(small_config, trained_run, tmp_path_factory):
-    """The folder of a surrogate of the small recogniser, hardly trained."""
-    config = configuration.retasked(small_config, "jaxatr.tasks.distillation:Distillation")
-    config.distillation.target, config.distillation.judged = str(trained_run), 4
-    config.model.backbone, config.model.width, config.model.stem = "resnet18", 4, "3x3"
-    config.model.args = ConfigDict({"stage_sizes": (1, 1, 1, 1)})  # half as much to compile
-    config.surrogate.width = 4
-    config.train.steps, config.explanation.steps = 2, 2
-    workdir = tmp_path_factory.mktemp("surrogate") / "run"
-    runs.train_run(config, workdir, progress=False)
-    return workdir
+@pytest.fixture
+def surrogate_run(earlier):
+    """The folder of a surrogate of the small classifier, hardly trained."""
+    return earlier / "distillation"
+
+
+@pytest.fixture
+def trained_run(earlier):
+    """The folder of a small classifier."""
+    return earlier / "open_set"
 
 
 @pytest.fixture(scope="module")
-def images(chips):
-    paths = sorted((chips / "test").glob("*/00[01].png"))
+def images(earlier):
+    paths = sorted((earlier / "chips" / "test").glob("*/00[01].png"))
     return paths, [data.read_image(path) for path in paths]
 
 
@@ -59,7 +55,7 @@ def test_every_method_explains_the_prediction(surrogate_run, images, method):
     raw = np.stack([explainer.chip(image) for image in arrays[:3]]).astype(np.float32)
     scores = np.asarray(jax.nn.softmax(predict(raw)))
     for explanation, score, image in zip(found, scores, raw, strict=True):
-        assert explanation.saliency.shape == (24, 24)
+        assert explanation.saliency.shape == (16, 16)
         assert 0 <= explanation.saliency.min() and explanation.saliency.max() <= 1
         least = 0 if method == "surrogate" else explanation.raw.min()
         span = 1 if method == "surrogate" else np.ptp(explanation.raw)
@@ -68,20 +64,26 @@ def test_every_method_explains_the_prediction(surrogate_run, images, method):
         assert explanation.label == explainer.classes[score.argmax()]
         assert explanation.score == pytest.approx(score.max(), abs=1e-5)
         again = measures.insertion(
-            predict, image[None], explanation.saliency[None], pixels_per_step=24
+            predict, image[None], explanation.saliency[None], pixels_per_step=16
         )
         assert explanation.insertion == pytest.approx(again.auc[0], abs=1e-4)
 
 
-@pytest.mark.parametrize("value", [0, 90])
-def test_a_surrogate_of_black_and_constant_images(surrogate_run, value):
+def test_a_surrogate_of_black_and_constant_images(surrogate_run):
     explainer = Explainer.load(surrogate_run)
-    (found,) = explainer([np.full((24, 24, 1), value, np.uint8)])
-    assert np.all((found.saliency > 0) & (found.saliency < 1)) and found.label in explainer.classes
-    # Blurred, the image is what it was, so that what is inserted changes nothing.
-    assert found.insertion == pytest.approx(found.score, abs=1e-4)
-    if value == 0:  # what is deleted was black
-        assert found.deletion == pytest.approx(found.score, abs=1e-4)
+    chips = np.stack([np.full((16, 16, 1), value, np.uint8) for value in (0, 90)])
+    run = training.load_run(surrogate_run)
+    params = {name: run.variables["params"][name] for name in ("student", "explainer")}
+    variables = {**run.variables, "params": params}
+    wanted = jax.jit(run.module.apply)(variables, run.normalize(chips)).saliency
+    black, constant = explainer(chips, batch_size=2)
+    for found, saliency in zip((black, constant), wanted, strict=True):
+        np.testing.assert_allclose(found.saliency, saliency, atol=1e-5)
+        assert 0 < found.saliency.min() < found.saliency.max()
+        assert found.label in explainer.classes
+        # Blurred, the image is what it was, so that what is inserted changes nothing.
+        assert found.insertion == pytest.approx(found.score, abs=1e-4)
+    assert black.deletion == pytest.approx(black.score, abs=1e-4)  # what is deleted was black
 
 
 def test_the_target_of_a_surrogate_is_the_run_that_it_explains(surrogate_run, trained_run, images):
@@ -154,7 +156,7 @@ def test_a_method_of_ones_own_explains(trained_run, images, gradients, flags, tm
     np.testing.assert_allclose(np.load(out / "000.npy"), found.raw, rtol=1e-4, atol=1e-7)
 
 
-def test_defaults_and_refusals(surrogate_run, trained_run, embedding_run):
+def test_defaults_and_refusals(surrogate_run, trained_run, earlier):
     assert Explainer.load(surrogate_run).method == "surrogate"
     assert Explainer.load(trained_run).method == "grad_cam"
     assert Explainer.load(trained_run, "gradcam").method == "grad_cam"
@@ -163,7 +165,7 @@ def test_defaults_and_refusals(surrogate_run, trained_run, embedding_run):
     with pytest.raises(ValueError, match="method: got 'grad_can', .* did you mean 'grad_cam'"):
         Explainer.load(trained_run, "grad_can")
     with pytest.raises(ValueError, match="wanted the run of a classifier"):
-        Explainer.load(embedding_run)
+        Explainer.load(earlier / "embedding")
     with pytest.raises(ValueError, match="options: got samples, cells; surrogate has none"):
         Explainer.load(surrogate_run, samples=10, cells=4)
 
@@ -192,9 +194,9 @@ def test_the_command_writes_picture_map_and_figures(surrogate_run, images, flags
     names = {"image", "method", "class", "score", "insertion", "deletion", "convention"}
     assert set(figures) == names
     inserted, deleted = figures["convention"]
-    assert inserted["blur"]["size"] == 11 and inserted["pixels_per_step"] == 24
+    assert inserted["blur"]["size"] == 11 and inserted["pixels_per_step"] == 16
     assert deleted["fill"] == [0.0] and deleted["target"] == "top class of the image"
-    assert np.load(out / "000.npy").shape == (24, 24)
+    assert np.load(out / "000.npy").shape == (16, 16)
     assert Image.open(out / "000.png").size[0] > 600
 
 
@@ -253,7 +255,10 @@ def test_predict_explains_in_one_go(
     [
         (["--method=rise"], "--method is of --explain=OUT"),
         (["--explain=out", "--checkpoint=best"], "--explain is of the newest checkpoint"),
-        (["--explain=out", "--neighbours=2"], "--explain is of a recogniser's run"),
+        (
+            ["--explain=out", "--neighbours=2"],
+            "neighbours: .* which takes checkpoint, gamma",
+        ),
         (["--explain=out", "--method=rose"], "method: got 'rose', .* did you mean 'rise'"),
     ],
 )
@@ -262,12 +267,16 @@ def test_predict_refuses(trained_run, predict_flags, arguments, message):
         predict.main(predict_flags(f"--workdir={trained_run}", *arguments, "x.png"))
 
 
-def test_the_surrogate_of_another_run_is_refused(embedding_run, surrogate_run, predict_flags):
-    options = [f"--workdir={embedding_run}", "--explain=out", f"--surrogate={surrogate_run}"]
-    with pytest.raises(ValueError, match="--explain is of a recogniser's run"):
+def test_the_surrogate_of_another_run_is_refused(earlier, surrogate_run, predict_flags):
+    options = [
+        f"--workdir={earlier / 'embedding'}",
+        "--explain=out",
+        f"--surrogate={surrogate_run}",
+    ]
+    with pytest.raises(ValueError, match="embedding: wanted the run of a classifier"):
         predict.main(predict_flags(*options, "x.png"))
 
 
 def test_methods_are_of_a_surrogates_run(trained_run):
-    with pytest.raises(ValueError, match="methods: .* is not the run of a surrogate"):
+    with pytest.raises(ValueError, match="methods: .* is a run of OpenSet, which takes scores"):
         runs.evaluate_run(trained_run, methods="rise")

@@ -1,8 +1,6 @@
 """Run folders made before their records named a task (tests/fixtures/make_runs.py) still load."""
 
 import json
-import tarfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,21 +8,7 @@ import pytest
 import jaxatr
 from jaxatr import data, runs, training
 
-ARCHIVE = Path(__file__).parents[1] / "fixtures" / "runs.tar.xz"
-MADE_IN = "/tmp/jaxatr-fixture"
 CLASSES = ("cross", "disc", "ring", "square")
-
-
-@pytest.fixture(scope="module")
-def earlier(tmp_path_factory):
-    """The unpacked folders; the recorded paths are those of this machine."""
-    root = tmp_path_factory.mktemp("earlier")
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(root, filter="data")
-    for path in root.rglob("*.json"):
-        if "checkpoints" not in path.parts:
-            path.write_text(path.read_text().replace(MADE_IN, str(root)))
-    return root
 
 
 @pytest.fixture(scope="module")
