@@ -1,8 +1,9 @@
-"""A kind of run that the package does not know: one module, and every command works with it."""
+"""A kind of run outside of the package: the module of docs/extending.md, and every command."""
 
 import json
 import shutil
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,133 +14,23 @@ from jaxatr import config as configuration
 from jaxatr import runs, training
 from jaxatr.cli import convert, evaluate, predict, report
 
-KIND = '''
-"""Learns how bright an image is."""
-
-import os
-
-import flax.linen as nn
-import grain
-import jax
-import jax.numpy as jnp
-import numpy as np
-import optax
-from ml_collections import ConfigDict
-
-from jaxatr import data, training
-
-
-class Network(nn.Module):
-    @nn.compact
-    def __call__(self, images):
-        return nn.Dense(1)(images.mean(axis=(1, 2)))[:, 0]
-
-
-class Brightness(training.Task):
-    predictor = "jaxatr_test_kind:Meter"
-    best = "exactness"
-
-    @classmethod
-    def fields(cls):
-        return {"brightness": ConfigDict({"images": 32})}
-
-    def __init__(self, config):
-        self.config = config
-        self.module = self.network(config, self.record)
-        self.steps_per_epoch = config.brightness.images // 8
-        optimizer = optax.sgd(config.optimizer.learning_rate)
-        self.phases = [training.Phase("fit", self.loss, optimizer, config.train.steps)]
-
-    @classmethod
-    def network(cls, config, record):
-        return Network()
-
-    @property
-    def record(self):
-        return {
-            "image_shape": [4, 4, 1],
-            "image_dtype": "uint8",
-            "normalization": {"mean": [0.0], "std": [255.0]},
-        }
-
-    def init(self, key):
-        return self.module.init(key, jnp.zeros((1, 4, 4, 1)))["params"], {}
-
-    def batches(self, phase):
-        source = grain.MapDataset.source(np.arange(self.config.brightness.images))
-        return iter(source.seed(0).shuffle().repeat().map(example).batch(8).to_iter_dataset())
-
-    def loss(self, params, model_state, batch, key, step):
-        found = self.module.apply({"params": params}, batch["image"])
-        error = jnp.square(found - batch["brightness"])
-        return training.LossOutput(jnp.sum(error), jnp.float32(len(error)), {}, model_state)
-
-    def evaluate(self, params, model_state):
-        return {"exactness": -self.error({"params": params})}
-
-    def error(self, variables):
-        batch = example(np.arange(self.config.brightness.images))
-        found = self.module.apply(variables, batch["image"])
-        return float(np.abs(found - batch["brightness"]).mean())
-
-    def test(self, variables, *, scale=1.0):
-        return {"error": scale * self.error(variables)}, {"test_id": np.arange(3)}
-
-    @classmethod
-    def exportable(cls, run):
-        def apply(variables, images):
-            return [run.module.apply(variables, images)]
-
-        return training.Exportable(apply, run.variables, ("brightness",), ())
-
-
-def example(index):
-    brightness = (np.asarray(index) % 8 / 8).astype(np.float32)
-    image = np.broadcast_to(brightness[..., None, None, None], (*brightness.shape, 4, 4, 1))
-    return {"id": np.asarray(index, np.int32), "image": image.copy(), "brightness": brightness}
-
-
-class Meter(training.Predictor):
-    def __init__(self, run, offset):
-        self.run, self.offset, self.chip = run, offset, run.intake
-
-    @classmethod
-    def load(cls, workdir: str | os.PathLike, *, checkpoint="latest", offset: float = 0.0):
-        run = training.load_run(workdir, checkpoint)
-        training.check_predictor(run, cls)
-        return cls(run, offset)
-
-    def read(self, path):
-        return data.read_image(path)
-
-    def check(self, item):
-        return self.chip(item)
-
-    def __call__(self, items):
-        for item in items:
-            images = self.run.normalize(self.chip(item)[None])
-            yield float(self.run.module.apply(self.run.variables, images)[0]) + self.offset
-
-    def describe(self, prediction):
-        return f"{prediction:.2f} of full brightness"
-
-    def to_json(self, prediction):
-        return {"brightness": prediction}
-'''
+PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 STEPS = 12
 
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
     folder = tmp_path_factory.mktemp("kind")
-    (folder / "jaxatr_test_kind.py").write_text(KIND)
+    page = PAGE.read_text(encoding="utf-8")
+    code = page[page.index("## A kind of run") :].split("```python\n")[1].split("```")[0]
+    (folder / "brightness.py").write_text(code)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(folder)
-        config = configuration.of_task("jaxatr_test_kind:Brightness")
+        config = configuration.of_task("brightness:Brightness")
         config.optimizer.learning_rate = 0.3
         config.train.steps, config.train.checkpoint_every, config.train.keep = STEPS, 4, 9
         yield config
-    sys.modules.pop("jaxatr_test_kind", None)
+    sys.modules.pop("brightness", None)
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +49,7 @@ def gray(tmp_path_factory):
 
 
 def test_the_record_names_the_kind(run):
-    assert training.read_record(run)["task"] == "jaxatr_test_kind:Brightness"
+    assert training.read_record(run)["task"] == "brightness:Brightness"
     assert training.task_of(run).__name__ == "Brightness"
 
 

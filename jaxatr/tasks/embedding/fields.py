@@ -6,7 +6,7 @@ FIELDS: Fields = {
     "embedding.loss": Field(
         "quadruplet",
         "`quadruplet`, `semi_hard_triplet`, `semi_hard_one`, `lifted_structure`, `n_pairs`, "
-        "`clustering`, `triplet_global`",
+        "`clustering`, `triplet_global`, or [your own](extending.md#a-loss), `my.module:function`",
     ),
     "embedding.dimension": Field(1024, "of the layer that embeds; 0: the backbone's features"),
     "embedding.unit_length": Field(True, "bring embeddings to length 1"),

@@ -5,6 +5,7 @@ from functools import partial
 from typing import NamedTuple
 
 from jaxatr import losses
+from jaxatr.resolve import nearest, resolve
 from jaxatr.typing import Array, Float, Int
 
 
@@ -31,17 +32,38 @@ IN_BATCH = {
 """By the name that ``embedding.loss`` has for them."""
 
 
+def find_in_batch(name: str) -> _InBatch:
+    """Finds a loss that forms its tuples within the batch.
+
+    Args:
+      name: in :data:`IN_BATCH`, or ``"my.module:function"`` of a loss
+        ``(embeddings [b, d], labels [b], *, margin) -> scalar``.
+
+    Raises:
+      ValueError: there is no such loss.
+    """
+    if name in IN_BATCH:
+        return IN_BATCH[name]
+    if ":" not in name:
+        wanted = ("quadruplet", *IN_BATCH)
+        raise ValueError(
+            f"embedding.loss: got {name!r}, wanted one of {', '.join(wanted)} or "
+            f"'my.module:function'{nearest(name, wanted)}"
+        )
+    return _InBatch(resolve(name), "margin")
+
+
 def in_batch_loss(
     name: str, embeddings: Float[Array, "b d"], labels: Int[Array, " b"], *, margin: float | None
 ) -> Float[Array, ""]:
-    """Returns a batch's loss.
+    """Computes a batch's loss.
 
     Args:
-      name: in :data:`IN_BATCH`.
+      name: of the loss (:func:`find_in_batch`).
       embeddings: ``[b, d]``.
       labels: ``[b]``.
       margin: of a loss that has one; ``None`` for its own default.
     """
-    function, margin_name = IN_BATCH[name]
+    function, margin_name = find_in_batch(name)
     options = {margin_name: margin} if margin_name and margin is not None else {}
     return function(embeddings, labels, **options)

@@ -19,7 +19,7 @@ from jaxatr.losses import quadruplet
 from jaxatr.tasks.apply import apply_training
 from jaxatr.tasks.embedding.evaluation import evaluate
 from jaxatr.tasks.embedding.fields import FIELDS
-from jaxatr.tasks.embedding.in_batch import IN_BATCH, in_batch_loss
+from jaxatr.tasks.embedding.in_batch import find_in_batch, in_batch_loss
 from jaxatr.tasks.embedding.mining import select
 from jaxatr.tasks.examples import Examples, normalize
 from jaxatr.tasks.limits import check_limits
@@ -368,9 +368,8 @@ def _of_global_batch(value: jax.Array, sums: dict[str, Any], model_state: PyTree
 def _check_fields(config: Config) -> None:
     """Refuses what would end a training only after it has begun, or spoil it without a word."""
     fields, mined, size = config.embedding, config.mining, config.train.batch_size
-    known = (_QUADRUPLET, *IN_BATCH)
-    if fields.loss not in known:
-        raise ValueError(f"embedding.loss: got {fields.loss!r}, wanted one of {', '.join(known)}")
+    if fields.loss != _QUADRUPLET:
+        find_in_batch(fields.loss)
     if fields.margin is not None and fields.loss in (_QUADRUPLET, "n_pairs"):
         raise ValueError(f"embedding.margin: got {fields.margin}; {fields.loss} takes none here")
     selects = fields.loss == _QUADRUPLET

@@ -5,7 +5,8 @@ from jaxatr.config import Field, Fields
 FIELDS: Fields = {
     "loss.open": Field(
         "cbc",
-        "of the binary classifiers: `cbc`, `bce` (the ablation), or `none` (a plain classifier)",
+        "of the binary classifiers: `cbc`, `bce` (the ablation), `none` (a plain "
+        "classifier), or [your own](extending.md#a-loss), `my.module:function`",
     ),
     "loss.open_weight": Field(1.0, "weight of that loss"),
     "loss.entropy_weight": Field(0.1, "weight of the entropy, λ of equation 4"),

@@ -12,6 +12,7 @@ import numpy as np
 
 from jaxatr import data, losses, models, openset, parallel
 from jaxatr.config import Fields
+from jaxatr.resolve import nearest, resolve
 from jaxatr.tasks.apply import apply_training
 from jaxatr.tasks.examples import Examples, Part, normalize
 from jaxatr.tasks.gan.fields import FIELDS as GENERATOR
@@ -159,7 +160,7 @@ class OpenSet(Task):
         closed, entropy = losses.cross_entropy(logits, labels), losses.entropy(logits)
         total = closed + weights.entropy_weight * entropy
         values = {"cross_entropy": closed, "entropy": entropy}
-        if open_loss := _OPEN_LOSSES[weights.open]:
+        if open_loss := _open_loss(weights.open):
             values[weights.open] = open_loss(open_logits, labels)
             total += weights.open_weight * values[weights.open]
         return {"loss": total, **values}
@@ -304,12 +305,21 @@ def infer(module, variables: PyTree, images, mean, std) -> models.OpenSetOutput:
     return module.apply(variables, normalize(images, mean, std), train=False)
 
 
+def _open_loss(name: str) -> Callable[..., jax.Array] | None:
+    """Finds the loss of the binary classifiers: ``(open_logits [b, k], labels [b]) -> [b]``."""
+    if name in _OPEN_LOSSES:
+        return _OPEN_LOSSES[name]
+    if ":" not in name:
+        raise ValueError(
+            f"loss.open: got {name!r}, wanted one of {', '.join(_OPEN_LOSSES)} or "
+            f"'my.module:function'{nearest(name, _OPEN_LOSSES)}"
+        )
+    return resolve(name)
+
+
 def _check_fields(config: Config) -> None:
     """Refuses what would end a training only after it has begun, or spoil it without a word."""
-    if config.loss.open not in _OPEN_LOSSES:
-        raise ValueError(
-            f"loss.open: got {config.loss.open!r}, wanted one of {', '.join(_OPEN_LOSSES)}"
-        )
+    _open_loss(config.loss.open)
     if config.open_set.negatives and config.loss.open != "none":
         raise ValueError(
             f"open_set.negatives: got images and loss.open={config.loss.open!r}, wanted 'none': "
