@@ -233,7 +233,10 @@ def test_it_goes_out_as_onnx(base, run, tmp_path):
 
 
 def test_what_takes_single_images_refuses_a_run_of_tracks(run):
-    with pytest.raises(ValueError, match="a run of TrackOpenSet, which TrackRecogniser loads and Recog.*: jaxatr.load"):
+    with pytest.raises(
+        ValueError,
+        match="a run of TrackOpenSet, which TrackRecogniser loads and Recog.*: jaxatr.load",
+    ):
         Recogniser.load(run[0])
     with pytest.raises(ValueError, match="wanted a classifier of single images, got one of tracks"):
         load_target(run[0])
