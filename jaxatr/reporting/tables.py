@@ -68,8 +68,8 @@ def open_set_table(evaluation: Mapping[str, Any]) -> str:
     ]
     if gamma is not None:
         notes.append(
-            f"open acc.: over the known classes and 'unknown', rejecting below {gamma} "
-            "(MLS: logit 3)"
+            f"open acc.: over the known classes and 'unknown', rejecting below {gamma}"
+            + _own_thresholds(groups["all"]["scores"], evaluation)
         )
     if any("fitted_threshold" in row for row in groups["all"]["scores"].values()):
         notes.append(
@@ -77,6 +77,16 @@ def open_set_table(evaluation: Mapping[str, Any]) -> str:
             "accepted" + (f" (γ = {fitted:.6g})" if fitted is not None else "")
         )
     return "\n".join([text_table(header, rows), *notes])
+
+
+def _own_thresholds(rows: Mapping[str, Any], evaluation: Mapping[str, Any]) -> str:
+    """Lists the fixed thresholds of scores that are no probabilities, in their own unit."""
+    own = [
+        f"{score_title(name, evaluation)}: {row['threshold']:.6g}"
+        for name, row in rows.items()
+        if row.get("threshold") is not None and openset.shown(name, evaluation).scale == "plain"
+    ]
+    return f" ({', '.join(own)})" if own else ""
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -7,6 +7,7 @@ from jaxatr.reporting import explorer, overview
 from jaxatr.reporting.kind import Report
 from jaxatr.reporting.recorded import RecordedRun, read_run
 from jaxatr.reporting.tables import open_set_table, retrieval_table
+from jaxatr.tasks.embedding.evaluation import SCORE
 from jaxatr.tasks.embedding.map_section import embedding_map
 from jaxatr.tasks.embedding.retrieval_sections import retrieval, search_sheet
 from jaxatr.tasks.open_set.report import SECTIONS, introduce
@@ -25,7 +26,7 @@ def settings(run: RecordedRun) -> dict[str, str]:
     for name, coarse in zip(run.evaluation["known"], record["coarse"], strict=True):
         members.setdefault(coarse, []).append(name)
     groups = "; ".join(f"{coarse}: {', '.join(names)}" for coarse, names in members.items())
-    row, tpr = run.evaluation["groups"]["all"]["scores"]["nearest"], run.evaluation["tpr"]
+    row, tpr = run.evaluation["groups"]["all"]["scores"][SCORE], run.evaluation["tpr"]
     fitted = row.get("fitted_threshold")
     return {
         "coarse classes": f"{record['hierarchy']} ({groups})",
