@@ -5,7 +5,7 @@ from the declarations (``docs/make_configuration.py``).
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from ml_collections import ConfigDict, config_dict
 
@@ -328,7 +328,7 @@ def table(fields: Fields) -> str:
 
 
 def _built(fields: Fields) -> Config:
-    config = ConfigDict()
+    config = cast(Config, ConfigDict())
     for name, field in fields.items():
         group = config
         *groups, last = name.split(".")

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr import data, losses, models, openset, parallel, training
+from jaxatr import data, losses, models, openset, parallel
 from jaxatr.config import Fields
 from jaxatr.explain import Method, find_methods, load_target
 from jaxatr.explain.measures import judge
@@ -136,6 +136,13 @@ class Distillation(Task):
         return Exportable(apply, variables, ("logits", "saliency"), run.classes)
 
     @classmethod
+    def explains(cls, record: Mapping[str, Any], source: Mapping[str, Any]) -> bool:
+        """Compares the recorded target with a network, but for where it lies."""
+        # What a later version records besides, an older run cannot have.
+        before = record["target"].items()
+        return all(source.get(name) == value for name, value in before if name != "workdir")
+
+    @classmethod
     def surrogate(cls, run: TrainedRun) -> Surrogate:
         """Takes out the surrogate; the run keeps the variables of the network that it explains.
 
@@ -143,7 +150,7 @@ class Distillation(Task):
           ValueError: that network is not to be found, or is another one now.
         """
         target = load_target(run.config.distillation.target)
-        if not training.explains(run.record, target.source):
+        if not cls.explains(run.record, target.source):
             raise ValueError(
                 f"distillation.target: {run.workdir} explains another network: recorded "
                 f"{run.record['target']}, now {target.source}"
@@ -169,7 +176,7 @@ class Distillation(Task):
         """
         super().check_continues(workdir, recorded)
         before, now = recorded.get("target"), self.target.source
-        if before and not training.explains(recorded, now):
+        if before and not self.explains(recorded, now):
             raise ValueError(
                 f"distillation.target: {workdir} explains another network: recorded {before}, now "
                 f"{now}"
@@ -185,7 +192,7 @@ class Distillation(Task):
         params = {**params, "student": begun, "target": self.target.variables}
         return params, {_STATE: {**variables[_STATE], "student": state[_STATE]}}
 
-    def batches(self, phase: Phase) -> Any:
+    def batches(self, phase: Phase) -> data.BatchIterator:
         """Returns this process's endless iterator of training batches."""
         del phase
         return self.examples.train_batches()

@@ -145,7 +145,7 @@ class Embedding(Task):
         params = variables.pop("params")
         return self._pretrained.put_into(params, variables)
 
-    def batches(self, phase: Phase) -> Any:
+    def batches(self, phase: Phase) -> data.BatchIterator:
         """Returns this process's endless iterator of batches with several images of a class."""
         del phase
         return self.examples.class_batches(self.config.embedding.per_class)
@@ -178,7 +178,9 @@ class Embedding(Task):
             embeddings, labels, coarse, self.config.mining, seed=self.config.seed, step=step
         )
 
-    def _selected_batches(self, phase: Phase, state: Mapping[str, np.ndarray]) -> Any:
+    def _selected_batches(
+        self, phase: Phase, state: Mapping[str, np.ndarray]
+    ) -> data.BatchIterator:
         del phase
         selected = np.full(len(state["valid"]), state["selected"], np.int32)
         return self.examples.tuple_batches(

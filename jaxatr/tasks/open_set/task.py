@@ -129,7 +129,7 @@ class OpenSet(Task):
         params = variables.pop("params")
         return self._pretrained.put_into(params, variables)
 
-    def batches(self, phase: Phase) -> Any:
+    def batches(self, phase: Phase) -> data.BatchIterator:
         """Returns this process's endless iterator of training batches."""
         del phase
         return self.examples.train_batches()
