@@ -120,7 +120,7 @@ def _no_field(text: str, argv: Sequence[str]) -> str:
     """
     name, _, hint = text.partition("\n")
     if added := re.match(r'Key "(.+?)" does not exist', name):  # set by a configuration file
-        name = repr(added[1])
+        name, hint = repr(added[1]), "".join(re.findall("^Did you mean.*$", hint, re.MULTILINE))
     given = (argument.partition("=")[0] for argument in argv)
     flag = next((flag for flag in given if name.strip("'") in flag.split(".")[1:]), "--config")
     return f"{flag}: there is no field {name}. {hint}".strip()

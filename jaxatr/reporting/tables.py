@@ -14,34 +14,6 @@ COLUMNS = {
 }
 
 
-RECALLS = ("recall_at_1", "recall_at_2", "recall_at_4", "recall_at_8")
-"""The columns of a retrieval's figures that are Recall@K, by K."""
-
-
-def retrieval_table(measured: Mapping[str, Mapping[str, Any]]) -> str:
-    """Returns the figures of retrieval as a table, in percent.
-
-    Args:
-      measured: ``retrieval`` of an embedding run's ``evaluation.json``.
-    """
-    header = ["search among", "images", "classes", *(f"R@{name[10:]}" for name in RECALLS)]
-    rows = [
-        [
-            f"{kind} classes",
-            str(row["examples"]),
-            str(row["classes"]),
-            *(percent(row.get(name)) for name in (*RECALLS, "map_at_r", "nmi")),
-        ]
-        for kind, row in measured.items()
-    ]
-    notes = [
-        f"{row['duplicates']} images of {kind} classes repeat another and are left out"
-        for kind, row in measured.items()
-        if row["duplicates"]
-    ]
-    return "\n".join([text_table([*header, "MAP@R", "NMI"], rows), *notes])
-
-
 def open_set_table(evaluation: Mapping[str, Any]) -> str:
     """Returns the recorded evaluation of an open-set run as a table, in percent.
 
