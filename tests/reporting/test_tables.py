@@ -40,6 +40,7 @@ def test_rows_and_columns():
 def test_a_fixed_threshold_that_is_no_probability_is_stated():
     recorded = evaluation()
     scores = recorded["groups"]["all"]["scores"]
+    scores["mls"]["threshold"] = 3.0
     assert "rejecting below 0.9 (MLS: 3)\n" in reporting.open_set_table(recorded) + "\n"
     scores["mls"]["threshold"] = None
     assert "rejecting below 0.9\n" in reporting.open_set_table(recorded) + "\n"
