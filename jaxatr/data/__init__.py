@@ -15,7 +15,7 @@ from jaxatr.data.combined_splits import chips_and_images, concatenated, read_ima
 from jaxatr.data.dataset import Dataset, Split
 from jaxatr.data.hierarchies import Hierarchy, coarse_of, hierarchy
 from jaxatr.data.images import ImageError, read_folder, read_image
-from jaxatr.data.intake import Intake
+from jaxatr.data.intake import Intake, normalize
 from jaxatr.data.pipeline import (
     BatchIterator,
     EvalBatches,
@@ -59,6 +59,7 @@ __all__ = [
     "holdout",
     "image_statistics",
     "known_unknown",
+    "normalize",
     "open_dataset",
     "prepare",
     "read_folder",

@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxatr import data, openset
-from jaxatr.typing import Config, Int, Shaped
+from jaxatr.typing import ArrayLike, Config, Int, Shaped
 
 
 class Part:
@@ -163,6 +162,10 @@ class Examples:
             "normalization": {"mean": self.mean.tolist(), "std": self.std.tolist()},
         }
 
+    def normalize(self, images: ArrayLike) -> jax.Array:
+        """Brings raw images ``[..., c]`` to the scale that the network sees."""
+        return data.normalize(images, self.mean, self.std)
+
     def thumbnails(self, part: str, rows: Int[np.ndarray, " m"]) -> dict[str, np.ndarray]:
         """Returns small pictures of some examples of a part.
 
@@ -230,11 +233,6 @@ class Examples:
             chip=chosen.chip,
             batch_size=self._batch_size,
         )
-
-
-def normalize(images, mean, std) -> jax.Array:
-    """Returns raw images as float32 with the given mean and standard deviation taken out."""
-    return (jnp.asarray(images, jnp.float32) - np.float32(mean)) / np.float32(std)
 
 
 def _parts(

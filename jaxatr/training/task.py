@@ -14,12 +14,11 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import flax.struct
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 
 from jaxatr.config import Fields
-from jaxatr.data.intake import Intake
+from jaxatr.data.intake import Intake, normalize
 from jaxatr.data.pipeline import BatchIterator
 from jaxatr.training.networks import Exportable, Surrogate, Target
 from jaxatr.typing import ArrayLike, Batch, Config, Network, PyTree
@@ -389,4 +388,4 @@ class TrainedRun(NamedTuple):
 
     def normalize(self, images: ArrayLike) -> jax.Array:
         """Brings raw images ``[..., c]`` to the scale that the network was trained on."""
-        return (jnp.asarray(images, jnp.float32) - np.float32(self.mean)) / np.float32(self.std)
+        return normalize(images, self.mean, self.std)

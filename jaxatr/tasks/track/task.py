@@ -132,7 +132,7 @@ class TrackChips(OpenSet):
 
     def infer(self, variables: PyTree, batch: Batch) -> dict[str, jax.Array]:
         """Computes the outputs on the chips of a batch of tracks, in test mode, as ``chip_…``."""
-        tracks = self.normalize(batch["image"])
+        tracks = self.examples.normalize(batch["image"])
         count, steps, *shape = tracks.shape
         chips: Any = self.module.apply(variables, tracks.reshape(-1, *shape))
         return _by_track(chips, count, steps)
@@ -237,7 +237,7 @@ class TrackOpenSet(TrackChips):
         count, steps, *shape = batch["image"].shape
         images = data.augment(
             key,
-            self.normalize(batch["image"]).reshape(count * steps, *shape),
+            self.examples.normalize(batch["image"]).reshape(count * steps, *shape),
             jnp.repeat(batch["id"][:, 0], steps),
             jnp.repeat(batch["epoch"], steps),
             **self.config.augment,
@@ -260,7 +260,7 @@ class TrackOpenSet(TrackChips):
 
     def infer(self, variables: PyTree, batch: Batch) -> dict[str, jax.Array]:
         """Computes the outputs on a batch of tracks, in test mode; of chips as ``chip_…``."""
-        tracks = self.normalize(batch["image"])
+        tracks = self.examples.normalize(batch["image"])
         count, steps = tracks.shape[:2]
         out: Any = self.module.apply(variables, tracks, lengths=batch["length"])
         return out.track._asdict() | _by_track(out.chips, count, steps)
