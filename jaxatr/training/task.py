@@ -37,10 +37,11 @@ class LossOutput(flax.struct.PyTreeNode):
       model_state: the new non-trained variables (batch statistics), already equal on all devices.
     """
 
-    total: jax.Array
-    count: jax.Array
-    sums: Mapping[str, tuple[jax.Array, jax.Array]]
-    model_state: PyTree
+    # No arrays to a type checker: JAX rebuilds the node with tracers, shapes and plain numbers.
+    total: Any
+    count: Any
+    sums: Any
+    model_state: Any
 
 
 class Phase(NamedTuple):
