@@ -1,4 +1,7 @@
-"""Open-set scores and rules. Higher is more known, always."""
+"""Open-set scores and rules. Higher is more known, always.
+
+Shapes that do not fit are an ``AssertionError`` of chex.
+"""
 
 from jaxatr.openset import nearest_neighbour
 from jaxatr.openset.averaging import mean_outputs, mean_over
