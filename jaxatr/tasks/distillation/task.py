@@ -31,7 +31,7 @@ from jaxatr.typing import ArrayLike, Batch, Config, Float, PyTree
 
 _STATE = "batch_stats"
 _ACCURACIES = ("student_accuracy", "target_accuracy", "agreement")
-_TOLD = ("predicted", "probability")  # by the target
+_OF_TARGET = ("predicted", "probability")
 
 
 class Distillation(Task):
@@ -322,7 +322,7 @@ class Distillation(Task):
             },
         }
         ids = self.parts["test"].split.columns["id"][self.parts["test"].indices]
-        arrays = {f"test_{name}": found[name] for name in (*_ACCURACIES, *_TOLD)}
+        arrays = {f"test_{name}": found[name] for name in (*_ACCURACIES, *_OF_TARGET)}
         arrays |= {"test_row": found["rows"], "test_id": ids[found["rows"]]}
         return measured, arrays | arrays_to_record(values, maps)
 
