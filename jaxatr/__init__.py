@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["Explainer", "Recogniser", "Retriever", "evaluate", "load", "train"]
 
-_PLACES = {
+_PATHS = {
     "Explainer": "jaxatr.explain:Explainer",
     "Recogniser": "jaxatr.tasks.open_set.predictor:Recogniser",
     "Retriever": "jaxatr.tasks.embedding.predictor:Retriever",
@@ -33,11 +33,11 @@ _PLACES = {
 
 def __getattr__(name: str) -> Any:
     """Imports a public name when it is first used: importing the package stays fast."""
-    if name not in _PLACES:
+    if name not in _PATHS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from jaxatr.resolve import resolve
 
-    found = globals()[name] = resolve(_PLACES[name])
+    found = globals()[name] = resolve(_PATHS[name])
     return found
 
 
@@ -49,7 +49,7 @@ class _Package(types.ModuleType):
     """The package, whose functions keep their names from the modules ``train`` and ``evaluate``."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _PLACES and isinstance(value, types.ModuleType)):
+        if not (name in _PATHS and isinstance(value, types.ModuleType)):
             super().__setattr__(name, value)
 
 

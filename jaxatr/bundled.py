@@ -63,12 +63,12 @@ def load(text: str) -> Config:
     return module.get_config(variant) if variant else module.get_config()
 
 
-def listing() -> list[tuple[str, str, list[str]]]:
-    """Lists the files with the first line and the variants that the docstring of each describes."""
-    return [(name, *_described(folder() / f"{name}.py")) for name in names()]
+def described() -> list[tuple[str, str, list[str]]]:
+    """Lists the files by name, each with the first line and the variants of its docstring."""
+    return [(name, *_docstring(folder() / f"{name}.py")) for name in names()]
 
 
-def _described(path: Path) -> tuple[str, list[str]]:
+def _docstring(path: Path) -> tuple[str, list[str]]:
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     lines = text.partition("Variants:\n")[2].partition("\n\n")[0].splitlines()
     return text.partition("\n")[0], [line.split()[0] for line in lines if line[2:3].strip()]

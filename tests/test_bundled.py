@@ -56,7 +56,7 @@ def test_what_is_not_there_is_named(tmp_path, monkeypatch, text, message):
 
 
 def test_the_listed_variants_are_there():
-    for name, summary, variants in bundled.listing():
+    for name, summary, variants in bundled.described():
         assert summary.endswith(".") and variants[0] == "default"
         for variant in variants:
             assert bundled.load(f"{name}:{variant}").task

@@ -128,7 +128,7 @@ def test_a_plain_classifier_has_no_binary_ones(small_config, trained_run, images
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "got '', wanted one of inspect, operators, import, export"),
+        ([], "nothing was given, wanted one of inspect, operators, import, export"),
         (["exprt"], "got 'exprt', wanted one of .* did you mean 'export'"),
         (["export", "more"], "export takes flags alone"),
         (["export", "--workdir=nowhere"], "--out must be given"),

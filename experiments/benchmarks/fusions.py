@@ -66,7 +66,7 @@ CONVOLUTIONS = [
 NORMS = [(512, 28), (128, 28), (64, 55), (256, 55), (1024, 14), (2048, 7), (512, 7), (256, 14)]
 
 
-# What follows a convolution, by the letters of the whole plan.
+# What follows a convolution, by the combination that the whole plan is.
 TAILS: dict[str, list[Operation]] = {
     "CBA": [Bias(), Activation()],
     "CBNA": [Bias(), BatchNorm(), Activation()],
@@ -82,8 +82,8 @@ def layers(options: argparse.Namespace) -> Iterator[tuple[str, FusionPlan, Fusio
         convolution = Convolution(padding=((pad, pad), (pad, pad)))
         sizes = (options.batch, side, side, c), (taps, taps, c, k)
         label = f"{c}-{side}-{side}-{k}-{taps}-{taps}-{pad}-{pad}"
-        for letters, tail in TAILS.items():
-            if letters in options.plans:
+        for combination, tail in TAILS.items():
+            if combination in options.plans:
                 plan = FusionPlan([convolution, *tail])
                 yield label, plan, FusionProblem(*sizes, options.dtype)
     for c, side in NORMS if "NA" in options.plans else ():
@@ -115,7 +115,7 @@ def exact(plan: FusionPlan, problem: FusionProblem, arguments: dict[str, jax.Arr
     """Returns the result in NumPy's float64; the norms are spatial, the activations ReLU."""
     wide = {name: np.asarray(array).astype(np.float64) for name, array in arguments.items()}
     convolution, y = convolved(problem, plan), wide["x"]
-    for letter in plan.letters:
+    for letter in plan.combination:
         if letter == "C" and convolution is not None:
             y = reference(convolution, (y, wide["w"]))
         elif letter in "BR":
@@ -243,7 +243,7 @@ def main() -> None:
     if options.limit:
         found = sorted(found, key=lambda layer: np.prod(layer[2].x_shape))[: options.limit]
     for label, plan, problem in found:
-        key = {"plan": plan.letters, "layer": label, "problem": f"{plan.letters} {label}"}
+        key = {"plan": plan.combination, "layer": label, "problem": f"{plan.combination} {label}"}
         if not recording.has(key):
             recording.add(key, row_of(plan, problem, options, ceilings))
             print(recording.rows[-1], flush=True)

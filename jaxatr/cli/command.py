@@ -17,6 +17,7 @@ EXIT_BUG = 70  # EX_SOFTWARE of BSD's sysexits.h
 
 _HELP = ("--help", "-help", "-h", "-?", "--helpshort", "--helpfull")
 _USER_ERRORS = (ValueError, OSError, ImportError, MemoryError, FloatingPointError, RuntimeError)
+_MISSING = re.compile(r"flag (--\w+)=None: .* other than None\.")  # absl's words
 _BUGS = (NotImplementedError, RecursionError)  # which are RuntimeErrors
 
 
@@ -86,17 +87,17 @@ def _guarded(command: Command, arguments: Sequence[str]) -> int:
 def _parse(command: Command, own: Sequence[flags.Flag], argv: Sequence[str]) -> list[str]:
     """Parses the flags; prints the page of help where it is asked for."""
     asked = next((argument for argument in argv[1:] if argument in _HELP), None)
-    if asked is not None:
-        print(help_page.page(command, own))
-        if asked == "--helpfull":
-            print(f"\nflags of libraries:\n{flags.FLAGS.get_help()}")
-        sys.exit(0)
     try:
-        return flags.FLAGS(list(argv))
+        if asked is None:
+            return flags.FLAGS(list(argv))
+        print(help_page.page(command, own))
     # A misspelt field of the configuration is an AttributeError or a KeyError.
     except (flags.Error, AttributeError, KeyError, ValueError, OSError, TypeError) as error:
         print(f"error: {_line(error, argv)}", file=sys.stderr)
         sys.exit(EXIT_USER_ERROR)
+    if asked == "--helpfull":
+        print(f"\nflags of libraries:\n{flags.FLAGS.get_help()}")
+    sys.exit(0)
 
 
 def _line(error: Exception, argv: Sequence[str]) -> str:
@@ -107,6 +108,9 @@ def _line(error: Exception, argv: Sequence[str]) -> str:
     text = str(cause).strip()
     # An exception in a configuration file arrives as the text of its traceback.
     line = text.splitlines()[-1] if "Traceback" in text else text.replace("\n", " ")
+    line = line.removeprefix("ValueError: ")
+    if missing := _MISSING.fullmatch(line):
+        return f"{missing[1]} must be given"
     return line if "flag" in line else f"--config: {line}"
 
 

@@ -32,8 +32,9 @@ def main(arguments: Sequence[str]) -> int | None:
     """Runs the sub-command that is named first."""
     name, *rest = arguments or [""]
     if name not in _COMMANDS:
+        got = f"got {name!r}" if name else "nothing was given"
         raise ValueError(
-            f"got {name!r}, wanted one of {', '.join(_COMMANDS)}{nearest(name, _COMMANDS)}: "
+            f"{got}, wanted one of {', '.join(_COMMANDS)}{nearest(name, _COMMANDS)}: "
             "jaxatr convert inspect model.onnx"
         )
     return _COMMANDS[name](rest)

@@ -19,9 +19,9 @@ def define_flags() -> None:
     flags.DEFINE_string("checkpoint", "latest", "'latest', 'best' or a step.")
     flags.DEFINE_string("source", None, "Where the data's folder or archive is now.")
     flags.DEFINE_string("data_dir", None, "Where prepared data is now.")
-    flags.DEFINE_string("scores", None, "Open-set scores by name, or 'all'.")
+    flags.DEFINE_string("scores", None, "Open-set scores by name or module:NAME, or 'all'.")
     flags.DEFINE_string(
-        "methods", None, "Explanations to compare a surrogate with, by name, or 'all'."
+        "methods", None, "Explanations to compare a surrogate with, likewise, or 'all'."
     )
     flags.DEFINE_bool("json", False, "Print the figures as JSON instead of the table.")
 

@@ -10,7 +10,7 @@ from absl import flags
 
 from jaxatr import training
 from jaxatr.cli import inputs
-from jaxatr.explain import Explainer, Pictures, describe
+from jaxatr.explain import METHODS, Explainer, Pictures, describe
 
 
 def define_flags() -> None:
@@ -18,7 +18,10 @@ def define_flags() -> None:
     flags.DEFINE_string("workdir", None, "The run's folder.", required=True)
     flags.DEFINE_string("out", None, "The folder to write to.", required=True)
     flags.DEFINE_string(
-        "method", None, "Or module:NAME; default: surrogate of its run, else grad_cam."
+        "method",
+        None,
+        f"surrogate, {', '.join(METHODS)}, or module:NAME of your own; default: surrogate of its "
+        "run, else grad_cam.",
     )
     flags.DEFINE_integer("seed", 0, "Of the methods that draw (RISE, LIME, SmoothGrad).")
 

@@ -16,6 +16,8 @@ import numpy as np
 from absl import flags
 
 from jaxatr import data
+from jaxatr.cli.help_page import columns
+from jaxatr.data import sources
 
 
 def define_flags() -> None:
@@ -36,6 +38,18 @@ def define_flags() -> None:
         meaning = " ".join(f"{source}: {own.meaning}" for source, own in of_sources.items())
         choices = (list(flag.choices),) if flag.kind == "enum" else ()
         getattr(flags, f"DEFINE_{flag.kind}")(name, None, *choices, meaning)
+
+
+def description() -> str:
+    """Adds the options of the package's data sets to the text of ``--help``."""
+    rows = []
+    for name in sources.names():
+        rows.append(f"  {name}")
+        for option, (default, meaning) in getattr(sources.find(name), "options", {}).items():
+            rows += columns(f"  {option}", f"{meaning}. Default: {json.dumps(default)}.", 26)
+    return f"{(__doc__ or '').strip()}\n\noptions of the data sets, for --option:\n" + "\n".join(
+        rows
+    )
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -7,15 +7,23 @@ jaxatr train --workdir=DIR --baselines=conflabel,gopenmax
 
 import datetime
 import os
+import re
+import sys
 from collections.abc import Sequence
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 
 from absl import flags
 from ml_collections import config_flags
 
 from jaxatr import bundled, parallel, reporting, runs, training
+from jaxatr import config as configuration
 from jaxatr.cli import inputs
 from jaxatr.cli.help_page import columns
+from jaxatr.typing import Config
+
+_LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")  # of Markdown
 
 
 class _Parser(config_flags.config_flags.ConfigFileFlagParser):
@@ -48,18 +56,39 @@ def define_flags() -> None:
 
 
 def description() -> str:
-    """Adds the bundled configurations to the text of ``--help``."""
+    """Adds the bundled configurations to the text of ``--help``, or the given one's fields."""
+    text, name = (__doc__ or "").strip(), _named()
+    if name:
+        return (
+            f"{text}\n\nfields of {name}, as --config.FIELD=VALUE:\n{_fields(bundled.load(name))}"
+        )
     rows = []
-    for name, summary, variants in bundled.listing():
+    for name, summary, variants in bundled.described():
         rows += columns(name, summary, 14) + columns("", f"Variants: {', '.join(variants)}.", 14)
     return "\n\n".join(
         [
-            (__doc__ or "").strip(),
+            text,
             "configurations:\n" + "\n".join(rows),
             f"Their files describe the variants: {bundled.folder()}\n"
-            "The fields of a configuration are described in docs/commands.md.",
+            "`jaxatr train --config=cbc --help` describes the fields of cbc, and so on.",
         ]
     )
+
+
+def _named() -> str:
+    """Reads the configuration of the command line, which a page of help does not parse."""
+    given = (argument.lstrip("-").partition("=") for argument in sys.argv[1:])
+    return next((value for name, _, value in given if name == "config"), "")
+
+
+def _fields(config: Config) -> str:
+    """Lists a configuration's fields, each with its meaning and its value there."""
+    rows, values = [], config.to_dict()
+    for name, field in configuration.fields_of(config.task).items():
+        value = reduce(getitem, name.split("."), values)
+        meaning = _LINK.sub(r"\1", field.meaning).replace("`", "")
+        rows += columns(name, f"{meaning}. Value: {value!r}.", 34)
+    return "\n".join(rows)
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -93,7 +93,7 @@ def _made_target(path: str) -> Target:
     if not isinstance(made, Target):
         raise ValueError(
             f"distillation.target: {path} returned {type(made).__name__}, wanted a "
-            "jaxatr.tasks.Target"
+            "jaxatr.explain.Target"
         )
     classes = tuple(map(str, made.classes))
     given = {name: value for name, value in made.source.items() if name != "workdir"}

@@ -61,13 +61,13 @@ def in_two_parts(
     jax.eval_shape(noted, jax.ShapeDtypeStruct(shape, jnp.float32))
     if not maps:
         raise ValueError("apply: no linen module with a map ran; give it without jit")
-    fitting = [path for path, (_, rows, columns, _) in maps.items() if min(rows, columns) >= least]
-    if not fitting:
+    large = [path for path, (_, rows, columns, _) in maps.items() if min(rows, columns) >= least]
+    if not large:
         raise ValueError(
             f"no module of the network has a map of at least {least} × {least} for chips of "
             f"{shape[1]} × {shape[2]} pixels"
         )
-    for layer in reversed(fitting):
+    for layer in reversed(large):
         found = TwoParts(layer, _features(apply, layer), _head(apply, layer, shape))
         if _goes_through(found, shape, maps[layer]):
             return found

@@ -1,7 +1,8 @@
 """Losses: arrays in, one value per example out, unreduced, differentiable and jittable.
 
 Where no single example has a value (batch statistics, tuples formed in the batch) a loss is one
-scalar. The losses of quadruplets are in :mod:`jaxatr.losses.quadruplet`.
+scalar. The losses of quadruplets are in :mod:`jaxatr.losses.quadruplet`. Shapes that do not fit,
+and labels that are no integers, are an ``AssertionError`` of chex.
 """
 
 from jaxatr.losses import quadruplet

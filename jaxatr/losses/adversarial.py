@@ -1,5 +1,6 @@
 """Hinge losses of a generator and a discriminator (Lim and Ye 2017, "Geometric GAN")."""
 
+import chex
 import jax
 import jax.numpy as jnp
 
@@ -16,6 +17,7 @@ def discriminator_hinge(
       real: ``[b]``, the discriminator's logits on real images; higher is more real.
       generated: ``[b]``, its logits on generated ones.
     """
+    chex.assert_equal_shape([real, generated])
     return jax.nn.relu(1 - at_least_float32(real)) + jax.nn.relu(1 + at_least_float32(generated))
 
 

@@ -5,6 +5,7 @@ Masks", section 3.2. The L1 norm makes every pixel smaller; this asks for a map 
 share of the pixels and 0 on the others, and leaves open on which.
 """
 
+import chex
 import jax.numpy as jnp
 
 from jaxatr.losses.inputs import at_least_float32
@@ -33,6 +34,7 @@ def saliency_area(saliency: Float[ArrayLike, "b h w"], share: float) -> Float[Ar
     if not 0 <= share <= 1:
         raise ValueError(f"share: got {share}, wanted 0 to 1")
     saliency = at_least_float32(saliency)
+    chex.assert_rank(saliency, 3)
     rising = jnp.sort(saliency.reshape(len(saliency), -1), axis=1)
     pixels = rising.shape[1]
     wanted = jnp.arange(pixels) >= pixels - round(share * pixels)

@@ -43,7 +43,7 @@ def clustering(
       refinements: how many sweeps; 0 keeps the greedy medoids.
 
     Raises:
-      ValueError: labels that do not fit, or a negative number of sweeps.
+      ValueError: a negative number of sweeps.
     """
     if refinements < 0:
         raise ValueError(f"refinements: got {refinements}, wanted 0 or more")

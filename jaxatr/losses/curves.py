@@ -7,10 +7,11 @@ two functions here give an estimate of 1 less the area under the insertion curve
 the deletion curve, with a gradient.
 """
 
+import chex
 import jax
 import jax.numpy as jnp
 
-from jaxatr.losses.inputs import at_least_float32, check_same_shape
+from jaxatr.losses.inputs import at_least_float32, class_indices
 from jaxatr.typing import Array, ArrayLike, Float, Int
 
 _LEAST_DEVIATION = 0.01
@@ -43,10 +44,12 @@ def top_share(
     """
     if not softness > 0:
         raise ValueError(f"softness: got {softness}, wanted more than 0")
-    saliency = at_least_float32(saliency)
+    saliency, share = at_least_float32(saliency), jnp.asarray(share)
+    chex.assert_rank(saliency, 3)
+    chex.assert_shape(share, (len(saliency),))
     flat = jax.lax.stop_gradient(saliency.reshape(len(saliency), -1))
     falling = -jnp.sort(-flat, axis=1)
-    place = jnp.round(jnp.asarray(share) * flat.shape[1]).astype(int) - 1
+    place = jnp.round(share * flat.shape[1]).astype(int) - 1
     threshold = jnp.take_along_axis(falling, place.clip(0, None)[:, None], axis=1)[..., None]
     ordered = (falling[:, 0] > falling[:, -1])[:, None, None]
     saliency = jnp.where(ordered, saliency, jax.lax.stop_gradient(saliency))
@@ -73,15 +76,14 @@ def faithfulness(
       insertion_weight: w, 0 or more. With 1 the loss is what the measures' difference falls short
         of. Deletion is the easier one to learn: a larger weight gives insertion its share.
 
-    Raises:
-      ValueError: the shapes differ.
-
     >>> yes, no = jnp.array([[50.0, 0.0]]), jnp.array([[0.0, 50.0]])
     >>> round(float(faithfulness(yes, no, jnp.array([0]))[0]), 6)
     0.0
     """
-    check_same_shape(inserted_logits=inserted_logits, erased_logits=erased_logits)
-    rows = jnp.arange(len(jnp.asarray(classes)))
+    chex.assert_rank(inserted_logits, 2)
+    chex.assert_equal_shape([inserted_logits, erased_logits])
+    rows = jnp.arange(len(inserted_logits))
+    classes = class_indices(classes, len(rows))
     inserted, erased = (
         jax.nn.softmax(at_least_float32(logits))[rows, classes]
         for logits in (inserted_logits, erased_logits)

@@ -14,10 +14,11 @@ caller's: every function returns one value per example.
 
 from typing import Literal
 
+import chex
 import jax
 import jax.numpy as jnp
 
-from jaxatr.losses.inputs import at_least_float32, check_same_shape
+from jaxatr.losses.inputs import at_least_float32
 from jaxatr.losses.open_set import cross_entropy
 from jaxatr.typing import Array, ArrayLike, Float, Int
 
@@ -42,13 +43,14 @@ def soft_distillation(
       temperature: :math:`t > 0`.
 
     Raises:
-      ValueError: the shapes differ, or the temperature is not above 0.
+      ValueError: the temperature is not above 0.
 
     >>> sure, unsure = jnp.array([[1e4, 0.0]]), jnp.array([[0.0, 0.0]])
     >>> round(float(soft_distillation(sure, unsure)[0]), 4)  # log 2
     0.6931
     """
-    check_same_shape(teacher_logits=teacher_logits, student_logits=student_logits)
+    chex.assert_rank(teacher_logits, 2)
+    chex.assert_equal_shape([teacher_logits, student_logits])
     if not temperature > 0:
         raise ValueError(f"temperature: got {temperature}, wanted more than 0")
     log_p, log_q = (
@@ -106,11 +108,7 @@ def explanation(
     Args:
       teacher_logits: ``[b, k]``, of the target network on the image; no gradient reaches them.
       masked_logits: ``[b, k]``, of the scorer on the image times its saliency map.
-
-    Raises:
-      ValueError: the shapes differ.
     """
-    check_same_shape(teacher_logits=teacher_logits, masked_logits=masked_logits)
     return soft_distillation(teacher_logits, masked_logits)
 
 
@@ -137,6 +135,7 @@ def saliency_l1(
     """
     if reduction not in ("sum", "mean"):
         raise ValueError(f"reduction: got {reduction!r}, wanted 'sum' or 'mean'")
+    chex.assert_rank(saliency, 3)
     reduce = jnp.sum if reduction == "sum" else jnp.mean
     return reduce(jnp.abs(at_least_float32(saliency)), axis=(1, 2))
 

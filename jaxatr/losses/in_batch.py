@@ -51,7 +51,7 @@ def semi_hard_triplet(
         does so with ``power=2``.
 
     Raises:
-      ValueError: an unknown choice of negatives, or labels that do not fit.
+      ValueError: an unknown choice of negatives.
     """
     if negatives not in ("every", "one"):
         raise ValueError(f"negatives: got {negatives!r}, wanted 'every' or 'one'")
@@ -88,9 +88,6 @@ def lifted_structure(
       embeddings: ``[b, d]``, as the network gives them: they should not be brought to unit length.
       labels: ``[b]``.
       margin: :math:`\alpha`.
-
-    Raises:
-      ValueError: labels that do not fit.
     """
     embeddings, labels = labelled_batch(embeddings, labels)
     distances = root(pairwise_squared_l2(embeddings))
@@ -115,9 +112,6 @@ def n_pairs(
       labels: ``[b]``.
       l2_weight: of the mean squared length of the pairs' embeddings, which Sohn adds to keep them
         small (TensorFlow's ``reg_lambda`` is twice this weight).
-
-    Raises:
-      ValueError: labels that do not fit.
     """
     embeddings, labels = labelled_batch(embeddings, labels)
     same = labels[:, None] == labels[None]
@@ -159,9 +153,6 @@ def triplet_global(
       global_margin: :math:`t`.
       global_weight: :math:`\lambda`.
       triplet_weight: :math:`\gamma`.
-
-    Raises:
-      ValueError: labels that do not fit.
     """
     embeddings, labels = labelled_batch(embeddings, labels)
     squared = pairwise_squared_l2(embeddings)

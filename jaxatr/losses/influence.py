@@ -6,6 +6,7 @@ network that makes maps is fitted to what they say: it averages over the steps, 
 look alike. The target network needs no gradient. Not of any paper.
 """
 
+import chex
 import jax
 import jax.numpy as jnp
 
@@ -48,6 +49,8 @@ def influence(
     """
     saliency, masks = at_least_float32(saliency), at_least_float32(masks)
     scores = jax.lax.stop_gradient(at_least_float32(scores))
+    chex.assert_rank([saliency, scores], [3, 2])
+    chex.assert_shape(masks, (*scores.shape, *saliency.shape[1:]))
     if scores.shape[1] < 2:
         raise ValueError(f"masks: got {scores.shape[1]} of each image, wanted at least 2")
     above = scores - jnp.mean(scores, axis=1, keepdims=True)

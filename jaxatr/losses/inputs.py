@@ -1,7 +1,7 @@
-"""What every loss does to its arguments first: a float that can bear it, shapes that fit."""
+"""The first steps of every loss with its arguments: a float that can bear it, shapes that fit."""
 
+import chex
 import jax.numpy as jnp
-import numpy as np
 
 from jaxatr.typing import Array, ArrayLike, Float, Int, Shaped
 
@@ -12,31 +12,18 @@ def at_least_float32(x: Shaped[ArrayLike, "..."]) -> Float[Array, "..."]:
     return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
-def check_same_shape(**arrays: Shaped[ArrayLike, "..."]) -> None:
-    """Checks that all arrays have the shape of the first.
-
-    Raises:
-      ValueError: one has not; the message has its name.
-    """
-    (first, shape), *others = ((name, np.shape(array)) for name, array in arrays.items())
-    for name, other in others:
-        if other != shape:
-            raise ValueError(f"{name}: got shape {other}, wanted that of {first}, {shape}")
-
-
 def labelled_batch(
     embeddings: Float[ArrayLike, "b d"], labels: Int[ArrayLike, " b"]
 ) -> tuple[Float[Array, "b d"], Int[Array, " b"]]:
-    """Returns embeddings in at least float32 and their labels as an array.
+    """Returns embeddings in at least float32 and their labels as an array."""
+    embeddings = at_least_float32(embeddings)
+    chex.assert_rank(embeddings, 2)
+    return embeddings, class_indices(labels, len(embeddings))
 
-    Raises:
-      ValueError: the labels are not integers, or not one per embedding.
-    """
-    if not jnp.issubdtype(jnp.result_type(labels), jnp.integer):
-        raise ValueError(f"labels: got {jnp.result_type(labels)}, wanted integers")
-    if np.shape(labels) != np.shape(embeddings)[:1]:
-        raise ValueError(
-            f"labels: got shape {np.shape(labels)}, wanted one per embedding, "
-            f"{np.shape(embeddings)[:1]}"
-        )
-    return at_least_float32(embeddings), jnp.asarray(labels)
+
+def class_indices(labels: Int[ArrayLike, " b"], count: int) -> Int[Array, " b"]:
+    """Returns labels, an integer for each of ``count`` examples, as a jax array."""
+    labels = jnp.asarray(labels)
+    chex.assert_type(labels, int)
+    chex.assert_shape(labels, (count,))
+    return labels

@@ -9,12 +9,13 @@ transformation it cannot be, and the loss of that example is then NaN rather tha
 
 from typing import Literal
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from jaxatr.losses.inputs import at_least_float32
+from jaxatr.losses.inputs import at_least_float32, class_indices
 from jaxatr.typing import Array, ArrayLike, Float, Int
 
 
@@ -31,7 +32,7 @@ def cross_entropy(
       ValueError: a label is out of range and can be seen.
     """
     logits = at_least_float32(logits)
-    labels = _checked(labels, logits.shape[-1])
+    labels = _checked(labels, logits)
     return _guard(-_pick(jax.nn.log_softmax(logits), labels), labels, logits.shape[-1])
 
 
@@ -71,7 +72,7 @@ def cbc(open_logits: Float[ArrayLike, "b k"], labels: Int[ArrayLike, " b"]) -> F
     """
     open_logits = at_least_float32(open_logits)
     num_classes = open_logits.shape[-1]
-    labels = _checked(labels, num_classes)
+    labels = _checked(labels, open_logits)
     loss = jax.nn.softplus(-_pick(open_logits, labels))
     if num_classes > 1:
         own = jax.nn.one_hot(labels, num_classes, dtype=bool)
@@ -102,7 +103,7 @@ def one_vs_rest_bce(
         raise ValueError(f"reduction: got {reduction!r}, wanted 'sum' or 'mean'")
     open_logits = at_least_float32(open_logits)
     num_classes = open_logits.shape[-1]
-    labels = _checked(labels, num_classes)
+    labels = _checked(labels, open_logits)
     own = jax.nn.one_hot(labels, num_classes, dtype=bool)
     terms = jax.nn.softplus(jnp.where(own, -open_logits, open_logits))
     total = jnp.sum(terms, axis=-1) if reduction == "sum" else jnp.mean(terms, axis=-1)
@@ -129,13 +130,9 @@ def open_set(
       open_weight: 1 in the paper; the paper's own code uses 0.5.
 
     Raises:
-      ValueError: a label is out of range and can be seen, or the two heads differ in classes.
+      ValueError: a label is out of range and can be seen.
     """
-    if np.shape(logits) != np.shape(open_logits):
-        raise ValueError(
-            f"open_logits: got shape {np.shape(open_logits)}, wanted that of logits, "
-            f"{np.shape(logits)}"
-        )
+    chex.assert_equal_shape([logits, open_logits])
     closed = cross_entropy(logits, labels) + entropy_weight * entropy(logits)
     return closed + open_weight * cbc(open_logits, labels)
 
@@ -144,15 +141,15 @@ def _pick(values, labels):
     return jnp.take_along_axis(values, labels[:, None], axis=-1, mode="clip")[:, 0]
 
 
-def _checked(labels, num_classes):
-    if not jnp.issubdtype(jnp.result_type(labels), jnp.integer):
-        raise ValueError(f"labels: got {jnp.result_type(labels)}, wanted integers")
+def _checked(labels, logits):
+    chex.assert_rank(logits, 2)
+    checked, num_classes = class_indices(labels, len(logits)), logits.shape[1]
     if not isinstance(labels, Tracer):
         wrong = np.asarray(labels)
         wrong = wrong[(wrong < 0) | (wrong >= num_classes)]
         if wrong.size:
             raise ValueError(f"labels: got {wrong[0]}, wanted integers in [0, {num_classes})")
-    return jnp.asarray(labels)
+    return checked
 
 
 def _guard(loss, labels, num_classes):

@@ -21,11 +21,12 @@ Where the paper's text and its equations disagree, the equations are followed:
 
 from typing import Literal
 
+import chex
 import jax
 import jax.numpy as jnp
 
 from jaxatr.losses.distances import l2
-from jaxatr.losses.inputs import at_least_float32, check_same_shape
+from jaxatr.losses.inputs import at_least_float32
 from jaxatr.losses.open_set import cross_entropy
 from jaxatr.losses.reduce import masked_mean, masked_moments, over_devices
 from jaxatr.losses.tuples import keep_valid
@@ -59,7 +60,7 @@ def joint(
       valid: ``[b]``, which quadruplets count; all of them without it.
 
     Raises:
-      ValueError: the shapes differ, or the margins are not ordered.
+      ValueError: the margins are not ordered.
 
     >>> at = lambda x: jnp.array([[x, 0.0]])
     >>> round(float(joint(at(0.0), at(0.6), at(0.5), at(2.0))[0]), 4)  # 1 - 0.5 / (0.6 + 0.4)
@@ -111,9 +112,6 @@ def global_statistics(
       weights: :math:`\lambda_{g1}, \lambda_{g2}`.
       valid: ``[b]``, which quadruplets count; all of them without it.
       axis_name: the axis of ``pmap``, :data:`jaxatr.parallel.AXIS` in this package.
-
-    Raises:
-      ValueError: the shapes differ.
     """
     distances = _distances(reference, positive, sibling, negative, valid)
     mask = _mask(reference, valid)
@@ -228,7 +226,7 @@ def combined(
 
 
 def _distances(reference, positive, sibling, negative, valid):
-    check_same_shape(reference=reference, positive=positive, sibling=sibling, negative=negative)
+    chex.assert_equal_shape([reference, positive, sibling, negative])
     return [l2(reference, other, valid) for other in (positive, sibling, negative)]
 
 

@@ -7,11 +7,11 @@ selection marked as not ``valid`` gives 0 and no gradient, whatever its rows hol
 :func:`jaxatr.losses.masked_mean` and the same mask.
 """
 
+import chex
 import jax
 import jax.numpy as jnp
 
 from jaxatr.losses.distances import root, squared_l2
-from jaxatr.losses.inputs import check_same_shape
 from jaxatr.typing import Array, ArrayLike, Bool, Float
 
 
@@ -34,14 +34,11 @@ def contrastive(
       margin: :math:`\alpha`, the distance at which two classes are far enough apart.
       valid: ``[b]``, which pairs count; all of them without it.
 
-    Raises:
-      ValueError: the two shapes differ.
-
     >>> pair = jnp.array([[0.0, 0.0]]), jnp.array([[0.3, 0.4]])
     >>> round(float(contrastive(*pair, jnp.array([True]))[0]), 4)
     0.25
     """
-    check_same_shape(first=first, second=second)
+    chex.assert_equal_shape([first, second])
     squared = squared_l2(first, second, valid)
     apart = jnp.square(jax.nn.relu(margin - root(squared)))
     return keep_valid(jnp.where(same, squared, apart), valid)
@@ -65,11 +62,8 @@ def triplet(
       negative: ``[b, d]``, of another class.
       margin: :math:`m`, in squared distance; 0.2 is FaceNet's, for embeddings of unit length.
       valid: ``[b]``, which triplets count; all of them without it.
-
-    Raises:
-      ValueError: the shapes differ.
     """
-    check_same_shape(reference=reference, positive=positive, negative=negative)
+    chex.assert_equal_shape([reference, positive, negative])
     closer = squared_l2(reference, positive, valid) - squared_l2(reference, negative, valid)
     return keep_valid(jax.nn.relu(closer + margin), valid)
 

@@ -1,6 +1,7 @@
 """Measures of a recogniser and of its embedding: NumPy in, NumPy out.
 
-What is one number for a whole set is a Python float, what belongs to an image an array.
+A measure of a whole set is a Python float; a measure of each image is an array. Shapes that do not
+fit are an ``AssertionError`` of chex.
 """
 
 from jaxatr.metrics.open_set import (

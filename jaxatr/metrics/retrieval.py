@@ -173,7 +173,7 @@ def _average_precision(most: int, distances: jax.Array, own: jax.Array) -> jax.A
     """Returns each query's average precision at its R, which is ``most`` at most."""
     relevant = jnp.sum(own, axis=1, keepdims=True)
     nearest = jax.lax.top_k(-distances, most)[1]
-    places = jnp.arange(1, most + 1)
-    hits = jnp.take_along_axis(own, nearest, axis=1) & (places <= relevant)
-    precision = jnp.cumsum(hits, axis=1) / places
+    ranks = jnp.arange(1, most + 1)
+    hits = jnp.take_along_axis(own, nearest, axis=1) & (ranks <= relevant)
+    precision = jnp.cumsum(hits, axis=1) / ranks
     return jnp.sum(precision * hits, axis=1) / jnp.maximum(relevant[:, 0], 1)

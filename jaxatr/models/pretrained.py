@@ -139,8 +139,8 @@ def fit(
         tensors = {**tensors, _STEM: _shared_out(tensors[_STEM], in_channels)}
     plain = model.clone(attention=None)
     variables = jax.eval_shape(plain.init, jax.random.key(0), jnp.zeros((1, 32, 32, in_channels)))
-    places: Any = flax.traverse_util.flatten_dict(variables)
-    wanted = {_torch_name(place): _torch_shape(leaf.shape) for place, leaf in places.items()}
+    leaves: Any = flax.traverse_util.flatten_dict(variables)
+    wanted = {_torch_name(path): _torch_shape(leaf.shape) for path, leaf in leaves.items()}
     problems = [
         f"  {name}: {problem}"
         for name in sorted({*wanted, *tensors})
@@ -149,7 +149,7 @@ def fit(
     if problems:
         raise ValueError("\n".join([f"{title} does not fit the model:", *problems]))
     return flax.traverse_util.unflatten_dict(
-        {place: _from_torch(tensors[_torch_name(place)]) for place in places}
+        {path: _from_torch(tensors[_torch_name(path)]) for path in leaves}
     )
 
 
@@ -163,11 +163,11 @@ def put_into(drawn: PyTree, loaded: PyTree) -> PyTree:
     Raises:
       ValueError: ``loaded`` has a name that ``drawn`` has not.
     """
-    places = flax.traverse_util.flatten_dict(drawn, sep="/")
+    leaves = flax.traverse_util.flatten_dict(drawn, sep="/")
     new = flax.traverse_util.flatten_dict(loaded, sep="/")
-    if strange := sorted(set(new) - set(places)):
+    if strange := sorted(set(new) - set(leaves)):
         raise ValueError(f"loaded: got {', '.join(strange)}, wanted names of the network's own")
-    return flax.traverse_util.unflatten_dict({**places, **new}, sep="/")
+    return flax.traverse_util.unflatten_dict({**leaves, **new}, sep="/")
 
 
 def to_torch(variables: PyTree) -> dict[str, np.ndarray]:

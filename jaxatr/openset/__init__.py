@@ -1,10 +1,13 @@
-"""Open-set scores and rules. Higher is more known, always."""
+"""Open-set scores and rules. Higher is more known, always.
+
+Shapes that do not fit are an ``AssertionError`` of chex.
+"""
 
 from jaxatr.openset import nearest_neighbour
 from jaxatr.openset.averaging import mean_outputs, mean_over
 from jaxatr.openset.choice import choose_scores
 from jaxatr.openset.evaluation import evaluate, fixed_thresholds
-from jaxatr.openset.fitting import Fitted, fit_scores
+from jaxatr.openset.fitted_scores import Fitted, fit_scores
 from jaxatr.openset.outputs import UNKNOWN, Outputs
 from jaxatr.openset.recorded import (
     Shown,

@@ -25,8 +25,8 @@ def main(arguments: Sequence[str]) -> None:
     combinations = supported_fusions()
     for name, solver in SOLVERS.items():
         print(f"{name} (on {', '.join(solver.platforms) or 'every platform'})")
-        letters = [one.combination for one in combinations if one.solver == name]
-        print(f"  {' '.join(sorted(letters, key=len))}")
+        found = [one.combination for one in combinations if one.solver == name]
+        print(f"  {' '.join(sorted(found, key=len))}")
         for edge in solver.edges:
             source = edge.source.__name__ if edge.source else "start"
             texts = "; ".join(constraint.text for constraint in edge.constraints)

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from absl import flags
 
 from jaxatr.cli import command
 
@@ -75,6 +76,21 @@ def test_a_bug_is_a_traceback(raised):
 )
 def test_whose_mistake_it_is(error, users):
     assert command.is_users(error) is users
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            "flag --workdir=None: Flag --workdir must have a value other than None.",
+            "--workdir must be given",
+        ),
+        ("Traceback\n  File\nValueError: variant: got 'x'", "--config: variant: got 'x'"),
+        ("flag --gamma=x: wanted\na number", "flag --gamma=x: wanted a number"),
+    ],
+)
+def test_an_error_of_the_command_line_is_one_line(text, line):
+    assert command._line(flags.IllegalFlagValueError(text), []) == line
 
 
 def test_a_flag_that_is_not_there_is_a_users_error():

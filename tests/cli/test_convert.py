@@ -72,7 +72,7 @@ def test_import_names_what_is_missing(flags_of, model, tmp_path):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ([], "got '', wanted one of"),
+        ([], "nothing was given, wanted one of"),
         (["impor"], "did you mean 'import'"),
         (["inspect"], "wanted one ONNX file, got"),
         (["inspect", "missing.onnx"], "there is no file 'missing.onnx'"),

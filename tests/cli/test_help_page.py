@@ -1,11 +1,13 @@
 """The page of help: usage, what it does, its own flags with what they take, and the rest."""
 
+import re
 import types
 
 import pytest
 from absl import flags
 
-from jaxatr.cli import convert, evaluate, explain, help_page, predict
+from jaxatr.cli import convert, evaluate, explain, help_page, predict, prepare
+from jaxatr.data import sources
 
 
 @pytest.mark.parametrize("command", [convert, evaluate, explain, predict])
@@ -58,3 +60,12 @@ def test_a_flag_that_must_be_given_says_so(described):
 
 def test_a_long_name_has_a_line_of_its_own():
     assert help_page.columns("a" * 30, "meaning", 10) == ["  " + "a" * 30, " " * 10 + "meaning"]
+
+
+def test_help_of_preparing_has_every_option_of_every_source():
+    listed = prepare.description().split("options of the data sets, for --option:\n")[1]
+    for name in sources.names():
+        own = re.split(r"^  (?! )", listed.split(f"  {name}\n")[1], flags=re.MULTILINE)[0]
+        options = sources.find(name).options
+        assert re.findall(r"^    (\w+)", own, re.MULTILINE) == [*options]
+        assert all(" ".join(option.meaning.split()[:2]) in own for option in options.values())

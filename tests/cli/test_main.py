@@ -1,5 +1,6 @@
 """The console script, and the modules that are run as commands."""
 
+import importlib
 import os
 import re
 import runpy
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import jaxatr
+from jaxatr import bundled
+from jaxatr import config as configuration
 from jaxatr.cli import main
 
 ROOT = Path(__file__).parents[2]
@@ -93,8 +96,22 @@ def test_help_of_training_has_the_configurations_and_no_librarys_flags():
     flags = re.findall(r"^  --(?:\[no\])?(\w+)", page, re.MULTILINE)
     assert flags == ["config", "workdir", "baselines", "progress", "debug"]
     assert "Variants: default, smoke, paper, dsiac, mstar, cifar10, folder." in page
-    assert "docs/commands.md" in page
+    assert "`jaxatr train --config=cbc --help` describes the fields of cbc" in page
     assert max(map(len, page.splitlines())) <= 100
+
+
+def test_help_of_training_a_configuration_has_its_fields(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["jaxatr train", "--config=cbc:smoke", "--help"])
+    monkeypatch.setenv("COLUMNS", "100")
+    page = importlib.import_module("jaxatr.cli.train").description()
+    config = bundled.load("cbc:smoke")
+    fields = configuration.fields_of(config.task)
+    assert re.findall(r"^  (\w[\w.]*)", page.split("fields of cbc:smoke")[1], re.MULTILINE) == [
+        *fields
+    ]
+    assert "](" not in page and "`" not in page.split("fields of")[1]  # it is not Markdown
+    assert re.search(r"^  loss.open_weight +weight of that loss. Value: 1.0.$", page, re.MULTILINE)
+    assert re.search(r"^  train.epochs .*Value: 2\.$", page, re.MULTILINE)
 
 
 def test_helpfull_has_the_libraries_flags_too():

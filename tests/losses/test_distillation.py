@@ -171,9 +171,9 @@ def test_what_makes_no_sense_is_refused(unchecked):
         losses.distillation(z, z, labels, temperature=0.0)
     with pytest.raises(ValueError, match="alpha: got 1.5, wanted 0 to 1"):
         losses.distillation(z, z, labels, alpha=1.5)
-    with pytest.raises(ValueError, match=r"student_logits: got shape \(2, 4\)"):
+    with pytest.raises(AssertionError, match=r"shapes: \[\(2, 3\), \(2, 4\)\]"):
         losses.distillation(z, jnp.zeros((2, 4)), labels)
-    with pytest.raises(ValueError, match=r"masked_logits: got shape \(2, 4\)"):
+    with pytest.raises(AssertionError, match=r"shapes: \[\(2, 3\), \(2, 4\)\]"):
         losses.explanation(z, jnp.zeros((2, 4)))
     with pytest.raises(ValueError, match="reduction: got 'max'"):
         losses.saliency_l1(jnp.zeros((1, 2, 2)), reduction="max")

@@ -166,12 +166,19 @@ def test_label_out_of_range(loss, label):
 
 
 def test_labels_must_be_integers(unchecked):
-    with pytest.raises(ValueError, match="labels: got float32"):
+    with pytest.raises(AssertionError, match="type float32 but expected"):
         losses.cbc(jnp.zeros((2, 3)), jnp.zeros(2))
 
 
+@pytest.mark.parametrize("loss", [losses.cbc, losses.cross_entropy, losses.one_vs_rest_bce])
+def test_there_is_a_label_for_each_example(loss, unchecked):
+    for labels in (jnp.zeros(1, int), jnp.zeros((2, 1), int)):  # which would be broadcast
+        with pytest.raises(AssertionError, match=r"but expected \(2,?\)"):
+            loss(jnp.zeros((2, 3)), labels)
+
+
 def test_heads_of_different_size_are_refused(unchecked):
-    with pytest.raises(ValueError, match="open_logits: got shape"):
+    with pytest.raises(AssertionError, match=r"shapes: \[\(2, 3\), \(2, 4\)\]"):
         losses.open_set(jnp.zeros((2, 3)), jnp.zeros((2, 4)), jnp.zeros(2, int))
 
 

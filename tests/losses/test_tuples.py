@@ -89,7 +89,7 @@ def test_a_mask_is_a_subset():
 
 def test_shapes_must_agree(unchecked):
     point = jnp.zeros((2, 3))
-    with pytest.raises(ValueError, match=r"second: got shape \(1, 3\), wanted that of first"):
+    with pytest.raises(AssertionError, match=r"shapes: \[\(2, 3\), \(1, 3\)\]"):
         losses.contrastive(point, point[:1], jnp.array([True, True]))
-    with pytest.raises(ValueError, match=r"negative: got shape \(2, 2\)"):
+    with pytest.raises(AssertionError, match=r"shapes: .*\(2, 2\)"):
         losses.triplet(point, point, point[:, :2])

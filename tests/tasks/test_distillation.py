@@ -352,7 +352,7 @@ def test_any_function_can_be_the_target(config, module_with_a_target):
 
 
 def test_what_cannot_be_the_target_is_named(module_with_a_target):
-    with pytest.raises(ValueError, match="none returned str, wanted a jaxatr.tasks.Target"):
+    with pytest.raises(ValueError, match="none returned str, wanted a jaxatr.explain.Target"):
         load_target(f"{module_with_a_target}:none")
     with pytest.raises(ValueError, match="no 'targte' in .*did you mean 'target'"):
         load_target(f"{module_with_a_target}:targte")

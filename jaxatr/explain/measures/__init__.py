@@ -1,6 +1,7 @@
 """Measures of saliency maps: NumPy in, NumPy out, an array with one number per image.
 
-Insertion and deletion run the network; the others look at the maps alone.
+Insertion and deletion run the network; the others look at the maps alone. Shapes that do not fit
+are an ``AssertionError`` of chex.
 """
 
 from jaxatr.explain.measures.blur import RISE_BLUR, Blur

@@ -62,29 +62,29 @@ def integrated_gradients(
     check_at_least(1, steps=steps)
     images, predict = checked_images(images), as_argument(predict)
     origin = one_baseline(baseline, images)
-    places, weights = _quadrature(method, steps)
+    points, weights = _quadrature(method, steps)
     targets = target_classes(predict, images, targets)
     gradient = jnp.zeros(images.shape)
-    for place, weight in zip(places, weights, strict=True):
-        gradient = _added(gradient, predict, images, origin, targets, place, weight)
+    for point, weight in zip(points, weights, strict=True):
+        gradient = _added(gradient, predict, images, origin, targets, point, weight)
     return finished(over_channels((images - origin) * gradient, channels), raw=raw)
 
 
 def _quadrature(method: str, steps: int) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-    """Returns places in [0, 1] and weights that sum to 1."""
+    """Returns points in [0, 1] and weights that sum to 1."""
     if method == "riemann":
-        places, weights = np.arange(1, steps + 1) / steps, np.full(steps, 1 / steps)
+        points, weights = np.arange(1, steps + 1) / steps, np.full(steps, 1 / steps)
     elif method == "gausslegendre":
-        places, weights = np.polynomial.legendre.leggauss(steps)  # on [-1, 1]
-        places, weights = (places + 1) / 2, weights / 2
+        points, weights = np.polynomial.legendre.leggauss(steps)  # on [-1, 1]
+        points, weights = (points + 1) / 2, weights / 2
     else:
         raise ValueError(f"method: got {method!r}, wanted 'gausslegendre' or 'riemann'")
-    return places.astype(np.float32), weights.astype(np.float32)
+    return points.astype(np.float32), weights.astype(np.float32)
 
 
 @jax.jit
-def _added(total, predict, images, origin, targets, place, weight) -> Float[Array, "b h w c"]:
-    there = (origin + place * (images - origin)).astype(images.dtype)
+def _added(total, predict, images, origin, targets, point, weight) -> Float[Array, "b h w c"]:
+    there = (origin + point * (images - origin)).astype(images.dtype)
     return total + weight * target_gradient(predict, there, targets)
 
 

@@ -8,7 +8,7 @@ from jaxatr.onnx import nn as layers
 from jaxatr.onnx.codegen import paths
 from jaxatr.onnx.codegen.bodies import Body, last_uses
 from jaxatr.onnx.codegen.names import Names, quoted
-from jaxatr.onnx.codegen.printing import LETTERS, Printer, SourceFile, fetch, variable_name
+from jaxatr.onnx.codegen.printing import SHORT_NAMES, Printer, SourceFile, fetch, variable_name
 from jaxatr.onnx.codegen.source import WIDTH, Expression, Group, call, lines, literal
 from jaxatr.onnx.codegen.steps import Constant, Weight
 
@@ -41,7 +41,7 @@ def block_class(body: Body, module: SourceFile, where: str) -> list[str]:
         printer.names.take("features")
     else:
         for value in inputs:
-            printer.own(value, next(n for n in LETTERS if n not in printer.owners))
+            printer.own(value, next(n for n in SHORT_NAMES if n not in printer.owners))
         arguments = tuple(printer.variables[value] for value in inputs)
     found = [f"class {body.title}(nn.Module):", f'    """{where}"""', ""]
     required = {k: v for k, v in body.fields.items() if None not in v}

@@ -38,7 +38,7 @@ ORDER = (
 )
 """Settings that come first, in this order."""
 
-LETTERS = ("x", "y", "z", "u", "v", "w", "a", "b", "c", "d")
+SHORT_NAMES = ("x", "y", "z", "u", "v", "w", "a", "b", "c", "d")
 
 LONGEST = 20
 """Characters of a value's name, if it has several words."""
@@ -125,7 +125,7 @@ class Printer:
         reads = [o for o in step.operands if isinstance(o, Local)]
         candidates = [self.variables.get(operand.name, "") for operand in reads[:1]]
         candidates = [c for c in candidates if c in self.owners] + ["x"]
-        for name in (*candidates, *LETTERS, variable_name(value)):
+        for name in (*candidates, *SHORT_NAMES, variable_name(value)):
             usable = name in self.owners or self.names.free(name)
             if usable and name not in taken and not self.live(name, index):
                 self.names.taken.add(name)

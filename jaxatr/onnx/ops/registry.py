@@ -103,8 +103,8 @@ def register(name: str, domain: str = "", since: int = 1, **facts: Any):
 def find(name: str, domain: str, opset: int) -> Operator | None:
     """Returns the newest implementation that is not newer than the opset, or None."""
     versions = _TABLE.get((own(domain), name), {})
-    fitting = [since for since in versions if since <= opset]
-    return versions[max(fitting)] if fitting else None
+    usable = [since for since in versions if since <= opset]
+    return versions[max(usable)] if usable else None
 
 
 def operators() -> Iterator[Operator]:

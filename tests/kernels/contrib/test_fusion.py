@@ -107,7 +107,7 @@ def test_results_are_those_of_the_separate_operations(letters, dtype):
     w_shape = (3, 3, 3, 4) if "C" in letters else None
     problem = FusionProblem((2, 6, 5, 3), w_shape, dtype)
     compiled = plan.compile(problem)
-    assert plan.letters == letters and compiled.solver == "xla"
+    assert plan.combination == letters and compiled.solver == "xla"
     for factor in (1, 2):  # compiled once, run with any values
         arguments = {k: v * factor for k, v in arguments_of(plan, problem).items()}
         y = compiled.execute(arguments)

@@ -84,14 +84,14 @@ def refusal(
 
 
 def combinations(edges: Sequence[Edge]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yields each sequence of at least two operations by its letters, and its constraints."""
+    """Yields each sequence of at least two operations by a letter each, and its constraints."""
 
-    def walk(here: type | None, letters: str, texts: tuple[str, ...]):
-        if len(letters) > 1:
-            yield letters, texts
+    def walk(here: type | None, combination: str, texts: tuple[str, ...]):
+        if len(combination) > 1:
+            yield combination, texts
         for edge in edges:
             if edge.source is here:
                 more = tuple(f"{edge.target.__name__}: {c.text}" for c in edge.constraints)
-                yield from walk(edge.target, letters + edge.target.letter, texts + more)
+                yield from walk(edge.target, combination + edge.target.letter, texts + more)
 
     yield from walk(None, "", ())

@@ -25,7 +25,7 @@ class Fusion(NamedTuple):
     """A supported combination.
 
     Attributes:
-      combination: its letters: C convolution, B bias, N batch norm, R residual input, A activation.
+      combination: a letter each: C convolution, B bias, N batch norm, R residual, A activation.
       solver: who computes it.
       platforms: where; empty for everywhere.
       constraints: what the operations must be.
@@ -40,9 +40,9 @@ class Fusion(NamedTuple):
 def supported_fusions() -> list[Fusion]:
     """Returns every combination that some solver takes, as the solvers' graphs have it."""
     return [
-        Fusion(letters, name, solver.platforms, texts)
+        Fusion(combination, name, solver.platforms, texts)
         for name, solver in SOLVERS.items()
-        for letters, texts in combinations(solver.edges)
+        for combination, texts in combinations(solver.edges)
     ]
 
 
@@ -114,7 +114,7 @@ class FusionPlan:
         if reason is None and not SOLVERS[name].runs_on(here):
             reason = f"it is for another device than {here.kind}"
         if reason is not None:
-            raise NotImplementedError(f"{name} does not take {self.letters}: {reason}")
+            raise NotImplementedError(f"{name} does not take {self.combination}: {reason}")
         shapes = self.arguments(problem)
         function = partial(SOLVERS[name].run, self.operations)
         wide = jnp.promote_types(problem.dtype, jnp.float32)
@@ -127,7 +127,7 @@ class FusionPlan:
         return CompiledPlan(name, shapes, function, executable)
 
     @property
-    def letters(self) -> str:
+    def combination(self) -> str:
         """The sequence as in the paper's tables, such as CBNA."""
         return "".join(operation.letter for operation in self.operations)
 
