@@ -8,7 +8,14 @@ for the layers of residual networks on a machine of two cores.
 import math
 
 from jaxatr.kernels.ops.convolution.problem import Problem
-from jaxatr.kernels.ops.convolution.solvers import space_to_depth, split, taps, transposed, winograd
+from jaxatr.kernels.ops.convolution.solvers import (
+    direct,
+    space_to_depth,
+    split,
+    taps,
+    transposed,
+    winograd,
+)
 
 _SINGLE = ("float32", "float64")
 _ROOM = 96 * 2**20  # bytes that a step may spare for the patches of one layer
@@ -65,7 +72,8 @@ def _tile(problem: Problem) -> str:
 
 
 def _grouped(problem: Problem) -> str:
+    if problem.w_shape[2] == 1 and direct.applies(problem):
+        return "direct"
     if problem.direction == "weight":
         return "matmul"  # XLA's grouped weight gradient is up to a hundred times slower
-    depthwise = problem.w_shape[2] == 1
-    return "winograd" if depthwise and winograd.applies(problem) else "xla"
+    return "xla"
