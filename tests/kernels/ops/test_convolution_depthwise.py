@@ -12,7 +12,7 @@ from jaxatr.kernels.ops.convolution.heuristic import choose
 from jaxatr.kernels.ops.convolution.operation import OPERATION
 from jaxatr.kernels.ops.convolution.primitive import bind
 from jaxatr.kernels.ops.convolution.problem import Problem
-from jaxatr.kernels.ops.convolution.sums import sums
+from jaxatr.kernels.ops.sums import sums
 
 CPU = of_platform("cpu")
 DIRECTIONS = ("forward", "data", "weight")

@@ -15,7 +15,7 @@ from jaxatr.kernels.inlining import outlined
 from jaxatr.kernels.ops.convolution.padding import pad
 from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.kernels.ops.convolution.solvers import matmul, taps
-from jaxatr.kernels.ops.convolution.sums import sums
+from jaxatr.kernels.ops.sums import sums
 from jaxatr.kernels.solver import Config, Solver
 from jaxatr.typing import Array
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import jax
 import jax.numpy as jnp
 
-from jaxatr.kernels.ops.convolution.problem import Pair
+from jaxatr.kernels.ops.windows import Pair
 from jaxatr.typing import Array
 
 BLOCK = 8  # pixels in a sum: of more the compiler does not unroll the loop
