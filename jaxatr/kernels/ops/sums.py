@@ -7,6 +7,7 @@ several arrays at once is one loop, which reads what they share once.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -52,12 +53,18 @@ def _together(arrays: Sequence[Array], block: int) -> Array:
     rows = _divisor(height, block)
     images = _divisor(batch, block // rows)
     columns = _divisor(width, block // (rows * images))
-    cut = [(batch, images), (height, rows), (width, columns)]
-    shape = [side for whole, part in cut for side in (whole // part, part)]
-    zeros = (jnp.zeros((), arrays[0].dtype),) * len(arrays)
-    partial = jax.lax.reduce(
-        tuple(array.reshape(*shape, channels) for array in arrays), zeros, _added, (1, 3, 5)
-    )
+    shape: list[Any] = []
+    inside = []
+    for whole, part in ((batch, images), (height, rows), (width, columns)):
+        shape.append(whole // part)
+        if part > 1:
+            inside.append(len(shape))
+            shape.append(part)
+    partial = arrays
+    if inside:
+        zeros = (jnp.zeros((), arrays[0].dtype),) * len(arrays)
+        whole = tuple(array.reshape(*shape, channels) for array in arrays)
+        partial = jax.lax.reduce(whole, zeros, _added, inside)
     flat = [part.reshape(-1, channels) for part in partial]
     return jnp.concatenate([jnp.ones((1, len(part)), part.dtype) @ part for part in flat])
 
