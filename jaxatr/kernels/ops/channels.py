@@ -17,7 +17,7 @@ from jax.interpreters import ad, batching, mlir
 from jaxatr.kernels.ops.checks import refuse_varying
 from jaxatr.kernels.ops.sums import sums
 from jaxatr.kernels.ops.windows import Shape
-from jaxatr.typing import Array
+from jaxatr.typing import Array, ArrayLike
 
 spread_p, totals_p = Primitive("jaxatr_spread"), Primitive("jaxatr_totals")
 spread_p.multiple_results = totals_p.multiple_results = True
@@ -33,12 +33,12 @@ def totals(*arrays: Array) -> list[Array]:
     return totals_p.bind(*arrays)
 
 
-def _spread(*vectors: Array, shape: Shape) -> list[Array]:
-    return [jnp.broadcast_to(v, (*shape, len(v))) for v in vectors]
+def _spread(*vectors: ArrayLike, shape: Shape) -> list[Array]:
+    return [jnp.broadcast_to(v, (*shape, *jnp.shape(v))) for v in vectors]
 
 
-def _totals(*arrays: Array) -> list[Array]:
-    return [jnp.sum(a, tuple(range(a.ndim - 1))) for a in arrays]
+def _totals(*arrays: ArrayLike) -> list[Array]:
+    return [jnp.sum(jnp.asarray(a), tuple(range(jnp.ndim(a) - 1))) for a in arrays]
 
 
 def _totals_in_blocks(*arrays: Array) -> list[Array]:
