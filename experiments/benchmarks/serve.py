@@ -18,6 +18,8 @@ def parse(description: str | None) -> argparse.Namespace:
     parser.add_argument("--find", type=int, default=0, help="1: measure what computes each problem")
     parser.add_argument("--keep", type=int, default=0, help="1: PyTorch keeps memory, as we do")
     parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--network", default="resnet18", help="what PyTorch writes out")
+    parser.add_argument("--onnx", default="", help="file that our network is read from")
     return parser.parse_args()
 
 

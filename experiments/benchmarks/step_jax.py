@@ -15,6 +15,7 @@ import numpy as np
 from serve import parse, serve
 
 from jaxatr import config, kernels, losses, models, parallel, training
+from jaxatr.onnx.backbone import OnnxBackbone
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.training.state import create_state
 from jaxatr.training.step import make_step
@@ -31,10 +32,11 @@ class Benchmark:
 
     hook = None
 
-    def __init__(self, size: int):
-        """Args: the images' height and width."""
+    def __init__(self, size: int, file: str = ""):
+        """Args: the images' height and width; an ONNX file, of which the features are taken."""
         self.size = size
-        self.module = models.OpenSetClassifier(models.ResNet18(), CLASSES)
+        backbone = OnnxBackbone(file, "features") if file else models.ResNet18()
+        self.module = models.OpenSetClassifier(backbone, CLASSES)
         fields: Any = config.common().optimizer
         fields.update(learning_rate=1e-2, momentum=0.9, nesterov=True, weight_decay=5e-4)
         fields.update(schedule="constant", warmup_epochs=0.0)
@@ -72,7 +74,7 @@ class Benchmark:
 def main():
     options = parse(__doc__)
     training.enable_compilation_cache(options.cache or "off")
-    task: Any = Benchmark(options.size)
+    task: Any = Benchmark(options.size, options.onnx)
     state = parallel.replicate(create_state(task, jax.random.key(0)))
     draw = np.random.default_rng(0)
     images = draw.standard_normal((options.batch, options.size, options.size, 3), np.float32)

@@ -16,6 +16,7 @@ if __name__ == "__main__" and parse(__doc__).keep:  # before the imports below s
 import torch
 import torch._inductor.config as inductor
 import torch.nn.functional as F
+import torch_mobile
 from torch import nn
 
 CLASSES = 6
@@ -121,7 +122,8 @@ def main():
     if options.threads:
         torch.set_num_threads(options.threads)
     torch.manual_seed(0)
-    network = Network()
+    name = options.network
+    network = Network() if name == "resnet18" else torch_mobile.Network(name, CLASSES)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     images = torch.randn(options.batch, 3, options.size, options.size)
     images = images.contiguous(memory_format=torch.channels_last)

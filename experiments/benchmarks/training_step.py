@@ -29,6 +29,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -104,9 +105,11 @@ class Worker:
         self._process.wait()
 
 
-def compare(mode: str, size: int, options: argparse.Namespace) -> dict:
-    """Returns the measurements of one case."""
-    common = {"mode": mode, "size": size, "batch": options.batch}
+def compare(
+    mode: str, size: int, options: argparse.Namespace, network: Mapping[str, object] | None = None
+) -> dict:
+    """Returns the measurements of one case; ``network`` are the workers' options that name one."""
+    common = {"mode": mode, "size": size, "batch": options.batch, **(network or {})}
     ours: dict[str, Any] = common | {"find": int(options.find)}
     finding, workers = {}, {}
     if options.find:

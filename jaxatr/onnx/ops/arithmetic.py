@@ -34,25 +34,25 @@ def register_along(operator: str, function: Callable[..., Value], **facts: Any) 
     register(operator, since=1, folds=True, **facts)(along)
 
 
-@register("Add", since=7, folds=True)
+@register("Add", since=7, folds=True, layout="any")
 def add(a: Value, b: Value) -> Value:
     """Returns the sum (ONNX Add-14)."""
     return broadcasting(a, b).add(a, b)
 
 
-@register("Sub", since=7, folds=True)
+@register("Sub", since=7, folds=True, layout="any")
 def sub(a: Value, b: Value) -> Value:
     """Returns the difference (ONNX Sub-14)."""
     return broadcasting(a, b).subtract(a, b)
 
 
-@register("Mul", since=7, folds=True)
+@register("Mul", since=7, folds=True, layout="any")
 def mul(a: Value, b: Value) -> Value:
     """Returns the product (ONNX Mul-14)."""
     return broadcasting(a, b).multiply(a, b)
 
 
-@register("Div", since=7, folds=True)
+@register("Div", since=7, folds=True, layout="any")
 def div(a: Value, b: Value) -> Value:
     """Returns the quotient, of integers rounded towards zero (ONNX Div-14)."""
     lib = broadcasting(a, b)
@@ -83,13 +83,13 @@ def mod(a: Value, b: Value, *, fmod: int = 0) -> Value:
     return lib.fmod(a, b) if fmod else lib.mod(a, b)
 
 
-@register("Neg", folds=True, ignored=("consumed_inputs",))
+@register("Neg", folds=True, ignored=("consumed_inputs",), layout="any")
 def neg(x: Value) -> Value:
     """Returns −x (ONNX Neg-13)."""
     return library(x).negative(x)
 
 
-@register("Abs", folds=True, ignored=("consumed_inputs",))
+@register("Abs", folds=True, ignored=("consumed_inputs",), layout="any")
 def absolute(x: Value) -> Value:
     """Returns \\|x\\| (ONNX Abs-13)."""
     return library(x).abs(x)
@@ -131,7 +131,7 @@ def round_even(x: Value) -> Value:
     return library(x).round(x)
 
 
-@register("Sum", ignored=("consumed_inputs",))
+@register("Sum", ignored=("consumed_inputs",), layout="any")
 def total(*values: Value) -> Value:
     """Returns the sum of all operands (ONNX Sum-13)."""
     result = values[0]
@@ -146,7 +146,7 @@ def mean(*values: Value) -> Value:
     return total(*values) / len(values)
 
 
-@register("Max", folds=True, ignored=("consumed_inputs",))
+@register("Max", folds=True, ignored=("consumed_inputs",), layout="any")
 def maximum(*values: Value) -> Value:
     """Returns the largest operand (ONNX Max-13); NaN where one is."""
     result = values[0]
@@ -155,7 +155,7 @@ def maximum(*values: Value) -> Value:
     return result
 
 
-@register("Min", folds=True, ignored=("consumed_inputs",))
+@register("Min", folds=True, ignored=("consumed_inputs",), layout="any")
 def minimum(*values: Value) -> Value:
     """Returns the smallest operand (ONNX Min-13); NaN where one is."""
     result = values[0]
@@ -164,7 +164,7 @@ def minimum(*values: Value) -> Value:
     return result
 
 
-@register("Clip", folds=True, ignored=("consumed_inputs",))
+@register("Clip", settings=("min", "max"), folds=True, ignored=("consumed_inputs",), layout="any")
 def clip(x: Value, min: Value | float | None = None, max: Value | float | None = None) -> Value:
     """Returns x, not below ``min`` and not above ``max`` (ONNX Clip-13; Clip-6 by attributes).
 

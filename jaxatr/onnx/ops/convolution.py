@@ -12,8 +12,8 @@ from jaxatr.onnx.ops.values import Value, at_least_rank
 from jaxatr.onnx.ops.windows import Ints, along, around, windows
 
 
-def convolved(x: Value, w: Value, found: Any, group: int) -> Value:
-    """Returns the convolution of ``[b, c, …]`` with ``[f, c/group, …]``, over given windows."""
+def convolved(x: Value, w: Value, found: Any, group: int, b: Value | None = None) -> Value:
+    """Returns the convolution of ``[b, c, …]`` with ``[f, c/group, …]``, plus a bias ``[f]``."""
     x, w = jnp.asarray(x), jnp.asarray(w)
     if _has_kernel(x, w) and min(min(pair) for pair in found.pads) >= 0:
         result = kernels.convolution(
@@ -24,8 +24,8 @@ def convolved(x: Value, w: Value, found: Any, group: int) -> Value:
             dilation=along(found.dilations),
             groups=group,
         )
-        return jnp.moveaxis(result, -1, 1)
-    return jax.lax.conv_general_dilated(
+        return jnp.moveaxis(result if b is None else result + b, -1, 1)
+    result = jax.lax.conv_general_dilated(
         x,
         w,
         found.strides,
@@ -33,6 +33,7 @@ def convolved(x: Value, w: Value, found: Any, group: int) -> Value:
         rhs_dilation=found.dilations,
         feature_group_count=group,
     )
+    return _with_bias(result, b)
 
 
 def _has_kernel(x: jax.Array, w: jax.Array) -> bool:
@@ -57,7 +58,7 @@ def _with_bias(result: Value, b: Value | None) -> Value:
     return result if b is None else result + jnp.reshape(b, (-1, *(1,) * (result.ndim - 2)))
 
 
-@register("Conv", weights=("w", "b"))
+@register("Conv", weights=("w", "b"), layout="channels")
 def conv(
     x: Value,
     w: Value,
@@ -87,10 +88,10 @@ def conv(
       ``[b, f, …]``.
     """
     found = _windows(x, w, kernel_shape, strides, dilations, pads, auto_pad)
-    return _with_bias(convolved(x, w, found, group), b)
+    return convolved(x, w, found, group, b)
 
 
-@register("ConvTranspose", weights=("w", "b"))
+@register("ConvTranspose", weights=("w", "b"), layout="channels")
 def conv_transpose(
     x: Value,
     w: Value,
@@ -153,7 +154,7 @@ def conv_transpose(
             dilation=along(dilations),
             groups=group,
         )
-        return _with_bias(jnp.moveaxis(result, -1, 1), b)
+        return jnp.moveaxis(result if b is None else result + b, -1, 1)
     # The same as a convolution of the spread input with the kernel turned round.
     spread = [
         (r - 1 - before, r - 1 - after + o)

@@ -46,29 +46,31 @@ acos = _of_one_number("Acos", jnp.arccos, "arc cosine")
 atan = _of_one_number("Atan", jnp.arctan, "arc tangent")
 sinh = _of_one_number("Sinh", jnp.sinh, "hyperbolic sine")
 cosh = _of_one_number("Cosh", jnp.cosh, "hyperbolic cosine")
-tanh = _of_one_number("Tanh", jnp.tanh, "hyperbolic tangent", ignored=OLD)
+tanh = _of_one_number("Tanh", jnp.tanh, "hyperbolic tangent", ignored=OLD, layout="any")
 asinh = _of_one_number("Asinh", jnp.arcsinh, "inverse of the hyperbolic sine")
 acosh = _of_one_number("Acosh", jnp.arccosh, "inverse of the hyperbolic cosine")
 atanh = _of_one_number("Atanh", jnp.arctanh, "inverse of the hyperbolic tangent")
 erf = _of_one_number("Erf", jax.scipy.special.erf, "error function")
-sigmoid = _of_one_number("Sigmoid", jax.nn.sigmoid, "logistic function 1 / (1 + e⁻ˣ)", ignored=OLD)
+sigmoid = _of_one_number(
+    "Sigmoid", jax.nn.sigmoid, "logistic function 1 / (1 + e⁻ˣ)", ignored=OLD, layout="any"
+)
 softplus = _of_one_number("Softplus", jax.nn.softplus, "logarithm of 1 + eˣ")
 softsign = _of_one_number("Softsign", jax.nn.soft_sign, "quotient x / (1 + \\|x\\|)")
 
 
-@register("Relu", ignored=OLD)
+@register("Relu", ignored=OLD, layout="any")
 def relu(x: Value) -> Value:
     """Returns max(x, 0) (ONNX Relu-14); its derivative at 0 is 0, as PyTorch's."""
     return jax.nn.relu(x)
 
 
-@register("LeakyRelu", ignored=OLD)
+@register("LeakyRelu", ignored=OLD, layout="any")
 def leaky_relu(x: Value, *, alpha: float = 0.01) -> Value:
     """Returns x, times ``alpha`` where negative (ONNX LeakyRelu-16)."""
     return jnp.where(x < 0, alpha * x, x)
 
 
-@register("PRelu", weights=("slope",), since=7)
+@register("PRelu", weights=("slope",), since=7, layout="any")
 def prelu(x: Value, slope: Value) -> Value:
     """Returns x, times ``slope`` where negative (ONNX PRelu-16)."""
     return jnp.where(x < 0, slope * x, x)
@@ -88,7 +90,7 @@ def thresholded_relu(x: Value, *, alpha: float = 1.0) -> Value:
     return jnp.where(x > alpha, x, 0)
 
 
-@register("Elu", ignored=OLD)
+@register("Elu", ignored=OLD, layout="any")
 def elu(x: Value, *, alpha: float = 1.0) -> Value:
     """Returns ``alpha`` (eˣ − 1) where negative, else x (ONNX Elu-22)."""
     return jax.nn.elu(x, alpha)
@@ -106,31 +108,31 @@ def selu(x: Value, *, alpha: float = 1.6732632, gamma: float = 1.050701) -> Valu
     return gamma * jax.nn.elu(x, alpha)
 
 
-@register("HardSigmoid", ignored=OLD)
+@register("HardSigmoid", ignored=OLD, layout="any")
 def hard_sigmoid(x: Value, *, alpha: float = 0.2, beta: float = 0.5) -> Value:
     """Returns ``alpha`` x + ``beta``, cut to [0, 1] (ONNX HardSigmoid-22)."""
     return jnp.clip(alpha * x + beta, 0, 1)
 
 
-@register("HardSwish")
+@register("HardSwish", layout="any")
 def hard_swish(x: Value) -> Value:
     """Returns x times the hard sigmoid with α = 1/6 (ONNX HardSwish-22)."""
     return x * jnp.clip(x / 6 + 0.5, 0, 1)
 
 
-@register("Swish")
+@register("Swish", layout="any")
 def swish(x: Value, *, alpha: float = 1.0) -> Value:
     """Returns x σ(``alpha`` x) (ONNX Swish-24)."""
     return x * jax.nn.sigmoid(alpha * x)
 
 
-@register("Mish")
+@register("Mish", layout="any")
 def mish(x: Value) -> Value:
     """Returns x tanh(softplus(x)) (ONNX Mish-22)."""
     return x * jnp.tanh(jax.nn.softplus(x))
 
 
-@register("Gelu")
+@register("Gelu", layout="any")
 def gelu(x: Value, *, approximate: Literal["none", "tanh"] = "none") -> Value:
     """Returns x Φ(x), Φ the normal distribution's, or by its tanh approximation (Gelu-20)."""
     return jax.nn.gelu(x, approximate=approximate == "tanh")

@@ -23,6 +23,7 @@ def _channels(v: Value, rank: int) -> Value:
     weights=("scale", "b"),
     statistics=STATISTICS,
     ignored=("consumed_inputs", "is_test"),
+    layout="channels",
 )
 def batch_normalization(
     x: Value,

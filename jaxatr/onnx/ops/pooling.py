@@ -49,7 +49,7 @@ def _for_kernel(x: Value, found: Windows) -> tuple[Any, ...] | None:
     return jnp.moveaxis(jnp.asarray(x), 1, -1), found.kernel, found.strides, pads
 
 
-@register("MaxPool", ignored=("consumed_inputs",))
+@register("MaxPool", ignored=("consumed_inputs",), layout="channels")
 def max_pool(
     x: Value,
     *,
@@ -124,7 +124,7 @@ def _places(x: Value, found: Windows, storage_order: int) -> Value:
     return chosen[..., 0] + planes * int(np.prod(spatial))
 
 
-@register("AveragePool")
+@register("AveragePool", layout="channels")
 def average_pool(
     x: Value,
     *,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -21,11 +21,14 @@ class Operator:
       function: arrays in the operator's order, then its attributes as keywords.
       static: operands whose values must be known where jit traces.
       weights: operands that are a layer's weights: constants there are trainable.
+      settings: operands that are no weights: a constant there is never trained.
       statistics: operand to output: running values that a training step replaces.
       dtypes: attributes that name a type.
       ignored: attributes of old versions that mean nothing here.
       folds: computes with NumPy, and cheaply, where all operands are NumPy arrays.
       shape_only: looks at the shapes of its operands, never at their values.
+      layout: ``"any"`` computes element by element with NumPy's broadcasting, so that the axes of
+        its operands may come in any order; ``"channels"`` computes images with channels last.
     """
 
     name: str
@@ -34,11 +37,13 @@ class Operator:
     function: Callable[..., Any]
     static: tuple[str, ...] = ()
     weights: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
     statistics: tuple[tuple[str, int], ...] = ()
     dtypes: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     folds: bool = False
     shape_only: bool = False
+    layout: Literal["", "any", "channels"] = ""
 
     @cached_property
     def _parameters(self) -> list[inspect.Parameter]:

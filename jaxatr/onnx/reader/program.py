@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from jaxatr.onnx.ops.registry import Operator
+from jaxatr.onnx.reader import layout
 
 
 @dataclass(frozen=True)
@@ -150,12 +151,17 @@ def execute(
     """
     values = {**values, **dict(zip(program.inputs, inputs, strict=True))}
     for call, finished in zip(program.calls, program.finished, strict=True):
-        results = evaluate(call, values, run)
-        results = results if each is None else each(call, results)
+        names = values if call.subgraphs() else call.inputs
+        given, turned = layout.arguments(call.operator, names, values)
+        results = layout.results(call.operator, evaluate(call, given, run), turned)
+        if each is not None:
+            seen = each(call, tuple(map(layout.plain, results)))
+            again = [layout.held if isinstance(r, layout.ChannelsLast) else None for r in results]
+            results = tuple(hold(v) if hold else v for hold, v in zip(again, seen, strict=True))
         values.update(named(call, results))
         for name in finished:
             del values[name]
-    return [values[name] for name in program.outputs]
+    return [layout.plain(values[name]) for name in program.outputs]
 
 
 def evaluate(call: Call, values: Mapping[str, Any], run: Run) -> tuple:

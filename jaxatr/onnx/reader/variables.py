@@ -133,7 +133,8 @@ def deciding(program: Program) -> set[str]:
     needed: set[str] = set()
     for call in reversed(calls):
         operator = call.operator
-        for position in operator.positions(operator.static, len(call.inputs)):
+        decisive = operator.static + operator.settings
+        for position in operator.positions(decisive, len(call.inputs)):
             needed.add(call.inputs[position])
         if not operator.shape_only and needed.intersection(call.outputs) - data:
             needed.update(call.inputs)

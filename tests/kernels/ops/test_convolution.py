@@ -449,7 +449,7 @@ def test_a_batch_that_cannot_be_cut_is_refused(unchecked):
         (
             ((8, 32, 32, 64), (3, 3, 1, 64), (1, 1), ((1, 1), (1, 1)), (1, 1), 64),
             "forward",
-            "winograd",
+            "direct",
         ),
     ],
 )

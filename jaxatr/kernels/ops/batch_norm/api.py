@@ -5,12 +5,15 @@ it (with the activation) into one pass, and the derivative that jax takes of it 
 XLA cannot fuse, the norm of a convolution's result, is in :mod:`jaxatr.kernels.pallas`.
 """
 
+import math
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
 
 from jaxatr.kernels.activations import ACTIVATIONS, check_activation
+from jaxatr.kernels.ops.channels import spread, totals
 from jaxatr.typing import Array, Float
 
 Mode: TypeAlias = Literal["spatial", "per_activation"]
@@ -34,15 +37,41 @@ def batch_statistics(
     Raises:
       ValueError: the mode is unknown.
     """
-    axes = _reduced(mode, x.ndim)
     x = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    return _moments(_reduced(mode, x.ndim), axis_name, x)
 
-    def mean(a: Array) -> Array:
-        a = a.mean(axes)
-        return a if axis_name is None else jax.lax.pmean(a, axis_name)
 
-    center = mean(x)
-    return center, mean((x - center) ** 2)
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _moments(axes: tuple[int, ...], axis_name: str | None, x: Array) -> tuple[Array, Array]:
+    """Returns mean and variance in one pass, as differences from the mean of the first example.
+
+    That is near the mean, or spreads the values itself: with ``b`` examples, the square of how far
+    it is off is at most ``b`` times the variance.
+    """
+    if len(axes) < x.ndim - 1:
+        near = x.mean(axes)
+        first, second = jnp.zeros_like(near), jnp.mean((x - near) ** 2, axes)
+    else:
+        near = x[:1].mean(axes)
+        from_near = x - near
+        count = math.prod(x.shape[:-1])
+        first, second = (total / count for total in totals(from_near, from_near**2))
+    mean, variance = near + first, second - first**2
+    if axis_name is None:
+        return mean, variance
+    whole = jax.lax.pmean(mean, axis_name)
+    return whole, jax.lax.pmean(variance + (mean - whole) ** 2, axis_name)
+
+
+@_moments.defjvp
+def _moments_jvp(axes, axis_name, primals, tangents):
+    # The derivative in the mean that the variance is taken from is zero: no sum of it is needed.
+    (x,), (dx,) = primals, tangents
+    mean, variance = _moments(axes, axis_name, x)
+    slopes = dx.mean(axes), 2 * jnp.mean((x - mean) * dx, axes)
+    if axis_name is not None:
+        slopes = tuple(jax.lax.pmean(slope, axis_name) for slope in slopes)
+    return (mean, variance), slopes
 
 
 def batch_norm(
@@ -82,7 +111,10 @@ def batch_norm(
             raise ValueError(f"{name}: got shape {array.shape}, wanted {shape} for mode {mode!r}")
     wide = jnp.promote_types(x.dtype, jnp.float32)
     factor = scale.astype(wide) * jax.lax.rsqrt(variance.astype(wide) + epsilon)
-    y = (x.astype(wide) - mean.astype(wide)) * factor + shift.astype(wide)
+    vectors = mean.astype(wide), factor, shift.astype(wide)
+    # Spread together, so that their gradients are summed together.
+    mean, factor, shift = spread(x.shape[:-1], *vectors) if mode == "spatial" else vectors
+    y = (x.astype(wide) - mean) * factor + shift
     return ACTIVATIONS[activation](y).astype(x.dtype)
 
 

@@ -8,7 +8,14 @@ for the layers of residual networks on a machine of two cores.
 import math
 
 from jaxatr.kernels.ops.convolution.problem import Problem
-from jaxatr.kernels.ops.convolution.solvers import space_to_depth, split, taps, transposed, winograd
+from jaxatr.kernels.ops.convolution.solvers import (
+    direct,
+    space_to_depth,
+    split,
+    taps,
+    transposed,
+    winograd,
+)
 
 _SINGLE = ("float32", "float64")
 _ROOM = 96 * 2**20  # bytes that a step may spare for the patches of one layer
@@ -23,7 +30,7 @@ def choose(problem: Problem) -> str:
     if not problem.floating:
         return "xla"
     if problem.w_shape[:2] == (1, 1):
-        return "matmul" if problem.direction == "forward" else "taps"
+        return _pointwise(problem, pixels)
     if _few(problem, pixels):
         return "taps"
     # Below this the transformations of the tiles cost more than they save.
@@ -40,6 +47,17 @@ def choose(problem: Problem) -> str:
     if problem.direction == "data":
         return "space_to_depth" if space_to_depth.applies(problem) else "xla"
     return "split" if 32 * 32 <= pixels <= 64 * 64 and split.applies(problem) else "xla"
+
+
+def _pointwise(problem: Problem, pixels: int) -> str:
+    """Returns the form of a 1x1 kernel's product; some have a long side alone, over the pixels."""
+    if problem.direction == "forward":
+        return "matmul"
+    channels, features = problem.w_shape[2:]
+    narrower = problem.direction == "weight" and channels >= 2 * features
+    if narrower and problem.stride == (1, 1) and _can_be_transposed(problem):
+        return "turned" if problem.x_shape[0] * pixels >= 2 * channels else "taps"
+    return "taps"
 
 
 def _can_be_transposed(problem: Problem) -> bool:
@@ -65,7 +83,8 @@ def _tile(problem: Problem) -> str:
 
 
 def _grouped(problem: Problem) -> str:
+    if problem.w_shape[2] == 1 and direct.applies(problem):
+        return "direct"
     if problem.direction == "weight":
         return "matmul"  # XLA's grouped weight gradient is up to a hundred times slower
-    depthwise = problem.w_shape[2] == 1
-    return "winograd" if depthwise and winograd.applies(problem) else "xla"
+    return "xla"

@@ -11,8 +11,11 @@ from functools import partial, reduce
 import jax.numpy as jnp
 
 from jaxatr.kernels.device import Device
+from jaxatr.kernels.inlining import outlined
+from jaxatr.kernels.ops.convolution.padding import pad
 from jaxatr.kernels.ops.convolution.problem import Problem
-from jaxatr.kernels.ops.convolution.solvers import taps
+from jaxatr.kernels.ops.convolution.solvers import matmul, taps
+from jaxatr.kernels.ops.sums import sums
 from jaxatr.kernels.solver import Config, Solver
 from jaxatr.typing import Array
 
@@ -53,19 +56,17 @@ def _data(problem: Problem, y: Array, w: Array) -> Array:
 
 
 def _weight(problem: Problem, x: Array, y: Array) -> Array:
-    height, width, depth, features = problem.w_shape
-    whole = {}
-    for row, column in taps.pairs(problem):
-        pixels = _members(problem, taps.pixels(problem, x, row, column))
-        results = _members(problem, taps.results(y, row, column))
-        channels = [
-            jnp.sum(pixels[..., c, None] * results, axis=(0, 1, 2)).reshape(features)
-            for c in range(depth)
-        ]
-        whole[row.tap, column.tap] = jnp.stack(channels)
-    none = jnp.zeros((depth, features), x.dtype)
-    blocks = [whole.get((i, j), none) for i in range(height) for j in range(width)]
-    return jnp.stack(blocks).reshape(problem.w_shape)
+    x = outlined(partial(pad, rows=problem.padding[0], columns=problem.padding[1]))(x)
+    (sy, sx), width, depth = problem.stride, problem.y_shape[2], problem.w_shape[2]
+
+    def term(top: int, left: int, c: int, start: int, stop: int) -> Array:
+        rows = slice(top + start * sy, top + (stop - 1) * sy + 1, sy)
+        pixels = x[:, rows, left : left + (width - 1) * sx + 1 : sx]
+        pixels, results = _members(problem, pixels), _members(problem, y[:, start:stop])
+        return (pixels[..., c, None] * results).reshape(*results.shape[:3], -1)
+
+    terms = [partial(term, *corner, c) for corner in matmul.corners(problem) for c in range(depth)]
+    return sums(terms, problem.y_shape[1]).reshape(problem.w_shape)
 
 
 def _sum(parts: Iterable[Array]) -> Array:
@@ -85,16 +86,22 @@ def _tap(problem: Problem, w: Array, row: taps.Run, column: taps.Run) -> Array:
     return weights.reshape(len(weights), problem.groups, -1).transpose(1, 0, 2)
 
 
+def applies(problem: Problem) -> bool:
+    """Says whether the groups are small, and the kernel is not too large to be unrolled."""
+    depth, features = problem.w_shape[2], problem.w_shape[3] // problem.groups
+    few = depth * features <= _PRODUCTS
+    return problem.groups > 1 and few and math.prod(problem.w_shape[:2]) * depth <= _TERMS
+
+
 class Direct(Solver):
     """Depthwise convolutions, and others of many small groups."""
 
     name = "direct"
+    version = 2  # sums over pixels in blocks
 
     def applies(self, problem: Problem, device: Device) -> bool:
-        """Says whether the groups are small, and the kernel is not too large to be unrolled."""
-        depth, features = problem.w_shape[2], problem.w_shape[3] // problem.groups
-        few = depth * features <= _PRODUCTS
-        return problem.groups > 1 and few and math.prod(problem.w_shape[:2]) * depth <= _TERMS
+        """Says whether the groups are small, and so is the kernel."""
+        return applies(problem)
 
     def workspace_bytes(self, problem: Problem) -> int:
         """One tap's part of the result, should it not be fused."""
