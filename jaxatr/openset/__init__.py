@@ -3,9 +3,16 @@
 from jaxatr.openset import nearest_neighbour
 from jaxatr.openset.averaging import mean_outputs, mean_over
 from jaxatr.openset.choice import choose_scores
+from jaxatr.openset.conformal import (
+    class_thresholds,
+    conformal_p_values,
+    conformal_threshold,
+    examples_needed,
+)
 from jaxatr.openset.evaluation import evaluate, fixed_thresholds
 from jaxatr.openset.fitting import Fitted, fit_scores
 from jaxatr.openset.outputs import UNKNOWN, Outputs
+from jaxatr.openset.probability import Sigmoid, fit_sigmoid, fit_temperature, standing_of
 from jaxatr.openset.recorded import (
     Shown,
     confident_mistakes,
@@ -43,16 +50,23 @@ __all__ = [
     "Scale",
     "Score",
     "Shown",
+    "Sigmoid",
     "calibrate_gamma",
     "cbc_score",
     "choose_scores",
+    "class_thresholds",
     "confident_mistakes",
     "conflabel",
     "conflabel_detector",
+    "conformal_p_values",
+    "conformal_threshold",
     "decide",
     "energy_score",
     "evaluate",
+    "examples_needed",
     "fit_scores",
+    "fit_sigmoid",
+    "fit_temperature",
     "fixed_thresholds",
     "further_scores",
     "mahalanobis",
@@ -66,6 +80,7 @@ __all__ = [
     "recorded_scores",
     "shown",
     "softmax_score",
+    "standing_of",
     "vim",
     "worst_mistakes",
 ]
