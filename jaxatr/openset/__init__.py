@@ -9,8 +9,10 @@ from jaxatr.openset.conformal import (
     conformal_threshold,
     examples_needed,
 )
+from jaxatr.openset.decision import Answers, Calibration, Decision, calibrate, rule
 from jaxatr.openset.evaluation import evaluate, fixed_thresholds
 from jaxatr.openset.fitting import Fitted, fit_scores
+from jaxatr.openset.held_out import Compared, Trial, best_of, compare, leave_classes_out
 from jaxatr.openset.outputs import UNKNOWN, Outputs
 from jaxatr.openset.probability import Sigmoid, fit_sigmoid, fit_temperature, standing_of
 from jaxatr.openset.recorded import (
@@ -23,6 +25,7 @@ from jaxatr.openset.recorded import (
     worst_mistakes,
 )
 from jaxatr.openset.rule import calibrate_gamma, decide
+from jaxatr.openset.saved import from_arrays, to_arrays
 from jaxatr.openset.score import Head, OwnTraining, Scale, Score
 from jaxatr.openset.scores import (
     DEFAULT,
@@ -43,6 +46,10 @@ __all__ = [
     "DEFAULT",
     "SCORES",
     "UNKNOWN",
+    "Answers",
+    "Calibration",
+    "Compared",
+    "Decision",
     "Fitted",
     "Head",
     "Outputs",
@@ -51,10 +58,14 @@ __all__ = [
     "Score",
     "Shown",
     "Sigmoid",
+    "Trial",
+    "best_of",
+    "calibrate",
     "calibrate_gamma",
     "cbc_score",
     "choose_scores",
     "class_thresholds",
+    "compare",
     "confident_mistakes",
     "conflabel",
     "conflabel_detector",
@@ -68,7 +79,9 @@ __all__ = [
     "fit_sigmoid",
     "fit_temperature",
     "fixed_thresholds",
+    "from_arrays",
     "further_scores",
+    "leave_classes_out",
     "mahalanobis",
     "max_logit_score",
     "mean_outputs",
@@ -78,9 +91,11 @@ __all__ = [
     "openmax",
     "recorded_predictions",
     "recorded_scores",
+    "rule",
     "shown",
     "softmax_score",
     "standing_of",
+    "to_arrays",
     "vim",
     "worst_mistakes",
 ]

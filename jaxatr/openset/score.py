@@ -60,6 +60,8 @@ class Score:
       training: a training of its own, if it needs one.
       recorded: whether the fitted model goes into the run's record; not where it holds the training
         set.
+      model: the named tuple that ``fit`` returns. A score outside of the package may leave it out:
+        a model that is read from a file is then a named tuple with the same fields.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Score:
     fixed_threshold: Callable[[float], float] | None = None
     training: OwnTraining | None = None
     recorded: bool = True
+    model: type | None = None
 
     def __post_init__(self):
         """Checks the name, which becomes part of the names of arrays."""

@@ -3,39 +3,20 @@
 import warnings
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxatr import openset
 from jaxatr.tasks.examples import Part
 from jaxatr.tasks.open_set.compared import add_recorded, trained_scores
+from jaxatr.tasks.open_set.deciding import Deciding, Made, decides, made_for
+from jaxatr.tasks.open_set.judged import judge
 from jaxatr.tasks.open_set.needs import refusal
-from jaxatr.typing import Config, PyTree
+from jaxatr.tasks.open_set.scored import Scored, head
+from jaxatr.typing import PyTree
 
 PARTS = ("validation", "test")
-
-
-@runtime_checkable  # the tests check annotations as they run
-class Scored(Protocol):
-    """The task of a run whose outputs are scored."""
-
-    config: Config
-    parts: dict[str, Part]
-
-    @property
-    def given(self) -> frozenset[str]:
-        """Names of the needs of scores that the task gives."""
-        ...
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """What a result must state."""
-        ...
-
-    def outputs(self, variables: PyTree, part: str, needs: Collection[str] = ()) -> openset.Outputs:
-        """Computes the network's outputs on a part of the data."""
-        ...
 
 
 class Chosen(NamedTuple):
@@ -70,6 +51,7 @@ def choose(
     scores: str | Collection[str] | None,
     workdir: Path | None = None,
     default: Collection[str] = openset.DEFAULT,
+    made: Made | None = None,
 ) -> Chosen:
     """Chooses the scores of an evaluation.
 
@@ -80,6 +62,7 @@ def choose(
         beside the run.
       workdir: the run's folder; without it there is nothing trained beside the run.
       default: names of the scores if none are given.
+      made: the decision of the run, whose score joins those that are not named.
 
     Raises:
       ValueError: a score is named that does not exist, or cannot be computed; it is said why.
@@ -88,6 +71,8 @@ def choose(
     listed = openset.choose_scores(default if scores is None else scores)
     if scores in (None, "all"):
         listed += tuple(openset.SCORES[name] for name in found)
+        if made is not None and made.decision is not None and made.decision.score not in listed:
+            listed += (made.decision.score,)
     chosen, trained, networks = [], {}, {}
     for score in listed:
         reason = refusal(score, task.given)
@@ -113,17 +98,19 @@ def choose(
 
 
 def evaluate(
-    task: Scored,
+    task: Deciding,
     variables: PyTree,
     scores: str | Collection[str] | None,
     workdir: Path | None,
+    step: int | None = None,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Measures a network of single images; see :meth:`jaxatr.tasks.open_set.OpenSet.test`."""
     default = ("gopenmax",) if task.config.open_set.negatives else openset.DEFAULT
-    chosen = choose(task, scores, workdir, default)
-    outputs = {
-        part: task.outputs(variables, part, chosen.needs) for part in PARTS if part in task.parts
-    }
+    choose(task, scores, workdir, default)  # refuses what cannot be before anything is fitted
+    made = made_for(task, variables, workdir, step) if decides(task.config) else None
+    chosen = choose(task, scores, workdir, default, made)
+    needs = chosen.needs | needs_of(made)
+    outputs = {part: task.outputs(variables, part, needs) for part in PARTS if part in task.parts}
     training = None
     if chosen.needs_of_fit is not None:
         training = task.outputs(variables, "train", chosen.needs_of_fit)
@@ -149,7 +136,14 @@ def evaluate(
             arrays[f"{part}_range_m"] = seen
     for name, folder in chosen.networks.items():
         add_recorded(name, folder, measured, arrays)
+    if made is not None:
+        judge(made, test, measured, arrays)
     return measured, arrays
+
+
+def needs_of(made: Made | None) -> frozenset[str]:
+    """Lists the needs of the score that decides; none where nothing does."""
+    return frozenset(made.decision.score.needs if made and made.decision else ())
 
 
 def _adapted(chosen: Chosen, validation: openset.Outputs | None) -> dict[str, Any]:
@@ -161,12 +155,6 @@ def _adapted(chosen: Chosen, validation: openset.Outputs | None) -> dict[str, An
                 raise ValueError(f"{score.name}: there are no validation examples to adapt it to")
             models[score.name] = score.training.adapt(models[score.name], validation)
     return models
-
-
-def head(variables: PyTree, prefix: str = "") -> openset.Head:
-    """Finds the closed-set classifier's last layer among a network's variables."""
-    layer = variables["params"][f"{prefix}closed_head"]
-    return openset.Head(layer["kernel"], layer.get("bias"))
 
 
 def measure(

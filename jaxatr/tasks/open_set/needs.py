@@ -21,10 +21,12 @@ class Need(NamedTuple):
       phrase: what it is, for messages.
       compute: ``(module, variables, images [b, h, w, c]) -> [b, ...]``, of normalised images, pure;
         None for what the network gives with its logits.
+      of_classes: whether it comes from all classes' logits, so that none can be left out of it.
     """
 
     phrase: str
     compute: Callable[[Any, PyTree, Array], Array] | None = None
+    of_classes: bool = False
 
 
 def odin(module: Any, variables: PyTree, images: Float[Array, "b h w c"]) -> Float[Array, " b"]:
@@ -54,8 +56,10 @@ NEEDS: Mapping[str, Need] = {
     "open_logits": Need("the binary classifiers"),
     "features": Need("the features"),
     "extra_logits": Need("a class of images that are no known targets"),
-    "odin": Need("a gradient with respect to the image", odin),
-    "gradient_norms": Need("a gradient with respect to the parameters", gradient_norms),
+    "odin": Need("a gradient with respect to the image", odin, of_classes=True),
+    "gradient_norms": Need(
+        "a gradient with respect to the parameters", gradient_norms, of_classes=True
+    ),
 }
 """By name."""
 

@@ -17,6 +17,7 @@ from jaxatr.tasks.apply import apply_training
 from jaxatr.tasks.examples import Examples, Part, normalize
 from jaxatr.tasks.gan.fields import FIELDS as GENERATOR
 from jaxatr.tasks.limits import check_limits
+from jaxatr.tasks.open_set.deciding import AUTO, decides, made_for, score_of
 from jaxatr.tasks.open_set.evaluation import evaluate
 from jaxatr.tasks.open_set.fields import FIELDS
 from jaxatr.tasks.open_set.needs import COMPUTED, compute
@@ -37,7 +38,8 @@ class OpenSet(Task):
       parts: ``"train"``, ``"validation"``, ``"test"`` to the examples of each.
     """
 
-    free_fields = ("gan", "open_set.negatives")  # of what is trained beside the run, to compare
+    # Of what is trained beside the run, to compare; and what is decided after the training.
+    free_fields = ("gan", "open_set.negatives", "open_set.score", "open_set.per_class")
     predictor = "jaxatr.tasks.open_set.predictor:Recogniser"
     report = "jaxatr.tasks.open_set.report:REPORT"
     best = "closed_accuracy"
@@ -207,6 +209,22 @@ class OpenSet(Task):
             logits, open_logits = logits[:, :known], open_logits[:, :known]
         return openset.Outputs(logits, open_logits, self.parts[part].labels, columns)
 
+    def decided_outputs(
+        self, variables: PyTree, part: str, needs: Collection[str] = ()
+    ) -> openset.Outputs:
+        """Computes the outputs on what a recogniser takes one by one; here, each example.
+
+        The arguments are those of :meth:`outputs`.
+        """
+        return self.outputs(variables, part, needs)
+
+    def finished(self, variables: PyTree, workdir: Path, step: int) -> dict[str, Any]:
+        """Fits the score that decides, and keeps it in the run's folder."""
+        if not decides(self.config):
+            return {}
+        made = made_for(self, variables, workdir, step)
+        return {"decision": {"step": step, **made.record}}
+
     def _infer_with(self, computed: frozenset[str]) -> Callable[..., dict[str, jax.Array]]:
         """Returns one function for each set of needs, so that each is compiled once."""
         if not computed:
@@ -228,6 +246,7 @@ class OpenSet(Task):
         *,
         scores: str | Collection[str] | None = None,
         workdir: Path | None = None,
+        step: int | None = None,
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Measures the network on the test part, by the figures of the paper's tables.
 
@@ -236,9 +255,11 @@ class OpenSet(Task):
           scores: names of scores (:func:`jaxatr.openset.choose_scores`), or ``"all"``, which leaves
             out, with a warning, one that cannot be computed or fitted. Those that are fitted are
             fitted to the training examples, as they look at test time. Default,
-            :data:`jaxatr.openset.DEFAULT`, of a plain classifier without CBC; of a network that was
-            shown negatives, its one score ``gopenmax``.
-          workdir: the run's folder, for scores that were trained beside the run.
+            :data:`jaxatr.openset.DEFAULT` and the score that decides, of a plain classifier without
+            CBC; of a network that was shown negatives, its one score ``gopenmax``.
+          workdir: the run's folder, for scores that were trained beside the run and for what was
+            fitted to decide by.
+          step: of the checkpoint.
 
         Returns:
           ``(measured, arrays)``. ``measured`` has one group for all test examples and, where they
@@ -248,7 +269,7 @@ class OpenSet(Task):
         Raises:
           ValueError: a score is named that cannot be computed, or fitted to the training examples.
         """
-        return evaluate(self, variables, scores, workdir)
+        return evaluate(self, variables, scores, workdir, step)
 
     def thumbnails(
         self, measured: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
@@ -268,8 +289,12 @@ class OpenSet(Task):
         return self.examples.thumbnails("test", rows)
 
     def evaluated(self, measured: Mapping[str, Any], step: int) -> dict[str, Any]:
-        """Keeps the γ that the evaluation fitted, and the checkpoint that it holds for."""
-        return {"fitted_gamma": measured.get("fitted_gamma"), "fitted_gamma_step": step}
+        """Keeps the γ that the evaluation fitted, the decision, and their checkpoint."""
+        found = {"fitted_gamma": measured.get("fitted_gamma"), "fitted_gamma_step": step}
+        if "decision" in measured:
+            own = {key: value for key, value in measured["decision"].items() if key != "test"}
+            found["decision"] = {"step": step, **own}
+        return found
 
     def infer(self, variables: PyTree, batch: Batch) -> dict[str, jax.Array]:
         """Returns the network's outputs on a batch, in test mode."""
@@ -326,6 +351,11 @@ def _check_fields(config: Config) -> None:
             "the binary classifiers have no class for them"
         )
     fields = config.open_set
+    if fields.score != AUTO:
+        try:
+            score_of(fields.score)
+        except ValueError as error:
+            raise ValueError(f"open_set.score: {error}") from error
     check_limits(
         config,
         open_set__gamma=(0 <= fields.gamma <= 1, "a probability in [0, 1]"),

@@ -1,13 +1,17 @@
 """The evaluation of a recogniser of tracks: by track, by the mean of its chips, and by chip."""
 
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from jaxatr import openset
 from jaxatr.tasks.open_set import evaluation
-from jaxatr.tasks.open_set.evaluation import PARTS, Scored
+from jaxatr.tasks.open_set.deciding import Deciding, decides, made_for
+from jaxatr.tasks.open_set.evaluation import PARTS
+from jaxatr.tasks.open_set.judged import judge
+from jaxatr.tasks.open_set.scored import head
 from jaxatr.typing import Int, PyTree, Shaped
 
 TRACKS, MEAN, CHIPS = "all", "mean over chips", "single chips"
@@ -56,7 +60,7 @@ class _Group(NamedTuple):
 
 
 @runtime_checkable  # the tests check annotations as they run
-class ScoredTracks(Scored, Protocol):
+class ScoredTracks(Deciding, Protocol):
     """The task of a run on tracks whose outputs are scored."""
 
     recurrent: bool
@@ -69,14 +73,19 @@ class ScoredTracks(Scored, Protocol):
 
 
 def evaluate(
-    task: ScoredTracks, variables: PyTree, scores: str | Collection[str] | None
+    task: ScoredTracks,
+    variables: PyTree,
+    scores: str | Collection[str] | None,
+    workdir: Path | None = None,
+    step: int | None = None,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Measures a network of tracks; see :meth:`jaxatr.tasks.track.TrackOpenSet.test`."""
-    chosen = evaluation.choose(task, scores)
+    evaluation.choose(task, scores)  # refuses what cannot be before anything is fitted
+    made = made_for(task, variables, workdir, step) if decides(task.config) else None
+    chosen = evaluation.choose(task, scores, made=made)
+    needs = chosen.needs | evaluation.needs_of(made)
     found = {
-        part: task.part_outputs(variables, part, chosen.needs)
-        for part in PARTS
-        if part in task.parts
+        part: task.part_outputs(variables, part, needs) for part in PARTS if part in task.parts
     }
     training = None
     if chosen.needs_of_fit is not None:
@@ -107,14 +116,18 @@ def evaluate(
     for part, one in found.items():
         arrays[f"{part}_id"] = evaluation.ids(task.parts[part])
         arrays[f"{part}_length"] = one.lengths
-    return evaluation.summary(task, figures, chosen.scores), arrays
+    measured = evaluation.summary(task, figures, chosen.scores)
+    if made is not None:
+        tested = found["test"]
+        judge(made, tested.chips if tested.tracks is None else tested.tracks, measured, arrays)
+    return measured, arrays
 
 
 def _fit(
     chosen: evaluation.Chosen, training: openset.Outputs | None, variables: PyTree, prefix: str
 ) -> openset.Fitted:
-    head = evaluation.head(variables, prefix)
-    return openset.fit_scores(chosen.scores, training, head, leave_out=chosen.leave_out)
+    last = head(variables, prefix)
+    return openset.fit_scores(chosen.scores, training, last, leave_out=chosen.leave_out)
 
 
 def _means(

@@ -97,6 +97,16 @@ class TrackChips(OpenSet):
         found = self.part_outputs(variables, part, needs)
         return found.mean if found.tracks is None else found.tracks
 
+    def decided_outputs(
+        self, variables: PyTree, part: str, needs: Collection[str] = ()
+    ) -> openset.Outputs:
+        """Computes the outputs on what a recogniser takes one by one: tracks, or single chips.
+
+        The arguments are those of :meth:`outputs`.
+        """
+        found = self.part_outputs(variables, part, needs)
+        return found.chips if found.tracks is None else found.tracks
+
     def part_outputs(
         self, variables: PyTree, part: str, needs: Collection[str] = ()
     ) -> PartOutputs:
@@ -143,6 +153,7 @@ class TrackChips(OpenSet):
         *,
         scores: str | Collection[str] | None = None,
         workdir: Path | None = None,
+        step: int | None = None,
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Measures the network on the test tracks.
 
@@ -150,8 +161,10 @@ class TrackChips(OpenSet):
           variables: parameters and batch statistics, for one device.
           scores: names of scores (:func:`jaxatr.openset.choose_scores`), or ``"all"``, which leaves
             out, with a warning, one that needs a gradient or cannot be fitted. Default,
-            :data:`jaxatr.openset.DEFAULT`.
-          workdir: the run's folder; nothing is trained beside a run on tracks.
+            :data:`jaxatr.openset.DEFAULT` and the score that decides.
+          workdir: the run's folder, for what was fitted to decide by; nothing is trained beside a
+            run on tracks.
+          step: of the checkpoint.
 
         Returns:
           ``(measured, arrays)``, as of :class:`~jaxatr.tasks.OpenSet`. The group ``all`` is of the
@@ -164,8 +177,7 @@ class TrackChips(OpenSet):
         Raises:
           ValueError: a score needs a gradient, or cannot be fitted to the training examples.
         """
-        del workdir
-        return evaluate(self, variables, scores)
+        return evaluate(self, variables, scores, workdir, step)
 
 
 class TrackOpenSet(TrackChips):
