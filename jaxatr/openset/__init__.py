@@ -16,7 +16,7 @@ from jaxatr.openset.recorded import (
     worst_mistakes,
 )
 from jaxatr.openset.rule import calibrate_gamma, decide
-from jaxatr.openset.score import Head, OwnTraining, Scale, Score
+from jaxatr.openset.score import Answer, Head, OwnTraining, Scale, Score
 from jaxatr.openset.scores import (
     DEFAULT,
     SCORES,
@@ -33,6 +33,7 @@ from jaxatr.openset.scores.odin import odin_score
 from jaxatr.openset.scores.softmax import softmax_score
 
 __all__ = [
+    "Answer",
     "DEFAULT",
     "SCORES",
     "UNKNOWN",
