@@ -26,7 +26,7 @@ from jaxatr.openset.recorded import (
 )
 from jaxatr.openset.rule import calibrate_gamma, decide
 from jaxatr.openset.saved import from_arrays, to_arrays
-from jaxatr.openset.score import Head, OwnTraining, Scale, Score
+from jaxatr.openset.score import Answer, Head, OwnTraining, Scale, Score
 from jaxatr.openset.scores import (
     DEFAULT,
     SCORES,
@@ -43,6 +43,7 @@ from jaxatr.openset.scores.odin import odin_score
 from jaxatr.openset.scores.softmax import softmax_score
 
 __all__ = [
+    "Answer",
     "DEFAULT",
     "SCORES",
     "UNKNOWN",

@@ -71,12 +71,14 @@ class Decision:
     Attributes:
       score: by which is decided.
       models: name of it, and of what it is made of, to fitted models.
+      gallery: whether the score names the class, and not the closed-set classifier.
       calibration: by known examples; None without any.
       threshold: of the score, given from outside; None for the calibration's.
     """
 
     score: Score
     models: dict[str, Any]
+    gallery: bool = False
     calibration: Calibration | None = None
     threshold: float | None = None
 
@@ -98,8 +100,9 @@ class Decision:
 
     def score_of(self, outputs: Outputs) -> tuple[Float[np.ndarray, " n"], Int[np.ndarray, " n"]]:
         """Computes score and class of n examples."""
-        values = Fitted((self.score,), self.models).on(outputs)[self.score.name]
-        return np.asarray(values, np.float64), outputs.predicted
+        answer = Fitted((self.score,), self.models).answers(outputs)[self.score.name]
+        label = answer.label if self.gallery else outputs.predicted
+        return np.asarray(answer.score, np.float64), np.asarray(label)
 
     def thresholds(self, num_classes: int) -> Float[np.ndarray, " k"]:
         """Finds the threshold of each class.

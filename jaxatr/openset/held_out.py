@@ -115,7 +115,8 @@ def _measured(before: Compared, score: Score, trial: Trial) -> Compared:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # what is not finite is refused below
-            fitted = fit_scores([score], trial.training, trial.head)
+            held_out = trial.validation.select(known)
+            fitted = fit_scores([score], trial.training, trial.head, validation=held_out)
             values = np.asarray(fitted.on(trial.validation)[score.name], np.float64)
         if not np.isfinite(values).all():
             raise ValueError(f"{score.name}: {np.sum(~np.isfinite(values))} values are not finite")

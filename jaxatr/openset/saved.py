@@ -26,6 +26,7 @@ def to_arrays(decision: Decision) -> dict[str, np.ndarray]:
         for field, value in zip(fields, model, strict=True):
             if value is not None:
                 found[f"model.{name}.{field}"] = _array(f"{name}.{field}", value)
+    found["gallery"] = np.bool_(decision.gallery)
     if decision.threshold is not None:
         found["threshold"] = np.float64(decision.threshold)
     if (one := decision.calibration) is not None:
@@ -65,19 +66,21 @@ def from_arrays(score: Score, arrays: Mapping[str, np.ndarray]) -> Decision:
             sigmoid,
         )
     threshold = float(arrays["threshold"]) if "threshold" in arrays else None
-    return Decision(score, _models(score, arrays), calibration, threshold)
+    gallery = bool(arrays["gallery"])
+    return Decision(score, _models(score, arrays), gallery, calibration, threshold)
 
 
 def _models(score: Score, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    found = {}
-    for one in (score,):
-        if f"model.{one.name}" not in arrays:
-            continue
-        fields = tuple(map(str, arrays[f"model.{one.name}"]))
-        kind: Any = one.model or namedtuple("Model", fields)
+    """Builds the models of a score and of its members, by name."""
+    found: dict[str, Any] = {}
+    for member in score.members:
+        found |= _models(member, arrays)
+    if f"model.{score.name}" in arrays:
+        fields = tuple(map(str, arrays[f"model.{score.name}"]))
+        kind: Any = score.model or namedtuple("Model", fields)
         if kind._fields != fields:
-            raise ValueError(f"{one.name}: got a model of {fields}, wanted one of {kind._fields}")
-        found[one.name] = kind(*(arrays.get(f"model.{one.name}.{field}") for field in fields))
+            raise ValueError(f"{score.name}: got a model of {fields}, wanted one of {kind._fields}")
+        found[score.name] = kind(*(arrays.get(f"model.{score.name}.{name}") for name in fields))
     return found
 
 

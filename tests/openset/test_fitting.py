@@ -1,5 +1,7 @@
 """Every score of the package: found, fitted and computed."""
 
+from typing import NamedTuple
+
 import jax
 import numpy as np
 import pytest
@@ -124,3 +126,77 @@ def test_the_evaluation_takes_any_of_them(fitted):
     assert measured["openmax"]["open_accuracy"] > 0.5
     assert measured["vim"]["threshold"] is None and "open_accuracy" not in measured["vim"]
     assert measured["vim"]["fitted_open_accuracy"] > 0.8
+
+
+def shifted(name, by, **fields):
+    """A score that is fitted to a number of examples, and names the class that it is ``by``."""
+
+    def fit(outputs, head):
+        return Count(len(outputs.labels))
+
+    def score(model, outputs):
+        labels = np.full(len(outputs.labels), by)
+        return openset.Answer(outputs.logits[:, 0] + model.count, labels)
+
+    return openset.Score(name, name, score, fit, names_class=True, **fields)
+
+
+class Count(NamedTuple):
+    count: int
+
+
+class Mean(NamedTuple):
+    mean: np.ndarray
+
+
+def summed(members):
+    """The sum of members less its mean on validation examples."""
+
+    def total(outputs):
+        return sum(outputs.more[f"score_{member.name}"] for member in members)
+
+    return openset.Score(
+        "summed",
+        "sum",
+        lambda model, out: openset.Answer(
+            total(out) - model.mean, out.more[f"label_{members[0].name}"]
+        ),
+        calibrate=lambda model, out: Mean(total(out).mean()),
+        names_class=True,
+        members=members,
+    )
+
+
+def test_a_score_is_made_of_others_and_calibrated_on_validation_examples():
+    members = shifted("first", 2, needs=("features",)), openset.SCORES["mls"]
+    score = summed(members)
+    assert score.all_needs == {"features"} and score.fitted and score.calibrated
+    assert not openset.SCORES["mls"].fitted and not openset.SCORES["mls"].calibrated
+    fitted = openset.fit_scores([score], TRAINING, HEAD, validation=KNOWN)
+    assert set(fitted.models) == {"first", "summed"}
+    answers = fitted.answers(UNKNOWN)
+    assert list(answers) == ["summed"] and (answers["summed"].label == 2).all()
+    by_hand = [z[0] + 150 + z.max() for z in UNKNOWN.logits]
+    by_hand -= np.mean([z[0] + 150 + z.max() for z in KNOWN.logits])
+    np.testing.assert_allclose(answers["summed"].score, by_hand, atol=1e-4)
+    np.testing.assert_array_equal(fitted.on(UNKNOWN)["summed"], answers["summed"].score)
+    with pytest.raises(ValueError, match="summed: wanted the outputs on validation examples to"):
+        openset.fit_scores([score], TRAINING, HEAD)
+    with pytest.warns(UserWarning, match="summed is left out: wanted the outputs on validation"):
+        assert not openset.fit_scores([score], TRAINING, HEAD, leave_out=True).scores
+    with pytest.raises(ValueError, match="first: wanted the outputs on training examples to fit"):
+        openset.fit_scores([score], validation=KNOWN)
+
+
+def test_a_member_is_computed_once():
+    calls = []
+
+    def counted(_, outputs):
+        calls.append(len(outputs.labels))
+        return outputs.logits[:, 0]
+
+    one = openset.Score("one", "One", counted)
+    two = openset.Score("two", "Two", lambda _, out: -out.more["score_one"], members=(one,))
+    found = openset.fit_scores([two, one]).on(KNOWN)
+    assert calls == [90] and list(found) == ["two", "one"]
+    np.testing.assert_array_equal(found["two"], -found["one"])

@@ -65,7 +65,7 @@ def candidates(given: Collection[str]) -> tuple[openset.Score, ...]:
         for score in openset.SCORES.values()
         if score.training is None
         and not refusal(score, given)
-        and not any(NEEDS[need].of_classes for need in score.needs)
+        and not any(NEEDS[need].of_classes for need in score.all_needs)
     ]
     return tuple(sorted(able, key=lambda score: score.name != RULE))
 
@@ -155,25 +155,26 @@ def fit(task: Deciding, variables: PyTree, name: str) -> Made:
             raise ValueError(f"open_set.score: {score.name} {reason}")
     if "validation" not in parts:
         return _without_validation(task, variables, name, listed)
-    needs = {need for score in listed for need in score.needs}
+    needs = frozenset().union(*(score.all_needs for score in listed))
     validation = task.decided_outputs(variables, "validation", needs)
     training = validation  # which no score without a fit looks at
-    if any(score.fit for score in listed):
+    if any(score.fitted for score in listed):
         training = task.decided_outputs(variables, "train", needs)
     classes, last = tuple(task.record["split"]["known"]), head(variables)
     trials = openset.leave_classes_out(training, validation, last, classes)
     compared = openset.compare(listed, trials)
     score, why = _choose(name, listed, compared, task.config)
-    models = openset.fit_scores([score], training, last).models
-    one = compared[score.name]
+    models = openset.fit_scores([score], training, last, validation=validation).models
+    one, names = compared[score.name], _accuracies(score, models, validation)
     decision = openset.calibrate(
-        openset.Decision(score, models),
+        openset.Decision(score, models, gallery=names.get("gallery", 0.0) > names["head"]),
         validation,
         tpr=fields.tpr,
         per_class=fields.per_class,
         sigmoid=openset.fit_sigmoid(one.standing, one.known),
     )
     record = {"decides": score.name, **why, **_facts(decision, validation)}
+    record["validation_accuracy"] = names
     record["candidates"] = {key: _row(value) for key, value in compared.items()}
     return Made(decision, record)
 
@@ -205,7 +206,9 @@ def _without_validation(
             return Made(None, {"decides": None, "by": reason})
         return Made(openset.rule(gamma), {**_rule_record(task.config), "by": reason})
     (score,) = listed
-    training = task.decided_outputs(variables, "train", score.needs) if score.fit else None
+    if score.calibrated:
+        raise ValueError(f"open_set.score: {name} is calibrated, and there are {reason}")
+    training = task.decided_outputs(variables, "train", score.all_needs) if score.fitted else None
     models = openset.fit_scores([score], training, head(variables)).models
     threshold = score.fixed_threshold(gamma) if score.fixed_threshold else None
     decision = openset.Decision(score, models, threshold=threshold)
@@ -225,12 +228,24 @@ def _rule_record(config: Config) -> dict[str, Any]:
     return {"decides": RULE, "by": "name", "gamma": config.open_set.gamma}
 
 
+def _accuracies(
+    score: openset.Score, models: dict[str, Any], validation: openset.Outputs
+) -> dict[str, float]:
+    """Measures how often the closed-set classifier is right, and the score's own search."""
+    found = {"head": float(np.mean(validation.predicted == validation.labels))}
+    if score.names_class:
+        named = openset.Fitted((score,), models).answers(validation)[score.name].label
+        found["gallery"] = float(np.mean(named == validation.labels))
+    return found
+
+
 def _facts(decision: openset.Decision, validation: openset.Outputs) -> dict[str, Any]:
     """Lists what the validation examples said."""
     thresholds = decision.thresholds(validation.logits.shape[1])
-    if not np.isfinite(thresholds).all() and decision.calibration is not None:
-        needed = openset.examples_needed(decision.calibration.tpr)
-        where = " of a class" if decision.calibration.per_class else ""
+    own = decision.calibration
+    if not np.isfinite(thresholds).all() and own is not None and own.tpr < 1:
+        needed = openset.examples_needed(own.tpr)
+        where = " of a class" if own.per_class else ""
         warnings.warn(
             f"open_set.tpr: {len(validation.labels)} validation examples cannot keep the promise "
             f"and reject: {needed}{where} are needed, and until then everything is accepted",
@@ -238,8 +253,8 @@ def _facts(decision: openset.Decision, validation: openset.Outputs) -> dict[str,
         )
     return {
         "validation_examples": len(validation.labels),
-        "validation_accuracy": float(np.mean(validation.predicted == validation.labels)),
-        "temperature": decision.calibration.temperature if decision.calibration else 1.0,
+        "class_from": "gallery" if decision.gallery else "head",
+        "temperature": own.temperature if own else 1.0,
         "probability": decision.probability_is,
     }
 

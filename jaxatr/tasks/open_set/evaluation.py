@@ -37,13 +37,13 @@ class Chosen(NamedTuple):
     @property
     def needs(self) -> frozenset[str]:
         """What all of them need beside the logits."""
-        return frozenset(need for score in self.scores for need in score.needs)
+        return frozenset().union(*(score.all_needs for score in self.scores))
 
     @property
     def needs_of_fit(self) -> frozenset[str] | None:
         """What those need that are fitted to training examples; None if there are none."""
-        fitted = [score for score in self.scores if score.fit]
-        return frozenset(need for score in fitted for need in score.needs) if fitted else None
+        fitted = [score.all_needs for score in self.scores if score.fitted]
+        return frozenset().union(*fitted) if fitted else None
 
 
 def choose(
@@ -118,19 +118,24 @@ def evaluate(
         chosen.scores,
         training,
         head(variables),
+        validation=outputs.get("validation"),
         trained=_adapted(chosen, outputs.get("validation")),
         leave_out=chosen.leave_out,
     )
-    values = {part: fitted.on(out) for part, out in outputs.items()}
+    answers = {part: fitted.answers(out) for part, out in outputs.items()}
+    values = {part: _values(one) for part, one in answers.items()}
+    named = {one.name: answers["test"][one.name].label for one in fitted.scores if one.names_class}
     test, ranges = outputs["test"], task.parts["test"].column("range_m")
     everything = np.ones(len(test.labels), bool)
-    groups = {"all": measure(task, fitted, test, values, everything)}
+    groups = {"all": measure(task, fitted, test, values, everything, named)}
     if ranges is not None and len(np.unique(ranges)) > 1:
         for value in np.unique(ranges):
-            groups[f"{value} m"] = measure(task, fitted, test, values, ranges == value)
+            rows = ranges == value
+            groups[f"{value} m"] = measure(task, fitted, test, values, rows, named)
     measured, arrays = summary(task, groups, fitted.scores), fitted.arrays()
     for part, out in outputs.items():
         arrays |= part_arrays(f"{part}_", out, values[part])
+        arrays |= {f"{part}_predicted_{name}": answers[part][name].label for name in named}
         arrays[f"{part}_id"] = ids(task.parts[part])
         if (seen := task.parts[part].column("range_m")) is not None:
             arrays[f"{part}_range_m"] = seen
@@ -143,7 +148,11 @@ def evaluate(
 
 def needs_of(made: Made | None) -> frozenset[str]:
     """Lists the needs of the score that decides; none where nothing does."""
-    return frozenset(made.decision.score.needs if made and made.decision else ())
+    return frozenset(made.decision.score.all_needs if made and made.decision else ())
+
+
+def _values(answers: Mapping[str, openset.Answer]) -> dict[str, np.ndarray]:
+    return {name: answer.score for name, answer in answers.items()}
 
 
 def _adapted(chosen: Chosen, validation: openset.Outputs | None) -> dict[str, Any]:
@@ -163,6 +172,7 @@ def measure(
     test: openset.Outputs,
     values: Mapping[str, Mapping[str, np.ndarray]],
     rows: np.ndarray,
+    named: Mapping[str, np.ndarray] | None = None,
 ) -> dict[str, Any]:
     """Computes the figures of a group of test examples.
 
@@ -172,6 +182,7 @@ def measure(
       test: outputs on all test examples.
       values: part to score to ``[n]``.
       rows: ``[n]`` bool, the group's examples.
+      named: score to the classes ``[n]`` that it names, of all test examples.
     """
     fields = task.config.open_set
     return openset.evaluate(
@@ -180,6 +191,7 @@ def measure(
         {name: score[rows] for name, score in values["test"].items()},
         values.get("validation"),
         fixed=openset.fixed_thresholds(fitted.scores, fields.gamma),
+        named={name: labels[rows] for name, labels in (named or {}).items()},
         tpr=fields.tpr,
     )
 

@@ -20,7 +20,7 @@ from jaxatr.tasks.limits import check_limits
 from jaxatr.tasks.open_set.deciding import AUTO, decides, made_for, score_of
 from jaxatr.tasks.open_set.evaluation import evaluate
 from jaxatr.tasks.open_set.fields import FIELDS
-from jaxatr.tasks.open_set.needs import COMPUTED, compute
+from jaxatr.tasks.open_set.needs import COMPUTED, compute, given_by
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.tasks.pretrained import Pretrained
 from jaxatr.training import Exportable, LossOutput, Phase, Target, Task, TrainedRun, digest
@@ -183,7 +183,7 @@ class OpenSet(Task):
         """Names of what scores may need beside the logits and this run can give."""
         own = {"open_logits"} if self.config.loss.open != "none" else set()
         own |= {"extra_logits"} if self.config.open_set.negatives else set()
-        return frozenset({"features", *own, *COMPUTED})
+        return given_by(self.module) | own
 
     def outputs(self, variables: PyTree, part: str, needs: Collection[str] = ()) -> openset.Outputs:
         """Returns the network's outputs on every example of a part, in its order.
@@ -198,7 +198,7 @@ class OpenSet(Task):
         infer = self._infer_with(COMPUTED & set(needs))
         batches = self.examples.eval_batches(part)
         for batch, out in parallel.map_batches(infer, variables, batches):
-            for name, values in out.items():
+            for name, values in {**out, "image": np.asarray(batch["image"])}.items():
                 if name in ("logits", "open_logits", *needs):
                     rows.setdefault(name, []).append(values[batch["mask"]])
         columns = {name: np.concatenate(parts) for name, parts in rows.items()}

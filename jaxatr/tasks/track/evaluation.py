@@ -92,13 +92,15 @@ def evaluate(
         training = task.part_outputs(variables, "train", chosen.needs_of_fit)
     groups: dict[str, _Group] = {}
     if task.recurrent:
-        fitted = _fit(chosen, training and training.tracks, variables, "")
+        held_out = found["validation"].tracks if "validation" in found else None
+        fitted = _fit(chosen, training and training.tracks, held_out, variables, "")
         outputs = {part: one.tracks for part, one in found.items() if one.tracks is not None}
         values = {part: fitted.on(out) for part, out in outputs.items()}
         groups[TRACKS] = _Group(fitted, outputs, values, "")
     if not task.recurrent or task.config.track.chip_weight:
         prefix = "chip_" if task.recurrent else ""
-        fitted = _fit(chosen, training and training.chips, variables, prefix)
+        held_out = found["validation"].chips if "validation" in found else None
+        fitted = _fit(chosen, training and training.chips, held_out, variables, prefix)
         chips = {part: one.chips for part, one in found.items()}
         values = {part: fitted.on(out) for part, out in chips.items()}
         outputs = {part: one.mean for part, one in found.items()}
@@ -124,10 +126,16 @@ def evaluate(
 
 
 def _fit(
-    chosen: evaluation.Chosen, training: openset.Outputs | None, variables: PyTree, prefix: str
+    chosen: evaluation.Chosen,
+    training: openset.Outputs | None,
+    validation: openset.Outputs | None,
+    variables: PyTree,
+    prefix: str,
 ) -> openset.Fitted:
     last = head(variables, prefix)
-    return openset.fit_scores(chosen.scores, training, last, leave_out=chosen.leave_out)
+    return openset.fit_scores(
+        chosen.scores, training, last, validation=validation, leave_out=chosen.leave_out
+    )
 
 
 def _means(

@@ -84,7 +84,7 @@ class TrackChips(OpenSet):
     @property
     def given(self) -> frozenset[str]:
         """Names of what scores may need beside the logits and a run on tracks can give."""
-        return super().given - COMPUTED
+        return super().given - COMPUTED - {"image"}
 
     def outputs(self, variables: PyTree, part: str, needs: Collection[str] = ()) -> openset.Outputs:
         """Computes the network's outputs on every track of a part, in its order.
