@@ -9,7 +9,7 @@ from jaxatr.openset.conformal import (
     conformal_threshold,
     examples_needed,
 )
-from jaxatr.openset.decision import Answers, Calibration, Decision, calibrate, rule
+from jaxatr.openset.decision import Answers, Calibration, Decision, calibrate, gamma_rule
 from jaxatr.openset.evaluation import evaluate, fixed_thresholds
 from jaxatr.openset.fitting import Fitted, fit_scores
 from jaxatr.openset.held_out import Compared, Trial, best_of, compare, leave_classes_out
@@ -82,6 +82,7 @@ __all__ = [
     "fixed_thresholds",
     "from_arrays",
     "further_scores",
+    "gamma_rule",
     "leave_classes_out",
     "mahalanobis",
     "max_logit_score",
@@ -92,7 +93,6 @@ __all__ = [
     "openmax",
     "recorded_predictions",
     "recorded_scores",
-    "rule",
     "shown",
     "softmax_score",
     "standing_of",

@@ -154,7 +154,7 @@ class Decision:
         return found
 
 
-def rule(gamma: float) -> Decision:
+def gamma_rule(gamma: float) -> Decision:
     """Returns the rule of Safaei et al. (2023), section 2.3: CBC's probability against γ.
 
     Raises:

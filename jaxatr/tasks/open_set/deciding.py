@@ -1,5 +1,6 @@
 """The score by which a run decides: chosen, fitted, calibrated, and kept in the run's folder."""
 
+import dataclasses
 import warnings
 from collections.abc import Collection
 from pathlib import Path
@@ -127,7 +128,7 @@ def read(workdir: Path, step: int, config: Config, *, score: str | None = None) 
             return Made(None, chosen)
         name, record = chosen["decides"], chosen
     elif name == RULE:
-        return Made(openset.rule(config.open_set.gamma), _rule_record(config))
+        return Made(openset.gamma_rule(config.open_set.gamma), _rule_record(config))
     one = score_of(name)
     found = fitted.load(workdir, step, one.name, one)
     return None if found is None else Made(_as_configured(found, config), record)
@@ -148,7 +149,7 @@ def fit(task: Deciding, variables: PyTree, name: str) -> Made:
     """
     fields, parts = task.config.open_set, task.parts
     if name == RULE:
-        return Made(openset.rule(fields.gamma), _rule_record(task.config))
+        return Made(openset.gamma_rule(fields.gamma), _rule_record(task.config))
     listed = candidates(task.given) if name == AUTO else (score_of(name),)
     for score in listed:
         if reason := refusal(score, task.given):
@@ -204,7 +205,7 @@ def _without_validation(
     if name == AUTO:
         if listed[0].name != RULE:
             return Made(None, {"decides": None, "by": reason})
-        return Made(openset.rule(gamma), {**_rule_record(task.config), "by": reason})
+        return Made(openset.gamma_rule(gamma), {**_rule_record(task.config), "by": reason})
     (score,) = listed
     if score.calibrated:
         raise ValueError(f"open_set.score: {name} is calibrated, and there are {reason}")
@@ -221,7 +222,7 @@ def _as_configured(decision: openset.Decision, config: Config) -> openset.Decisi
         return decision
     fields = config.open_set
     own = decision.calibration._replace(tpr=fields.tpr, per_class=fields.per_class)
-    return openset.Decision(decision.score, decision.models, own, decision.threshold)
+    return dataclasses.replace(decision, calibration=own)
 
 
 def _rule_record(config: Config) -> dict[str, Any]:

@@ -58,11 +58,11 @@ def load_decision(
     decision, note = _in_the_field(run, decision)
     if threshold is not None:
         rules = decision.score.name == RULE
-        at = openset.rule(threshold).threshold if rules else threshold
+        at = openset.gamma_rule(threshold).threshold if rules else threshold
         return Loaded(decision.at(at), threshold if rules else None, note)
     if gamma == "fitted" and decision.calibration is None:
         fixed = _recorded_gamma(run, decision, checkpoint)
-        return Loaded(openset.rule(fixed), fixed, note)
+        return Loaded(openset.gamma_rule(fixed), fixed, note)
     if decision.threshold is None and decision.calibration is None:
         raise ValueError(
             f"{run.workdir}: there are no validation examples to fit a threshold of "

@@ -62,7 +62,7 @@ class Recogniser(Predictor):
         """Takes a run and what decides; :meth:`load` reads both from a folder."""
         self.classes, self.chip = run.classes, run.intake
         self.decision, self._title = decision, decision.score.title
-        if gamma is None and decision.score.name == openset.rule(0.5).score.name:
+        if gamma is None and decision.score.name == openset.gamma_rule(0.5).score.name:
             gamma = float(scipy.special.expit(decision.thresholds(len(run.classes)).max()))
         self.gamma = gamma
         self._needs = decision.score.all_needs
