@@ -17,7 +17,7 @@ def to_arrays(decision: Decision) -> dict[str, np.ndarray]:
     Raises:
       ValueError: a score's fitted model is no named tuple of arrays.
     """
-    found: dict[str, np.ndarray] = {"score": np.array(decision.score.name)}
+    found: dict[str, Any] = {"score": np.array(decision.score.name)}
     for name, model in decision.models.items():
         fields = getattr(model, "_fields", None)
         if fields is None:

@@ -60,6 +60,8 @@ class RecordedRun(NamedTuple):
       thumbnails: row of a test example to its picture; empty if none were recorded.
       map: of an embedding; ``None`` if there are no thumbnails to it.
       searches: likewise.
+      decided: the decision on each example that a recogniser takes, by name; empty if none is
+        recorded.
     """
 
     name: str
@@ -75,6 +77,7 @@ class RecordedRun(NamedTuple):
     thumbnails: dict[int, Thumbnail]
     map: EmbeddingMap | None
     searches: Searches | None
+    decided: dict[str, np.ndarray] = {}
 
     @property
     def embeds(self) -> bool:
@@ -106,8 +109,13 @@ class RecordedRun(NamedTuple):
         return openset.shown(score, self.evaluation)
 
     @property
-    def best_score(self) -> str:
-        """The score with the highest AUROC; the first where there are no unknown examples."""
+    def first_score(self) -> str:
+        """The score that decides; where none is recorded, the one with the highest AUROC.
+
+        It is the first where there are no unknown examples.
+        """
+        if (decides := self.evaluation.get("decides")) in self.scores:
+            return decides
         return max(self.scores, key=lambda name: self.measured[name].get("auroc", 0.0))
 
 
@@ -160,6 +168,11 @@ def read_run(workdir: str | os.PathLike, *, name: str | None = None) -> Recorded
         thumbnails=thumbnails,
         map=drawn,
         searches=searches,
+        decided={
+            name.removeprefix("decided_"): array
+            for name, array in arrays.items()
+            if name.startswith("decided_")
+        },
     )
 
 

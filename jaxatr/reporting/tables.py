@@ -76,7 +76,48 @@ def open_set_table(evaluation: Mapping[str, Any]) -> str:
             f"fitted acc.: rejecting where {evaluation['tpr']:.0%} of the validation examples are "
             "accepted" + (f" (γ = {fitted:.6g})" if fitted is not None else "")
         )
-    return "\n".join([text_table(header, rows), *notes])
+    return "\n".join([text_table(header, rows), *notes, *decision_lines(evaluation)])
+
+
+def decision_lines(evaluation: Mapping[str, Any]) -> list[str]:
+    """Says by which score a run decides, how it was chosen, and how it does; in percent.
+
+    Args:
+      evaluation: the content of ``evaluation.json``; one without a decision has no lines.
+    """
+    record = evaluation.get("decision")
+    if record is None:
+        return []
+    if evaluation["decides"] is None:
+        return [f"decides: no score ({record['by']})"]
+    title, test = score_title(evaluation["decides"], evaluation), record.get("test", {})
+    lines = [f"decides: {title}, by {record['by']}"]
+    areas = {n: row["auroc"] for n, row in record.get("candidates", {}).items() if "auroc" in row}
+    if len(areas) > 1:
+        best = sorted(areas, key=lambda name: -areas[name])[:5]
+        listed = ", ".join(
+            f"{score_title(name, evaluation)} {percent(areas[name])}" for name in best
+        )
+        lines.append(f"mean AUROC on known classes left out: {listed} (of {len(areas)} scores)")
+    accuracy = record.get("validation_accuracy", {})
+    if "gallery" in accuracy:
+        shown = ", ".join(f"{name} {percent(value)}" for name, value in accuracy.items())
+        lines.append(f"class from: {record['class_from']} (right of validation: {shown})")
+    if test:
+        lines.append(
+            f"at its threshold: accepted of the known {percent(test.get('known_accepted'))}, "
+            f"of the unknown {percent(test.get('unknown_accepted'))}; "
+            f"open acc. {percent(test.get('open_accuracy'))}"
+        )
+        errors = [
+            f"{name} {percent(test[key]['error'])}"
+            for name, key in (("class", "class_probability"), ("known", "known_probability"))
+            if key in test
+        ]
+        if errors:
+            area = percent(test.get("aurc"))
+            lines.append(f"calibration error of probabilities: {', '.join(errors)}; AURC {area}")
+    return lines
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

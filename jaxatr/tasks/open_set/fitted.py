@@ -34,9 +34,10 @@ def save(workdir: str | os.PathLike, step: int, name: str, decision: openset.Dec
       name: of the score, or of the score and :data:`FIELD`.
       decision: by that score.
     """
-    path, arrays = path_of(workdir, step, name), openset.to_arrays(decision)
+    path = path_of(workdir, step, name)
+    arrays: dict[str, Any] = {"step": np.array(step), **openset.to_arrays(decision)}
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_file(path, lambda file: np.savez(file, step=step, **arrays))
+    write_file(path, lambda file: np.savez(file, **arrays))
     return path
 
 

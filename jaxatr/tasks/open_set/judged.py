@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import scipy.special
 
 from jaxatr import metrics, openset
 from jaxatr.tasks.open_set.deciding import Made
@@ -25,6 +26,7 @@ def judge(
         return
     answers = made.decision(test)
     arrays |= {
+        "decided_label": test.labels,
         "decided_nearest": answers.nearest,
         "decided_accepted": answers.accepted,
         "decided_score": answers.scores,
@@ -73,10 +75,9 @@ def _sureness(
         shares, right = answers.probabilities[known], (test.predicted == test.labels)[known]
         found["closed_aurc"] = metrics.aurc(shares.max(axis=1), right)
         found["class_probability"] = _diagram(shares.max(axis=1), right)
-        plain = openset.softmax_score(np.float64(test.logits[known]))
-        found["class_probability"]["error_before"] = metrics.expected_calibration_error(
-            np.clip(plain, 0, 1), right
-        )
+        plain = scipy.special.softmax(np.asarray(test.logits[known], np.float64), axis=1)
+        before = metrics.expected_calibration_error(np.clip(plain.max(axis=1), 0, 1), right)
+        found["class_probability"]["error_before"] = before
     if known.any() and not known.all() and decision.probability_is in ("calibrated", "score"):
         # At even odds: each kind has half of the weight, however many there are.
         weights = np.where(known, 0.5 / known.sum(), 0.5 / (~known).sum())
