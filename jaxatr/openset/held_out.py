@@ -95,10 +95,10 @@ def compare(scores: Iterable[Score], trials: Iterable[Trial]) -> dict[str, Compa
 
     A score that cannot be fitted or is not finite in one of them is refused; it is said why.
     """
-    found = {score.name: Compared({}, np.zeros(0), np.zeros(0, bool)) for score in scores}
-    scores = {score.name: score for score in scores}
+    listed = {score.name: score for score in scores}
+    found = {name: Compared({}, np.zeros(0), np.zeros(0, bool)) for name in listed}
     for trial in trials:
-        for name, score in scores.items():
+        for name, score in listed.items():
             if not found[name].refused:
                 found[name] = _measured(found[name], score, trial)
     return found

@@ -106,7 +106,8 @@ def evaluate(
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Measures a network of single images; see :meth:`jaxatr.tasks.open_set.OpenSet.test`."""
     default = ("gopenmax",) if task.config.open_set.negatives else openset.DEFAULT
-    choose(task, scores, workdir, default)  # refuses what cannot be before anything is fitted
+    if scores not in (None, "all"):
+        choose(task, scores, workdir, default)  # refuses what cannot be, before anything is fitted
     made = made_for(task, variables, workdir, step) if decides(task.config) else None
     chosen = choose(task, scores, workdir, default, made)
     needs = chosen.needs | needs_of(made)

@@ -25,7 +25,13 @@ def path_of(workdir: str | os.PathLike, step: int, name: str) -> Path:
     return Path(workdir) / FOLDER / str(step) / f"{name}.npz"
 
 
-def save(workdir: str | os.PathLike, step: int, name: str, decision: openset.Decision) -> Path:
+def save(
+    workdir: str | os.PathLike,
+    step: int,
+    name: str,
+    decision: openset.Decision,
+    provenance: dict[str, Any] | None = None,
+) -> Path:
     """Writes a decision, all of it or nothing, and returns the path.
 
     Args:
@@ -33,9 +39,12 @@ def save(workdir: str | os.PathLike, step: int, name: str, decision: openset.Dec
       step: of the checkpoint.
       name: of the score, or of the score and :data:`FIELD`.
       decision: by that score.
+      provenance: JSON values that say where a calibration comes from.
     """
     path = path_of(workdir, step, name)
     arrays: dict[str, Any] = {"step": np.array(step), **openset.to_arrays(decision)}
+    if provenance:
+        arrays["provenance"] = np.array(json.dumps(provenance, ensure_ascii=False))
     path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, lambda file: np.savez(file, **arrays))
     return path
@@ -62,6 +71,12 @@ def load(
         raise ValueError(
             f"{path}: not a readable fit ({error}): remove it, and it is made again"
         ) from error
+
+
+def provenance_of(workdir: str | os.PathLike, step: int, name: str) -> dict[str, Any]:
+    """Reads where a calibration comes from; empty for what was fitted in training."""
+    with np.load(path_of(workdir, step, name), allow_pickle=False) as file:
+        return json.loads(str(file["provenance"])) if "provenance" in file else {}
 
 
 def save_choice(workdir: str | os.PathLike, step: int, choice: dict[str, Any]) -> None:

@@ -32,6 +32,8 @@ def load_decision(
     gamma: float | str | None,
     where: Mapping[str, str],
     checkpoint: Checkpoint,
+    *,
+    field: bool = True,
 ) -> Loaded:
     """Loads what decides; what was not fitted yet is fitted, and kept in the run's folder.
 
@@ -41,6 +43,7 @@ def load_decision(
       gamma: the threshold, ``"fitted"``, or None for the decision's own.
       where: fields of ``config.data`` to change, where the data has moved.
       checkpoint: which the run was loaded at, for messages.
+      field: take the calibration to chips of the field, if there is one.
 
     Raises:
       ValueError: there is no such score or threshold, or no data to fit it to; it is said why.
@@ -55,7 +58,7 @@ def load_decision(
     made = made or _fit_now(run, name, where)
     if (decision := made.decision) is None:
         raise ValueError(f"{run.workdir} has no score that decides: {made.record['by']}")
-    decision, note = _in_the_field(run, decision)
+    decision, note = _in_the_field(run, decision) if field else (decision, "")
     if threshold is not None:
         rules = decision.score.name == RULE
         at = openset.gamma_rule(threshold).threshold if rules else threshold
@@ -125,8 +128,12 @@ def _in_the_field(run: TrainedRun, decision: openset.Decision) -> tuple[openset.
     found = fitted.load(run.workdir, run.step, name + fitted.FIELD, decision.score)
     if found is None or found.calibration is None:
         return decision, ""
-    chips = len(found.calibration.scores)
-    return found, f"calibrated to {chips} chips of the field (jaxatr calibrate --undo removes it)"
+    origin = fitted.provenance_of(run.workdir, run.step, name + fitted.FIELD)
+    note = (
+        f"{name} is calibrated to {len(found.calibration.scores)} chips of the field, "
+        f"{origin.get('source')}, {origin.get('made')} (jaxatr calibrate --undo removes that)"
+    )
+    return found, note
 
 
 def _recorded_gamma(run: TrainedRun, decision: openset.Decision, checkpoint: Checkpoint) -> float:

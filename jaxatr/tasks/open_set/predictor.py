@@ -90,6 +90,7 @@ class Recogniser(Predictor):
         score: str | None = None,
         source: str | None = None,
         data_dir: str | None = None,
+        field: bool = True,
     ) -> "Recogniser":
         """Loads the recogniser that a run trained.
 
@@ -103,6 +104,7 @@ class Recogniser(Predictor):
             that was not fitted yet is fitted to the training data and kept in the run's folder.
           source: where the training data is now, for that fit.
           data_dir: where prepared data is now.
+          field: decide as the calibration to chips of the field says, if there is one.
 
         Raises:
           ValueError: no run of this kind, no such checkpoint or score, no fitted threshold, or
@@ -112,7 +114,7 @@ class Recogniser(Predictor):
         training.check_predictor(run, cls)
         where = {"source": source, "data_dir": data_dir}
         where = {name: value for name, value in where.items() if value is not None}
-        loaded = load_decision(run, score, gamma, where, checkpoint)
+        loaded = load_decision(run, score, gamma, where, checkpoint, field=field)
         recogniser = cls(run, loaded.decision, gamma=loaded.gamma)
         recogniser.note = loaded.note
         return recogniser

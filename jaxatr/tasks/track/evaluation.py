@@ -80,7 +80,8 @@ def evaluate(
     step: int | None = None,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Measures a network of tracks; see :meth:`jaxatr.tasks.track.TrackOpenSet.test`."""
-    evaluation.choose(task, scores)  # refuses what cannot be before anything is fitted
+    if scores not in (None, "all"):
+        evaluation.choose(task, scores)  # refuses what cannot be, before anything is fitted
     made = made_for(task, variables, workdir, step) if decides(task.config) else None
     chosen = evaluation.choose(task, scores, made=made)
     needs = chosen.needs | evaluation.needs_of(made)
