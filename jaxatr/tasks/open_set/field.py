@@ -13,6 +13,9 @@ from jaxatr.tasks.open_set import fitted
 from jaxatr.tasks.open_set.predictor import Recogniser
 
 
+_LOGITS = ("logits", "open_logits")
+
+
 class Chips(NamedTuple):
     """Labelled chips of the field, as a network sees them.
 
@@ -103,13 +106,13 @@ def read_chips(recogniser: Recogniser, source: str | os.PathLike) -> Chips:
     if not paths:
         raise ValueError(f"{root}: there is no folder of a known class with a chip in it")
     parts = list(recogniser.outputs(recogniser.read(str(path)) for path in paths))
-    columns = [np.concatenate([getattr(part, name) for part in parts]) for name in _LOGITS]
+    logits, open_logits = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in _LOGITS
+    )
     more = {name: np.concatenate([part.more[name] for part in parts]) for name in parts[0].more}
     classes = {recogniser.classes[c]: labels.count(c) for c in dict.fromkeys(labels)}
-    return Chips(openset.Outputs(*columns, np.array(labels), more), classes, _digest(paths, root))
-
-
-_LOGITS = ("logits", "open_logits")
+    outputs = openset.Outputs(logits, open_logits, np.array(labels), more)
+    return Chips(outputs, classes, _digest(paths, root))
 
 
 def undo(workdir: str | os.PathLike, step: int, score: str) -> Path | None:
