@@ -20,6 +20,7 @@ def outputs(count, distance, seed, classes=3, width=8):
     if distance:
         features[:, :classes] = draw.normal(size=(count, classes))
         labels = np.full(count, openset.UNKNOWN)
+    features = np.maximum(features, 0)  # as after a rectifier
     logits = features @ HEAD.kernel + HEAD.bias
     best = logits.max(axis=1)
     norms = np.exp(-best[:, None]) * [1, 2]
@@ -29,12 +30,13 @@ def outputs(count, distance, seed, classes=3, width=8):
 
 HEAD = openset.Head(np.eye(8, 3), np.full(3, 0.5))
 TRAINING, KNOWN, UNKNOWN = outputs(150, 0, 0), outputs(90, 0, 1), outputs(90, 5, 2)
+HELD_OUT = outputs(60, 0, 7)
 
 
 @pytest.fixture(scope="module")
 def fitted():
     """All scores that need no training of their own."""
-    return openset.fit_scores(openset.choose_scores("all"), TRAINING, HEAD)
+    return openset.fit_scores(openset.choose_scores("all"), TRAINING, HEAD, validation=HELD_OUT)
 
 
 def one(name, *arguments, **options):
