@@ -30,7 +30,9 @@ def main(arguments: Sequence[str]) -> None:
     """Calibrates, and prints figures before and after."""
     inputs.refuse(arguments)
     values = flags.FLAGS
-    options: dict[str, Any] = inputs.given("score") | {"checkpoint": inputs.checkpoint(values.checkpoint)}
+    options: dict[str, Any] = inputs.given("score") | {
+        "checkpoint": inputs.checkpoint(values.checkpoint)
+    }
     if values.undo == (values.source is not None):
         raise ValueError("--source=FOLDER or --undo: wanted one of them")
     training.enable_compilation_cache()

@@ -112,3 +112,10 @@ def test_a_class_that_is_not_one_is_told():
     alone = openset.Score("alone", "Alone", MARGIN.score, names_class=True)
     with pytest.raises(ValueError, match="alone: got a ndarray, wanted an Answer"):
         alone.answer(None, OUTPUTS)
+
+
+@pytest.mark.parametrize("name", openset.SCORES)
+def test_a_fitted_score_of_the_package_says_what_its_model_is(name):
+    score = openset.SCORES[name]
+    if score.fit is not None or score.calibrate is not None:
+        assert score.model is not None and hasattr(score.model, "_fields")

@@ -77,4 +77,5 @@ SCORE = Score(
     score=lambda model, out: score(model, out.more["features"]),
     fit=lambda out, head: scale.fit(out.more["features"], head),
     needs=("features",),
+    model=LastLayer,
 )

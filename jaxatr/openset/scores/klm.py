@@ -62,4 +62,5 @@ SCORE = Score(
     title="KL matching",
     score=lambda model, out: score(model, out.logits),
     calibrate=lambda _, out: fit(out.logits),
+    model=KLMatching,
 )

@@ -76,4 +76,5 @@ SCORE = Score(
     score=lambda model, out: score(model, out.more["features"], out.logits),
     fit=lambda out, head: fit(out.more["features"], head),
     needs=("features",),
+    model=Collapse,
 )

@@ -99,4 +99,5 @@ SCORE = Score(
     fit=lambda out, _: fit(out.more["features"], out.logits),
     needs=("features",),
     recorded=False,
+    model=Guide,
 )

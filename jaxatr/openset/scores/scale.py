@@ -75,4 +75,5 @@ SCORE = Score(
     score=lambda model, out: score(model, out.more["features"]),
     fit=lambda out, head: fit(out.more["features"], head),
     needs=("features",),
+    model=LastLayer,
 )

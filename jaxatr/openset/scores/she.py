@@ -72,4 +72,5 @@ SCORE = Score(
     score=lambda model, out: score(model, out.more["features"], out.logits),
     fit=lambda out, _: fit(out.more["features"], out.logits, out.labels),
     needs=("features",),
+    model=Patterns,
 )

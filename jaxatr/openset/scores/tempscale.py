@@ -75,4 +75,5 @@ SCORE = Score(
     calibrate=lambda _, out: fit(out.logits, out.labels),
     scale="log",
     fixed_threshold=SOFTMAX.fixed_threshold,
+    model=Temperature,
 )

@@ -12,7 +12,6 @@ from jaxatr import metrics, openset
 from jaxatr.tasks.open_set import fitted
 from jaxatr.tasks.open_set.predictor import Recogniser
 
-
 _LOGITS = ("logits", "open_logits")
 
 
