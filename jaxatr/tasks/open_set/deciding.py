@@ -100,7 +100,7 @@ def made_for(
         return found
     made = fit(task, variables, name)
     if made.decision is not None and name != RULE:
-        fitted.save(workdir, step, made.decision.score.name, made.decision)
+        fitted.save(workdir, step, made.decision.score.name, made.decision, made.record)
     if name == AUTO:
         fitted.save_choice(workdir, step, made.record)
     return made
@@ -119,7 +119,7 @@ def read(workdir: Path, step: int, config: Config, *, score: str | None = None) 
       ValueError: there is no such score, or a file is not whole.
     """
     name = score or config.open_set.score
-    record: dict[str, Any] = {"decides": name, "by": "name"}
+    record: dict[str, Any] = {"by": "name"}
     if name == AUTO:
         chosen = fitted.load_choice(workdir, step)
         if chosen is None:
@@ -131,7 +131,10 @@ def read(workdir: Path, step: int, config: Config, *, score: str | None = None) 
         return Made(openset.gamma_rule(config.open_set.gamma), _rule_record(config))
     one = score_of(name)
     found = fitted.load(workdir, step, one.name, one)
-    return None if found is None else Made(_as_configured(found, config), record)
+    if found is None:
+        return None
+    record = {**fitted.provenance_of(workdir, step, one.name), **record}
+    return Made(_as_configured(found, config), record)
 
 
 def fit(task: Deciding, variables: PyTree, name: str) -> Made:

@@ -39,7 +39,7 @@ def save(
       step: of the checkpoint.
       name: of the score, or of the score and :data:`FIELD`.
       decision: by that score.
-      provenance: JSON values that say where a calibration comes from.
+      provenance: JSON values that say how it came about.
     """
     path = path_of(workdir, step, name)
     arrays: dict[str, Any] = {"step": np.array(step), **openset.to_arrays(decision)}
@@ -74,7 +74,7 @@ def load(
 
 
 def provenance_of(workdir: str | os.PathLike, step: int, name: str) -> dict[str, Any]:
-    """Reads where a calibration comes from; empty for what was fitted in training."""
+    """Reads how a decision that is there came about."""
     with np.load(path_of(workdir, step, name), allow_pickle=False) as file:
         return json.loads(str(file["provenance"])) if "provenance" in file else {}
 

@@ -117,7 +117,8 @@ def _fit_now(run: TrainedRun, name: str, where: Mapping[str, str]) -> Made:
     if name != AUTO and (reason := refusal(score_of(name), task.given)):
         raise ValueError(f"score: {name} {reason}")
     warnings.warn(
-        f"{run.workdir}: score={name} is fitted to the training data now, and kept", stacklevel=5
+        f"{run.workdir}: score={name} is not fitted yet: it is fitted to the training data now",
+        stacklevel=5,
     )
     return made_for(task, run.variables, run.workdir, run.step, score=name)
 
