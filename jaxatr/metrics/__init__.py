@@ -4,9 +4,13 @@ What is one number for a whole set is a Python float, what belongs to an image a
 """
 
 from jaxatr.metrics.open_set import (
+    aupr_in,
+    aupr_out,
     auroc,
+    ccr_at_fpr,
     closed_set_accuracy,
     fpr_at_tpr,
+    fpr_at_tpr_of_unknown,
     open_set_accuracy,
     oscr,
     threshold_at_tpr,
@@ -16,9 +20,13 @@ from jaxatr.metrics.summary import Summary, summarize
 
 __all__ = [
     "Summary",
+    "aupr_in",
+    "aupr_out",
     "auroc",
+    "ccr_at_fpr",
     "closed_set_accuracy",
     "fpr_at_tpr",
+    "fpr_at_tpr_of_unknown",
     "map_at_r",
     "nmi",
     "open_set_accuracy",

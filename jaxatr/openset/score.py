@@ -83,6 +83,8 @@ class Score:
         ``more["label_NAME"]`` and, where there are some, ``more["distances_NAME"]``.
       recorded: whether the fitted model goes into the run's record; not where it holds the training
         set.
+      model: the named tuple that ``fit`` returns. A score outside of the package may leave it out:
+        a model that is read from a file is then a named tuple with the same fields.
     """
 
     name: str
@@ -97,6 +99,7 @@ class Score:
     names_class: bool = False
     members: tuple["Score", ...] = ()
     recorded: bool = True
+    model: type | None = None
 
     def __post_init__(self):
         """Checks the name, which becomes part of the names of arrays."""

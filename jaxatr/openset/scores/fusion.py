@@ -89,6 +89,7 @@ def fuse(name: str, title: str, members: Sequence[Score]) -> Score:
         calibrate=lambda _, out: fit(values(out), names),
         names_class=first is not None,
         members=tuple(members),
+        model=Spread,
     )
 
 

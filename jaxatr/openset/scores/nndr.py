@@ -135,6 +135,7 @@ def on_rows(
         needs=(need,),
         names_class=True,
         recorded=False,
+        model=Examples,
     )
 
 

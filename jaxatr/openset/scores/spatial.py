@@ -80,7 +80,8 @@ def fit(
     if keep is not None and not 0 < keep <= 1:
         raise ValueError(f"keep: got {keep}, wanted a share in (0, 1]")
     labels = known_labels(labels, len(maps), classes)
-    mean = maps.mean(axis=0, dtype=np.float32)
+    with np.errstate(invalid="ignore"):  # told below
+        mean = maps.mean(axis=0, dtype=np.float32)
     if not np.isfinite(mean).all():
         raise ValueError("maps: some are not finite")
     width = maps.shape[-1]
@@ -155,6 +156,7 @@ def spatial(name: str, title: str, need: str, **options: Any) -> Score:
         needs=(need,),
         names_class=True,
         recorded=False,
+        model=Spatial,
     )
 
 

@@ -133,4 +133,5 @@ SCORE = Score(
     needs=("image",),
     names_class=True,
     recorded=False,
+    model=Template,
 )
