@@ -13,7 +13,7 @@ COLUMNS = {
     "fitted_open_accuracy": "fitted acc.",
     "closed_accuracy": "own acc.",
 }
-"""Figures of a score. The last is the closed-set accuracy of a class that the score itself names."""
+"""Figures of a score. The last is the closed-set accuracy of the class that it names itself."""
 
 FURTHER = {
     "fpr_at_tpr_of_unknown": "FPR (unknown positive)",
@@ -69,14 +69,8 @@ def open_set_table(evaluation: Mapping[str, Any]) -> str:
             figures = [percent(row.get(column)) for column in columns]
             rows.append([*first, score_title(name, evaluation), *figures])
             first = ["", "", "", ""]
-    header = [
-        "test data",
-        "known",
-        "unknown",
-        "closed acc.",
-        "score",
-        *(COLUMNS[one] for one in columns),
-    ]
+    titles = [COLUMNS[column] for column in columns]
+    header = ["test data", "known", "unknown", "closed acc.", "score", *titles]
     gamma, fitted = evaluation["gamma"], evaluation.get("fitted_gamma")
     known, unknown = ", ".join(evaluation["known"]), ", ".join(evaluation["unknown"])
     dataset, split = evaluation["dataset"], evaluation["split"]
