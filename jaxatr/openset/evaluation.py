@@ -12,6 +12,9 @@ from jaxatr.openset.rule import SCORE, calibrate_gamma
 from jaxatr.openset.score import Score
 from jaxatr.typing import Int, Shaped
 
+FPR = 0.1
+"""The share of unknown examples accepted at which the correct classification rate is taken."""
+
 
 def fixed_thresholds(scores: Iterable[Score], gamma: float) -> dict[str, float]:
     """Lists the thresholds of scores at γ, each in the score's own unit, perhaps infinite.
@@ -48,7 +51,8 @@ def evaluate(
 
     Returns:
       ``num_known``, ``num_unknown``, ``closed_accuracy`` (absent without known examples) and
-      ``scores``: name to ``threshold``, ``open_accuracy``, ``auroc``, ``oscr``, ``fpr_at_tpr`` and,
+      ``scores``: name to ``threshold``, ``open_accuracy``, ``auroc``, ``oscr``, ``fpr_at_tpr``,
+      ``fpr_at_tpr_of_unknown``, ``aupr_in``, ``aupr_out``, ``ccr_at_fpr`` (at :data:`FPR`) and,
       with validation data, ``fitted_threshold`` and ``fitted_open_accuracy``. ``threshold`` is
       None where it is infinite or not fixed; without a fixed one there is no ``open_accuracy``.
       A score that names the class has its own ``closed_accuracy``.
@@ -100,6 +104,12 @@ def _detection(labels, predicted, score, tpr) -> dict[str, float]:
         "auroc": metrics.auroc(score[known], score[~known]),
         "oscr": metrics.oscr(score[known], correct, score[~known]),
         "fpr_at_tpr": metrics.fpr_at_tpr(score[known], score[~known], tpr=tpr),
+        "fpr_at_tpr_of_unknown": metrics.fpr_at_tpr_of_unknown(
+            score[known], score[~known], tpr=tpr
+        ),
+        "aupr_in": metrics.aupr_in(score[known], score[~known]),
+        "aupr_out": metrics.aupr_out(score[known], score[~known]),
+        "ccr_at_fpr": metrics.ccr_at_fpr(score[known], correct, score[~known], fpr=FPR),
     }
 
 

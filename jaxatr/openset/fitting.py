@@ -142,5 +142,6 @@ def _with_members(
     more = dict(outputs.more)
     for member in score.members:
         answer = _answer(member, models, outputs, found)
-        more |= {f"score_{member.name}": answer.score, f"label_{member.name}": answer.label}
+        fields = {name: values for name, values in answer._asdict().items() if values is not None}
+        more |= {f"{name}_{member.name}": values for name, values in fields.items()}
     return outputs._replace(more=more) if score.members else outputs

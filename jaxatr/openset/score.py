@@ -32,10 +32,13 @@ class Answer(NamedTuple):
     Attributes:
       score: ``[n]``, higher is more known.
       label: ``[n]``, the known class of each, be it accepted or not.
+      distances: ``[n, k]``, to the nearest training example of each class, of a score that searches
+        for it; else None.
     """
 
     score: Shaped[Any, " n"]
     label: Int[Any, " n"]
+    distances: Float[Any, "n k"] | None = None
 
 
 class OwnTraining(NamedTuple):
@@ -75,9 +78,9 @@ class Score:
       training: a training of its own, if it needs one.
       names_class: whether it says which class an example is of, as a search in a gallery of
         training examples does. Its open-set figures are those of this class.
-      members: scores that it is made of. They are fitted with it, and ``outputs.more`` has their
-        values for its ``score`` and ``calibrate``, as ``score_NAME``, and as ``label_NAME`` the
-        classes that they name.
+      members: scores that it is made of. They are fitted with it, and for its ``score`` and
+        ``calibrate`` the outputs have their answers, as ``more["score_NAME"]``,
+        ``more["label_NAME"]`` and, where there are some, ``more["distances_NAME"]``.
       recorded: whether the fitted model goes into the run's record; not where it holds the training
         set.
       model: the named tuple that ``fit`` returns. A score outside of the package may leave it out:
@@ -154,7 +157,8 @@ class Score:
                 f"{self.name}: got classes from {label.min()} to {label.max()}, wanted known ones, "
                 f"0 to {classes - 1}"
             )
-        return Answer(self._checked("values", found.score, outputs), label)
+        values, distances = self._checked("values", found.score, outputs), found.distances
+        return Answer(values, label, None if distances is None else np.asarray(distances))
 
     def _checked(self, what: str, values: Any, outputs: Outputs) -> np.ndarray:
         values = np.asarray(values)

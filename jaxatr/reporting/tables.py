@@ -11,8 +11,17 @@ COLUMNS = {
     "fpr_at_tpr": "FPR@TPR",
     "open_accuracy": "open acc.",
     "fitted_open_accuracy": "fitted acc.",
+    "closed_accuracy": "own acc.",
 }
+"""Figures of a score. The last is the closed-set accuracy of the class that it names itself."""
 
+FURTHER = {
+    "fpr_at_tpr_of_unknown": "FPR (unknown positive)",
+    "aupr_in": "AUPR in",
+    "aupr_out": "AUPR out",
+    "ccr_at_fpr": "CCR@10 %",
+}
+"""Those that the report has besides."""
 
 RECALLS = ("recall_at_1", "recall_at_2", "recall_at_4", "recall_at_8")
 """The columns of a retrieval's figures that are Recall@K, by K."""
@@ -49,15 +58,19 @@ def open_set_table(evaluation: Mapping[str, Any]) -> str:
       evaluation: the content of a run's ``evaluation.json``.
     """
     groups = evaluation["groups"]
+    every = [row for measured in groups.values() for row in measured["scores"].values()]
+    own = any("closed_accuracy" in row for row in every)
+    columns = [column for column in COLUMNS if own or column != "closed_accuracy"]
     rows = []
     for group, measured in groups.items():
         closed = measured.get("closed_accuracy")
         first = [group, str(measured["num_known"]), str(measured["num_unknown"]), percent(closed)]
         for name, row in measured["scores"].items():
-            figures = [percent(row.get(column)) for column in COLUMNS]
+            figures = [percent(row.get(column)) for column in columns]
             rows.append([*first, score_title(name, evaluation), *figures])
             first = ["", "", "", ""]
-    header = ["test data", "known", "unknown", "closed acc.", "score", *COLUMNS.values()]
+    titles = [COLUMNS[column] for column in columns]
+    header = ["test data", "known", "unknown", "closed acc.", "score", *titles]
     gamma, fitted = evaluation["gamma"], evaluation.get("fitted_gamma")
     known, unknown = ", ".join(evaluation["known"]), ", ".join(evaluation["unknown"])
     dataset, split = evaluation["dataset"], evaluation["split"]

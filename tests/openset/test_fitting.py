@@ -25,6 +25,10 @@ def outputs(count, distance, seed, classes=3, width=8):
     best = logits.max(axis=1)
     norms = np.exp(-best[:, None]) * [1, 2]
     more = {"features": features, "odin": best, "gradient_norms": norms}
+    ramp = np.arange(1, 5)[:, None, None] * np.ones((4, 4, 1))
+    maps = ramp + 0.3 * features[:, None, None] + 0.1 * draw.normal(size=(count, 4, 4, width))
+    more |= {f"map_stage{stage}": np.float16(maps) for stage in (1, 2, 3, 4)}
+    more["image"] = np.float32(np.repeat(np.repeat(maps.clip(0), 5, 1), 5, 2))
     return openset.Outputs(logits, logits - 2, labels, more)
 
 
@@ -84,7 +88,7 @@ def test_the_models_are_those_that_the_modules_fit(fitted):
         "nearest": nearest_neighbour.score(nearest_neighbour.fit(x), z, k=1),
         "vim": vim.score(vim.fit(x, TRAINING.logits, *HEAD), z, KNOWN.logits),
     }
-    assert set(fitted.models) == set(expected)
+    assert set(expected) < set(fitted.models)
     found = fitted.on(KNOWN)
     for name, values in expected.items():
         np.testing.assert_allclose(found[name], values, rtol=1e-6)
@@ -92,7 +96,10 @@ def test_the_models_are_those_that_the_modules_fit(fitted):
 
 def test_models_are_recorded_without_the_training_set(fitted):
     recorded = fitted.arrays()
-    assert {name.split("_")[1] for name in recorded} == {"openmax", "mahalanobis", "vim"}
+    searched = ("knn", "nearest", "nnguide", "nndr", "spatial", "template")
+    assert not [name for name in recorded if name.split("_")[1] in searched]
+    assert {"openmax", "mahalanobis", "vim"} < {name.split("_")[1] for name in recorded}
+    assert max(array.size for array in recorded.values()) <= 8 * 8  # of no number of examples
     np.testing.assert_array_equal(recorded["fitted_vim_alpha"], fitted.models["vim"].alpha)
 
 
