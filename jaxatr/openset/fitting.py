@@ -17,10 +17,12 @@ class Fitted(NamedTuple):
     Attributes:
       scores: those that could be fitted, or need no fit.
       models: name of a score to its fitted model; those of members too.
+      refused: name of a score that was left out to the reason.
     """
 
     scores: tuple[Score, ...]
     models: dict[str, Any]
+    refused: Mapping[str, str] = {}
 
     def answers(self, outputs: Outputs) -> dict[str, Answer]:
         """Computes every score and its class on n examples, by name, each once."""
@@ -69,7 +71,8 @@ def fit_scores(
         without the model of its own training; or the score's own fit refuses the outputs, named by
         the score.
     """
-    ready, fitting = [], _Fitting(training, head, validation, dict(trained or {}), set())
+    ready, refused = [], {}
+    fitting = _Fitting(training, head, validation, dict(trained or {}), set())
     for score in scores:
         fitting.check(score)
         try:
@@ -77,10 +80,11 @@ def fit_scores(
         except ValueError as error:
             if not leave_out:
                 raise
+            refused[score.name] = str(error)
             warnings.warn(str(error).replace(":", " is left out:", 1), stacklevel=2)
             continue
         ready.append(score)
-    return Fitted(tuple(ready), fitting.models)
+    return Fitted(tuple(ready), fitting.models, refused)
 
 
 class _Fitting(NamedTuple):

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxatr import metrics
-from jaxatr.openset.fitting import fit_scores
+from jaxatr.openset.fitting import Fitted, fit_scores
 from jaxatr.openset.outputs import UNKNOWN, Outputs
 from jaxatr.openset.probability import standing_of
 from jaxatr.openset.score import Head, Score
@@ -98,9 +98,9 @@ def compare(scores: Iterable[Score], trials: Iterable[Trial]) -> dict[str, Compa
     listed = {score.name: score for score in scores}
     found = {name: Compared({}, np.zeros(0), np.zeros(0, bool)) for name in listed}
     for trial in trials:
-        for name, score in listed.items():
-            if not found[name].refused:
-                found[name] = _measured(found[name], score, trial)
+        able = [score for name, score in listed.items() if not found[name].refused]
+        for name, values in _values(able, trial).items():
+            found[name] = _measured(found[name], trial, values)
     return found
 
 
@@ -110,21 +110,34 @@ def best_of(compared: dict[str, Compared]) -> str | None:
     return max(able, key=lambda name: able[name]) if able else None
 
 
-def _measured(before: Compared, score: Score, trial: Trial) -> Compared:
-    known = trial.validation.labels != UNKNOWN
+def _values(scores: list[Score], trial: Trial) -> dict[str, np.ndarray | str]:
+    """Computes scores on a trial's validation examples; of one that cannot be, says why."""
+    held_out = trial.validation.select(trial.validation.labels != UNKNOWN)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a refusal, which is recorded, and of infinities
+        fitted = fit_scores(scores, trial.training, trial.head, validation=held_out, leave_out=True)
+        try:
+            found = fitted.on(trial.validation)  # together: some are made of the same members
+        except ValueError:
+            found = {one.name: _alone(fitted, one, trial) for one in fitted.scores}
+    return {**found, **fitted.refused}
+
+
+def _alone(fitted: Fitted, score: Score, trial: Trial) -> np.ndarray | str:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # what is not finite is refused below
-            held_out = trial.validation.select(known)
-            fitted = fit_scores([score], trial.training, trial.head, validation=held_out)
-            values = np.asarray(fitted.on(trial.validation)[score.name], np.float64)
-        if not np.isfinite(values).all():
-            raise ValueError(f"{score.name}: {np.sum(~np.isfinite(values))} values are not finite")
-        area = metrics.auroc(values[known], values[~known])
+        return fitted._replace(scores=(score,)).on(trial.validation)[score.name]
     except ValueError as error:
-        return Compared({}, np.zeros(0), np.zeros(0, bool), f"without {trial.name}: {error}")
+        return str(error)
+
+
+def _measured(before: Compared, trial: Trial, values: np.ndarray | str) -> Compared:
+    if not isinstance(values, str) and not np.isfinite(values).all():
+        values = f"{np.sum(~np.isfinite(values))} values are not finite"
+    if isinstance(values, str):
+        return Compared({}, np.zeros(0), np.zeros(0, bool), f"without {trial.name}: {values}")
+    known, scores = trial.validation.labels != UNKNOWN, np.asarray(values, np.float64)
     return Compared(
-        before.areas | {trial.name: area},
-        np.concatenate([before.standing, standing_of(values, values[known])]),
+        before.areas | {trial.name: metrics.auroc(scores[known], scores[~known])},
+        np.concatenate([before.standing, standing_of(scores, scores[known])]),
         np.concatenate([before.known, known]),
     )
