@@ -19,6 +19,7 @@ from jaxatr.tasks.gan.fields import FIELDS as GENERATOR
 from jaxatr.tasks.limits import check_limits
 from jaxatr.tasks.open_set.deciding import AUTO, decides, made_for, score_of
 from jaxatr.tasks.open_set.evaluation import evaluate
+from jaxatr.tasks.open_set.exported import NONE, exportable
 from jaxatr.tasks.open_set.fields import FIELDS
 from jaxatr.tasks.open_set.needs import COMPUTED, compute, given_by
 from jaxatr.tasks.optimizer import build_optimizer
@@ -87,20 +88,25 @@ class OpenSet(Task):
         return models.build_open_set(config.model, num_classes)
 
     @classmethod
-    def exportable(cls, run: TrainedRun) -> Exportable:
-        """Exports the logits, the binary classifiers where they are trained, and the features."""
-        outputs = ("logits", "open_logits", "features")
-        if run.config.loss.open == "none":
-            outputs = ("logits", "features")  # nothing has trained the binary classifiers
-        # The class of the negatives is not among the known ones.
-        classes = (*run.classes, "unknown") if run.config.open_set.negatives else run.classes
+    def exportable(cls, run: TrainedRun, *, score: str | None = None) -> Exportable:
+        """Exports the logits, binary classifiers where they are trained, features, and decision.
+
+        Args:
+          run: the run.
+          score: by which is decided in the graph; None for the run's, ``"none"`` for no decision.
+
+        Raises:
+          ValueError: the score has no form in ONNX.
+        """
         module = run.module
 
-        def apply(variables: PyTree, images: jax.Array) -> list[jax.Array]:
-            out = module.apply(variables, images, train=False)
-            return [getattr(out, name) for name in outputs]
+        def network(variables: PyTree, images: jax.Array) -> models.OpenSetOutput:
+            return module.apply(variables, images, train=False)
 
-        return Exportable(apply, run.variables, outputs, classes, properties=thresholds(run))
+        # The class of the negatives is not among the known ones.
+        further = bool(run.config.open_set.negatives)
+        classes = (*run.classes, "unknown") if further else run.classes
+        return exportable(run, network, NONE if further else score)._replace(classes=classes)
 
     @classmethod
     def classifier(cls, run: TrainedRun) -> Target:
@@ -312,17 +318,6 @@ class OpenSet(Task):
     def normalize(self, images) -> jax.Array:
         """Returns raw images as the network sees them."""
         return normalize(images, self.examples.mean, self.examples.std)
-
-
-def thresholds(run: TrainedRun) -> dict[str, float]:
-    """Lists γ, and the one that an evaluation of this very checkpoint has fitted."""
-    if run.config.loss.open == "none":
-        return {}
-    found = {"gamma": run.config.open_set.gamma}
-    fitted = run.record.get("fitted_gamma")
-    if fitted is not None and run.record["fitted_gamma_step"] == run.step:
-        found["fitted_gamma"] = fitted
-    return found
 
 
 def infer(module, variables: PyTree, images, mean, std) -> models.OpenSetOutput:

@@ -19,9 +19,10 @@ from jaxatr.config import Fields
 from jaxatr.tasks.apply import apply_training
 from jaxatr.tasks.examples import Part
 from jaxatr.tasks.limits import check_limits
+from jaxatr.tasks.open_set.exported import exportable
 from jaxatr.tasks.open_set.fields import FIELDS as OF_SINGLE_CHIPS
 from jaxatr.tasks.open_set.needs import COMPUTED
-from jaxatr.tasks.open_set.task import OpenSet, thresholds
+from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.tasks.track.evaluation import PartOutputs, evaluate
 from jaxatr.tasks.track.examples import TrackExamples
 from jaxatr.tasks.track.fields import FIELDS
@@ -202,25 +203,15 @@ class TrackOpenSet(TrackChips):
         return models.build_track(config.model, len(record["split"]["known"]), config.track.hidden)
 
     @classmethod
-    def exportable(cls, run: TrainedRun) -> Exportable:
+    def exportable(cls, run: TrainedRun, *, score: str | None = None) -> Exportable:
         """Exports the outputs on tracks, with their lengths as a second input."""
-        outputs = ("logits", "open_logits", "features")
-        if run.config.loss.open == "none":
-            outputs = ("logits", "features")  # nothing has trained the binary classifiers
         module = run.module
 
-        def apply(variables: PyTree, tracks: jax.Array, lengths: jax.Array) -> list[jax.Array]:
-            out = module.apply(variables, tracks, lengths=lengths).track
-            return [getattr(out, name) for name in outputs]
+        def network(variables: PyTree, tracks: Any, lengths: Any) -> models.OpenSetOutput:
+            return module.apply(variables, tracks, lengths=lengths).track
 
-        return Exportable(
-            apply,
-            run.variables,
-            outputs,
-            run.classes,
-            frames=run.config.track.frames,
-            further={"lengths": np.ones(1, np.int32)},
-            properties=thresholds(run),
+        return exportable(run, network, score)._replace(
+            frames=run.config.track.frames, further={"lengths": np.ones(1, np.int32)}
         )
 
     @classmethod
