@@ -77,7 +77,8 @@ class Run(NamedTuple):
             found.append([*evaluate, f"--methods={','.join(self.methods)}"])
         if self.exported:
             out = f"--out={workdir}.onnx"
-            convert = ["jaxatr.convert", "export", f"--workdir={workdir}", out, "--layout=NCHW"]
+            convert = ["jaxatr.convert", "export", f"--workdir={workdir}", out]
+            convert += ["--layout=NCHW", "--score=none"]
             found.append(convert)
         return [[sys.executable, "-m", *command] for command in found]
 

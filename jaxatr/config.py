@@ -33,12 +33,14 @@ class Field(NamedTuple):
       meaning: in a few words, for the tables; Markdown.
       kind: type of the values of a field whose default is ``None``.
       formerly: the value that stood for "unset" in runs recorded before the default was ``None``.
+      earlier: the value that runs had before there was this field, where it is not the default.
     """
 
     default: Any
     meaning: str
     kind: type | None = None
     formerly: Any = None
+    earlier: Any = None
 
 
 Fields = Mapping[str, Field]
@@ -281,8 +283,8 @@ def retasked(config: Config, task: str) -> Config:
 def completed(recorded: Mapping[str, Any]) -> Config:
     """Returns a recorded configuration with the fields that its task has today.
 
-    Fields that came later have their defaults. The fields of other tasks, which every run once
-    recorded, took no part and are left out.
+    Fields that came later have their defaults, or what stood for them before. The fields of other
+    tasks, which every run once recorded, took no part and are left out.
 
     Args:
       recorded: the content of a run's ``config.json``.
@@ -292,6 +294,10 @@ def completed(recorded: Mapping[str, Any]) -> Config:
     """
     fields = fields_of(recorded["task"]) if "task" in recorded else COMMON
     config = _built(fields)
+    for name, field in fields.items():
+        if field.earlier is not None:
+            group, last = _group(config, name)
+            group[last] = field.earlier
     with config.unlocked(), config.ignore_type():
         config.update(_without_other_tasks(recorded, fields))
     if "name" not in recorded.get("optimizer", {}):  # from before "unset" had a value of its own

@@ -187,12 +187,16 @@ import jax.numpy as jnp
 
 class Small(nn.Module):
     features: int = 16
+    maps = ("map_stage1", "map_stage2", "map_stage3", "map_stage4")
 
     @nn.compact
     def __call__(self, images, train=False):
-        x = nn.Conv(self.features, (5, 5), strides=2)(images)
-        x = nn.BatchNorm(use_running_average=not train, momentum=0.9)(x)
-        x = nn.relu(nn.Conv(self.features, (3, 3), strides=2)(nn.relu(x)))
+        first = nn.Conv(self.features, (5, 5), strides=2)(images)
+        normal = nn.BatchNorm(use_running_average=not train, momentum=0.9)(first)
+        second = nn.Conv(self.features, (3, 3), strides=2)(nn.relu(normal))
+        x = nn.relu(second)
+        for name, found in zip(self.maps, (first, normal, second, x)):
+            self.sow("intermediates", name, found)
         return jnp.concatenate([x.mean((1, 2)), x.max((1, 2))], axis=-1)
 
 

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import shutil
 
 import jax
 import numpy as np
@@ -13,7 +14,8 @@ from jaxatr import data, runs
 from jaxatr.cli import convert
 from jaxatr.explain import Explainer, load_target
 from jaxatr.tasks.embedding.predictor import Retriever
-from jaxatr.tasks.open_set.predictor import Recogniser
+from jaxatr.tasks.open_set import exported
+from jaxatr.tasks.open_set.predictor import UNKNOWN, Recogniser
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -47,12 +49,13 @@ def properties(path):
 
 def test_a_recogniser_says_the_same(trained_run, images, flags, tmp_path, capsys):
     path = tmp_path / "model.onnx"
-    assert convert.main(flags("export", f"--workdir={trained_run}", f"--out={path}")) is None
+    arguments = flags("export", f"--workdir={trained_run}", f"--out={path}", "--score=cbc")
+    assert convert.main(arguments) is None
     assert f"{path}: " in capsys.readouterr().out
-    recogniser = Recogniser.load(trained_run)
+    recogniser = Recogniser.load(trained_run, score="cbc")
     chips = np.float32([recogniser.chip(image) for image in images])
     found = answers(path, chips)
-    assert list(found) == ["logits", "open_logits", "features"]
+    assert list(found) == ["logits", "open_logits", "features", "score", "known"]
     for row, prediction in enumerate(recogniser(images, batch_size=5)):
         best = int(found["logits"][row].argmax())
         assert recogniser.classes[best] == prediction.nearest
@@ -61,10 +64,45 @@ def test_a_recogniser_says_the_same(trained_run, images, flags, tmp_path, capsys
         np.testing.assert_allclose(jax.nn.softmax(found["logits"][row]), expected, atol=1e-4)
 
 
+@pytest.mark.parametrize("score", exported.EXPRESSED)
+def test_the_graph_decides_as_the_recogniser_does(
+    small_config, trained_run, images, tmp_path, score
+):
+    run = tmp_path / "run"
+    shutil.copytree(trained_run, run)
+    record = json.loads((run / "config.json").read_text())
+    record["open_set"]["tpr"] = 0.9  # for which there are enough validation examples
+    (run / "config.json").write_text(json.dumps(record))
+    if score == "vim":  # whose features have too few directions in so small a network
+        with pytest.raises(ValueError, match="vim: dimensions"):
+            Recogniser.load(run, score=score)
+        return
+    recogniser = Recogniser.load(run, score=score)
+    export_run(run, tmp_path / "model.onnx", score=score)
+    chips = np.float32([recogniser.chip(image) for image in images])
+    found = answers(tmp_path / "model.onnx", chips)
+    predictions = list(recogniser(images, batch_size=5))
+    scores = np.array([prediction.score for prediction in predictions])
+    np.testing.assert_allclose(found["score"], scores, rtol=1e-3, atol=2e-3)
+    threshold = predictions[0].threshold
+    clear = np.abs(scores - threshold) > 2e-3 * (1 + abs(threshold))
+    accepted = np.array([prediction.label != UNKNOWN for prediction in predictions])
+    np.testing.assert_array_equal(found["known"][clear], accepted[clear])
+    assert properties(tmp_path / "model.onnx")["decides"] == score
+
+
+def test_a_score_without_a_form_in_onnx_is_refused(trained_run, embedding_run, tmp_path):
+    with pytest.raises(ValueError, match="template decides in .* no form in ONNX: take one of cbc"):
+        export_run(trained_run, tmp_path / "model.onnx", score="template")
+    with pytest.raises(ValueError, match="score: .* is a run of Embedding"):
+        export_run(embedding_run, tmp_path / "model.onnx", score="cbc")
+
+
 def test_the_metadata_is_what_a_reader_needs(trained_run, tmp_path):
-    export_run(trained_run, tmp_path / "model.onnx")
+    export_run(trained_run, tmp_path / "model.onnx", score="cbc")
     found = properties(tmp_path / "model.onnx")
-    recogniser = Recogniser.load(trained_run, gamma="fitted")
+    assert found["decides"] == "cbc" and found["thresholds"] == pytest.approx([np.log(9)] * 3)
+    recogniser = Recogniser.load(trained_run, score="cbc", gamma="fitted")
     assert tuple(found["classes"]) == recogniser.classes
     assert found["image_shape"] == [24, 24, 1] and found["image_dtype"] == "uint8"
     assert found["layout"] == "NHWC" and found["gamma"] == 0.9
@@ -74,9 +112,9 @@ def test_the_metadata_is_what_a_reader_needs(trained_run, tmp_path):
 
 def test_channels_second(trained_run, images, flags, tmp_path):
     last, second = tmp_path / "last.onnx", tmp_path / "second.onnx"
-    export_run(trained_run, last)
-    arguments = flags("export", f"--workdir={trained_run}", f"--out={second}", "--layout=NCHW")
-    convert.main(arguments)
+    export_run(trained_run, last, score="none")
+    arguments = [f"--workdir={trained_run}", f"--out={second}", "--layout=NCHW", "--score=none"]
+    convert.main(flags("export", *arguments))
     chips = np.float32([Recogniser.load(trained_run).chip(image) for image in images])
     one, other = answers(last, chips), answers(second, chips.transpose(0, 3, 1, 2).copy())
     for name in one:
@@ -117,7 +155,7 @@ def test_a_plain_classifier_has_no_binary_ones(small_config, trained_run, images
     config = small_config.copy_and_resolve_references()
     config.loss.open, config.train.epochs = "none", 1
     runs.train_run(config, tmp_path / "run", progress=False)
-    export_run(tmp_path / "run", tmp_path / "model.onnx")
+    export_run(tmp_path / "run", tmp_path / "model.onnx", score="none")
     target = load_target(tmp_path / "run")
     chips = np.float32([Recogniser.load(trained_run).chip(image) for image in images])
     found = answers(tmp_path / "model.onnx", chips)

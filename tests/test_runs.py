@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ def test_run_learns_and_records(trained_run):
     everything = evaluation["groups"]["all"]
     assert everything["num_known"] == 30 and everything["num_unknown"] == 10
     assert everything["closed_accuracy"] > 0.8
-    assert {"softmax", "mls", "cbc"} == set(everything["scores"])
+    assert {"softmax", "mls", "cbc", evaluation["decides"]} == set(everything["scores"])
     record = training.read_record(trained_run)
     assert record["split"]["name"] == "random-3/1" and len(record["split"]["known"]) == 3
     assert record["examples"] == {"train": 54, "validation": 18, "test": 40}
@@ -46,7 +47,9 @@ def test_recorded_outputs_give_the_recorded_figures(trained_run):
         saved["test_labels"], predicted, values["test"], values["validation"], fixed=fixed
     )
     assert again.pop("fitted_gamma") == evaluation["fitted_gamma"]
-    assert again == evaluation["groups"]["all"]
+    recorded = evaluation["groups"]["all"]
+    rows = {name: recorded["scores"][name] for name in openset.DEFAULT}
+    assert again == recorded | {"scores": rows}
 
 
 def test_every_score_of_one_run(trained_run):
@@ -111,7 +114,7 @@ def test_recogniser_says_what_the_evaluation_said(trained_run, chips):
     config, record = training.load_config(trained_run), training.read_record(trained_run)
     dataset = data.open_dataset("image_folder", source=str(chips), data_dir=config.data.data_dir)
     split, saved = dataset.splits["test"], np.load(trained_run / "scores.npz")
-    recogniser = Recogniser.load(trained_run)
+    recogniser = Recogniser.load(trained_run, score="cbc")
     assert recogniser.classes == tuple(record["split"]["known"]) and recogniser.gamma == 0.9
     position = {int(i): p for p, i in enumerate(split.columns["id"])}
     images = [split.image(position[int(i)]) for i in saved["test_id"]]
@@ -129,8 +132,8 @@ def test_recogniser_says_what_the_evaluation_said(trained_run, chips):
 
 def test_gamma_can_be_given_or_the_fitted_one(trained_run):
     fitted = training.read_record(trained_run)["fitted_gamma"]
-    assert Recogniser.load(trained_run, gamma="fitted").gamma == fitted
-    strict = Recogniser.load(trained_run, gamma=1.0)
+    assert Recogniser.load(trained_run, score="cbc", gamma="fitted").gamma == fitted
+    strict = Recogniser.load(trained_run, score="cbc", gamma=1.0)
     noise = np.random.default_rng(0).integers(0, 255, (3, 24, 24, 1), np.uint8)
     assert {p.label for p in strict(noise)} == {UNKNOWN}
 
@@ -149,10 +152,13 @@ def test_plain_classifier_has_no_binary_scores(small_config, tmp_path):
     config.loss.open, config.train.epochs = "none", 1
     runs.train_run(config, tmp_path / "run", progress=False)
     result = runs.evaluate_run(tmp_path / "run")
-    assert set(result["groups"]["all"]["scores"]) == {"softmax", "mls"}
+    assert set(result["groups"]["all"]["scores"]) == {"softmax", "mls", result["decides"]}
     assert result["fitted_gamma"] is None
     with pytest.raises(ValueError, match="plain classifier"):
-        Recogniser.load(tmp_path / "run")
+        Recogniser.load(tmp_path / "run", score="cbc")
+    noise = np.zeros((1, 24, 24, 1), np.uint8)
+    (prediction,) = Recogniser.load(tmp_path / "run")(noise)
+    assert prediction.decides == result["decides"] and prediction.gamma is None
 
 
 def test_without_a_validation_part_nothing_is_fitted(small_config, tmp_path):
@@ -222,11 +228,12 @@ def test_a_run_of_another_configuration_is_refused_before_data_is_opened(small_c
 def test_a_gamma_belongs_to_its_checkpoint(trained_run):
     runs.evaluate_run(trained_run, checkpoint="latest")
     step = runs.evaluate_run(trained_run, checkpoint="best")["checkpoint"]["step"]
-    assert Recogniser.load(trained_run, checkpoint="best", gamma="fitted").gamma > 0
+    load = partial(Recogniser.load, trained_run, score="cbc", gamma="fitted")
+    assert load(checkpoint="best").gamma > 0
     latest = runs.evaluate_run(trained_run)["checkpoint"]["step"]
     if step != latest:
         with pytest.raises(ValueError, match=f"of step {latest}, not of step {step}"):
-            Recogniser.load(trained_run, checkpoint="best", gamma="fitted")
+            load(checkpoint="best")
 
 
 def test_an_image_of_another_type_is_refused(trained_run):

@@ -4,6 +4,7 @@ jaxatr convert inspect model.onnx [--json]
 jaxatr convert operators
 jaxatr convert import model.onnx --out=DIR
 jaxatr convert export --workdir=DIR --out=model.onnx [--layout=NHWC|NCHW] [--batch=N]
+               [--score=NAME|none]
 """
 
 import dataclasses
@@ -25,6 +26,9 @@ def define_flags() -> None:
     flags.DEFINE_enum("layout", "NHWC", ["NHWC", "NCHW"], "export: of the images.")
     flags.DEFINE_integer("opset", None, "export: version of ONNX's operators; default: 18.", 18)
     flags.DEFINE_integer("batch", None, "export: chips at once; default: any number.", 1)
+    flags.DEFINE_string(
+        "score", None, "export: decide by this open-set score, or 'none'; default: the run's."
+    )
     flags.DEFINE_string("out", None, "The file or folder to write.")
 
 
@@ -87,6 +91,7 @@ def _export(arguments: Sequence[str]) -> None:
     values = flags.FLAGS
     given = {"checkpoint": inputs.checkpoint(values.checkpoint), "layout": values.layout}
     given["batch"] = values.batch
+    given |= inputs.given("score")
     if values.opset is not None:
         given["opset"] = values.opset
     out = _needed("out")

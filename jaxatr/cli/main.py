@@ -10,7 +10,10 @@ from jaxatr import memory
 from jaxatr.cli.help_page import columns
 from jaxatr.resolve import nearest
 
-COMMANDS = ("train", "evaluate", "predict", "explain", "prepare", "convert", "tune", "report")
+COMMANDS = (
+    *("train", "evaluate", "predict", "calibrate", "explain"),
+    *("prepare", "convert", "tune", "report"),
+)
 
 
 def main() -> None:

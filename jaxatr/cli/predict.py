@@ -1,6 +1,6 @@
 """Predicts what is in images: a known class or "unknown", or the most similar training chips.
 
-jaxatr predict --workdir=DIR IMAGE... [--jsonl] [--gamma=0.9|fitted]
+jaxatr predict --workdir=DIR IMAGE... [--jsonl] [--score=auto|cbc|vim|…] [--gamma=0.9|fitted]
 jaxatr predict --workdir=DIR IMAGE... --explain=OUT [--method=grad_cam|rise|…]
 jaxatr predict --workdir=DIR IMAGE... --neighbours=5 [--jsonl] [--max_distance=0.5]
 jaxatr predict --workdir=TRACKS FOLDER... [--jsonl] [--gamma=0.9|fitted]
@@ -18,14 +18,27 @@ from jaxatr import data, runs, training
 from jaxatr.cli import inputs
 from jaxatr.explain import Explainer, Pictures, describe, load_target
 
-_OPTIONS = ("checkpoint", "gamma", "neighbours", "max_distance")  # of the kinds' predictors
+# Of the kinds' predictors.
+_OPTIONS = ("checkpoint", "gamma", "score", "source", "data_dir", "neighbours", "max_distance")
 
 
 def define_flags() -> None:
     """Defines the command's flags."""
     flags.DEFINE_string("workdir", None, "The run's folder.", required=True)
     flags.DEFINE_string("checkpoint", "latest", "'latest', 'best' or a step.")
-    flags.DEFINE_string("gamma", None, "γ, or 'fitted'; default: the run's configured γ.")
+    flags.DEFINE_string(
+        "score",
+        None,
+        "Decide by this open-set score, or by the one that 'auto' chooses; default: the run's.",
+    )
+    flags.DEFINE_string(
+        "gamma",
+        None,
+        "The threshold: γ where CBC decides, else a value of the score; or 'fitted'. Default: the "
+        "fitted one, and the configured γ where CBC is named.",
+    )
+    flags.DEFINE_string("source", None, "Where the training data is now, to fit a score to.")
+    flags.DEFINE_string("data_dir", None, "Where prepared data is now.")
     flags.DEFINE_integer(
         "neighbours", 1, "Name so many of the nearest training chips (an embedding's run).", 1
     )
@@ -46,6 +59,8 @@ def main(arguments: Sequence[str]) -> int:
     values = flags.FLAGS
     explainer = _explainer()
     predictor = runs.load_predictor(values.workdir, **_options())
+    if predictor.note:
+        print(predictor.note, file=sys.stderr)
     used: deque[str] = deque()
     done: list[str] = []
     failed: list[str] = []

@@ -4,10 +4,21 @@ A measure of a whole set is a Python float; a measure of each image is an array.
 fit are an ``AssertionError`` of chex.
 """
 
+from jaxatr.metrics.calibration import (
+    Reliability,
+    aurc,
+    expected_calibration_error,
+    reliability,
+    risk_coverage,
+)
 from jaxatr.metrics.open_set import (
+    aupr_in,
+    aupr_out,
     auroc,
+    ccr_at_fpr,
     closed_set_accuracy,
     fpr_at_tpr,
+    fpr_at_tpr_of_unknown,
     open_set_accuracy,
     oscr,
     threshold_at_tpr,
@@ -16,15 +27,24 @@ from jaxatr.metrics.retrieval import map_at_r, nmi, recall_at_k
 from jaxatr.metrics.summary import Summary, summarize
 
 __all__ = [
+    "Reliability",
     "Summary",
+    "aupr_in",
+    "aupr_out",
+    "aurc",
     "auroc",
+    "ccr_at_fpr",
     "closed_set_accuracy",
+    "expected_calibration_error",
     "fpr_at_tpr",
+    "fpr_at_tpr_of_unknown",
     "map_at_r",
     "nmi",
     "open_set_accuracy",
     "oscr",
     "recall_at_k",
+    "reliability",
+    "risk_coverage",
     "summarize",
     "threshold_at_tpr",
 ]

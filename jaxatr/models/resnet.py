@@ -147,6 +147,11 @@ class ResNet(nn.Module):
     axis_name: str | None = parallel.AXIS
     attention: Attention | None = None
 
+    @property
+    def maps(self) -> tuple[str, ...]:
+        """Names of the maps that it sows among the intermediates: the stem's and each stage's."""
+        return ("map_stem", *(f"map_stage{i + 1}" for i in range(len(self.stage_sizes))))
+
     def __call__(
         self, images: Float[ArrayLike, "b h w c"], train: bool = False
     ) -> Float[Array, "b d"]:
@@ -179,6 +184,7 @@ class ResNet(nn.Module):
             x = nn.relu(norm(name="stem_norm")(x))
         else:
             raise ValueError(f"stem: got {self.stem!r}, wanted '7x7' or '3x3'")
+        self.sow("intermediates", "map_stem", x)
         deltas: list[tuple[Array, ...]] = []
         stages: list[Array] = []
         for stage, blocks in enumerate(self.stage_sizes):
@@ -197,6 +203,7 @@ class ResNet(nn.Module):
                     changed.append(delta)
             deltas.append(tuple(changed))
             stages.append(x)
+            self.sow("intermediates", f"map_stage{stage + 1}", x)
         features = jnp.mean(x, axis=(1, 2), dtype=jnp.float32)
         return AttendedFeatures(features, tuple(deltas[1:]), tuple(stages[1:]))
 

@@ -6,9 +6,18 @@ Shapes that do not fit are an ``AssertionError`` of chex.
 from jaxatr.openset import nearest_neighbour
 from jaxatr.openset.averaging import mean_outputs, mean_over
 from jaxatr.openset.choice import choose_scores
+from jaxatr.openset.conformal import (
+    class_thresholds,
+    conformal_p_values,
+    conformal_threshold,
+    examples_needed,
+)
+from jaxatr.openset.decision import Answers, Calibration, Decision, calibrate, gamma_rule
 from jaxatr.openset.evaluation import evaluate, fixed_thresholds
 from jaxatr.openset.fitted_scores import Fitted, fit_scores
+from jaxatr.openset.held_out import Compared, Trial, best_of, compare, leave_classes_out
 from jaxatr.openset.outputs import UNKNOWN, Outputs
+from jaxatr.openset.probability import Sigmoid, fit_sigmoid, fit_temperature, standing_of
 from jaxatr.openset.recorded import (
     Shown,
     confident_mistakes,
@@ -19,7 +28,8 @@ from jaxatr.openset.recorded import (
     worst_mistakes,
 )
 from jaxatr.openset.rule import calibrate_gamma, decide
-from jaxatr.openset.score import Head, OwnTraining, Scale, Score
+from jaxatr.openset.saved import from_arrays, to_arrays
+from jaxatr.openset.score import Answer, Head, OwnTraining, Scale, Score
 from jaxatr.openset.scores import (
     DEFAULT,
     SCORES,
@@ -36,9 +46,14 @@ from jaxatr.openset.scores.odin import odin_score
 from jaxatr.openset.scores.softmax import softmax_score
 
 __all__ = [
+    "Answer",
     "DEFAULT",
     "SCORES",
     "UNKNOWN",
+    "Answers",
+    "Calibration",
+    "Compared",
+    "Decision",
     "Fitted",
     "Head",
     "Outputs",
@@ -46,18 +61,32 @@ __all__ = [
     "Scale",
     "Score",
     "Shown",
+    "Sigmoid",
+    "Trial",
+    "best_of",
+    "calibrate",
     "calibrate_gamma",
     "cbc_score",
     "choose_scores",
+    "class_thresholds",
+    "compare",
     "confident_mistakes",
     "conflabel",
     "conflabel_detector",
+    "conformal_p_values",
+    "conformal_threshold",
     "decide",
     "energy_score",
     "evaluate",
+    "examples_needed",
     "fit_scores",
+    "fit_sigmoid",
+    "fit_temperature",
     "fixed_thresholds",
+    "from_arrays",
     "further_scores",
+    "gamma_rule",
+    "leave_classes_out",
     "mahalanobis",
     "max_logit_score",
     "mean_outputs",
@@ -69,6 +98,8 @@ __all__ = [
     "recorded_scores",
     "shown",
     "softmax_score",
+    "standing_of",
+    "to_arrays",
     "vim",
     "worst_mistakes",
 ]

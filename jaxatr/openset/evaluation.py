@@ -12,6 +12,9 @@ from jaxatr.openset.rule import SCORE, calibrate_gamma
 from jaxatr.openset.score import Score
 from jaxatr.typing import Int, Shaped
 
+FPR = 0.1
+"""The share of unknown examples accepted at which the correct classification rate is taken."""
+
 
 def fixed_thresholds(scores: Iterable[Score], gamma: float) -> dict[str, float]:
     """Lists the thresholds of scores at γ, each in the score's own unit, perhaps infinite.
@@ -31,6 +34,7 @@ def evaluate(
     validation: Mapping[str, Shaped[np.ndarray, " m"]] | None = None,
     *,
     fixed: Mapping[str, float] | None = None,
+    named: Mapping[str, Int[np.ndarray, " n"]] | None = None,
     tpr: float = 0.95,
 ) -> dict[str, Any]:
     """Measures closed-set accuracy, and how well each score detects unknowns.
@@ -42,13 +46,16 @@ def evaluate(
       validation: name to ``[m]``, of known examples held out of training, to which thresholds are
         fitted; without it there are no fitted ones.
       fixed: name to threshold, of :func:`fixed_thresholds`; none by default.
+      named: name of a score that names the class itself to ``[n]``, in the place of ``predicted``.
       tpr: true-positive rate of the fitted thresholds and of the false-positive rate.
 
     Returns:
       ``num_known``, ``num_unknown``, ``closed_accuracy`` (absent without known examples) and
-      ``scores``: name to ``threshold``, ``open_accuracy``, ``auroc``, ``oscr``, ``fpr_at_tpr`` and,
+      ``scores``: name to ``threshold``, ``open_accuracy``, ``auroc``, ``oscr``, ``fpr_at_tpr``,
+      ``fpr_at_tpr_of_unknown``, ``aupr_in``, ``aupr_out``, ``ccr_at_fpr`` (at :data:`FPR`) and,
       with validation data, ``fitted_threshold`` and ``fitted_open_accuracy``. ``threshold`` is
       None where it is infinite or not fixed; without a fixed one there is no ``open_accuracy``.
+      A score that names the class has its own ``closed_accuracy``.
       Measures of known against unknown examples are absent where one kind is missing. With
       validation data, ``fitted_gamma`` is the γ of the rule.
 
@@ -70,16 +77,19 @@ def evaluate(
         # JSON knows no infinity: the threshold, as a logit, of a γ of 0 or 1.
         finite = threshold is not None and np.isfinite(threshold)
         row: dict[str, float | None] = {"threshold": threshold if finite else None}
+        classes = (named or {}).get(name, predicted)
+        if classes is not predicted and known.any():
+            row["closed_accuracy"] = metrics.closed_set_accuracy(classes[known], labels[known])
         fitted = None
         if validation is not None:
             held_out = np.asarray(validation[name], np.float64)
             row["fitted_threshold"] = fitted = metrics.threshold_at_tpr(held_out, tpr=tpr)
         if known.any() and not known.all():
-            row |= _detection(labels, predicted, score, tpr)
+            row |= _detection(labels, classes, score, tpr)
             if threshold is not None:
-                row["open_accuracy"] = _accuracy(labels, predicted, score, threshold)
+                row["open_accuracy"] = _accuracy(labels, classes, score, threshold)
             if fitted is not None:
-                row["fitted_open_accuracy"] = _accuracy(labels, predicted, score, fitted)
+                row["fitted_open_accuracy"] = _accuracy(labels, classes, score, fitted)
         result["scores"][name] = row
     if validation is not None and SCORE in scores:
         held_out = np.asarray(validation[SCORE], np.float64)
@@ -94,6 +104,12 @@ def _detection(labels, predicted, score, tpr) -> dict[str, float]:
         "auroc": metrics.auroc(score[known], score[~known]),
         "oscr": metrics.oscr(score[known], correct, score[~known]),
         "fpr_at_tpr": metrics.fpr_at_tpr(score[known], score[~known], tpr=tpr),
+        "fpr_at_tpr_of_unknown": metrics.fpr_at_tpr_of_unknown(
+            score[known], score[~known], tpr=tpr
+        ),
+        "aupr_in": metrics.aupr_in(score[known], score[~known]),
+        "aupr_out": metrics.aupr_out(score[known], score[~known]),
+        "ccr_at_fpr": metrics.ccr_at_fpr(score[known], correct, score[~known], fpr=FPR),
     }
 
 

@@ -37,3 +37,17 @@ def known_labels(labels: Int[ArrayLike, " n"], rows: int, classes: int) -> Int[n
             f"{classes - 1}"
         )
     return labels
+
+
+def activations(features: Shaped[ArrayLike, "n d"]) -> Float[np.ndarray, "n d"]:
+    """Converts features to float64 that come from a rectifier.
+
+    Raises:
+      ValueError: as :func:`finite`, or one is negative.
+    """
+    features = finite("features", features)
+    if features.min() < 0:
+        raise ValueError(
+            f"features: got {features.min():.3g} among them, wanted none below 0, as after a ReLU"
+        )
+    return features

@@ -72,7 +72,7 @@ def _distances(bank: Array, queries: Array, k: int, block_size: int) -> Array:
         length = jnp.linalg.norm(query)
         query = query / jnp.where(length > 0, length, 1)
         products = jnp.dot(bank, query, precision=jax.lax.Precision.HIGHEST)
-        neighbour = bank[_kth_largest(products - half_squares, k)]
+        neighbour = bank[kth_largest(products - half_squares, k)]
         return jnp.linalg.norm(neighbour - query)  # from the product, 3e-4 where it is 0
 
     return jax.lax.map(distance, queries.astype(bank.dtype), batch_size=block_size)
@@ -182,7 +182,7 @@ def _class_distances(examples, labels, queries, num_classes: int, block_size: in
     return jax.lax.map(distances, queries.astype(examples.dtype), batch_size=block_size)
 
 
-def _kth_largest(values: Float[Array, " n"], k: int | Int[Array, ""]) -> Int[Array, ""]:
+def kth_largest(values: Float[Array, " n"], k: int | Int[Array, ""]) -> Int[Array, ""]:
     """Returns the index of the k-th largest value, by bisection over the bits of its float32.
 
     On a CPU that takes a tenth of the time of ``jax.lax.top_k``, which sorts.

@@ -1,6 +1,6 @@
 """The outputs of a network on some examples, which scores are computed from."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -35,3 +35,14 @@ class Outputs(NamedTuple):
         """Returns the outputs on the chosen examples."""
         more = {name: array[chosen] for name, array in self.more.items()}
         return Outputs(self.logits[chosen], self.open_logits[chosen], self.labels[chosen], more)
+
+    def without(self, classes: Collection[int]) -> "Outputs":
+        """Returns the outputs as if there were no such classes: without their logits.
+
+        Their examples have the label :data:`UNKNOWN`; the other classes move up.
+        """
+        kept = [c for c in range(self.logits.shape[1]) if c not in classes]
+        moved = np.full(self.logits.shape[1] + 1, UNKNOWN, self.labels.dtype)
+        moved[kept] = np.arange(len(kept))
+        labels = moved[self.labels]  # the last element is for UNKNOWN, -1
+        return Outputs(self.logits[:, kept], self.open_logits[:, kept], labels, self.more)

@@ -76,7 +76,8 @@ def recorded_scores(
 
 def _follows(score: Score) -> bool:
     """Tells whether a score is a function of the recorded logits alone."""
-    return score.fit is None and score.training is None and set(score.needs) <= {"open_logits"}
+    fixed = not score.fitted and not score.calibrated and score.training is None
+    return fixed and score.all_needs <= {"open_logits"}
 
 
 def recorded_predictions(arrays: Mapping[str, np.ndarray], score: str) -> Int[np.ndarray, " n"]:

@@ -3,13 +3,14 @@
 from jaxatr.reporting.kind import Report, Section, report_of
 from jaxatr.reporting.overlay import overlay
 from jaxatr.reporting.page import render_report, write_report
-from jaxatr.reporting.tables import open_set_table, text_table
+from jaxatr.reporting.tables import open_set_table, percent, text_table
 
 __all__ = [
     "Report",
     "Section",
     "open_set_table",
     "overlay",
+    "percent",
     "render_report",
     "report_of",
     "text_table",

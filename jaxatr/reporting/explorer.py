@@ -46,7 +46,7 @@ def decisions(
 
 
 def _panel(number: int, run: RecordedRun) -> dict[str, Any]:
-    chosen = run.best_score
+    chosen = run.first_score
     start = _thresholds(run, chosen)[0]
     threshold = start["threshold"]
     if threshold is None:  # γ of 0 or 1
@@ -71,6 +71,9 @@ def _thresholds(run: RecordedRun, name: str) -> list[dict[str, Any]]:
         found.append({"text": "fixed", "threshold": fixed, "gamma": run.evaluation["gamma"]})
     elif fixed is not None:
         found.append({"text": "fixed", "threshold": fixed, "gamma": fixed})
+    if (own := _own_threshold(run, name)) is not None:
+        gamma = axes.to_gamma(scale, own)
+        found.insert(0, {"text": "decides", "threshold": own, "gamma": gamma})
     if fitted is not None:
         share = f"accepts {run.evaluation['tpr']:.0%} of validation"
         gamma = axes.to_gamma(scale, fitted)
@@ -79,6 +82,14 @@ def _thresholds(run: RecordedRun, name: str) -> list[dict[str, Any]]:
         middle = float(np.median(run.scores[name]))
         found.append({"text": "median", "threshold": middle, "gamma": middle})
     return found
+
+
+def _own_threshold(run: RecordedRun, name: str) -> float | None:
+    """Finds the threshold at which the score decides, if it is one for all classes, and finite."""
+    if name != run.evaluation.get("decides"):
+        return None
+    thresholds = set(run.evaluation.get("decision", {}).get("thresholds", ()))
+    return thresholds.pop() if len(thresholds) == 1 else None
 
 
 def _axis(run: RecordedRun, name: str) -> axes.Axis:

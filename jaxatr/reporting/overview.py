@@ -6,9 +6,9 @@ from typing import Any
 from jaxatr import openset
 from jaxatr.reporting.kind import Numbered, Recorded, Section
 from jaxatr.reporting.recorded import RecordedRun
-from jaxatr.reporting.tables import COLUMNS, percent
+from jaxatr.reporting.tables import COLUMNS, FURTHER, percent
 
-_LOWER_IS_BETTER = ("fpr_at_tpr",)
+_LOWER_IS_BETTER = ("fpr_at_tpr", "fpr_at_tpr_of_unknown")
 _PARTS = ("train", "validation", "test")
 
 
@@ -99,7 +99,8 @@ def _rows(columns: Sequence[dict[str, str]]) -> list[dict[str, Any]]:
 def _score_table(run: RecordedRun) -> dict[str, Any]:
     """Returns the table of what was measured; a sole score is not marked as the best."""
     group, best = run.evaluation["groups"]["all"], {}
-    for column in COLUMNS:
+    titles = COLUMNS | FURTHER
+    for column in titles:
         values = [row[column] for row in run.measured.values() if column in row]
         if values:
             best[column] = min(values) if column in _LOWER_IS_BETTER else max(values)
@@ -113,7 +114,7 @@ def _score_table(run: RecordedRun) -> dict[str, Any]:
             for column in best
         ]
         rows.append({"title": run.shown(name).title, "cells": cells})
-    columns = {column: COLUMNS[column] for column in best}
+    columns = {column: titles[column] for column in best}
     return {"run": run, "group": group, "rows": rows, "columns": columns}
 
 

@@ -34,6 +34,8 @@ class RecordedRun:
       scores: name to ``[n]``, higher = more known.
       ranges: ``[n]`` in metres, ``None`` where the data does not say them.
       thumbnails: row of a test example to its picture; empty if none were recorded.
+      decided: the decision on each example that a recogniser takes, by name; empty if none is
+        recorded.
     """
 
     name: str
@@ -47,6 +49,7 @@ class RecordedRun:
     scores: dict[str, Shaped[np.ndarray, " n"]]
     ranges: Int[np.ndarray, " n"] | None
     thumbnails: dict[int, Thumbnail]
+    decided: dict[str, np.ndarray] = {}
 
     @property
     def classes(self) -> list[str]:
@@ -73,8 +76,13 @@ class RecordedRun:
         return all(self.shown(name).scale == "distance" for name in self.scores)
 
     @property
-    def best_score(self) -> str:
-        """The score with the highest AUROC; the first where there are no unknown examples."""
+    def first_score(self) -> str:
+        """The score that decides; where none is recorded, the one with the highest AUROC.
+
+        It is the first where there are no unknown examples.
+        """
+        if (decides := self.evaluation.get("decides")) in self.scores:
+            return decides
         return max(self.scores, key=lambda name: self.measured[name].get("auroc", 0.0))
 
 
@@ -124,6 +132,11 @@ def read_run(workdir: str | os.PathLike, *, name: str | None = None) -> Recorded
         scores=scores,
         ranges=arrays.get("test_range_m"),
         thumbnails=thumbnails,
+        decided={
+            name.removeprefix("decided_"): array
+            for name, array in arrays.items()
+            if name.startswith("decided_")
+        },
     )
 
 

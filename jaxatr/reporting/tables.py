@@ -11,7 +11,17 @@ COLUMNS = {
     "fpr_at_tpr": "FPR@TPR",
     "open_accuracy": "open acc.",
     "fitted_open_accuracy": "fitted acc.",
+    "closed_accuracy": "own acc.",
 }
+"""Figures of a score. The last is the closed-set accuracy of the class that it names itself."""
+
+FURTHER = {
+    "fpr_at_tpr_of_unknown": "FPR (unknown positive)",
+    "aupr_in": "AUPR in",
+    "aupr_out": "AUPR out",
+    "ccr_at_fpr": "CCR@10 %",
+}
+"""Those that the report has besides."""
 
 
 def open_set_table(evaluation: Mapping[str, Any]) -> str:
@@ -21,15 +31,19 @@ def open_set_table(evaluation: Mapping[str, Any]) -> str:
       evaluation: the content of a run's ``evaluation.json``.
     """
     groups = evaluation["groups"]
+    every = [row for measured in groups.values() for row in measured["scores"].values()]
+    own = any("closed_accuracy" in row for row in every)
+    columns = [column for column in COLUMNS if own or column != "closed_accuracy"]
     rows = []
     for group, measured in groups.items():
         closed = measured.get("closed_accuracy")
         first = [group, str(measured["num_known"]), str(measured["num_unknown"]), percent(closed)]
         for name, row in measured["scores"].items():
-            figures = [percent(row.get(column)) for column in COLUMNS]
+            figures = [percent(row.get(column)) for column in columns]
             rows.append([*first, score_title(name, evaluation), *figures])
             first = ["", "", "", ""]
-    header = ["test data", "known", "unknown", "closed acc.", "score", *COLUMNS.values()]
+    titles = [COLUMNS[column] for column in columns]
+    header = ["test data", "known", "unknown", "closed acc.", "score", *titles]
     gamma, fitted = evaluation["gamma"], evaluation.get("fitted_gamma")
     known, unknown = ", ".join(evaluation["known"]), ", ".join(evaluation["unknown"])
     dataset, split = evaluation["dataset"], evaluation["split"]
@@ -48,7 +62,48 @@ def open_set_table(evaluation: Mapping[str, Any]) -> str:
             f"fitted acc.: rejecting where {evaluation['tpr']:.0%} of the validation examples are "
             "accepted" + (f" (γ = {fitted:.6g})" if fitted is not None else "")
         )
-    return "\n".join([text_table(header, rows), *notes])
+    return "\n".join([text_table(header, rows), *notes, *decision_lines(evaluation)])
+
+
+def decision_lines(evaluation: Mapping[str, Any]) -> list[str]:
+    """Says by which score a run decides, how it was chosen, and how it does; in percent.
+
+    Args:
+      evaluation: the content of ``evaluation.json``; one without a decision has no lines.
+    """
+    record = evaluation.get("decision")
+    if record is None:
+        return []
+    if evaluation["decides"] is None:
+        return [f"decides: no score ({record['by']})"]
+    title, test = score_title(evaluation["decides"], evaluation), record.get("test", {})
+    lines = [f"decides: {title}, by {record['by']}"]
+    areas = {n: row["auroc"] for n, row in record.get("candidates", {}).items() if "auroc" in row}
+    if len(areas) > 1:
+        best = sorted(areas, key=lambda name: -areas[name])[:5]
+        listed = ", ".join(
+            f"{score_title(name, evaluation)} {percent(areas[name])}" for name in best
+        )
+        lines.append(f"mean AUROC on known classes left out: {listed} (of {len(areas)} scores)")
+    accuracy = record.get("validation_accuracy", {})
+    if "gallery" in accuracy:
+        shown = ", ".join(f"{name} {percent(value)}" for name, value in accuracy.items())
+        lines.append(f"class from: {record['class_from']} (right of validation: {shown})")
+    if test:
+        lines.append(
+            f"at its threshold: accepted of the known {percent(test.get('known_accepted'))}, "
+            f"of the unknown {percent(test.get('unknown_accepted'))}; "
+            f"open acc. {percent(test.get('open_accuracy'))}"
+        )
+        errors = [
+            f"{name} {percent(test[key]['error'])}"
+            for name, key in (("class", "class_probability"), ("known", "known_probability"))
+            if key in test
+        ]
+        if errors:
+            area = percent(test.get("aurc"))
+            lines.append(f"calibration error of probabilities: {', '.join(errors)}; AURC {area}")
+    return lines
 
 
 def _own_thresholds(rows: Mapping[str, Any], evaluation: Mapping[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """A run from its configuration to its evaluation, as the commands do it and as a program can."""
 
 from jaxatr.runs.baselines import BASELINES, check_baselines, train_baseline
+from jaxatr.runs.calibration import calibrate_run, undo_calibration
 from jaxatr.runs.evaluation import evaluate_run
 from jaxatr.runs.load import load_predictor
 from jaxatr.runs.training import make_task, train_run
@@ -9,10 +10,12 @@ from jaxatr.tasks.pretrained import backbone_variables
 __all__ = [
     "BASELINES",
     "backbone_variables",
+    "calibrate_run",
     "check_baselines",
     "evaluate_run",
     "load_predictor",
     "make_task",
     "train_baseline",
     "train_run",
+    "undo_calibration",
 ]

@@ -46,9 +46,9 @@ def evaluate_run(
     task.check_continues(workdir, training.read_record(workdir))
     check_options(workdir, type(task).__name__, task.test, options)
     takes = inspect.signature(task.test).parameters
-    given = {"workdir": Path(workdir), "progress": progress}
-    options |= {name: value for name, value in given.items() if name in takes}
     snapshot = training.load_snapshot(workdir, checkpoint)
+    given = {"workdir": Path(workdir), "step": snapshot.step, "progress": progress}
+    options |= {name: value for name, value in given.items() if name in takes}
     with kernels.choices(training.recorded_choices(workdir, task.phases[-1].name)):
         measured, arrays = task.test(training.variables_of(snapshot), **options)
     result = {"checkpoint": {"which": checkpoint, "step": snapshot.step}, **measured}
@@ -80,7 +80,7 @@ def check_options(
     """
     parameters = inspect.signature(function).parameters.values()
     own = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-    own = [name for name in own if name not in ("workdir", "progress")]
+    own = [name for name in own if name not in ("workdir", "step", "progress")]
     for name in options:
         if name not in own:
             raise ValueError(

@@ -15,6 +15,7 @@ import numpy as np
 from jaxatr import training
 from jaxatr.onnx.package import onnx
 from jaxatr.onnx.writer.exporter import OPSET, export
+from jaxatr.runs.evaluation import check_options
 from jaxatr.training import Checkpoint, Exportable, TrainedRun
 from jaxatr.typing import PyTree
 
@@ -27,6 +28,7 @@ def export_run(
     checkpoint: Checkpoint = "latest",
     opset: int = OPSET,
     batch: int | None = None,
+    score: str | None = None,
 ) -> onnx.ModelProto:
     """Writes the network that a run trained as an ONNX file, and returns what it wrote.
 
@@ -39,7 +41,7 @@ def export_run(
 
     The file's metadata has, as JSON, ``classes``, ``image_shape`` (rows, columns, channels),
     ``image_dtype`` (of the images it was trained on), ``layout``, ``mean``, ``std``, ``step`` and,
-    of an open-set run, ``gamma`` and ``fitted_gamma``.
+    of an open-set run, ``gamma``, ``fitted_gamma``, ``decides`` and ``thresholds``.
 
     Args:
       workdir: the run's folder.
@@ -49,10 +51,13 @@ def export_run(
       opset: version of ONNX's operators.
       batch: how many chips the file takes at once; None: any number. A backbone out of a file
         whose ``Shape`` nodes read the batch's size wants a number.
+      score: of an open-set run, by which is decided in the graph: its outputs ``score`` and
+        ``known`` say how known a chip is and whether that reaches the threshold of its class. None
+        for the score that decides, ``"none"`` for no decision.
 
     Raises:
-      ValueError: no run, no such checkpoint, no such layout, a batch below 1, or a kind of run or a
-        backbone that has no form in ONNX.
+      ValueError: no run, no such checkpoint, no such layout, a batch below 1, or a kind of run, a
+        backbone or a score that has no form in ONNX.
     """
     if batch is not None and batch < 1:
         raise ValueError(f"batch: got {batch}, wanted 1 or more")
@@ -60,7 +65,9 @@ def export_run(
         raise ValueError(f"layout: got {layout!r}, wanted 'NHWC' or 'NCHW'")
     run = training.load_run(workdir, checkpoint)
     run.config.model.dtype = "float32"  # ONNX's older operators do not take bfloat16
-    network = run.task.exportable(run)
+    if score is not None:
+        check_options(workdir, run.task.__name__, run.task.exportable, {"score": score})
+    network = run.task.exportable(run, **({} if score is None else {"score": score}))
     shape = run.intake.shape
     chip = np.zeros((batch or 1, *[network.frames] * bool(network.frames), *shape), np.float32)
     further = [np.repeat(array, batch or 1, axis=0) for array in network.further.values()]

@@ -2,6 +2,7 @@
 
 import copy
 import os
+from pathlib import Path
 
 from jaxatr import bundled, training
 from jaxatr.training import Task, task_class
@@ -45,6 +46,9 @@ def train_run(config: Config | str, workdir: str | os.PathLike, *, progress: boo
         find_kernels=full.kernels.find,
         ema=full.train.ema,
     )
+    snapshot = training.load_snapshot(workdir, "latest")
+    variables = training.variables_of(snapshot)
+    training.update_record(workdir, **task.finished(variables, Path(workdir), snapshot.step))
 
 
 def make_task(config: Config, workdir: str | os.PathLike) -> Task:

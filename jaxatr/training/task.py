@@ -97,6 +97,8 @@ class Predictor(abc.ABC, Generic[Item, Answer]):
 
     #: What a path on the command line is: ``"IMAGE"``, or ``"FOLDER"`` where one input is several.
     takes: ClassVar[str] = "IMAGE"
+    #: What a user should know before the predictions; empty for nothing.
+    note: str = ""
 
     @classmethod
     @abc.abstractmethod
@@ -234,7 +236,8 @@ class Task(abc.ABC):
         Args:
           variables: parameters and other variables, for one device.
           **options: the kind's own keyword arguments (``scores``, ``methods``). ``workdir``, the
-            run's folder, and ``progress`` are given to a kind that takes them.
+            run's folder, ``step``, of the checkpoint, and ``progress`` are given to a kind that
+            takes them.
 
         Returns:
           ``(measured, arrays)``: the content of ``evaluation.json`` and the arrays that its figures
@@ -242,6 +245,20 @@ class Task(abc.ABC):
         """
         del variables
         return {}, {}
+
+    def finished(self, variables: PyTree, workdir: Path, step: int) -> dict[str, Any]:
+        """Prepares the use of a training that has come to its end.
+
+        Args:
+          variables: parameters and other variables, for one device.
+          workdir: the run's folder.
+          step: of the last checkpoint.
+
+        Returns:
+          Fields for ``record.json``.
+        """
+        del variables, workdir, step
+        return {}
 
     def thumbnails(
         self, measured: Mapping[str, Any], arrays: Mapping[str, np.ndarray]

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import auc, precision_recall_curve, roc_auc_score, roc_curve
 
 from jaxatr import metrics
 
@@ -42,6 +42,54 @@ def test_areas_agree_with_the_swept_curve(seed, ties):
     assert auroc == pytest.approx(metrics.oscr(known, everything, unknown), abs=1e-12)
     labels = np.r_[np.ones(60), np.zeros(45)]
     assert auroc == pytest.approx(roc_auc_score(labels, np.r_[known, unknown]), abs=1e-12)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_precision_and_recall_are_scikit_learns(seed, ties):
+    known, unknown, _ = draw(seed, ties)
+    scores, labels = np.r_[known, unknown], np.r_[np.ones(60), np.zeros(45)]
+    for measure, sign in ((metrics.aupr_in, 1), (metrics.aupr_out, -1)):
+        positive = labels if sign == 1 else 1 - labels
+        precision, recall, _ = precision_recall_curve(positive, sign * scores)
+        assert measure(known, unknown) == pytest.approx(auc(recall, precision), abs=1e-12)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("tpr", [0.5, 0.8, 0.95, 1.0])
+def test_both_false_positive_rates_are_scikit_learns(tpr, ties):
+    known, unknown, _ = draw(4, ties)
+    scores, labels = np.r_[known, unknown], np.r_[np.ones(60), np.zeros(45)]
+    for measure, positive, values in (
+        (metrics.fpr_at_tpr, labels, scores),
+        (metrics.fpr_at_tpr_of_unknown, 1 - labels, -scores),
+    ):
+        false, true, _ = roc_curve(positive, values, drop_intermediate=False)
+        expected = false[np.argmax(true >= tpr - 1e-12)]
+        assert measure(known, unknown, tpr=tpr) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("fpr", [0.0, 0.01, 0.1, 1 / 3, 0.9, 1.0])
+def test_correct_rate_is_the_best_of_all_thresholds(fpr, ties):
+    known, unknown, correct = draw(5, ties)
+    rates = [
+        np.mean((known >= threshold) & correct)
+        for threshold in [-np.inf, *known, *unknown]
+        if np.mean(unknown >= threshold) <= fpr + 1e-12
+    ]
+    found = metrics.ccr_at_fpr(known, correct, unknown, fpr=fpr)
+    assert found == pytest.approx(max(rates, default=0), abs=1e-12)
+
+
+def test_precision_recall_and_correct_rate_golden():
+    assert metrics.aupr_in([2.0, 3.0], [0.0, 1.0]) == metrics.aupr_out([2.0, 3.0], [0.0, 1.0]) == 1
+    # Of one known below one unknown: precision 1 at recall 0, 0 at 0, 1/2 at 1.
+    assert metrics.aupr_in([0.0], [1.0]) == 0.25
+    assert metrics.aupr_in([1.0], [1.0]) == 0.75  # of equal scores: from 1 straight to 1/2
+    assert metrics.fpr_at_tpr_of_unknown([1.0, 2.0], [0.0, 0.5], tpr=0.95) == 0
+    assert metrics.ccr_at_fpr([1.0, 2.0], [True, False], [0.0, 1.0], fpr=0.0) == 0
+    assert metrics.ccr_at_fpr([1.0, 2.0], [True, False], [0.0, 1.0], fpr=0.5) == 0.5
 
 
 def test_auroc_golden():
@@ -95,6 +143,8 @@ def test_accuracies():
         (lambda: metrics.auroc([], [1.0]), "known_scores: got shape"),
         (lambda: metrics.auroc([1.0], [np.nan]), "unknown_scores: 1 of 1 are NaN"),
         (lambda: metrics.threshold_at_tpr([1.0], tpr=0.0), "tpr: got 0.0"),
+        (lambda: metrics.aupr_out([1.0], []), "unknown_scores: got shape"),
+        (lambda: metrics.ccr_at_fpr([1.0], [True], [1.0], fpr=1.5), "fpr: got 1.5, wanted a share"),
         (lambda: metrics.closed_set_accuracy([], []), "labels: got none"),
         (lambda: metrics.open_set_accuracy([1], [1], unknown=-1), "labels: none is -1"),
         (lambda: metrics.summarize([]), "values: got none"),

@@ -116,6 +116,7 @@ def run(small_config, tmp_path_factory):
     config, workdir = small_config.copy_and_resolve_references(), tmp_path_factory.mktemp("run")
     config.model.onnx, config.model.output = str(workdir / "small.onnx"), "flatten"
     config.train.steps, config.train.evaluate_every = 12, 100.0
+    config.open_set.score = "cbc"
     onnx.save(a_model(), config.model.onnx)
     runs.train_run(config, workdir, progress=False)
     return workdir

@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def pytorch_ood():
-    """Its detectors by name, and ``tensor``, which makes a tensor of an array.
+    """Its detectors by name; ``tensor`` and ``linear`` make a tensor and a layer of arrays.
 
     The package itself imports its data sets, and they torchvision, which has no build for every
     PyTorch. The detectors need neither: an empty package in its place lets them be imported alone.
@@ -24,6 +24,23 @@ def pytorch_ood():
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "pytorch_ood", package)
         detector = importlib.import_module("pytorch_ood.detector")
-        names = ("EnergyBased", "KNN", "Mahalanobis", "ODIN", "OpenMax", "ViM")
+        names = ("EnergyBased", "KNN", "Mahalanobis", "ODIN", "OpenMax", "ViM", *POST_HOC)
         detectors = {name: getattr(detector, name) for name in names}
-        yield SimpleNamespace(tensor=torch.from_numpy, **detectors)
+        yield SimpleNamespace(tensor=torch.from_numpy, linear=linear, **detectors)
+
+
+def linear(kernel, bias):
+    """Makes a linear layer of PyTorch's of ``[d, k]`` and ``[k]``."""
+    import torch
+
+    layer = torch.nn.Linear(*kernel.shape)
+    with torch.no_grad():
+        layer.weight.copy_(torch.from_numpy(kernel.T))
+        layer.bias.copy_(torch.from_numpy(bias))
+    return layer
+
+
+POST_HOC = (
+    *("ASH", "DICE", "GEN", "GradNorm", "KLMatching", "NCI", "NNGuide", "RMD", "ReAct", "SCALE"),
+    *("SHE", "TemperatureScaling", "fDBD"),
+)

@@ -88,3 +88,22 @@ def test_arrays_of_other_lengths_are_a_callers_mistake(unchecked):
     test = outputs()
     with pytest.raises(AssertionError, match="shape"):
         openset.evaluate(test.labels, test.predicted, {"mls": np.zeros(79)})
+
+
+def test_a_score_that_names_the_class_is_measured_by_it():
+    test = outputs()
+    known, score = test.labels >= 0, test.logits.max(axis=1)
+    named = np.where(np.arange(80) % 3 == 0, (test.predicted + 1) % 4, test.predicted)
+    values = {"mls": score, "gallery": score}
+    found = openset.evaluate(
+        test.labels, test.predicted, values, fixed={"gallery": 1.0}, named={"gallery": named}
+    )
+    rows = found["scores"]
+    assert found["closed_accuracy"] == np.mean((test.predicted == test.labels)[known])
+    assert "closed_accuracy" not in rows["mls"]
+    assert rows["gallery"]["closed_accuracy"] == np.mean((named == test.labels)[known])
+    correct = (named == test.labels)[known]
+    assert rows["gallery"]["oscr"] == metrics.oscr(score[known], correct, score[~known])
+    assert rows["gallery"]["auroc"] == rows["mls"]["auroc"]
+    decided = np.where(score >= 1, named, openset.UNKNOWN)
+    assert rows["gallery"]["open_accuracy"] == np.mean(decided == test.labels)

@@ -1,9 +1,12 @@
 """How a score is described, found by its name, and given from outside the package."""
 
+from types import ModuleType
+
 import numpy as np
 import pytest
 
 from jaxatr import openset
+from jaxatr.openset import scores
 
 OUTPUTS = openset.Outputs(*np.zeros((2, 4, 3), np.float32), np.zeros(4, int))
 
@@ -72,8 +75,47 @@ def test_a_score_is_one_value_for_each_example():
         openset.Score("my score", "My score", MARGIN.score)
 
 
+def test_a_module_may_give_several_scores():
+    one, several = ModuleType("one"), ModuleType("several")
+    vars(one)["SCORE"], vars(several)["SCORES"] = MARGIN, [MARGIN, IMPOSTOR]
+    assert scores._of(one) == (MARGIN,) and scores._of(several) == (MARGIN, IMPOSTOR)
+
+
 def test_select():
     outputs = OUTPUTS._replace(more={"features": np.arange(8.0).reshape(4, 2)})
     chosen = outputs.select(np.arange(4) % 2 == 0)
     assert len(chosen.labels) == len(chosen.logits) == len(chosen.predicted) == 2
     np.testing.assert_array_equal(chosen.more["features"], [[0, 1], [4, 5]])
+
+
+def gallery(labels, score=MARGIN.score):
+    def named(model, outputs):
+        return openset.Answer(score(model, outputs), np.asarray(labels))
+
+    return openset.Score("gallery", "Gallery", named, names_class=True)
+
+
+def test_a_score_may_name_the_class():
+    answer = gallery([2, 0, 1, 1]).answer(None, OUTPUTS)
+    assert answer.label.tolist() == gallery([2, 0, 1, 1]).classify(None, OUTPUTS).tolist()
+    assert answer.label.tolist() == [2, 0, 1, 1] and answer.score.tolist() == [0] * 4
+    np.testing.assert_array_equal(gallery([2, 0, 1, 1])(None, OUTPUTS), np.zeros(4))
+    assert MARGIN.classify(None, OUTPUTS).tolist() == OUTPUTS.predicted.tolist()
+    assert MARGIN.answer(None, OUTPUTS).label.tolist() == OUTPUTS.predicted.tolist()
+
+
+def test_a_class_that_is_not_one_is_told():
+    with pytest.raises(ValueError, match="gallery: got classes from -1 to 1, wanted known ones, 0"):
+        gallery([-1, 0, 1, 1]).answer(None, OUTPUTS)
+    with pytest.raises(ValueError, match=r"gallery: got classes of shape \(3,\), wanted one for"):
+        gallery([0, 1, 1]).classify(None, OUTPUTS)
+    alone = openset.Score("alone", "Alone", MARGIN.score, names_class=True)
+    with pytest.raises(ValueError, match="alone: got a ndarray, wanted an Answer"):
+        alone.answer(None, OUTPUTS)
+
+
+@pytest.mark.parametrize("name", openset.SCORES)
+def test_a_fitted_score_of_the_package_says_what_its_model_is(name):
+    score = openset.SCORES[name]
+    if score.fit is not None or score.calibrate is not None:
+        assert score.model is not None and hasattr(score.model, "_fields")

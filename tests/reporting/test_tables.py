@@ -46,6 +46,14 @@ def test_a_fixed_threshold_that_is_no_probability_is_stated():
     assert "rejecting below 0.9\n" in reporting.open_set_table(recorded) + "\n"
 
 
+def test_the_accuracy_of_a_score_that_names_the_class_has_a_column():
+    recorded = evaluation()
+    assert "own acc." not in reporting.open_set_table(recorded)
+    recorded["groups"]["all"]["scores"]["mls"]["closed_accuracy"] = 0.5
+    lines = reporting.open_set_table(recorded).splitlines()
+    assert lines[0].endswith("own acc.") and lines[2].endswith("-") and lines[3].endswith("50.0")
+
+
 def test_fitted_gamma_is_stated_where_there_is_one():
     recorded = evaluation(fitted_gamma=0.75)
     recorded["groups"]["all"]["scores"]["cbc"]["fitted_threshold"] = 1.1

@@ -219,7 +219,7 @@ def test_it_goes_out_as_onnx(base, run, tmp_path):
     from jaxatr.runs.export import export_run
 
     workdir, _, arrays = run
-    model = export_run(workdir, tmp_path / "tracks.onnx")
+    model = export_run(workdir, tmp_path / "tracks.onnx", score="mls")
     assert [node.op_type for node in model.graph.node].count("LSTM") == 1
     session = onnxruntime.InferenceSession(tmp_path / "tracks.onnx")
     rows = []

@@ -1,7 +1,12 @@
-"""The scores of how known an example is: every module of this folder gives one as ``SCORE``."""
+"""The scores of how known an example is, found by themselves.
+
+Every module of this folder gives one as ``SCORE``, or several that differ in one thing, such as the
+stage of the network that they look at, as ``SCORES``.
+"""
 
 import importlib
 import pkgutil
+from types import ModuleType
 
 from jaxatr.openset.score import Score
 
@@ -14,8 +19,16 @@ def _scores() -> dict[str, Score]:
         importlib.import_module(f"{__name__}.{found.name}")
         for found in pkgutil.iter_modules(__path__)
     )
-    found = {module.SCORE.name: module.SCORE for module in modules}
+    listed = [score for module in modules for score in _of(module)]
+    found = {score.name: score for score in listed}
+    if len(found) < len(listed):
+        names = [score.name for score in listed]
+        raise ValueError(f"scores: two have the name {max(names, key=names.count)!r}")
     return {name: found[name] for name in dict.fromkeys((*DEFAULT, *found))}
+
+
+def _of(module: ModuleType) -> tuple[Score, ...]:
+    return tuple(module.SCORES) if hasattr(module, "SCORES") else (module.SCORE,)
 
 
 #: By name, the default ones first.

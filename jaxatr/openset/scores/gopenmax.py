@@ -27,4 +27,5 @@ SCORE = Score(
     needs=("extra_logits",),
     fixed_threshold=lambda gamma: float(scipy.special.logit(gamma)),
     training=OwnTraining(baseline="gopenmax"),
+    model=openmax.OpenMax,
 )

@@ -15,4 +15,5 @@ SCORE = Score(
     fit=lambda out, _: nearest_neighbour.fit(out.more["features"]),
     needs=("features",),
     recorded=False,
+    model=nearest_neighbour.NearestNeighbour,
 )

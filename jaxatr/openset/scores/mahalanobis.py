@@ -89,4 +89,5 @@ SCORE = Score(
     score=lambda model, out: score(model, out.more["features"]),
     fit=lambda out, _: fit(out.more["features"], out.labels),
     needs=("features",),
+    model=Mahalanobis,
 )

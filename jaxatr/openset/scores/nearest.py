@@ -11,4 +11,5 @@ SCORE = Score(
     needs=("features",),
     scale="distance",
     recorded=False,
+    model=nearest_neighbour.NearestNeighbour,
 )

@@ -273,4 +273,5 @@ SCORE = Score(
     score=lambda model, out: score(model, out.logits),
     fit=lambda out, _: fit(out.logits, out.labels),
     fixed_threshold=lambda gamma: float(scipy.special.logit(gamma)),
+    model=OpenMax,
 )

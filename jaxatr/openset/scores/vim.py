@@ -98,4 +98,5 @@ SCORE = Score(
     score=lambda model, out: score(model, out.more["features"], out.logits),
     fit=lambda out, head: fit(out.more["features"], out.logits, head.kernel, head.bias),
     needs=("features",),
+    model=ViM,
 )

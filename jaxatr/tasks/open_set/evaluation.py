@@ -3,39 +3,20 @@
 import warnings
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxatr import openset
 from jaxatr.tasks.examples import Part
 from jaxatr.tasks.open_set.compared import add_recorded, trained_scores
+from jaxatr.tasks.open_set.deciding import Deciding, Made, decides, made_for
+from jaxatr.tasks.open_set.judged import judge
 from jaxatr.tasks.open_set.needs import refusal
-from jaxatr.typing import Config, PyTree
+from jaxatr.tasks.open_set.scored import Scored, head
+from jaxatr.typing import PyTree
 
 PARTS = ("validation", "test")
-
-
-@runtime_checkable  # the tests check annotations as they run
-class Scored(Protocol):
-    """The task of a run whose outputs are scored."""
-
-    config: Config
-    parts: dict[str, Part]
-
-    @property
-    def given(self) -> frozenset[str]:
-        """Names of the needs of scores that the task gives."""
-        ...
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """What a result must state."""
-        ...
-
-    def outputs(self, variables: PyTree, part: str, needs: Collection[str] = ()) -> openset.Outputs:
-        """Computes the network's outputs on a part of the data."""
-        ...
 
 
 class Chosen(NamedTuple):
@@ -56,13 +37,13 @@ class Chosen(NamedTuple):
     @property
     def needs(self) -> frozenset[str]:
         """What all of them need beside the logits."""
-        return frozenset(need for score in self.scores for need in score.needs)
+        return frozenset().union(*(score.all_needs for score in self.scores))
 
     @property
     def needs_of_fit(self) -> frozenset[str] | None:
         """What those need that are fitted to training examples; None if there are none."""
-        fitted = [score for score in self.scores if score.fit]
-        return frozenset(need for score in fitted for need in score.needs) if fitted else None
+        fitted = [score.all_needs for score in self.scores if score.fitted]
+        return frozenset().union(*fitted) if fitted else None
 
 
 def choose(
@@ -70,6 +51,7 @@ def choose(
     scores: str | Collection[str] | None,
     workdir: Path | None = None,
     default: Collection[str] = openset.DEFAULT,
+    made: Made | None = None,
 ) -> Chosen:
     """Chooses the scores of an evaluation.
 
@@ -80,6 +62,7 @@ def choose(
         beside the run.
       workdir: the run's folder; without it there is nothing trained beside the run.
       default: names of the scores if none are given.
+      made: the decision of the run, whose score joins those that are not named.
 
     Raises:
       ValueError: a score is named that does not exist, or cannot be computed; it is said why.
@@ -88,6 +71,8 @@ def choose(
     listed = openset.choose_scores(default if scores is None else scores)
     if scores in (None, "all"):
         listed += tuple(openset.SCORES[name] for name in found)
+        if made is not None and made.decision is not None and made.decision.score not in listed:
+            listed += (made.decision.score,)
     chosen, trained, networks = [], {}, {}
     for score in listed:
         reason = refusal(score, task.given)
@@ -113,19 +98,22 @@ def choose(
 
 
 def evaluate(
-    task: Scored,
+    task: Deciding,
     variables: PyTree,
     scores: str | Collection[str] | None,
     workdir: Path | None,
+    step: int | None = None,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Measures a network of single images; see :meth:`jaxatr.tasks.open_set.OpenSet.test`."""
     default = openset.DEFAULT
     if task.config.open_set.negatives:  # the scores that such a network was trained for
         default = [s.name for s in openset.SCORES.values() if "extra_logits" in s.needs]
-    chosen = choose(task, scores, workdir, default)
-    outputs = {
-        part: task.outputs(variables, part, chosen.needs) for part in PARTS if part in task.parts
-    }
+    if scores not in (None, "all"):
+        choose(task, scores, workdir, default)  # refuses what cannot be, before anything is fitted
+    made = made_for(task, variables, workdir, step) if decides(task.config) else None
+    chosen = choose(task, scores, workdir, default, made)
+    needs = chosen.needs | needs_of(made)
+    outputs = {part: task.outputs(variables, part, needs) for part in PARTS if part in task.parts}
     training = None
     if chosen.needs_of_fit is not None:
         training = task.outputs(variables, "train", chosen.needs_of_fit)
@@ -133,25 +121,41 @@ def evaluate(
         chosen.scores,
         training,
         head(variables),
+        validation=outputs.get("validation"),
         trained=_adapted(chosen, outputs.get("validation")),
         leave_out=chosen.leave_out,
     )
-    values = {part: fitted.on(out) for part, out in outputs.items()}
+    answers = {part: fitted.answers(out) for part, out in outputs.items()}
+    values = {part: _values(one) for part, one in answers.items()}
+    named = {one.name: answers["test"][one.name].label for one in fitted.scores if one.names_class}
     test, ranges = outputs["test"], task.parts["test"].column("range_m")
     everything = np.ones(len(test.labels), bool)
-    groups = {"all": measure(task, fitted, test, values, everything)}
+    groups = {"all": measure(task, fitted, test, values, everything, named)}
     if ranges is not None and len(np.unique(ranges)) > 1:
         for value in np.unique(ranges):
-            groups[f"{value} m"] = measure(task, fitted, test, values, ranges == value)
+            rows = ranges == value
+            groups[f"{value} m"] = measure(task, fitted, test, values, rows, named)
     measured, arrays = summary(task, groups, fitted.scores), fitted.arrays()
     for part, out in outputs.items():
         arrays |= part_arrays(f"{part}_", out, values[part])
+        arrays |= {f"{part}_predicted_{name}": answers[part][name].label for name in named}
         arrays[f"{part}_id"] = ids(task.parts[part])
         if (seen := task.parts[part].column("range_m")) is not None:
             arrays[f"{part}_range_m"] = seen
     for name, folder in chosen.networks.items():
         add_recorded(name, folder, measured, arrays)
+    if made is not None:
+        judge(made, test, measured, arrays)
     return measured, arrays
+
+
+def needs_of(made: Made | None) -> frozenset[str]:
+    """Lists the needs of the score that decides; none where nothing does."""
+    return frozenset(made.decision.score.all_needs if made and made.decision else ())
+
+
+def _values(answers: Mapping[str, openset.Answer]) -> dict[str, np.ndarray]:
+    return {name: answer.score for name, answer in answers.items()}
 
 
 def _adapted(chosen: Chosen, validation: openset.Outputs | None) -> dict[str, Any]:
@@ -165,18 +169,13 @@ def _adapted(chosen: Chosen, validation: openset.Outputs | None) -> dict[str, An
     return models
 
 
-def head(variables: PyTree, prefix: str = "") -> openset.Head:
-    """Finds the closed-set classifier's last layer among a network's variables."""
-    layer = variables["params"][f"{prefix}closed_head"]
-    return openset.Head(layer["kernel"], layer.get("bias"))
-
-
 def measure(
     task: Scored,
     fitted: openset.Fitted,
     test: openset.Outputs,
     values: Mapping[str, Mapping[str, np.ndarray]],
     rows: np.ndarray,
+    named: Mapping[str, np.ndarray] | None = None,
 ) -> dict[str, Any]:
     """Computes the figures of a group of test examples.
 
@@ -186,6 +185,7 @@ def measure(
       test: outputs on all test examples.
       values: part to score to ``[n]``.
       rows: ``[n]`` bool, the group's examples.
+      named: score to the classes ``[n]`` that it names, of all test examples.
     """
     fields = task.config.open_set
     return openset.evaluate(
@@ -194,6 +194,7 @@ def measure(
         {name: score[rows] for name, score in values["test"].items()},
         values.get("validation"),
         fixed=openset.fixed_thresholds(fitted.scores, fields.gamma),
+        named={name: labels[rows] for name, labels in (named or {}).items()},
         tpr=fields.tpr,
     )
 

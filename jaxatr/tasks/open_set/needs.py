@@ -13,6 +13,9 @@ from jaxatr import models, openset
 from jaxatr.resolve import nearest
 from jaxatr.typing import Array, Float, Network, PyTree
 
+MAP_SIZE = 8
+"""Rows and columns of the largest map that a score gets; a larger one is averaged."""
+
 
 class Need(NamedTuple):
     """Something that a score may need.
@@ -20,11 +23,15 @@ class Need(NamedTuple):
     Attributes:
       phrase: what it is, for messages.
       compute: ``(module, variables, images [b, h, w, c]) -> [b, ...]``, of normalised images, pure;
-        None for what the network gives with its logits.
+        None for what is there without it.
+      absent: why a run may not have it, for messages.
+      of_classes: whether it comes from all classes' logits, so that none can be left out of it.
     """
 
     phrase: str
     compute: Callable[[Network, PyTree, Array], Array] | None = None
+    absent: str = "this run does not have"
+    of_classes: bool = False
 
 
 def odin(module: Network, variables: PyTree, images: Float[Array, "b h w c"]) -> Float[Array, " b"]:
@@ -50,28 +57,87 @@ def gradient_norms(
     return jnp.stack(list(norms.values()), axis=-1)
 
 
+def pooled(maps: Float[Array, "b h w f"], most: int = MAP_SIZE) -> Float[Array, "b h2 w2 f"]:
+    """Averages maps over as equal cells as there are, to at most ``most`` rows and columns.
+
+    Where the size is no multiple, neighbouring cells share a pixel.
+    """
+    for axis in (1, 2):
+        size = maps.shape[axis]
+        if size > most:
+            cells = [(i * size // most, -(-(i + 1) * size // most)) for i in range(most)]
+            means = [jnp.mean(jax.lax.slice_in_dim(maps, *cell, axis=axis), axis) for cell in cells]
+            maps = jnp.stack(means, axis)
+    return maps
+
+
+def stage_maps(
+    names: Collection[str], module: Network, variables: PyTree, images: Float[Array, "b h w c"]
+) -> dict[str, Array]:
+    """Computes maps ``[b, h, w, f]`` that the backbone sows, in one pass.
+
+    They are averaged by :func:`pooled` and kept in float16, so that those of a whole data set fit
+    into memory. A value beyond float16 becomes the largest.
+    """
+    _, state = module.apply(variables, images, train=False, mutable=["intermediates"])
+    sown = state["intermediates"]["backbone"]
+    largest = float(jnp.finfo(jnp.float16).max)
+    maps = {name: pooled(sown[name][0].astype(jnp.float32)) for name in names}
+    return {n: jnp.clip(one, -largest, largest).astype(jnp.float16) for n, one in maps.items()}
+
+
+def stage_map(name: str) -> Need:
+    """Describes the map of a stage."""
+    place = name.removeprefix("map_").replace("stage", "stage ")
+
+    def compute(module: Network, variables: PyTree, images: Array) -> Array:
+        return stage_maps([name], module, variables, images)[name]
+
+    return Need(
+        f"the map of the {place} ({name})" if place == "stem" else f"the map of {place} ({name})",
+        compute,
+        "there is for single images alone, and of a backbone with stages, which lists the maps "
+        "that it sows as its `maps`",
+    )
+
+
+GRADIENT = "there is for single images alone, not for tracks"
+
+MAPS = ("map_stem", "map_stage1", "map_stage2", "map_stage3", "map_stage4")
+"""The maps that a backbone may sow."""
+
 NEEDS: Mapping[str, Need] = {
     "open_logits": Need("the binary classifiers"),
     "features": Need("the features"),
     "extra_logits": Need("a class of images that are no known targets"),
-    "odin": Need("a gradient with respect to the image", odin),
-    "gradient_norms": Need("a gradient with respect to the parameters", gradient_norms),
+    "image": Need("the chip itself", absent=GRADIENT),
+    "odin": Need("a gradient with respect to the image", odin, GRADIENT, of_classes=True),
+    "gradient_norms": Need(
+        "a gradient with respect to the parameters", gradient_norms, GRADIENT, of_classes=True
+    ),
+    **{name: stage_map(name) for name in MAPS},
 }
-"""By name."""
+"""By name. ``image`` is the chip as it enters the network's normalisation, in its own type; whoever
+has the batch adds it."""
 
 COMPUTED = frozenset(name for name, need in NEEDS.items() if need.compute)
 """The needs that are computed from single images."""
 
 
+def given_by(module: Network) -> frozenset[str]:
+    """Names the needs that single images of a network have, whatever its heads."""
+    maps = frozenset(getattr(module.backbone, "maps", ()))
+    return frozenset({"features", "image"}) | COMPUTED - (frozenset(MAPS) - maps)
+
+
 def compute(
     needs: Collection[str], module: Network, variables: PyTree, images: Float[jax.Array, "b h w c"]
 ) -> dict[str, Array]:
-    """Computes those of the needs that the network does not give with its logits."""
-    return {
-        name: function(module, variables, images)
-        for name in sorted(needs)
-        if (function := NEEDS[name].compute)
-    }
+    """Computes those of the needs that are not there without it."""
+    maps = sorted(name for name in needs if name in MAPS)
+    found = stage_maps(maps, module, variables, images) if maps else {}
+    others = {name: NEEDS[name].compute for name in sorted(needs) if name not in MAPS}
+    return found | {name: one(module, variables, images) for name, one in others.items() if one}
 
 
 def refusal(score: openset.Score, given: Collection[str]) -> str:
@@ -81,15 +147,12 @@ def refusal(score: openset.Score, given: Collection[str]) -> str:
       score: to be computed.
       given: names of the needs that the run's task gives.
     """
-    for name in score.needs:
+    for name in sorted(score.all_needs):
         if name not in NEEDS:
             return (
                 f"needs {name!r}, which no network gives; they give {', '.join(NEEDS)}"
                 f"{nearest(name, NEEDS)}"
             )
         if name not in given:
-            where = "there is for single images alone, not for tracks"
-            if NEEDS[name].compute is None:
-                where = "this run does not have"
-            return f"needs {NEEDS[name].phrase}, which {where}"
+            return f"needs {NEEDS[name].phrase}, which {NEEDS[name].absent}"
     return ""

@@ -1,15 +1,18 @@
 """A trained open-set recogniser: images in, known class or "unknown" out."""
 
 import abc
+import math
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 import scipy.special
 
-from jaxatr import data, models, openset, training
+from jaxatr import data, openset, training
+from jaxatr.tasks.open_set.loading import load_decision
+from jaxatr.tasks.open_set.needs import compute
 from jaxatr.training import Checkpoint, Predictor, TrainedRun
 from jaxatr.training.task import Item
 from jaxatr.typing import ArrayLike, PyTree
@@ -22,19 +25,30 @@ class Prediction(NamedTuple):
 
     Attributes:
       label: a known class, or :data:`UNKNOWN`.
-      nearest: the known class that the closed-set classifier prefers, accepted or not.
-      score: how known the image is; the logit of that class's binary classifier.
-      known_probability: its sigmoid, which is compared with γ.
-      gamma: the γ used.
-      probabilities: known class to closed-set probability.
+      nearest: the known class that it is most like, accepted or not.
+      score: how known the image is, by the score that decides.
+      known_probability: the same as a probability; ``probability_is`` says of which kind. None
+        where the score has none.
+      gamma: γ, of a recogniser that decides by CBC; else None.
+      probabilities: known class to the closed-set classifier's probability, if the image is known.
+      decides: name of the score.
+      threshold: of the score; one that reaches it is accepted. Minus infinity accepts everything.
+      p_value: share of known examples that look no more usual; None without any to compare with.
+      probability_is: ``"calibrated"`` (at even odds of known and unknown), ``"p-value"`` (the share
+        of known examples, which is no probability of being known), ``"score"`` (the network's own,
+        as CBC has it), or empty.
     """
 
     label: str
     nearest: str
     score: float
-    known_probability: float
-    gamma: float
+    known_probability: float | None
+    gamma: float | None
     probabilities: dict[str, float]
+    decides: str = "cbc"
+    threshold: float = math.nan
+    p_value: float | None = None
+    probability_is: str = ""
 
 
 class OpenSetPredictor(Predictor[Item, Prediction]):
@@ -42,20 +56,26 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
 
     Attributes:
       classes: names of the known classes.
-      gamma: γ of section 2.3.
+      decision: the score that decides, with its threshold.
+      gamma: γ of section 2.3, where CBC decides; else None.
       chip: from an image to the chip that the network sees.
     """
 
-    def __init__(self, run: TrainedRun, *, gamma: float):
-        """Takes a run and its threshold; :meth:`load` reads both from a folder."""
-        self.classes, self.gamma, self.chip = run.classes, gamma, run.intake
+    def __init__(self, run: TrainedRun, decision: openset.Decision, *, gamma: float | None = None):
+        """Takes a run and what decides; :meth:`load` reads both from a folder."""
+        self.classes, self.chip = run.classes, run.intake
+        self.decision, self._title = decision, decision.score.title
+        if gamma is None and decision.score.name == openset.gamma_rule(0.5).score.name:
+            gamma = float(scipy.special.expit(decision.thresholds(len(run.classes)).max()))
+        self.gamma = gamma
+        self._needs = decision.score.all_needs
         self._variables = jax.device_put(run.variables)
-        self._infer = jax.jit(self._network(run))
+        self._infer = jax.jit(self._network(run, self._needs))
 
     @staticmethod
     @abc.abstractmethod
-    def _network(run: TrainedRun) -> Callable[..., models.OpenSetOutput]:
-        """Builds ``(variables, raw inputs) -> outputs``."""
+    def _network(run: TrainedRun, needs: Collection[str]) -> Callable[..., dict[str, jax.Array]]:
+        """Builds ``(variables, raw inputs) -> outputs and needs``, by name."""
 
     @classmethod
     def load(
@@ -64,67 +84,96 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
         *,
         checkpoint: Checkpoint = "latest",
         gamma: float | str | None = None,
+        score: str | None = None,
+        source: str | None = None,
+        data_dir: str | None = None,
+        field: bool = True,
     ) -> "OpenSetPredictor[Item]":
         """Loads the recogniser that a run trained.
 
         Args:
           workdir: the run's folder.
           checkpoint: ``"latest"``, ``"best"`` or a step.
-          gamma: γ; ``None`` for the configured one, ``"fitted"`` for the one that the run's
-            evaluation fitted on validation data.
+          gamma: the threshold: γ, a probability, where CBC decides, and else a value of the score
+            that decides. ``"fitted"`` for the one that was fitted on validation data. ``None`` for
+            that too, except where the configuration or ``score`` names CBC: for the configured γ.
+          score: name of the score that decides, or ``"auto"``; ``None`` for the configured one. One
+            that was not fitted yet is fitted to the training data and kept in the run's folder.
+          source: where the training data is now, for that fit.
+          data_dir: where prepared data is now.
+          field: decide as the calibration to chips of the field says, if there is one.
 
         Raises:
-          ValueError: no run of this kind, no such checkpoint, no fitted γ, or a run without binary
-            classifiers.
+          ValueError: no run of this kind, no such checkpoint or score, no fitted threshold, or
+            there is something to fit and the training data is missing.
         """
         run = training.load_run(workdir, checkpoint)
         training.check_predictor(run, cls)
-        if run.config.loss.open == "none":
-            raise ValueError(f"{workdir} is a plain classifier (loss.open=none): it has no γ")
-        return cls(run, gamma=_threshold(run, gamma, checkpoint))
+        where = {"source": source, "data_dir": data_dir}
+        where = {name: value for name, value in where.items() if value is not None}
+        loaded = load_decision(run, score, gamma, where, checkpoint, field=field)
+        recogniser = cls(run, loaded.decision, gamma=loaded.gamma)
+        recogniser.note = loaded.note
+        return recogniser
 
-    def _predictions(self, out: models.OpenSetOutput, count: int) -> Iterator[Prediction]:
-        out = jax.tree.map(np.asarray, out)
-        decided = openset.decide(
-            out.logits, out.open_logits, gamma=self.gamma, unknown=openset.UNKNOWN
-        )
-        scores = openset.cbc_score(out.logits, out.open_logits)
-        probabilities = scipy.special.softmax(np.float64(out.logits), axis=-1)
-        for index in range(count):
-            row, score = probabilities[index], float(scores[index])
-            label = int(decided[index])
+    def _outputs(self, out: dict[str, Any], count: int) -> openset.Outputs:
+        kept = {name: np.asarray(value)[:count] for name, value in out.items()}
+        more = {name: kept[name] for name in self._needs if name in kept}
+        labels = np.full(count, openset.UNKNOWN)
+        return openset.Outputs(kept["logits"], kept["open_logits"], labels, more)
+
+    def _predictions(self, outputs: openset.Outputs) -> Iterator[Prediction]:
+        answers = self.decision(outputs)
+        for index, label in enumerate(answers.nearest):
+            nearest = self.classes[int(label)]
+            row = map(float, answers.probabilities[index])
             yield Prediction(
-                label=UNKNOWN if label == openset.UNKNOWN else self.classes[label],
-                nearest=self.classes[int(np.argmax(out.logits[index]))],
-                score=score,
-                known_probability=float(scipy.special.expit(score)),
+                label=nearest if answers.accepted[index] else UNKNOWN,
+                nearest=nearest,
+                score=float(answers.scores[index]),
+                known_probability=_at(answers.known_probabilities, index),
                 gamma=self.gamma,
-                probabilities=dict(zip(self.classes, map(float, row), strict=True)),
+                probabilities=dict(zip(self.classes, row, strict=True)),
+                decides=self.decision.score.name,
+                threshold=float(answers.thresholds[index]),
+                p_value=_at(answers.p_values, index),
+                probability_is=self.decision.probability_is,
             )
 
     def describe(self, prediction: Prediction) -> str:
         """Writes the decision, the score and the known classes' probabilities, highest first."""
         best = sorted(prediction.probabilities.items(), key=lambda item: -item[1])
         classes = " ".join(f"{name}={value:.3f}" for name, value in best)
-        return (
-            f"{prediction.label} (known {prediction.known_probability:.4f}, score "
-            f"{prediction.score:.2f}, γ {prediction.gamma:.6g}) {classes}"
-        )
+        words = []
+        if prediction.known_probability is not None and prediction.probability_is != "p-value":
+            words.append(f"known {prediction.known_probability:.4f}")
+        if prediction.p_value is not None:
+            words.append(f"p-value {prediction.p_value:.4f}")
+        limit = f"threshold {prediction.threshold:.6g}"
+        if prediction.gamma is not None:
+            limit = f"γ {prediction.gamma:.6g}"
+        words += [f"{self._title} {prediction.score:.4g}", limit]
+        return f"{prediction.label} ({', '.join(words)}) {classes}"
 
     def to_json(self, prediction: Prediction) -> dict[str, Any]:
-        """Turns a prediction into its fields."""
-        return prediction._asdict()
+        """Turns a prediction into its fields; JSON has no infinity, which becomes null."""
+        fields = prediction._asdict()
+        if not math.isfinite(prediction.threshold):
+            fields["threshold"] = None
+        return fields
 
 
 class Recogniser(OpenSetPredictor[np.ndarray]):
     """A recogniser of single images."""
 
     @staticmethod
-    def _network(run: TrainedRun) -> Callable[..., models.OpenSetOutput]:
+    def _network(run: TrainedRun, needs: Collection[str]) -> Callable[..., dict[str, jax.Array]]:
         module = run.module
 
-        def infer(variables: PyTree, images: ArrayLike) -> models.OpenSetOutput:
-            return module.apply(variables, run.normalize(images), train=False)
+        def infer(variables: PyTree, images: ArrayLike) -> dict[str, jax.Array]:
+            normal = run.normalize(images)
+            out = module.apply(variables, normal, train=False)._asdict()
+            return out | compute(needs, module, variables, normal)
 
         return infer
 
@@ -144,24 +193,16 @@ class Recogniser(OpenSetPredictor[np.ndarray]):
         Raises:
           ValueError: an image does not lead to a chip of the trained shape and type.
         """
+        for outputs in self.outputs(items, batch_size=batch_size):
+            yield from self._predictions(outputs)
+
+    def outputs(
+        self, items: Iterable[np.ndarray], *, batch_size: int = 32
+    ) -> Iterator[openset.Outputs]:
+        """Yields the network's outputs on batches of images, all labelled unknown."""
         for chips, count in self.chip.batches(items, batch_size):
-            yield from self._predictions(self._infer(self._variables, chips), count)
+            yield self._outputs(self._infer(self._variables, chips) | {"image": chips}, count)
 
 
-def _threshold(run: TrainedRun, gamma: float | str | None, checkpoint: Checkpoint) -> float:
-    """Finds the γ that is asked for; a fitted one holds for the checkpoint it was fitted on."""
-    if gamma is None:
-        return run.config.open_set.gamma
-    if gamma != "fitted":
-        try:
-            return float(gamma)
-        except ValueError:
-            raise ValueError(f"gamma: got {gamma!r}, wanted a probability or 'fitted'") from None
-    if run.record.get("fitted_gamma") is None:
-        raise ValueError(f"{run.workdir} has no fitted γ: evaluate it, with a validation part")
-    if (step := run.record["fitted_gamma_step"]) != run.step:
-        raise ValueError(
-            f"{run.workdir}: γ was fitted on the checkpoint of step {step}, not of step "
-            f"{run.step}: evaluate it with --checkpoint={checkpoint}"
-        )
-    return run.record["fitted_gamma"]
+def _at(values: np.ndarray | None, index: int) -> float | None:
+    return None if values is None else float(values[index])

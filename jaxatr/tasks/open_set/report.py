@@ -1,6 +1,6 @@
 """How the results of open-set recognition are shown."""
 
-from jaxatr.reporting import explorer, figures, overview
+from jaxatr.reporting import calibration, explorer, figures, overview
 from jaxatr.reporting.kind import Report
 from jaxatr.reporting.recorded import RecordedRun, read_run
 from jaxatr.reporting.tables import open_set_table
@@ -9,6 +9,7 @@ SECTIONS = (
     (2000, overview.scores),
     (2100, figures.curves),
     (2200, explorer.explorer),
+    (2250, calibration.decision),
     (2300, figures.ranges),
     (2400, overview.confusion),
 )

@@ -17,9 +17,11 @@ from jaxatr.tasks.apply import apply_training
 from jaxatr.tasks.examples import Examples, Part
 from jaxatr.tasks.gan.fields import FIELDS as GENERATOR
 from jaxatr.tasks.limits import check_limits
+from jaxatr.tasks.open_set.deciding import AUTO, decides, made_for, score_of
 from jaxatr.tasks.open_set.evaluation import evaluate
+from jaxatr.tasks.open_set.exported import NONE, exportable
 from jaxatr.tasks.open_set.fields import FIELDS
-from jaxatr.tasks.open_set.needs import COMPUTED, compute
+from jaxatr.tasks.open_set.needs import COMPUTED, compute, given_by
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.tasks.pretrained import Pretrained
 from jaxatr.training import Exportable, LossOutput, Phase, Target, Task, TrainedRun, digest
@@ -37,7 +39,8 @@ class OpenSet(Task):
       parts: ``"train"``, ``"validation"``, ``"test"`` to the examples of each.
     """
 
-    free_fields = ("gan", "open_set.negatives")  # of what is trained beside the run, to compare
+    # Of what is trained beside the run, to compare; and what is decided after the training.
+    free_fields = ("gan", "open_set.negatives", "open_set.score", "open_set.per_class")
     predictor = "jaxatr.tasks.open_set.predictor:Recogniser"
     report = "jaxatr.tasks.open_set.report:REPORT"
     best = "closed_accuracy"
@@ -85,20 +88,25 @@ class OpenSet(Task):
         return models.build_open_set(config.model, num_classes)
 
     @classmethod
-    def exportable(cls, run: TrainedRun) -> Exportable:
-        """Exports the logits, the binary classifiers where they are trained, and the features."""
-        outputs = ("logits", "open_logits", "features")
-        if run.config.loss.open == "none":
-            outputs = ("logits", "features")  # nothing has trained the binary classifiers
-        # The class of the negatives is not among the known ones.
-        classes = (*run.classes, "unknown") if run.config.open_set.negatives else run.classes
+    def exportable(cls, run: TrainedRun, *, score: str | None = None) -> Exportable:
+        """Exports the logits, binary classifiers where they are trained, features, and decision.
+
+        Args:
+          run: the run.
+          score: by which is decided in the graph; None for the run's, ``"none"`` for no decision.
+
+        Raises:
+          ValueError: the score has no form in ONNX.
+        """
         module = run.module
 
-        def apply(variables: PyTree, images: jax.Array) -> list[jax.Array]:
-            out = module.apply(variables, images, train=False)
-            return [getattr(out, name) for name in outputs]
+        def network(variables: PyTree, images: jax.Array) -> models.OpenSetOutput:
+            return module.apply(variables, images, train=False)
 
-        return Exportable(apply, run.variables, outputs, classes, properties=thresholds(run))
+        # The class of the negatives is not among the known ones.
+        further = bool(run.config.open_set.negatives)
+        classes = (*run.classes, "unknown") if further else run.classes
+        return exportable(run, network, NONE if further else score)._replace(classes=classes)
 
     @classmethod
     def classifier(cls, run: TrainedRun) -> Target:
@@ -181,7 +189,7 @@ class OpenSet(Task):
         """Names of what scores may need beside the logits and this run can give."""
         own = {"open_logits"} if self.config.loss.open != "none" else set()
         own |= {"extra_logits"} if self.config.open_set.negatives else set()
-        return frozenset({"features", *own, *COMPUTED})
+        return given_by(self.module) | own
 
     def outputs(self, variables: PyTree, part: str, needs: Collection[str] = ()) -> openset.Outputs:
         """Returns the network's outputs on every example of a part, in its order.
@@ -196,7 +204,7 @@ class OpenSet(Task):
         infer = self._infer_with(COMPUTED & set(needs))
         batches = self.examples.eval_batches(part)
         for batch, out in parallel.map_batches(infer, variables, batches):
-            for name, values in out.items():
+            for name, values in {**out, "image": np.asarray(batch["image"])}.items():
                 if name in ("logits", "open_logits", *needs):
                     rows.setdefault(name, []).append(values[batch["mask"]])
         columns = {name: np.concatenate(parts) for name, parts in rows.items()}
@@ -206,6 +214,22 @@ class OpenSet(Task):
             columns["extra_logits"] = logits[:, known:]
             logits, open_logits = logits[:, :known], open_logits[:, :known]
         return openset.Outputs(logits, open_logits, self.parts[part].labels, columns)
+
+    def decided_outputs(
+        self, variables: PyTree, part: str, needs: Collection[str] = ()
+    ) -> openset.Outputs:
+        """Computes the outputs on what a recogniser takes one by one; here, each example.
+
+        The arguments are those of :meth:`outputs`.
+        """
+        return self.outputs(variables, part, needs)
+
+    def finished(self, variables: PyTree, workdir: Path, step: int) -> dict[str, Any]:
+        """Fits the score that decides, and keeps it in the run's folder."""
+        if not decides(self.config):
+            return {}
+        made = made_for(self, variables, workdir, step)
+        return {"decision": {"step": step, **made.record}}
 
     def _infer_with(self, computed: frozenset[str]) -> Callable[..., dict[str, jax.Array]]:
         """Returns one function for each set of needs, so that each is compiled once."""
@@ -228,6 +252,7 @@ class OpenSet(Task):
         *,
         scores: str | Collection[str] | None = None,
         workdir: Path | None = None,
+        step: int | None = None,
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Measures the network on the test part, by the figures of the paper's tables.
 
@@ -236,9 +261,11 @@ class OpenSet(Task):
           scores: names of scores (:func:`jaxatr.openset.choose_scores`), or ``"all"``, which leaves
             out, with a warning, one that cannot be computed or fitted. Those that are fitted are
             fitted to the training examples, as they look at test time. Default,
-            :data:`jaxatr.openset.DEFAULT`, of a plain classifier without CBC; of a network that was
-            shown negatives, its one score ``gopenmax``.
-          workdir: the run's folder, for scores that were trained beside the run.
+            :data:`jaxatr.openset.DEFAULT` and the score that decides, of a plain classifier without
+            CBC; of a network that was shown negatives, its one score ``gopenmax``.
+          workdir: the run's folder, for scores that were trained beside the run and for what was
+            fitted to decide by.
+          step: of the checkpoint.
 
         Returns:
           ``(measured, arrays)``. ``measured`` has one group for all test examples and, where they
@@ -248,7 +275,7 @@ class OpenSet(Task):
         Raises:
           ValueError: a score is named that cannot be computed, or fitted to the training examples.
         """
-        return evaluate(self, variables, scores, workdir)
+        return evaluate(self, variables, scores, workdir, step)
 
     def thumbnails(
         self, measured: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
@@ -268,8 +295,12 @@ class OpenSet(Task):
         return self.examples.thumbnails("test", rows)
 
     def evaluated(self, measured: Mapping[str, Any], step: int) -> dict[str, Any]:
-        """Keeps the γ that the evaluation fitted, and the checkpoint that it holds for."""
-        return {"fitted_gamma": measured.get("fitted_gamma"), "fitted_gamma_step": step}
+        """Keeps the γ that the evaluation fitted, the decision, and their checkpoint."""
+        found = {"fitted_gamma": measured.get("fitted_gamma"), "fitted_gamma_step": step}
+        if "decision" in measured:
+            own = {key: value for key, value in measured["decision"].items() if key != "test"}
+            found["decision"] = {"step": step, **own}
+        return found
 
     def infer(self, variables: PyTree, batch: Batch) -> dict[str, jax.Array]:
         """Returns the network's outputs on a batch, in test mode."""
@@ -283,17 +314,6 @@ class OpenSet(Task):
         """Returns :meth:`infer`'s outputs and what scores need besides."""
         images = self.examples.normalize(batch["image"])
         return self.infer(variables, batch) | compute(needs, self.module, variables, images)
-
-
-def thresholds(run: TrainedRun) -> dict[str, float]:
-    """Lists γ, and the one that an evaluation of this very checkpoint has fitted."""
-    if run.config.loss.open == "none":
-        return {}
-    found = {"gamma": run.config.open_set.gamma}
-    fitted = run.record.get("fitted_gamma")
-    if fitted is not None and run.record["fitted_gamma_step"] == run.step:
-        found["fitted_gamma"] = fitted
-    return found
 
 
 def _open_loss(name: str) -> Callable[..., jax.Array] | None:
@@ -317,6 +337,11 @@ def _check_fields(config: Config) -> None:
             "the binary classifiers have no class for them"
         )
     fields = config.open_set
+    if fields.score != AUTO:
+        try:
+            score_of(fields.score)
+        except ValueError as error:
+            raise ValueError(f"open_set.score: {error}") from error
     check_limits(
         config,
         open_set__gamma=(0 <= fields.gamma <= 1, "a probability in [0, 1]"),

@@ -1,13 +1,17 @@
 """The evaluation of a recogniser of tracks: by track, by the mean of its chips, and by chip."""
 
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from jaxatr import openset
 from jaxatr.tasks.open_set import evaluation
-from jaxatr.tasks.open_set.evaluation import PARTS, Scored
+from jaxatr.tasks.open_set.deciding import Deciding, decides, made_for
+from jaxatr.tasks.open_set.evaluation import PARTS
+from jaxatr.tasks.open_set.judged import judge
+from jaxatr.tasks.open_set.scored import head
 from jaxatr.typing import Int, PyTree, Shaped
 
 TRACKS, MEAN, CHIPS = "all", "mean over chips", "single chips"
@@ -56,7 +60,7 @@ class _Group(NamedTuple):
 
 
 @runtime_checkable  # the tests check annotations as they run
-class ScoredTracks(Scored, Protocol):
+class ScoredTracks(Deciding, Protocol):
     """The task of a run on tracks whose outputs are scored."""
 
     recurrent: ClassVar[bool]
@@ -69,27 +73,35 @@ class ScoredTracks(Scored, Protocol):
 
 
 def evaluate(
-    task: ScoredTracks, variables: PyTree, scores: str | Collection[str] | None
+    task: ScoredTracks,
+    variables: PyTree,
+    scores: str | Collection[str] | None,
+    workdir: Path | None = None,
+    step: int | None = None,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Measures a network of tracks; see :meth:`jaxatr.tasks.track.TrackOpenSet.test`."""
-    chosen = evaluation.choose(task, scores)
+    if scores not in (None, "all"):
+        evaluation.choose(task, scores)  # refuses what cannot be, before anything is fitted
+    made = made_for(task, variables, workdir, step) if decides(task.config) else None
+    chosen = evaluation.choose(task, scores, made=made)
+    needs = chosen.needs | evaluation.needs_of(made)
     found = {
-        part: task.part_outputs(variables, part, chosen.needs)
-        for part in PARTS
-        if part in task.parts
+        part: task.part_outputs(variables, part, needs) for part in PARTS if part in task.parts
     }
     training = None
     if chosen.needs_of_fit is not None:
         training = task.part_outputs(variables, "train", chosen.needs_of_fit)
     groups: dict[str, _Group] = {}
     if task.recurrent:
-        fitted = _fit(chosen, training and training.tracks, variables, "")
+        held_out = found["validation"].tracks if "validation" in found else None
+        fitted = _fit(chosen, training and training.tracks, held_out, variables, "")
         outputs = {part: one.tracks for part, one in found.items() if one.tracks is not None}
         values = {part: fitted.on(out) for part, out in outputs.items()}
         groups[TRACKS] = _Group(fitted, outputs, values, "")
     if not task.recurrent or task.config.track.chip_weight:
         prefix = "chip_" if task.recurrent else ""
-        fitted = _fit(chosen, training and training.chips, variables, prefix)
+        held_out = found["validation"].chips if "validation" in found else None
+        fitted = _fit(chosen, training and training.chips, held_out, variables, prefix)
         chips = {part: one.chips for part, one in found.items()}
         values = {part: fitted.on(out) for part, out in chips.items()}
         outputs = {part: one.mean for part, one in found.items()}
@@ -107,14 +119,24 @@ def evaluate(
     for part, one in found.items():
         arrays[f"{part}_id"] = evaluation.ids(task.parts[part])
         arrays[f"{part}_length"] = one.lengths
-    return evaluation.summary(task, figures, chosen.scores), arrays
+    measured = evaluation.summary(task, figures, chosen.scores)
+    if made is not None:
+        tested = found["test"]
+        judge(made, tested.chips if tested.tracks is None else tested.tracks, measured, arrays)
+    return measured, arrays
 
 
 def _fit(
-    chosen: evaluation.Chosen, training: openset.Outputs | None, variables: PyTree, prefix: str
+    chosen: evaluation.Chosen,
+    training: openset.Outputs | None,
+    validation: openset.Outputs | None,
+    variables: PyTree,
+    prefix: str,
 ) -> openset.Fitted:
-    head = evaluation.head(variables, prefix)
-    return openset.fit_scores(chosen.scores, training, head, leave_out=chosen.leave_out)
+    last = head(variables, prefix)
+    return openset.fit_scores(
+        chosen.scores, training, last, validation=validation, leave_out=chosen.leave_out
+    )
 
 
 def _means(

@@ -1,11 +1,12 @@
 """A trained recogniser of tracks."""
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
+import jax
 import numpy as np
 
-from jaxatr import data, models
+from jaxatr import data, openset
 from jaxatr.tasks.open_set.predictor import OpenSetPredictor, Prediction
 from jaxatr.training import TrainedRun
 from jaxatr.typing import ArrayLike, Int, PyTree, Shaped
@@ -21,19 +22,20 @@ class TrackRecogniser(OpenSetPredictor[Sequence[np.ndarray]]):
 
     takes = "FOLDER"
 
-    def __init__(self, run: TrainedRun, *, gamma: float):
-        """Takes a run on tracks and its threshold."""
-        super().__init__(run, gamma=gamma)
+    def __init__(self, run: TrainedRun, decision: openset.Decision, *, gamma: float | None = None):
+        """Takes a run on tracks and what decides."""
+        super().__init__(run, decision, gamma=gamma)
         self.frames = run.config.track.frames
 
     @staticmethod
-    def _network(run: TrainedRun) -> Callable[..., models.OpenSetOutput]:
+    def _network(run: TrainedRun, needs: Collection[str]) -> Callable[..., dict[str, jax.Array]]:
+        del needs  # a network of tracks gives no more than its outputs
         module = run.module
 
         def infer(
             variables: PyTree, tracks: ArrayLike, lengths: Int[ArrayLike, " b"]
-        ) -> models.OpenSetOutput:
-            return module.apply(variables, run.normalize(tracks), lengths=lengths).track
+        ) -> dict[str, jax.Array]:
+            return module.apply(variables, run.normalize(tracks), lengths=lengths).track._asdict()
 
         return infer
 
@@ -63,9 +65,16 @@ class TrackRecogniser(OpenSetPredictor[Sequence[np.ndarray]]):
         Raises:
           ValueError: a track cannot be used, see :meth:`check`.
         """
+        for outputs in self.outputs(items, batch_size=batch_size):
+            yield from self._predictions(outputs)
+
+    def outputs(
+        self, items: Iterable[Sequence[np.ndarray]], *, batch_size: int = 8
+    ) -> Iterator[openset.Outputs]:
+        """Yields the network's outputs on batches of tracks, all labelled unknown."""
         tracks = map(self.check, items)
         while batch := list(itertools.islice(tracks, batch_size)):
             filled = batch + [batch[-1]] * (batch_size - len(batch))
             padded = np.stack([np.resize(one, (self.frames, *one.shape[1:])) for one in filled])
             lengths = np.array([len(one) for one in filled], np.int32)
-            yield from self._predictions(self._infer(self._variables, padded, lengths), len(batch))
+            yield self._outputs(self._infer(self._variables, padded, lengths), len(batch))

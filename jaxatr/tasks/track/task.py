@@ -19,9 +19,10 @@ from jaxatr.config import Fields
 from jaxatr.tasks.apply import apply_training
 from jaxatr.tasks.examples import Part
 from jaxatr.tasks.limits import check_limits
+from jaxatr.tasks.open_set.exported import exportable
 from jaxatr.tasks.open_set.fields import FIELDS as OF_SINGLE_CHIPS
 from jaxatr.tasks.open_set.needs import COMPUTED
-from jaxatr.tasks.open_set.task import OpenSet, thresholds
+from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.tasks.track.evaluation import PartOutputs, evaluate
 from jaxatr.tasks.track.examples import TrackExamples
 from jaxatr.tasks.track.fields import FIELDS
@@ -84,7 +85,7 @@ class TrackChips(OpenSet):
     @property
     def given(self) -> frozenset[str]:
         """Names of what scores may need beside the logits and a run on tracks can give."""
-        return super().given - COMPUTED
+        return super().given - COMPUTED - {"image"}
 
     def outputs(self, variables: PyTree, part: str, needs: Collection[str] = ()) -> openset.Outputs:
         """Computes the network's outputs on every track of a part, in its order.
@@ -96,6 +97,16 @@ class TrackChips(OpenSet):
         """
         found = self.part_outputs(variables, part, needs)
         return found.mean if found.tracks is None else found.tracks
+
+    def decided_outputs(
+        self, variables: PyTree, part: str, needs: Collection[str] = ()
+    ) -> openset.Outputs:
+        """Computes the outputs on what a recogniser takes one by one: tracks, or single chips.
+
+        The arguments are those of :meth:`outputs`.
+        """
+        found = self.part_outputs(variables, part, needs)
+        return found.chips if found.tracks is None else found.tracks
 
     def part_outputs(
         self, variables: PyTree, part: str, needs: Collection[str] = ()
@@ -143,6 +154,7 @@ class TrackChips(OpenSet):
         *,
         scores: str | Collection[str] | None = None,
         workdir: Path | None = None,
+        step: int | None = None,
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Measures the network on the test tracks.
 
@@ -150,8 +162,10 @@ class TrackChips(OpenSet):
           variables: parameters and batch statistics, for one device.
           scores: names of scores (:func:`jaxatr.openset.choose_scores`), or ``"all"``, which leaves
             out, with a warning, one that needs a gradient or cannot be fitted. Default,
-            :data:`jaxatr.openset.DEFAULT`.
-          workdir: the run's folder; nothing is trained beside a run on tracks.
+            :data:`jaxatr.openset.DEFAULT` and the score that decides.
+          workdir: the run's folder, for what was fitted to decide by; nothing is trained beside a
+            run on tracks.
+          step: of the checkpoint.
 
         Returns:
           ``(measured, arrays)``, as of :class:`~jaxatr.tasks.OpenSet`. The group ``all`` is of the
@@ -164,8 +178,7 @@ class TrackChips(OpenSet):
         Raises:
           ValueError: a score needs a gradient, or cannot be fitted to the training examples.
         """
-        del workdir
-        return evaluate(self, variables, scores)
+        return evaluate(self, variables, scores, workdir, step)
 
 
 class TrackOpenSet(TrackChips):
@@ -190,25 +203,15 @@ class TrackOpenSet(TrackChips):
         return models.build_track(config.model, len(record["split"]["known"]), config.track.hidden)
 
     @classmethod
-    def exportable(cls, run: TrainedRun) -> Exportable:
+    def exportable(cls, run: TrainedRun, *, score: str | None = None) -> Exportable:
         """Exports the outputs on tracks, with their lengths as a second input."""
-        outputs = ("logits", "open_logits", "features")
-        if run.config.loss.open == "none":
-            outputs = ("logits", "features")  # nothing has trained the binary classifiers
         module = run.module
 
-        def apply(variables: PyTree, tracks: jax.Array, lengths: jax.Array) -> list[jax.Array]:
-            out = module.apply(variables, tracks, lengths=lengths).track
-            return [getattr(out, name) for name in outputs]
+        def network(variables: PyTree, tracks: Any, lengths: Any) -> models.OpenSetOutput:
+            return module.apply(variables, tracks, lengths=lengths).track
 
-        return Exportable(
-            apply,
-            run.variables,
-            outputs,
-            run.classes,
-            frames=run.config.track.frames,
-            further={"lengths": np.ones(1, np.int32)},
-            properties=thresholds(run),
+        return exportable(run, network, score)._replace(
+            frames=run.config.track.frames, further={"lengths": np.ones(1, np.int32)}
         )
 
     @classmethod

@@ -1,0 +1,64 @@
+"""Fits threshold and probabilities of a finished run to a few labelled chips of the field.
+
+jaxatr calibrate --workdir=DIR --source=FOLDER [--score=NAME] [--tpr=0.95] [--per_class]
+jaxatr calibrate --workdir=DIR --undo [--score=NAME]
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from absl import flags
+
+from jaxatr import reporting, runs, training
+from jaxatr.cli import inputs
+
+
+def define_flags() -> None:
+    """Defines the command's flags."""
+    flags.DEFINE_string("workdir", None, "The run's folder.", required=True)
+    flags.DEFINE_string("source", None, "A folder of class folders, of known classes.")
+    flags.DEFINE_string("score", None, "Of this score; default: of the one that decides.")
+    flags.DEFINE_float("tpr", None, "Accept this share of known chips; default: as configured.")
+    flags.DEFINE_bool("per_class", False, "A threshold for each class; default: as configured.")
+    flags.DEFINE_string("checkpoint", "latest", "'latest', 'best' or a step.")
+    flags.DEFINE_bool("undo", False, "Remove the calibration.")
+    flags.DEFINE_bool("json", False, "Print the figures as JSON.")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Calibrates, and prints figures before and after."""
+    inputs.refuse(arguments)
+    values = flags.FLAGS
+    options: dict[str, Any] = inputs.given("score") | {
+        "checkpoint": inputs.checkpoint(values.checkpoint)
+    }
+    if values.undo == (values.source is not None):
+        raise ValueError("--source=FOLDER or --undo: wanted one of them")
+    training.enable_compilation_cache()
+    if values.undo:
+        print(f"removed: {runs.undo_calibration(values.workdir, **options)}")
+        return
+    options |= inputs.given("tpr", "per_class")
+    result = runs.calibrate_run(values.workdir, values.source, **options)
+    print(json.dumps(result, indent=2) if values.json else text(result))
+
+
+def text(result: dict[str, Any]) -> str:
+    """Writes what :func:`jaxatr.runs.calibrate_run` returns."""
+    header = ["", "threshold", "accepted", "temperature", "calibration error"]
+    rows = []
+    for when in ("before", "after"):
+        row = result[when]
+        threshold = "-" if row["threshold"] is None else f"{row['threshold']:.6g}"
+        shares = [reporting.percent(row[name]) for name in ("accepted", "calibration_error")]
+        rows.append([when, threshold, shares[0], f"{row['temperature']:.3g}", shares[1]])
+    counts = ", ".join(f"{name} {count}" for name, count in result["chips"].items())
+    lines = [
+        f"score: {result['score']}; chips: {counts}",
+        reporting.text_table(header, rows),
+        "accepted: share of these known chips, afterwards of each by a threshold of all others",
+    ]
+    if result["after"]["threshold"] is None:
+        lines.append("no threshold (-): one for each class, or too few chips to reject any")
+    return "\n".join([*lines, f"kept in {result['path']}; jaxatr calibrate --undo removes it"])

@@ -1,0 +1,112 @@
+"""Measures of probabilities and of an order by confidence."""
+
+from typing import NamedTuple
+
+import chex
+import numpy as np
+from numpy.typing import ArrayLike
+
+
+class Reliability(NamedTuple):
+    """A reliability diagram: examples sorted by their probability into bins of equal width.
+
+    Attributes:
+      probability: ``[b]``, mean probability of each bin's examples; NaN of an empty one.
+      share: ``[b]``, share of them that came true; NaN of an empty one.
+      weight: ``[b]``, the bins' shares of all examples, together 1.
+    """
+
+    probability: np.ndarray
+    share: np.ndarray
+    weight: np.ndarray
+
+    @property
+    def error(self) -> float:
+        """The expected calibration error: the mean gap of share and probability."""
+        filled = self.weight > 0
+        return float(np.sum((self.weight * np.abs(self.share - self.probability))[filled]))
+
+
+def reliability(
+    probabilities: ArrayLike,
+    came_true: ArrayLike,
+    *,
+    bins: int = 15,
+    weights: ArrayLike | None = None,
+) -> Reliability:
+    """Compares probabilities with what came true (Guo et al. 2017, section 2).
+
+    Args:
+      probabilities: ``[n]``, in [0, 1].
+      came_true: ``[n]``, whether each did.
+      bins: their number, of equal width; a probability on an edge is in the lower one.
+      weights: ``[n]``, of the examples; all alike by default.
+
+    Raises:
+      ValueError: there is no example, a probability is outside [0, 1], or there are no bins.
+
+    >>> reliability([0.9, 0.9, 0.1, 0.1], [True, False, False, False], bins=2).error
+    0.25
+    """
+    values, hits = np.asarray(probabilities, np.float64), np.asarray(came_true, bool)
+    chex.assert_rank(values, 1)
+    chex.assert_equal_shape([values, hits])
+    if not values.size or not np.all((values >= 0) & (values <= 1)):
+        raise ValueError("probabilities: wanted [n] in [0, 1] with n > 0")
+    if bins < 1:
+        raise ValueError(f"bins: got {bins}, wanted at least 1")
+    shares = np.ones_like(values) if weights is None else np.asarray(weights, np.float64)
+    chex.assert_equal_shape([values, shares])
+    place = np.clip(np.ceil(values * bins).astype(int) - 1, 0, bins - 1)
+    total = np.bincount(place, shares, bins)
+    with np.errstate(invalid="ignore"):
+        probability = np.bincount(place, shares * values, bins) / total
+        share = np.bincount(place, shares * hits, bins) / total
+    return Reliability(probability, share, total / total.sum())
+
+
+def expected_calibration_error(
+    probabilities: ArrayLike, came_true: ArrayLike, *, bins: int = 15
+) -> float:
+    """Returns the mean gap between probability and share (Naeini et al. 2015).
+
+    Args and errors are those of :func:`reliability`.
+    """
+    return reliability(probabilities, came_true, bins=bins).error
+
+
+def risk_coverage(confidence: ArrayLike, correct: ArrayLike) -> np.ndarray:
+    """Returns the risk-coverage curve (Geifman and El-Yaniv 2017), ``[n]``.
+
+    Its element i is the share of wrong answers among the ``i + 1`` most confident. Where
+    confidences are tied, it is the mean over their orders.
+
+    Args:
+      confidence: ``[n]``, higher is more confident.
+      correct: ``[n]``, whether each answer is right.
+
+    Raises:
+      ValueError: there is no example, or a confidence is NaN.
+
+    >>> risk_coverage([3.0, 2.0, 1.0, 1.0], [True, False, True, False]).tolist()
+    [0.0, 0.5, 0.5, 0.5]
+    """
+    values, wrong = np.asarray(confidence, np.float64), ~np.asarray(correct, bool)
+    chex.assert_rank(values, 1)
+    chex.assert_equal_shape([values, wrong])
+    if not values.size or np.isnan(values).any():
+        raise ValueError("confidence: wanted [n] numbers with n > 0")
+    _, group, sizes = np.unique(-values, return_inverse=True, return_counts=True)
+    share = np.bincount(group, wrong) / sizes  # of wrong answers among the tied
+    return np.cumsum(np.repeat(share, sizes)) / np.arange(1, len(values) + 1)
+
+
+def aurc(confidence: ArrayLike, correct: ArrayLike) -> float:
+    """Returns the area under the risk-coverage curve, the mean risk over all coverages.
+
+    Args and errors are those of :func:`risk_coverage`. Lower is better.
+
+    >>> aurc([2.0, 1.0], [True, False])
+    0.25
+    """
+    return float(np.mean(risk_coverage(confidence, correct)))

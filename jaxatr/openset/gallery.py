@@ -1,0 +1,272 @@
+"""A gallery of training examples: kept small, and searched class by class.
+
+The examples are in float16 and in the order of their classes, so that the nearest of a class is the
+largest of neighbouring products. A product is of float32, and no larger array is ever made than
+those of one class and one block of queries.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxatr.openset.inputs import known_labels
+from jaxatr.typing import Array, ArrayLike, Float, Int, Shaped
+
+BLOCK = 256
+
+
+class Gallery(NamedTuple):
+    """Examples to search among.
+
+    Attributes:
+      examples: ``[n, d]``, float16.
+      half_squares: ``[n]``, half their squared lengths.
+      labels: ``[n]``, their classes, ascending.
+    """
+
+    examples: Shaped[ArrayLike, "n d"]
+    half_squares: Float[ArrayLike, " n"]
+    labels: Int[ArrayLike, " n"]
+
+
+class Projection(NamedTuple):
+    """A linear map to fewer numbers, ``(x - mean) @ axes``.
+
+    Attributes:
+      mean: ``[d]``.
+      axes: ``[d, m]``.
+    """
+
+    mean: Float[np.ndarray, " d"]
+    axes: Float[np.ndarray, "d m"]
+
+    def __call__(self, x: Shaped[np.ndarray, "... d"]) -> Float[np.ndarray, "... m"]:
+        """Projects the last axis, in float32."""
+        return (np.float32(x) - np.float32(self.mean)) @ np.float32(self.axes)
+
+
+def build(rows: Shaped[np.ndarray, "n d"], labels: Int[ArrayLike, " n"], classes: int) -> Gallery:
+    """Lays examples out for :func:`class_distances`.
+
+    Args:
+      rows: ``[n, d]``, within float16's range of ±65504.
+      labels: ``[n]``, their classes.
+      classes: k; at least two of them must occur, or there is no other class to be nearer to.
+
+    Raises:
+      ValueError: there are none, a value is not finite in float16, a label is of no known class, or
+        all are of one class.
+    """
+    labels = known_labels(labels, len(rows), classes)
+    with np.errstate(over="ignore"):  # told below
+        examples = rows.astype(np.float16)
+    if not rows.size or not np.isfinite(examples).all():
+        raise ValueError("examples: got none, or one that float16 cannot hold, wanted finite ones")
+    if labels.min() == labels.max():
+        raise ValueError(f"labels: got class {labels[0]} only, wanted two or more")
+    order = np.argsort(labels, kind="stable")
+    examples, labels = examples[order], labels[order].astype(np.int32)
+    half_squares = np.einsum("nd,nd->n", examples, examples, dtype=np.float32) / 2
+    return Gallery(examples, half_squares, labels)
+
+
+def directions(
+    rows: Shaped[np.ndarray, "n d"], labels: Int[ArrayLike, " n"], classes: int
+) -> Gallery:
+    """Lays examples of length 1 out for :func:`cosines`; those that are all 0 are left out.
+
+    Args:
+      rows: ``[n, d]``, of any length.
+      labels: ``[n]``, their classes.
+      classes: k.
+
+    Raises:
+      ValueError: as :func:`build`.
+    """
+    kept = np.any(rows != 0, axis=1)
+    return build(_unit(rows[kept]), np.asarray(labels)[kept], classes)
+
+
+def _unit(rows: Shaped[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+    rows = np.float32(rows)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.where(lengths > 0, lengths, 1)
+
+
+def class_distances(
+    gallery: Gallery,
+    queries: Float[ArrayLike, "b d"],
+    classes: int,
+    *,
+    block_size: int = BLOCK,
+) -> Float[Array, "b k"]:
+    """Computes the distance of each query to the nearest example of each class.
+
+    From products, so exact to about 5e-4 of the vectors' lengths, which is as fine as float16 is.
+
+    Args:
+      gallery: of :func:`build`.
+      queries: ``[b, d]``.
+      classes: k; the distance to a class without an example is infinite.
+      block_size: queries at a time.
+
+    Raises:
+      ValueError: ``block_size`` is below 1.
+    """
+    if block_size < 1:
+        raise ValueError(f"block_size: got {block_size}, wanted at least 1")
+    ends = np.searchsorted(np.asarray(gallery.labels), np.arange(classes + 1))
+    arrays = jnp.asarray(gallery.examples), jnp.asarray(gallery.half_squares)
+    return _distances(*arrays, jnp.asarray(queries, jnp.float32), tuple(ends.tolist()), block_size)
+
+
+@partial(jax.jit, static_argnums=(3, 4))
+def _distances(
+    examples: Array, half_squares: Array, queries: Array, ends: tuple[int, ...], block_size: int
+) -> Array:
+    def search(query: Array) -> Array:
+        nearest = []
+        for start, end in zip(ends[:-1], ends[1:], strict=True):
+            own = examples[start:end].astype(jnp.float32)
+            products = jnp.dot(own, query, precision=jax.lax.Precision.HIGHEST)
+            nearest.append(jnp.max(products - half_squares[start:end], initial=-jnp.inf))
+        squares = jnp.sum(jnp.square(query)) - 2 * jnp.stack(nearest)
+        return jnp.sqrt(jnp.maximum(squares, 0))
+
+    return jax.lax.map(search, queries, batch_size=block_size)
+
+
+def cosines(
+    gallery: Gallery,
+    queries: Float[np.ndarray, "b d"],
+    classes: int,
+    *,
+    block_size: int = BLOCK,
+) -> Float[np.ndarray, "b k"]:
+    """Computes the largest cosine of each query to an example of each class, in float64.
+
+    Args:
+      gallery: of :func:`directions`.
+      queries: ``[b, d]``, of any length; the cosine of one that is all 0 is 0, as near as float16.
+      classes: k; the cosine to a class without an example is minus infinity.
+      block_size: queries at a time.
+
+    Raises:
+      ValueError: as :func:`class_distances`.
+    """
+    unit = _unit(queries)
+    distances = np.asarray(class_distances(gallery, unit, classes, block_size=block_size))
+    squares = np.square(unit, dtype=np.float64).sum(axis=1, keepdims=True)
+    return (squares + 1 - np.square(distances, dtype=np.float64)) / 2
+
+
+def two_nearest(distances: Float[ArrayLike, "b k"]) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the distances to the nearest and to the next class, each ``[b]``, in float64."""
+    nearest = np.sort(np.asarray(distances, np.float64), axis=1)[:, :2]
+    return nearest[:, 0], nearest[:, 1]
+
+
+def pca(rows: Shaped[np.ndarray, "n d"], dimensions: int) -> Projection:
+    """Finds the directions in which rows vary most.
+
+    Args:
+      rows: ``[n, d]``.
+      dimensions: m, how many of them.
+
+    Raises:
+      ValueError: ``dimensions`` is out of range.
+    """
+    _check_dimensions(dimensions, rows)
+    mean = rows.mean(axis=0, dtype=np.float64)
+    centred = np.float64(rows) - mean
+    _, vectors = np.linalg.eigh(centred.T @ centred)  # ascending
+    return Projection(mean, vectors[:, ::-1][:, :dimensions])
+
+
+def random_projection(rows: Shaped[np.ndarray, "n d"], dimensions: int, *, seed: int) -> Projection:
+    """Draws directions that keep squared distances in the mean (Johnson and Lindenstrauss 1984).
+
+    Args:
+      rows: ``[n, d]``, of which the width alone counts.
+      dimensions: m, how many of them.
+      seed: of the draw.
+
+    Raises:
+      ValueError: ``dimensions`` is out of range.
+    """
+    width = _check_dimensions(dimensions, rows)
+    axes = np.random.default_rng(seed).normal(size=(width, dimensions)) / np.sqrt(dimensions)
+    return Projection(np.zeros(width), axes)
+
+
+def _check_dimensions(dimensions: int, rows: np.ndarray) -> int:
+    if not 1 <= dimensions <= rows.shape[1]:
+        raise ValueError(f"dimensions: got {dimensions}, wanted 1 to {rows.shape[1]}, the rows'")
+    return rows.shape[1]
+
+
+def sample(labels: Int[np.ndarray, " n"], most: int, *, seed: int = 0) -> Int[np.ndarray, " m"]:
+    """Draws at most so many examples, evenly from all classes; ascending indices.
+
+    Args:
+      labels: ``[n]``, their classes.
+      most: m at most, at least one of each class.
+      seed: of the draw.
+    """
+    if len(labels) <= most:
+        return np.arange(len(labels))
+    order = np.random.default_rng(seed).permutation(len(labels))
+    rank = np.empty(len(labels), int)  # of an example among those of its class, as drawn
+    for label in np.unique(labels):
+        own = order[labels[order] == label]
+        rank[own] = np.arange(len(own))
+    kept = np.lexsort((order.argsort(), rank))[: max(most, len(np.unique(labels)))]
+    return np.sort(kept)
+
+
+def coreset(
+    rows: Shaped[np.ndarray, "n d"],
+    labels: Int[np.ndarray, " n"],
+    size: int,
+    *,
+    dimensions: int = 128,
+    seed: int = 0,
+) -> Int[np.ndarray, " m"]:
+    """Chooses examples such that no other is far from one of them; ascending indices.
+
+    Greedy k-centre, as PatchCore has it (Roth et al. 2022, algorithm 1): the next one is that which
+    is farthest from the chosen ones, by distances of random projections. It begins with the example
+    of each class that is nearest to the class's mean.
+
+    Args:
+      rows: ``[n, d]``.
+      labels: ``[n]``, their classes.
+      size: m, at least one of each class.
+      dimensions: of the projections, if the rows have more.
+      seed: of the projection.
+
+    Raises:
+      ValueError: ``size`` is out of range.
+    """
+    names = np.unique(labels)
+    if not len(names) <= size <= len(rows):
+        raise ValueError(f"size: got {size}, wanted {len(names)}, the classes, to {len(rows)}")
+    points = np.float32(rows)
+    if rows.shape[1] > dimensions:
+        points = random_projection(rows, dimensions, seed=seed)(rows)
+    chosen = []
+    for name in names:
+        own = np.flatnonzero(labels == name)
+        mean = points[own].mean(axis=0)
+        chosen.append(own[np.argmin(np.square(points[own] - mean).sum(axis=1))])
+    away = np.full(len(points), np.inf)
+    for place in range(size):
+        if place == len(chosen):
+            chosen.append(int(np.argmax(away)))
+        index = chosen[place]
+        away = np.minimum(away, np.square(points - points[index]).sum(axis=1))
+        away[chosen] = -1  # none comes twice
+    return np.sort(np.array(chosen))

@@ -1,0 +1,50 @@
+"""Cells and windows of chips and of a network's maps, in NumPy."""
+
+import numpy as np
+
+from jaxatr.typing import Float, Shaped
+
+
+def mean_pool(maps: Shaped[np.ndarray, "n h w c"], factor: int) -> Float[np.ndarray, "n h2 w2 c"]:
+    """Averages cells of ``factor`` by ``factor`` pixels, in float32; what is left over is cut off.
+
+    Args:
+      maps: chips or maps.
+      factor: at least 1, at most the smaller side.
+
+    Raises:
+      ValueError: ``factor`` is out of range.
+    """
+    n, h, w, c = maps.shape
+    if not 1 <= factor <= min(h, w):
+        raise ValueError(f"factor: got {factor}, wanted 1 to {min(h, w)}, the smaller side")
+    rows, columns = h // factor, w // factor
+    cells = maps[:, : rows * factor, : columns * factor]
+    shape = (n, rows, factor, columns, factor, c)
+    return cells.reshape(shape).mean(axis=(2, 4), dtype=np.float32)
+
+
+def central(
+    maps: Shaped[np.ndarray, "... h w c"], window: float
+) -> Shaped[np.ndarray, "... h2 w2 c"]:
+    """Cuts out the middle of maps.
+
+    Args:
+      maps: to be cut.
+      window: share of each side that is kept, in (0, 1], to the nearest pixel, and at least one.
+
+    Raises:
+      ValueError: ``window`` is no such share.
+
+    >>> central(np.zeros((8, 8, 3)), 0.75).shape
+    (6, 6, 3)
+    """
+    if not 0 < window <= 1:
+        raise ValueError(f"window: got {window}, wanted a share in (0, 1]")
+    for axis in (-3, -2):
+        side = maps.shape[axis]
+        kept = max(1, round(window * side))
+        if kept < side:
+            start = (side - kept) // 2
+            maps = np.take(maps, np.arange(start, start + kept), axis=axis)
+    return maps

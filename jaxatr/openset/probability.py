@@ -1,0 +1,133 @@
+"""Probabilities that mean something: of the classes by a temperature, of "known" by a sigmoid."""
+
+from typing import NamedTuple
+
+import chex
+import numpy as np
+import scipy.special
+from numpy.typing import ArrayLike
+
+from jaxatr.typing import Float
+
+_HALVINGS = 80
+_SLOWEST = np.log(1e4)  # the temperature is searched within a factor of this either way
+
+
+def fit_temperature(logits: ArrayLike, labels: ArrayLike) -> float:
+    r"""Finds the temperature that makes a classifier's probabilities fit what came true.
+
+    Guo et al. (2017), "On Calibration of Modern Neural Networks", section 4.2: the T at which the
+    cross-entropy of ``softmax(logits / T)`` is least. So that few examples, all of them right, do
+    not make it certain (T = 0), the true class has the target :math:`(n + 1) / (n + 2)` and the
+    rest is shared by all classes alike, as Platt (1999) has it for two.
+
+    Args:
+      logits: ``[n, k]``, of examples that took no part in training.
+      labels: ``[n]``, their classes.
+
+    Returns:
+      T, between 1e-4 and 1e4; 1 where it is of no effect: there is one class, or each example's
+      logits are all the same.
+
+    Raises:
+      ValueError: there is no example, or a logit is not finite.
+    """
+    logits, labels = np.asarray(logits, np.float64), np.asarray(labels)
+    chex.assert_rank(logits, 2)
+    chex.assert_shape(labels, (len(logits),))
+    if not len(logits) or not np.isfinite(logits).all():
+        raise ValueError(f"logits: got shape {logits.shape}, wanted finite ones of n > 0 examples")
+    mean = logits.mean(axis=1)
+    if not np.ptp(logits, axis=1).any():
+        return 1.0
+    sure = 1 - 1 / (len(logits) + 2)
+    wanted = np.mean(sure * logits[np.arange(len(labels)), labels] + (1 - sure) * mean)
+
+    def slope(inverse: float) -> float:
+        """Returns the derivative of the cross-entropy by 1 / T, which rises with 1 / T."""
+        shares = scipy.special.softmax(logits * inverse, axis=1)
+        return float(np.mean(np.sum(shares * logits, axis=1)) - wanted)
+
+    low, high = -_SLOWEST, _SLOWEST  # of log(1 / T)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if slope(np.exp(middle)) > 0 else (middle, high)
+    return float(np.exp(-(low + high) / 2))
+
+
+class Sigmoid(NamedTuple):
+    """The probability of being known as a function of a score.
+
+    Attributes:
+      slope, offset: the probability is the sigmoid of ``slope * z + offset``, z being the score
+        less the middle of the known examples' scores, in units of their spread.
+    """
+
+    slope: float
+    offset: float
+
+    def __call__(self, standing: ArrayLike) -> Float[np.ndarray, " n"]:
+        """Returns the probabilities of examples with these z, ``[n]``."""
+        return scipy.special.expit(self.slope * np.asarray(standing, np.float64) + self.offset)
+
+
+def fit_sigmoid(standing: ArrayLike, known: ArrayLike) -> Sigmoid | None:
+    """Fits the probability of being known, both kinds counted alike (Platt 1999; Lin et al. 2007).
+
+    Args:
+      standing: ``[n]``, scores of known and of unknown examples, each by :func:`standing_of`.
+      known: ``[n]``, which are known. However many there are of each kind, each has half of the
+        weight: the probability is that at even odds.
+
+    Returns:
+      The sigmoid; ``None`` where a higher score does not say "known", or one kind is missing.
+    """
+    z, known = np.asarray(standing, np.float64), np.asarray(known, bool)
+    chex.assert_equal_shape([z, known])
+    counts = np.array([(~known).sum(), known.sum()])
+    if not counts.all():
+        return None
+    # Targets short of 0 and 1 keep the fit finite where the kinds do not overlap.
+    targets = np.where(known, 1 - 1 / (counts[1] + 2), 1 / (counts[0] + 2))
+    weights = 0.5 / counts[known.astype(int)]
+    design = np.stack([z, np.ones_like(z)], axis=1)
+
+    def loss(coefficients: np.ndarray) -> float:
+        logits = design @ coefficients
+        return float(np.sum(weights * (np.logaddexp(0, logits) - targets * logits)))
+
+    found = np.zeros(2)
+    for _ in range(100):
+        shares = scipy.special.expit(design @ found)
+        gradient = design.T @ (weights * (shares - targets))
+        curvature = (design * (weights * shares * (1 - shares))[:, None]).T @ design
+        step = np.linalg.solve(curvature + 1e-12 * np.eye(2), gradient)
+        size = 1.0
+        while size > 1e-10 and loss(found - size * step) > loss(found):
+            size /= 2
+        found = found - size * step
+        if np.abs(size * step).max() < 1e-9:
+            break
+    return Sigmoid(float(found[0]), float(found[1])) if found[0] > 1e-6 else None
+
+
+def standing_of(scores: ArrayLike, known_scores: ArrayLike) -> Float[np.ndarray, " m"]:
+    """Places scores among those of known examples: distance from the median, in spreads.
+
+    The spread is the median absolute deviation times 1.4826, which is a Gaussian's standard
+    deviation; where more than half of the scores are equal, the standard deviation; where all are,
+    1.
+
+    Args:
+      scores: ``[m]``.
+      known_scores: ``[n]``, of known examples that took no part in the fit of the score.
+
+    Raises:
+      ValueError: there is no known example.
+    """
+    known = np.asarray(known_scores, np.float64)
+    if not known.size:
+        raise ValueError("known_scores: got none, wanted [n] with n > 0")
+    middle = np.median(known)
+    spread = 1.4826 * np.median(np.abs(known - middle)) or np.std(known) or 1.0
+    return (np.asarray(scores, np.float64) - middle) / spread

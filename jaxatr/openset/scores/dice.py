@@ -1,0 +1,53 @@
+"""DICE (Sun and Li 2022, "Leveraging sparsification for out-of-distribution detection").
+
+A weight's contribution is the weight times the mean of its feature; those that contribute least are
+set to 0, and the score is minus the energy of the logits of what is left.
+"""
+
+import numpy as np
+
+from jaxatr.openset.inputs import finite
+from jaxatr.openset.last_layer import LastLayer, last_layer, logits_of
+from jaxatr.openset.score import Head, Score
+from jaxatr.openset.scores.energy import energy_score
+from jaxatr.typing import Array, ArrayLike, Float
+
+
+def fit(features: Float[ArrayLike, "n d"], head: Head, *, percentile: float = 90.0) -> LastLayer:
+    """Prunes the last layer.
+
+    Args:
+      features: ``[n, d]``, of training examples.
+      head: the last layer.
+      percentile: share of the weights, in percent, that is set to 0; OpenOOD has 90.
+
+    Raises:
+      ValueError: a feature is not finite, or ``percentile`` is none.
+    """
+    if not 0 <= percentile < 100:
+        raise ValueError(f"percentile: got {percentile}, wanted a number in [0, 100)")
+    features = finite("features", features)
+    kernel, bias = last_layer(head, features.shape[1])
+    contribution = features.mean(axis=0)[:, None] * kernel
+    kept = contribution > np.percentile(contribution, percentile)
+    return LastLayer(np.where(kept, kernel, 0), bias)
+
+
+def score(model: LastLayer, features: Float[ArrayLike, "b d"]) -> Float[Array, " b"]:
+    """Computes the energy, negated, by the pruned layer.
+
+    Args:
+      model: of :func:`fit`.
+      features: ``[b, d]``.
+    """
+    return energy_score(logits_of(features, model.kernel, model.bias))
+
+
+SCORE = Score(
+    name="dice",
+    title="DICE",
+    score=lambda model, out: score(model, out.more["features"]),
+    fit=lambda out, head: fit(out.more["features"], head),
+    needs=("features",),
+    model=LastLayer,
+)

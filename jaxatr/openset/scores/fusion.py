@@ -1,0 +1,103 @@
+"""Sum of several scores, each in standard deviations of known validation examples.
+
+Mean and deviation are those of known examples that took no part in training, never the test's. What
+a member adds is how unusual its value would be for a known example, so no weights have to be chosen
+(Kittler et al. 1998, "On combining classifiers", the sum rule).
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxatr.openset.outputs import Outputs
+from jaxatr.openset.score import Answer, Score
+from jaxatr.openset.scores import mahalanobis, spatial, template, vim
+from jaxatr.typing import ArrayLike, Float
+
+
+class Spread(NamedTuple):
+    """A fitted model.
+
+    Attributes:
+      mean: ``[m]``, of each member on known validation examples.
+      deviation: ``[m]``, its standard deviation there.
+    """
+
+    mean: Float[ArrayLike, " m"]
+    deviation: Float[ArrayLike, " m"]
+
+
+def fit(values: Float[np.ndarray, "n m"], names: Sequence[str]) -> Spread:
+    """Measures mean and deviation of each member.
+
+    Args:
+      values: ``[n, m]``, of known examples that took no part in training.
+      names: of the members, for messages.
+
+    Raises:
+      ValueError: there are fewer than two examples, or a member is not finite or does not vary.
+    """
+    if len(values) < 2:
+        raise ValueError(f"validation: got {len(values)} examples, wanted two or more")
+    mean, deviation = values.mean(axis=0), values.std(axis=0)
+    for name, one in zip(names, deviation, strict=True):
+        if not 0 < one < np.inf:
+            raise ValueError(f"{name} has the deviation {one} on validation examples, wanted > 0")
+    return Spread(mean, deviation)
+
+
+def score(model: Spread, values: Float[np.ndarray, "b m"]) -> Float[np.ndarray, " b"]:
+    """Sums the members in their deviations.
+
+    Args:
+      model: of :func:`fit`.
+      values: ``[b, m]``, of the members.
+    """
+    mean, deviation = np.asarray(model.mean), np.asarray(model.deviation)
+    return ((values - mean) / deviation).sum(axis=1)
+
+
+def fuse(name: str, title: str, members: Sequence[Score]) -> Score:
+    """Makes a score of others; the class is that of the first that names one.
+
+    Args:
+      name: of the score.
+      title: of the score.
+      members: two or more.
+
+    Raises:
+      ValueError: there are fewer.
+    """
+    if len(members) < 2:
+        raise ValueError(f"members: got {len(members)}, wanted two or more")
+    names = [member.name for member in members]
+    first = next((member.name for member in members if member.names_class), None)
+
+    def values(outputs: Outputs) -> np.ndarray:
+        columns = (outputs.more[f"score_{one}"] for one in names)
+        return np.stack([np.asarray(column, np.float64) for column in columns], axis=1)
+
+    def answer(model: Spread, outputs: Outputs) -> Answer | np.ndarray:
+        found = score(model, values(outputs))
+        return found if first is None else Answer(found, outputs.more[f"label_{first}"])
+
+    return Score(
+        name=name,
+        title=title,
+        score=answer,
+        calibrate=lambda _, out: fit(values(out), names),
+        names_class=first is not None,
+        members=tuple(members),
+        model=Spread,
+    )
+
+
+SCORES = (
+    fuse(
+        "fusion",
+        "stage 2 + Mahalanobis + ViM",
+        (spatial.SCORES[1], mahalanobis.SCORE, vim.SCORE),
+    ),
+    fuse("fusion_template", "stage 2 + template", (spatial.SCORES[1], template.SCORE)),
+)

@@ -1,0 +1,45 @@
+r"""Generalised entropy of the class probabilities (Liu et al. 2023, "GEN: Pushing the limits").
+
+The generalised entropy, negated, over the M largest probabilities:
+
+.. math:: -\sum_{j \le M} p_{(j)}^{\gamma} \, (1 - p_{(j)})^{\gamma}
+"""
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from jaxatr.openset.score import Score
+from jaxatr.typing import Array, ArrayLike, Float
+
+
+def gen_score(
+    logits: Float[ArrayLike, "b k"], *, gamma: float = 0.1, largest: int = 100
+) -> Float[Array, " b"]:
+    """Computes minus the generalised entropy.
+
+    Args:
+      logits: ``[b, k]``, of the closed-set classifier.
+      gamma: γ; the smaller, the more a small probability counts.
+      largest: M, how many of the largest probabilities count, at most all of them.
+
+    Raises:
+      ValueError: ``gamma`` is not in (0, 1), or ``largest`` not positive.
+
+    >>> round(float(gen_score(jnp.array([[0.0, 0.0]]), gamma=0.5)[0]), 4)  # two times 1/2
+    -1.0
+    """
+    if not 0 < gamma < 1:
+        raise ValueError(f"gamma: got {gamma}, wanted a number in (0, 1)")
+    if largest < 1:
+        raise ValueError(f"largest: got {largest}, wanted at least 1")
+    chex.assert_rank(logits, 2)
+    z = jnp.sort(jnp.asarray(logits), axis=-1)
+    log_p = jax.nn.log_softmax(z, axis=-1)
+    # log(1 - p) from the others' probabilities: 1 - p has no digits left where p is nearly 1.
+    others = ~jnp.eye(z.shape[-1], dtype=bool)
+    rest = jax.nn.logsumexp(log_p[:, None], axis=-1, where=others)
+    return -jnp.sum(jnp.exp(gamma * (log_p + rest))[:, -largest:], axis=-1)
+
+
+SCORE = Score(name="gen", title="GEN", score=lambda _, out: gen_score(out.logits))

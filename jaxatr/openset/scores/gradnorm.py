@@ -1,0 +1,48 @@
+r"""Length of the last layer's gradient (Huang et al. 2021, "On the importance of gradients").
+
+The gradient is that of the divergence of the class probabilities from uniform ones, with respect to
+the last layer's weights, its length the sum of absolute values. For this layer that is a product:
+
+.. math:: \lVert f \rVert_1 \cdot \sum_k \left| p_k - 1 / K \right|
+"""
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from jaxatr.openset.score import Score
+from jaxatr.typing import Array, ArrayLike, Float
+
+
+def gradnorm_score(
+    features: Float[ArrayLike, "b d"], logits: Float[ArrayLike, "b k"], *, temperature: float = 1.0
+) -> Float[Array, " b"]:
+    """Computes the length of the gradient, which is larger for known examples.
+
+    The divergence is a mean over the classes; in the authors' code it is a sum, K times as much.
+
+    Args:
+      features: ``[b, d]``, which the last layer takes.
+      logits: ``[b, k]``, which it gives.
+      temperature: T, of the probabilities.
+
+    Raises:
+      ValueError: ``temperature`` is not positive.
+
+    >>> float(gradnorm_score(jnp.array([[1.0, -2.0]]), jnp.array([[0.0, 0.0]]))[0])
+    0.0
+    """
+    if not temperature > 0:
+        raise ValueError(f"temperature: got {temperature}, wanted a positive number")
+    chex.assert_rank([features, logits], 2)
+    p = jax.nn.softmax(jnp.asarray(logits) / temperature, axis=-1)
+    away = jnp.sum(jnp.abs(p - 1 / p.shape[-1]), axis=-1) / temperature
+    return jnp.sum(jnp.abs(jnp.asarray(features)), axis=-1) * away
+
+
+SCORE = Score(
+    name="gradnorm",
+    title="GradNorm",
+    score=lambda _, out: gradnorm_score(out.more["features"], out.logits),
+    needs=("features",),
+)

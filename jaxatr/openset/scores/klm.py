@@ -1,0 +1,66 @@
+r"""KL matching (Hendrycks et al. 2022, "Scaling out-of-distribution detection").
+
+The mean class probabilities :math:`d_k` of the validation examples that are predicted
+as class k are its template, and the score is minus the divergence from the nearest template:
+
+.. math:: -\min_k D_{\mathrm{KL}}(p(y \mid x) \,\Vert\, d_k)
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.special
+
+from jaxatr.openset.inputs import finite
+from jaxatr.openset.score import Score
+from jaxatr.typing import Array, ArrayLike, Float
+
+
+class KLMatching(NamedTuple):
+    """A fitted model.
+
+    Attributes:
+      log_templates: ``[m, k]``, logarithms of the mean probabilities, of each class that was
+        predicted for an example.
+    """
+
+    log_templates: Float[ArrayLike, "m k"]
+
+
+def fit(logits: Float[ArrayLike, "n k"]) -> KLMatching:
+    """Averages the probabilities of the examples of each predicted class, in float64.
+
+    Args:
+      logits: ``[n, k]``, of examples of known classes that took no part in training.
+
+    Raises:
+      ValueError: there are none, or a logit is not finite.
+    """
+    logits = finite("logits", logits)
+    log_p, predicted = scipy.special.log_softmax(logits, axis=1), logits.argmax(axis=1)
+    groups = [log_p[predicted == k] for k in np.unique(predicted)]
+    means = [scipy.special.logsumexp(group, axis=0) - np.log(len(group)) for group in groups]
+    return KLMatching(np.stack(means))
+
+
+def score(model: KLMatching, logits: Float[ArrayLike, "b k"]) -> Float[Array, " b"]:
+    """Computes minus the divergence of each example's probabilities from the nearest template.
+
+    Args:
+      model: of :func:`fit`.
+      logits: ``[b, k]``.
+    """
+    log_p = jax.nn.log_softmax(jnp.asarray(logits), axis=-1)[:, None]
+    beyond = log_p - jnp.asarray(model.log_templates)  # differences first: nothing cancels
+    return -jnp.min(jnp.sum(jnp.exp(log_p) * beyond, axis=-1), axis=-1)
+
+
+SCORE = Score(
+    name="klm",
+    title="KL matching",
+    score=lambda model, out: score(model, out.logits),
+    calibrate=lambda _, out: fit(out.logits),
+    model=KLMatching,
+)

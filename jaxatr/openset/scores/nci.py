@@ -1,0 +1,80 @@
+r"""NCI (Liu and Qin 2025, "out-of-distribution through the lens of neural collapse").
+
+How well the centred features point along the predicted class's weights, and how long they are:
+
+.. math::
+  \frac{w_{\hat y}^\top (f - \mu)}{\lVert f - \mu \rVert_2} + \alpha \lVert f \rVert_1
+"""
+
+from typing import NamedTuple
+
+import chex
+import jax.numpy as jnp
+import numpy as np
+
+from jaxatr.openset.inputs import finite
+from jaxatr.openset.last_layer import last_layer
+from jaxatr.openset.score import Head, Score
+from jaxatr.typing import Array, ArrayLike, Float
+
+ALPHA = 1e-4
+"""α as OpenOOD has it where none is searched for."""
+
+
+class Collapse(NamedTuple):
+    """A fitted model.
+
+    Attributes:
+      mean: ``[d]``, of the training features.
+      kernel: ``[d, k]``, of the last layer.
+    """
+
+    mean: Float[ArrayLike, " d"]
+    kernel: Float[ArrayLike, "d k"]
+
+
+def fit(features: Float[ArrayLike, "n d"], head: Head) -> Collapse:
+    """Computes the mean of the features, and keeps the last layer's weights.
+
+    Args:
+      features: ``[n, d]``, of training examples.
+      head: the last layer.
+
+    Raises:
+      ValueError: a feature is not finite.
+    """
+    features = finite("features", features)
+    return Collapse(features.mean(axis=0), last_layer(head, features.shape[1]).kernel)
+
+
+def score(
+    model: Collapse,
+    features: Float[ArrayLike, "b d"],
+    logits: Float[ArrayLike, "b k"],
+    *,
+    alpha: float = ALPHA,
+) -> Float[Array, " b"]:
+    """Computes the proximity to the weights and the length of the features.
+
+    Args:
+      model: of :func:`fit`.
+      features: ``[b, d]``; at the very mean the proximity is 0.
+      logits: ``[b, k]``, of the same examples.
+      alpha: α, weight of the length.
+    """
+    x, z = jnp.asarray(features), jnp.asarray(logits)
+    chex.assert_shape(x, (len(z), *np.shape(model.mean)))
+    centred = x - jnp.asarray(model.mean)
+    own = jnp.asarray(model.kernel).T[jnp.argmax(z, axis=-1)]
+    length = jnp.maximum(jnp.linalg.norm(centred, axis=-1), jnp.finfo(jnp.float32).tiny)
+    return jnp.sum(own * centred, axis=-1) / length + alpha * jnp.sum(jnp.abs(x), axis=-1)
+
+
+SCORE = Score(
+    name="nci",
+    title="NCI",
+    score=lambda model, out: score(model, out.more["features"], out.logits),
+    fit=lambda out, head: fit(out.more["features"], head),
+    needs=("features",),
+    model=Collapse,
+)

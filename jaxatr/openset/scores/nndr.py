@@ -1,0 +1,157 @@
+r"""Ratio of the distances to the two nearest classes (Mendes Júnior et al. 2017, "OSNN").
+
+With t the nearest training example and u the nearest of another class, negated:
+
+.. math:: -\frac{d(s, t)}{d(s, u)}
+
+What lies between two classes has a ratio near 1, however near or far both are. The class is t's.
+The distances are taken on maps of the network's stages (one less the cosine, as the scores
+``spatial_stage1`` and so on have it), on features of length 1, and on the chip's own pixels.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxatr.openset import gallery
+from jaxatr.openset.gallery import Gallery
+from jaxatr.openset.inputs import finite, known_labels
+from jaxatr.openset.maps import mean_pool
+from jaxatr.openset.outputs import Outputs
+from jaxatr.openset.score import Answer, Score
+from jaxatr.openset.scores import spatial
+from jaxatr.typing import ArrayLike, Float, Int, Shaped
+
+SIDE = 64
+"""Pixels of the larger side of a chip; a larger chip is averaged."""
+
+
+class Examples(NamedTuple):
+    """A fitted model.
+
+    Attributes:
+      mean: ``[d]``, which is taken from an example.
+      scale: ``[]``, which it is then divided by.
+      examples: ``[n, d]``, as :class:`~jaxatr.openset.gallery.Gallery` has it.
+      half_squares: ``[n]``, as there.
+      labels: ``[n]``, as there.
+      classes: ``[]``, k.
+    """
+
+    mean: Float[ArrayLike, " d"]
+    scale: Float[ArrayLike, ""]
+    examples: Shaped[ArrayLike, "n d"]
+    half_squares: Float[ArrayLike, " n"]
+    labels: Int[ArrayLike, " n"]
+    classes: Int[ArrayLike, ""]
+
+
+def fit(
+    rows: Shaped[np.ndarray, "n d"],
+    labels: Int[ArrayLike, " n"],
+    classes: int,
+    *,
+    most: int = spatial.MOST,
+    seed: int = 0,
+) -> Examples:
+    """Keeps the training examples, about their mean and in float16.
+
+    Args:
+      rows: ``[n, d]``, of training examples.
+      labels: ``[n]``, their classes.
+      classes: k, all of them.
+      most: examples at most; of more, a random part is taken, evenly from all classes.
+      seed: of that draw.
+
+    Raises:
+      ValueError: a value is not finite, a label is of no known class, or all examples are equal or
+        of one class.
+    """
+    labels = known_labels(labels, len(rows), classes)
+    chosen = gallery.sample(labels, most, seed=seed)
+    rows, labels = finite("examples", rows[chosen]), labels[chosen]
+    mean = rows.mean(axis=0)
+    scale = np.sqrt(np.mean(np.square(rows - mean)))  # into float16's range; no ratio changes
+    if scale == 0:
+        raise ValueError("examples: all are equal, wanted some that differ")
+    found = gallery.build((rows - mean) / scale, labels, classes)
+    return Examples(mean, scale, *found, np.array(classes))
+
+
+def answer(model: Examples, rows: Shaped[np.ndarray, "b d"]) -> Answer:
+    """Computes minus the ratio, and the nearest class.
+
+    Args:
+      model: of :func:`fit`.
+      rows: ``[b, d]``.
+    """
+    searched = Gallery(model.examples, model.half_squares, model.labels)
+    centred = (np.asarray(rows, np.float64) - np.asarray(model.mean)) / float(model.scale)
+    classes = int(np.asarray(model.classes))
+    return of_distances(gallery.class_distances(searched, np.float32(centred), classes))
+
+
+def of_distances(distances: Float[ArrayLike, "b k"]) -> Answer:
+    """Answers by the distances to the nearest example of each class.
+
+    Two distances of 0 have the ratio 1: nothing tells the two classes apart.
+
+    Args:
+      distances: ``[b, k]``, none below 0.
+
+    >>> of_distances(np.array([[3.0, 1.0, 4.0]])).score.tolist()
+    [-0.3333333333333333]
+    """
+    distances = np.asarray(distances)
+    nearest, other = gallery.two_nearest(distances)
+    ratio = np.where(other > 0, nearest / np.where(other > 0, other, 1), 1)
+    return Answer(-ratio, distances.argmin(axis=1), distances)
+
+
+def unit_features(outputs: Outputs) -> Float[np.ndarray, "n d"]:
+    """Scales features to length 1; those that are all 0 stay so."""
+    features = np.asarray(outputs.more["features"], np.float32)
+    lengths = np.linalg.norm(features, axis=1, keepdims=True)
+    return features / np.where(lengths > 0, lengths, 1)
+
+
+def pixels(outputs: Outputs) -> Float[np.ndarray, "n d"]:
+    """Makes a vector of each chip's pixels, averaged where there are more than :data:`SIDE`."""
+    chips = outputs.more["image"]
+    pooled = mean_pool(chips, -(-max(chips.shape[1:3]) // SIDE))
+    return pooled.reshape(len(pooled), -1)
+
+
+def on_rows(
+    name: str, title: str, need: str, rows_of: Callable[[Outputs], Float[np.ndarray, "n d"]]
+) -> Score:
+    """Makes a score of vectors."""
+    return Score(
+        name=name,
+        title=title,
+        score=lambda model, out: answer(model, rows_of(out)),
+        fit=lambda out, _: fit(rows_of(out), out.labels, out.logits.shape[1]),
+        needs=(need,),
+        names_class=True,
+        recorded=False,
+        model=Examples,
+    )
+
+
+def on_maps(member: Score, stage: int) -> Score:
+    """Makes a score of the distances that another has found."""
+    return Score(
+        name=f"nndr_stage{stage}",
+        title=f"ratio, map of stage {stage}",
+        score=lambda _, out: of_distances(out.more[f"distances_{member.name}"]),
+        names_class=True,
+        members=(member,),
+    )
+
+
+SCORES = (
+    *(on_maps(spatial.SCORES[stage - 1], stage) for stage in spatial.STAGES),
+    on_rows("nndr_features", "ratio, features", "features", unit_features),
+    on_rows("nndr_image", "ratio, pixels", "image", pixels),
+)

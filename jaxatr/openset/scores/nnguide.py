@@ -1,0 +1,103 @@
+r"""NNGuide (Park et al. 2023, "Nearest neighbor guidance for out-of-distribution detection").
+
+What an example's logits say times its guidance, which is the mean of the k largest products of its
+features with those of training examples, each scaled by its own energy. With E minus the energy:
+
+.. math::
+  E(x) \cdot \frac{1}{k} \sum_{i \in \mathrm{top}\,k} E(x_i) \, \hat f(x)^\top \hat f(x_i)
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.special
+
+from jaxatr.openset import nearest_neighbour
+from jaxatr.openset.inputs import finite
+from jaxatr.openset.score import Score
+from jaxatr.openset.scores.energy import energy_score
+from jaxatr.typing import Array, ArrayLike, Float
+
+NEIGHBOURS = 10
+"""As pytorch-ood has it (OpenOOD: 100 of a hundredth of the set); all of a smaller set."""
+
+
+class Guide(NamedTuple):
+    """A fitted model.
+
+    Attributes:
+      bank: ``[n, d]``, features of training examples of length 1, times their energies.
+    """
+
+    bank: Float[ArrayLike, "n d"]
+
+
+def fit(features: Float[ArrayLike, "n d"], logits: Float[ArrayLike, "n k"]) -> Guide:
+    """Scales the features of all training examples; of large sets the paper has a random part.
+
+    Args:
+      features: ``[n, d]``, of training examples.
+      logits: ``[n, k]``, of the same.
+
+    Raises:
+      ValueError: a value is not finite.
+    """
+    energies = scipy.special.logsumexp(finite("logits", logits), axis=1, keepdims=True)
+    unit = nearest_neighbour.fit(features).features
+    return Guide((unit * energies).astype(np.float32))
+
+
+def score(
+    model: Guide,
+    features: Float[ArrayLike, "b d"],
+    logits: Float[ArrayLike, "b k"],
+    *,
+    k: int = NEIGHBOURS,
+    block_size: int = 256,
+) -> Float[Array, " b"]:
+    """Computes minus the energy times the guidance.
+
+    Args:
+      model: of :func:`fit`.
+      features: ``[b, d]``.
+      logits: ``[b, k]``, of the same examples.
+      k: how many neighbours guide, at most all.
+      block_size: queries at a time; memory is ``block_size * n``.
+
+    Raises:
+      ValueError: ``k`` or ``block_size`` is not positive.
+    """
+    for name, value in (("k", k), ("block_size", block_size)):
+        if value < 1:
+            raise ValueError(f"{name}: got {value}, wanted at least 1")
+    bank = jnp.asarray(model.bank)
+    queries = jnp.asarray(features, bank.dtype)
+    return energy_score(logits) * _guidance(bank, queries, min(k, len(bank)), block_size)
+
+
+@partial(jax.jit, static_argnums=(2, 3))
+def _guidance(bank: Array, queries: Array, k: int, block_size: int) -> Array:
+    def guidance(query: Array) -> Array:
+        length = jnp.linalg.norm(query)
+        query = query / jnp.where(length > 0, length, 1)
+        products = jnp.dot(bank, query, precision=jax.lax.Precision.HIGHEST)
+        last = products[nearest_neighbour.kth_largest(products, k)]
+        above = products > last
+        rest = k - jnp.sum(above)  # as many equals of the k-th as belong to the k
+        return (jnp.sum(products, where=above) + rest * last) / k
+
+    return jax.lax.map(guidance, queries, batch_size=block_size)
+
+
+SCORE = Score(
+    name="nnguide",
+    title="NNGuide",
+    score=lambda model, out: score(model, out.more["features"], out.logits),
+    fit=lambda out, _: fit(out.more["features"], out.logits),
+    needs=("features",),
+    recorded=False,
+    model=Guide,
+)

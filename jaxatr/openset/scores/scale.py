@@ -1,0 +1,79 @@
+r"""SCALE (Xu et al. 2024, "Scaling for training time and post-hoc detection enhancement").
+
+All features of an example are multiplied by :math:`e^{Q / Q_p}`, with Q their sum and :math:`Q_p`
+the sum of the largest; the score is minus the energy of the logits of the product.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxatr.openset.inputs import activations
+from jaxatr.openset.last_layer import LastLayer, last_layer, logits_of
+from jaxatr.openset.score import Head, Score
+from jaxatr.openset.scores.energy import energy_score
+from jaxatr.typing import Array, ArrayLike, Float
+
+PERCENTILE = 85.0
+"""Share of the features, in percent, that is not among the largest; the paper's everywhere."""
+
+
+def fit(features: Float[ArrayLike, "n d"], head: Head) -> LastLayer:
+    """Keeps the last layer, once it is sure that the features are not negative.
+
+    Args:
+      features: ``[n, d]``, of training examples.
+      head: the last layer.
+
+    Raises:
+      ValueError: a feature is negative or not finite: the sums would be of no use.
+    """
+    return last_layer(head, activations(features).shape[1])
+
+
+def largest(features: Float[Array, "b d"], percentile: float) -> Float[Array, "b m"]:
+    """Selects the features of each example above a percentile, the largest first.
+
+    Args:
+      features: ``[b, d]``.
+      percentile: share of them, in percent, that is left out, to the nearest whole number.
+
+    Raises:
+      ValueError: ``percentile`` leaves none.
+    """
+    width = features.shape[1]
+    kept = width - int(np.round(width * percentile / 100))
+    if not 0 < kept <= width:
+        raise ValueError(f"percentile: got {percentile} of {width} features, wanted some left")
+    return jax.lax.top_k(features, kept)[0]
+
+
+def factor(features: Float[Array, "b d"], percentile: float) -> Float[Array, "b 1"]:
+    """Computes the factor of each example; e where all features are 0."""
+    whole = jnp.sum(features, axis=1, keepdims=True)
+    part = jnp.sum(largest(features, percentile), axis=1, keepdims=True)
+    return jnp.exp(jnp.where(part > 0, whole / jnp.where(part > 0, part, 1), 1))
+
+
+def score(
+    model: LastLayer, features: Float[ArrayLike, "b d"], *, percentile: float = PERCENTILE
+) -> Float[Array, " b"]:
+    """Computes the energy, negated, of the scaled features.
+
+    Args:
+      model: of :func:`fit`.
+      features: ``[b, d]``, none below 0.
+      percentile: as :func:`largest` has it.
+    """
+    x = jnp.asarray(features, jnp.float32)
+    return energy_score(logits_of(x * factor(x, percentile), model.kernel, model.bias))
+
+
+SCORE = Score(
+    name="scale",
+    title="SCALE",
+    score=lambda model, out: score(model, out.more["features"]),
+    fit=lambda out, head: fit(out.more["features"], head),
+    needs=("features",),
+    model=LastLayer,
+)

@@ -1,0 +1,166 @@
+"""Cosine to the nearest training example on the unpooled map of one of the network's stages.
+
+Pooling, and the last layers altogether, keep what tells the known classes apart and throw away what
+tells them from others (Roth et al. 2022, "PatchCore"; Cohen and Hoshen 2020, "SPADE"). So a map is
+compared as it is, pixel on pixel: the mean training map is taken out, a central window is cut out,
+and what is left is one vector of length 1. The class is that of the nearest training example.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxatr.openset import gallery
+from jaxatr.openset.gallery import Gallery, Projection
+from jaxatr.openset.inputs import known_labels
+from jaxatr.openset.maps import central
+from jaxatr.openset.outputs import Outputs
+from jaxatr.openset.score import Answer, Score
+from jaxatr.typing import ArrayLike, Float, Int, Shaped
+
+MOST = 10_000
+"""Training examples that are searched at most, which bounds the time of an evaluation."""
+
+STAGES = (1, 2, 3, 4)
+
+
+class Spatial(NamedTuple):
+    """A fitted model.
+
+    Attributes:
+      mean: ``[h, w, f]``, of the training maps.
+      axes: ``[f, m]``, the directions to which each pixel is projected; ``[f, 0]`` for none.
+      window: ``[]``, share of each side that is compared.
+      examples: ``[n, d]``, as :class:`~jaxatr.openset.gallery.Gallery` has it.
+      half_squares: ``[n]``, as there.
+      labels: ``[n]``, as there.
+      classes: ``[]``, k.
+    """
+
+    mean: Float[ArrayLike, "h w f"]
+    axes: Float[ArrayLike, "f m"]
+    window: Float[ArrayLike, ""]
+    examples: Shaped[ArrayLike, "n d"]
+    half_squares: Float[ArrayLike, " n"]
+    labels: Int[ArrayLike, " n"]
+    classes: Int[ArrayLike, ""]
+
+
+def fit(
+    maps: Shaped[np.ndarray, "n h w f"],
+    labels: Int[ArrayLike, " n"],
+    classes: int,
+    *,
+    window: float = 1.0,
+    channels: int | None = None,
+    keep: float | None = None,
+    most: int = MOST,
+    seed: int = 0,
+) -> Spatial:
+    """Builds a gallery of the training examples' maps.
+
+    A chip takes two bytes for each pixel of the window and channel. ``channels`` and ``keep`` make
+    that less.
+
+    Args:
+      maps: ``[n, h, w, f]``, of training examples.
+      labels: ``[n]``, their classes.
+      classes: k, all of them.
+      window: share of each side of the map that is compared, about its middle.
+      channels: project each pixel's f numbers to so many principal directions.
+      keep: share of the examples that is kept, as a coreset
+        (:func:`jaxatr.openset.gallery.coreset`).
+      most: examples at most; of more, a random part is taken, evenly from all classes.
+      seed: of that draw, and of the coreset's projection.
+
+    Raises:
+      ValueError: a map is not finite; a label is of no known class; all are of one class; or
+        ``window``, ``channels`` or ``keep`` is out of range.
+    """
+    if keep is not None and not 0 < keep <= 1:
+        raise ValueError(f"keep: got {keep}, wanted a share in (0, 1]")
+    labels = known_labels(labels, len(maps), classes)
+    with np.errstate(invalid="ignore"):  # told below
+        mean = maps.mean(axis=0, dtype=np.float32)
+    if not np.isfinite(mean).all():
+        raise ValueError("maps: some are not finite")
+    width = maps.shape[-1]
+    chosen = gallery.sample(labels, most, seed=seed)
+    axes = np.zeros((width, 0), np.float32)
+    if channels is not None:
+        pixels = (central(maps[chosen], window) - central(mean, window)).reshape(-1, width)
+        axes = np.float32(gallery.pca(pixels, channels).axes)
+    rows = _rows(mean, axes, window, maps[chosen])
+    labels = labels[chosen]
+    if keep is not None:
+        size = max(len(np.unique(labels)), round(keep * len(rows)))
+        kept = gallery.coreset(rows, labels, size, seed=seed)
+        rows, labels = rows[kept], labels[kept]
+    found = gallery.directions(rows, labels, classes)
+    return Spatial(mean, axes, np.array(window), *found, np.array(classes))
+
+
+def _rows(
+    mean: np.ndarray, axes: np.ndarray, window: float, maps: Shaped[np.ndarray, "n h w f"]
+) -> Float[np.ndarray, "n d"]:
+    """Centres, cuts and projects maps, and makes each a vector."""
+    pixels = central(maps, window) - central(mean, window)
+    if axes.shape[1]:
+        pixels = Projection(np.zeros(len(axes)), axes)(pixels)
+    return pixels.reshape(len(maps), -1)
+
+
+def answer(
+    model: Spatial, maps: Shaped[np.ndarray, "b h w f"], *, block_size: int = gallery.BLOCK
+) -> Answer:
+    """Finds the largest cosine to a training example, and its class.
+
+    The distances are one less the cosine.
+
+    Args:
+      model: of :func:`fit`.
+      maps: ``[b, h, w, f]``.
+      block_size: maps at a time.
+    """
+    fields = (np.asarray(array) for array in model[:3])
+    searched = Gallery(model.examples, model.half_squares, model.labels)
+    classes, (mean, axes, window) = int(np.asarray(model.classes)), fields
+    found = [np.zeros((0, classes))]
+    for start in range(0, len(maps), block_size):
+        rows = _rows(mean, axes, float(window), maps[start : start + block_size])
+        found.append(gallery.cosines(searched, rows, classes, block_size=block_size))
+    cosines = np.concatenate(found)
+    distances = np.maximum(1 - cosines, 0)  # a cosine may round to more than 1
+    return Answer(cosines.max(axis=1), cosines.argmax(axis=1), distances)
+
+
+def spatial(name: str, title: str, need: str, **options: Any) -> Score:
+    """Makes a score of one stage's map.
+
+    Args:
+      name: of the score.
+      title: of the score.
+      need: the map, such as ``"map_stage2"``.
+      **options: of :func:`fit`.
+    """
+
+    def fit_to(outputs: Outputs, _) -> Spatial:
+        maps, classes = outputs.more[need], outputs.logits.shape[1]
+        return fit(maps, outputs.labels, classes, **options)
+
+    return Score(
+        name=name,
+        title=title,
+        score=lambda model, out: answer(model, out.more[need]),
+        fit=fit_to,
+        needs=(need,),
+        names_class=True,
+        recorded=False,
+        model=Spatial,
+    )
+
+
+SCORES = (
+    *(spatial(f"spatial_stage{i}", f"map of stage {i}", f"map_stage{i}") for i in STAGES),
+    spatial("spatial_stage2_centre", "centre of stage 2", "map_stage2", window=0.75),
+)

@@ -1,0 +1,137 @@
+r"""Templates: normalised correlation to the training chips, a classifier without any training.
+
+The square root of the amplitude, averaged over cells of 2 by 2 pixels, is compared with that of
+every training chip at shifts of up to 3 cells either way. With r the largest correlation to a chip
+of a class, :math:`d = 1 - r` is the distance to the class, the nearest class is the answer, and the
+score is :math:`\log(d_2 / d_1)` of the two nearest. Template matching is radar's classical
+recogniser (Novak et al. 1997, "Performance of a high-resolution polarimetric SAR ATR system"); the
+ratio is that of :mod:`~jaxatr.openset.scores.nndr`.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxatr.openset import gallery
+from jaxatr.openset.gallery import Gallery
+from jaxatr.openset.inputs import known_labels
+from jaxatr.openset.maps import mean_pool
+from jaxatr.openset.score import Answer, Score
+from jaxatr.typing import ArrayLike, Float, Int, Shaped
+
+SHIFT = 3
+"""Cells that a chip is moved by at most."""
+
+CELLS = 32
+"""Cells of the larger side of a chip at most; those of a chip above 64 pixels are larger than 2."""
+
+MOST = 4_000
+"""Training chips that are compared at most, which bounds the time of an evaluation."""
+
+LEAST = 1e-6
+"""Distance that counts as 0, which has no logarithm."""
+
+
+class Template(NamedTuple):
+    """A fitted model.
+
+    Attributes:
+      examples: ``[n, d]``, as :class:`~jaxatr.openset.gallery.Gallery` has it: the training chips
+        without a margin of ``shift`` cells, of mean 0 and length 1.
+      half_squares: ``[n]``, as there.
+      labels: ``[n]``, as there.
+      classes: ``[]``, k.
+      shift: ``[]``, cells that a chip is moved by at most.
+    """
+
+    examples: Shaped[ArrayLike, "n d"]
+    half_squares: Float[ArrayLike, " n"]
+    labels: Int[ArrayLike, " n"]
+    classes: Int[ArrayLike, ""]
+    shift: Int[ArrayLike, ""]
+
+
+def fit(
+    chips: Shaped[np.ndarray, "n h w c"],
+    labels: Int[ArrayLike, " n"],
+    classes: int,
+    *,
+    shift: int = SHIFT,
+    most: int = MOST,
+    seed: int = 0,
+) -> Template:
+    """Keeps the middle of the training chips; a chip of one grey has none to compare.
+
+    Args:
+      chips: ``[n, h, w, c]``, training chips in their raw units; below 0 counts as 0.
+      labels: ``[n]``, their classes.
+      classes: k, all of them.
+      shift: cells that a chip is moved by at most.
+      most: chips at most; of more, a random part is taken, evenly from all classes.
+      seed: of that draw.
+
+    Raises:
+      ValueError: a value is not finite, a label is of no known class, all are of one class, or the
+        chips are too small to be moved so far.
+    """
+    labels = known_labels(labels, len(chips), classes)
+    chosen = gallery.sample(labels, most, seed=seed)
+    cells = amplitudes(chips[chosen])
+    smallest = min(cells.shape[1:3])
+    if not 0 <= shift < smallest / 2:
+        raise ValueError(f"shift: got {shift}, wanted 0 to less than half of {smallest} cells")
+    found = gallery.directions(_window(cells, shift, shift, shift), labels[chosen], classes)
+    return Template(*found, np.array(classes), np.array(shift))
+
+
+def amplitudes(chips: Shaped[np.ndarray, "n h w c"]) -> Float[np.ndarray, "n h2 w2 c"]:
+    """Averages the square root of chips over cells of at least 2 by 2 pixels."""
+    factor = max(2, -(-max(chips.shape[1:3]) // CELLS))
+    return mean_pool(np.sqrt(np.maximum(chips, 0, dtype=np.float32)), factor)
+
+
+def _window(
+    cells: Float[np.ndarray, "n h w c"], top: int, left: int, shift: int
+) -> Float[np.ndarray, "n d"]:
+    """Cuts a window, ``2 * shift`` cells smaller than the chip, and takes its mean out."""
+    rows, columns = (side - 2 * shift for side in cells.shape[1:3])
+    window = cells[:, top : top + rows, left : left + columns].reshape(len(cells), -1)
+    return window - window.mean(axis=1, keepdims=True)
+
+
+def answer(
+    model: Template, chips: Shaped[np.ndarray, "b h w c"], *, block_size: int = gallery.BLOCK
+) -> Answer:
+    """Compares chips with all training chips at all shifts.
+
+    Args:
+      model: of :func:`fit`.
+      chips: ``[b, h, w, c]``, in the units of the training chips.
+      block_size: chips at a time.
+    """
+    classes, shift = int(np.asarray(model.classes)), int(np.asarray(model.shift))
+    searched = Gallery(model.examples, model.half_squares, model.labels)
+    found = [np.zeros((0, classes))]
+    for start in range(0, len(chips), block_size):
+        cells = amplitudes(chips[start : start + block_size])
+        best = np.full((len(cells), classes), -np.inf)
+        for top in range(2 * shift + 1):
+            for left in range(2 * shift + 1):
+                window = _window(cells, top, left, shift)
+                np.maximum(best, gallery.cosines(searched, window, classes), out=best)
+        found.append(best)
+    distances = np.maximum(1 - np.concatenate(found), LEAST)
+    nearest, other = gallery.two_nearest(distances)
+    return Answer(np.log(other / nearest), distances.argmin(axis=1), distances)
+
+
+SCORE = Score(
+    name="template",
+    title="template",
+    score=lambda model, out: answer(model, out.more["image"]),
+    fit=lambda out, _: fit(out.more["image"], out.labels, out.logits.shape[1]),
+    needs=("image",),
+    names_class=True,
+    recorded=False,
+    model=Template,
+)

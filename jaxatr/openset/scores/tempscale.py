@@ -1,0 +1,79 @@
+r"""The largest class probability at a fitted temperature (Guo et al. 2017, "On calibration").
+
+Section 4.2: T minimises the negative log-likelihood of validation examples, and the score is
+:math:`\max_k \operatorname{softmax}(z / T)_k`.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.optimize
+import scipy.special
+
+from jaxatr.openset.inputs import finite, known_labels
+from jaxatr.openset.score import Score
+from jaxatr.openset.scores.softmax import SCORE as SOFTMAX
+from jaxatr.openset.scores.softmax import softmax_score
+from jaxatr.typing import Array, ArrayLike, Float, Int
+
+LIMITS = (1e-2, 1e2)
+"""T is looked for between these. Of examples that are all classified correctly the likelihood grows
+as T falls."""
+
+
+class Temperature(NamedTuple):
+    """A fitted model.
+
+    Attributes:
+      temperature: ``[]``, T.
+    """
+
+    temperature: Float[ArrayLike, ""]
+
+
+def fit(logits: Float[ArrayLike, "n k"], labels: Int[ArrayLike, " n"]) -> Temperature:
+    """Finds the temperature of the greatest likelihood, within :data:`LIMITS`.
+
+    The negative log-likelihood is convex in 1/T, and so has one minimum in log T.
+
+    Args:
+      logits: ``[n, k]``, of examples that took no part in training.
+      labels: ``[n]``, their classes.
+
+    Raises:
+      ValueError: there are none, a logit is not finite, or a label is of no known class.
+    """
+    logits = finite("logits", logits)
+    labels = known_labels(labels, *logits.shape)
+    right = np.take_along_axis(logits, labels[:, None], axis=1)[:, 0]
+
+    def loss(log_t: float) -> float:
+        t = np.exp(log_t)
+        return float(np.mean(scipy.special.logsumexp(logits / t, axis=1) - right / t))
+
+    low, high = np.log(LIMITS)
+    found = scipy.optimize.minimize_scalar(
+        loss, bounds=(low, high), method="bounded", options={"xatol": 1e-8}
+    )
+    return Temperature(np.array(np.exp(found.x)))
+
+
+def score(model: Temperature, logits: Float[ArrayLike, "b k"]) -> Float[Array, " b"]:
+    """Computes the logarithm of the largest probability.
+
+    Args:
+      model: of :func:`fit`.
+      logits: ``[b, k]``.
+    """
+    return softmax_score(np.asarray(logits) / np.float32(model.temperature), log=True)
+
+
+SCORE = Score(
+    name="tempscale",
+    title="TempScale",
+    score=lambda model, out: score(model, out.logits),
+    calibrate=lambda _, out: fit(out.logits, out.labels),
+    scale="log",
+    fixed_threshold=SOFTMAX.fixed_threshold,
+    model=Temperature,
+)

@@ -1,0 +1,269 @@
+"""The score by which a run decides: chosen, fitted, calibrated, and kept in the run's folder."""
+
+import dataclasses
+import warnings
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+from jaxatr import openset
+from jaxatr.tasks.open_set import fitted
+from jaxatr.tasks.open_set.needs import NEEDS, refusal
+from jaxatr.tasks.open_set.scored import Scored, head
+from jaxatr.typing import Config, PyTree
+
+AUTO = "auto"
+RULE = "cbc"
+"""The score of the paper's rule, which compares a probability with γ."""
+
+_FEWEST_CLASSES = 3
+
+
+class Made(NamedTuple):
+    """A decision of a run, and how it came about.
+
+    Attributes:
+      decision: the decision; None where nothing can be decided by.
+      record: JSON values, for ``record.json`` and ``evaluation.json``.
+    """
+
+    decision: openset.Decision | None
+    record: dict[str, Any]
+
+
+@runtime_checkable  # the tests check annotations as they run
+class Deciding(Scored, Protocol):
+    """The task of a run that decides whether something is known."""
+
+    def decided_outputs(
+        self, variables: PyTree, part: str, needs: Collection[str] = ()
+    ) -> openset.Outputs:
+        """Computes the outputs on a part, example by example as a recogniser takes them."""
+        ...
+
+
+def score_of(name: str) -> openset.Score:
+    """Finds a score that can decide.
+
+    Raises:
+      ValueError: there is no such score, or it needs a training of its own.
+    """
+    (score,) = openset.choose_scores([name])
+    if score.training is not None:
+        raise ValueError(f"score: {name} has a training of its own, and cannot decide")
+    return score
+
+
+def candidates(given: Collection[str]) -> tuple[openset.Score, ...]:
+    """Lists the scores among which ``auto`` chooses, the paper's first.
+
+    A score takes part if the run can compute it and a class can be left out of it afterwards.
+    """
+    able = [
+        score
+        for score in openset.SCORES.values()
+        if score.training is None
+        and not refusal(score, given)
+        and not any(NEEDS[need].of_classes for need in score.all_needs)
+    ]
+    return tuple(sorted(able, key=lambda score: score.name != RULE))
+
+
+def decides(config: Config) -> bool:
+    """Says whether a run decides at all: one that is trained beside another does not."""
+    return not config.open_set.negatives and not config.open_set.hold_out
+
+
+def made_for(
+    task: Deciding,
+    variables: PyTree,
+    workdir: Path | None = None,
+    step: int | None = None,
+    *,
+    score: str | None = None,
+) -> Made:
+    """Reads what was fitted for a checkpoint, or fits it and keeps it.
+
+    Args:
+      task: of the run.
+      variables: of the checkpoint.
+      workdir: the run's folder; without it nothing is read or kept.
+      step: of the checkpoint.
+      score: a name, or ``"auto"``; by default the configured one.
+    """
+    name = score or task.config.open_set.score
+    if workdir is None or step is None:
+        return fit(task, variables, name)
+    if (found := read(workdir, step, task.config, score=name)) is not None:
+        return found
+    made = fit(task, variables, name)
+    if made.decision is not None and name != RULE:
+        fitted.save(workdir, step, made.decision.score.name, made.decision, made.record)
+    if name == AUTO:
+        fitted.save_choice(workdir, step, made.record)
+    return made
+
+
+def read(workdir: Path, step: int, config: Config, *, score: str | None = None) -> Made | None:
+    """Reads what was fitted for a checkpoint; None where something has to be fitted first.
+
+    Args:
+      workdir: the run's folder.
+      step: of the checkpoint.
+      config: the run's.
+      score: a name, or ``"auto"``; by default the configured one.
+
+    Raises:
+      ValueError: there is no such score, or a file is not whole.
+    """
+    name = score or config.open_set.score
+    record: dict[str, Any] = {"by": "name"}
+    if name == AUTO:
+        chosen = fitted.load_choice(workdir, step)
+        if chosen is None:
+            return None
+        if chosen["decides"] is None:
+            return Made(None, chosen)
+        name, record = chosen["decides"], chosen
+    elif name == RULE:
+        return Made(openset.gamma_rule(config.open_set.gamma), _rule_record(config))
+    one = score_of(name)
+    found = fitted.load(workdir, step, one.name, one)
+    if found is None:
+        return None
+    record = {**fitted.provenance_of(workdir, step, one.name), **record}
+    return Made(_as_configured(found, config), record)
+
+
+def fit(task: Deciding, variables: PyTree, name: str) -> Made:
+    """Chooses, fits and calibrates the score by which a run decides.
+
+    Args:
+      task: of the run.
+      variables: of a checkpoint.
+      name: of a score; ``"auto"`` chooses the one that tells known classes best from each other's
+        stand-ins (:mod:`jaxatr.openset.held_out`). Without validation examples, or with fewer than
+        three known classes, it is the paper's.
+
+    Raises:
+      ValueError: the score is named and the run cannot compute it, or fit it.
+    """
+    fields, parts = task.config.open_set, task.parts
+    if name == RULE:
+        return Made(openset.gamma_rule(fields.gamma), _rule_record(task.config))
+    listed = candidates(task.given) if name == AUTO else (score_of(name),)
+    for score in listed:
+        if reason := refusal(score, task.given):
+            raise ValueError(f"open_set.score: {score.name} {reason}")
+    if "validation" not in parts:
+        return _without_validation(task, variables, name, listed)
+    needs = frozenset().union(*(score.all_needs for score in listed))
+    validation = task.decided_outputs(variables, "validation", needs)
+    training = validation  # which no score without a fit looks at
+    if any(score.fitted for score in listed):
+        training = task.decided_outputs(variables, "train", needs)
+    classes, last = tuple(task.record["split"]["known"]), head(variables)
+    trials = openset.leave_classes_out(training, validation, last, classes)
+    compared = openset.compare(listed, trials)
+    score, why = _choose(name, listed, compared, task.config)
+    models = openset.fit_scores([score], training, last, validation=validation).models
+    one, names = compared[score.name], _accuracies(score, models, validation)
+    decision = openset.calibrate(
+        openset.Decision(score, models, gallery=names.get("gallery", 0.0) > names["head"]),
+        validation,
+        tpr=fields.tpr,
+        per_class=fields.per_class,
+        sigmoid=openset.fit_sigmoid(one.standing, one.known),
+    )
+    record = {"decides": score.name, **why, **_facts(decision, validation)}
+    record["validation_accuracy"] = names
+    record["candidates"] = {key: _row(value) for key, value in compared.items()}
+    return Made(decision, record)
+
+
+def _choose(
+    name: str,
+    listed: tuple[openset.Score, ...],
+    compared: dict[str, openset.Compared],
+    config: Config,
+) -> tuple[openset.Score, dict[str, Any]]:
+    if name != AUTO:
+        return listed[0], {"by": "name"}
+    if (best := openset.best_of(compared)) is not None:
+        (score,) = (one for one in listed if one.name == best)
+        return score, {"by": "known classes left out in turn, after the network"}
+    score = next(one for one in listed if one.name in (RULE, "softmax"))
+    reason = f"fewer than {_FEWEST_CLASSES} known classes with validation examples"
+    warnings.warn(f"open_set.score: {score.name} decides, as there are {reason}", stacklevel=4)
+    return score, {"by": reason}
+
+
+def _without_validation(
+    task: Deciding, variables: PyTree, name: str, listed: tuple[openset.Score, ...]
+) -> Made:
+    """Takes a score at the threshold that γ is in its unit, where it has one."""
+    gamma, reason = task.config.open_set.gamma, "no validation examples"
+    if name == AUTO:
+        if listed[0].name != RULE:
+            return Made(None, {"decides": None, "by": reason})
+        return Made(openset.gamma_rule(gamma), {**_rule_record(task.config), "by": reason})
+    (score,) = listed
+    if score.calibrated:
+        raise ValueError(f"open_set.score: {name} is calibrated, and there are {reason}")
+    training = task.decided_outputs(variables, "train", score.all_needs) if score.fitted else None
+    models = openset.fit_scores([score], training, head(variables)).models
+    threshold = score.fixed_threshold(gamma) if score.fixed_threshold else None
+    decision = openset.Decision(score, models, threshold=threshold)
+    return Made(decision, {"decides": score.name, "by": "name"})
+
+
+def _as_configured(decision: openset.Decision, config: Config) -> openset.Decision:
+    """Takes the wanted shares from the configuration, which may have changed since."""
+    if decision.calibration is None:
+        return decision
+    fields = config.open_set
+    own = decision.calibration._replace(tpr=fields.tpr, per_class=fields.per_class)
+    return dataclasses.replace(decision, calibration=own)
+
+
+def _rule_record(config: Config) -> dict[str, Any]:
+    return {"decides": RULE, "by": "name", "gamma": config.open_set.gamma}
+
+
+def _accuracies(
+    score: openset.Score, models: dict[str, Any], validation: openset.Outputs
+) -> dict[str, float]:
+    """Measures how often the closed-set classifier is right, and the score's own search."""
+    found = {"head": float(np.mean(validation.predicted == validation.labels))}
+    if score.names_class:
+        named = openset.Fitted((score,), models).answers(validation)[score.name].label
+        found["gallery"] = float(np.mean(named == validation.labels))
+    return found
+
+
+def _facts(decision: openset.Decision, validation: openset.Outputs) -> dict[str, Any]:
+    """Lists what the validation examples said."""
+    thresholds = decision.thresholds(validation.logits.shape[1])
+    own = decision.calibration
+    if not np.isfinite(thresholds).all() and own is not None and own.tpr < 1:
+        needed = openset.examples_needed(own.tpr)
+        where = " of a class" if own.per_class else ""
+        warnings.warn(
+            f"open_set.tpr: {len(validation.labels)} validation examples cannot keep the promise "
+            f"and reject: {needed}{where} are needed, and until then everything is accepted",
+            stacklevel=5,
+        )
+    return {
+        "validation_examples": len(validation.labels),
+        "class_from": "gallery" if decision.gallery else "head",
+        "temperature": own.temperature if own else 1.0,
+        "probability": decision.probability_is,
+    }
+
+
+def _row(one: openset.Compared) -> dict[str, Any]:
+    if one.refused:
+        return {"refused": one.refused}
+    return {"auroc": one.mean, "by_class": one.areas} if one.areas else {}

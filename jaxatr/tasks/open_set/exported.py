@@ -1,0 +1,126 @@
+"""The decision as part of an exported network: the score, and whether it reaches its threshold."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxatr import models, openset
+from jaxatr.tasks.open_set.loading import load_decision
+from jaxatr.training import Exportable, TrainedRun
+from jaxatr.typing import Array, PyTree
+
+NONE = "none"
+"""In place of a score: the network alone."""
+
+
+def _nearest(model: Any, outputs: openset.Outputs) -> Array:
+    """Computes minus the distance to the nearest example, by the gallery's largest product."""
+    features = jnp.asarray(outputs.more["features"])
+    lengths = jnp.linalg.norm(features, axis=1, keepdims=True)
+    unit = features / jnp.where(lengths > 0, lengths, 1)
+    products = jnp.dot(unit, model.features.T, precision=jax.lax.Precision.HIGHEST)
+    squares = jnp.sum(jnp.square(unit), axis=1) + jnp.min(
+        jnp.sum(jnp.square(model.features), axis=1) - 2 * products, axis=1
+    )
+    return -jnp.sqrt(jnp.maximum(squares, 0))
+
+
+EXPRESSED: dict[str, Callable[[Any, openset.Outputs], Any]] = {
+    **{
+        name: openset.SCORES[name].score
+        for name in ("cbc", "softmax", "mls", "energy", "mahalanobis", "vim")
+    },
+    "nearest": _nearest,
+}
+"""Scores that ONNX's operators express, by name."""
+
+
+class InGraph(NamedTuple):
+    """A decision for a graph.
+
+    Attributes:
+      apply: ``(model, output of the network) -> (score [b], known [b])``, of which the second is
+        whether the score reaches the threshold of the class with the largest logit.
+      model: the arrays that it takes.
+      properties: JSON values for the file's metadata.
+    """
+
+    apply: Callable[[PyTree, models.OpenSetOutput], tuple[Array, Array]]
+    model: PyTree
+    properties: dict[str, Any]
+
+
+def in_graph(run: TrainedRun, score: str | None) -> InGraph | None:
+    """Prepares the decision of a run for ONNX; None for the network alone.
+
+    Args:
+      run: the run.
+      score: a name, ``"auto"`` or ``"none"``; None for the score that decides.
+
+    Raises:
+      ValueError: the score has no form in ONNX, or nothing decides; what can be done is said.
+    """
+    if score == NONE:
+        return None
+    decision = load_decision(run, score, None, {}, run.step).decision
+    name = decision.score.name
+    if name not in EXPRESSED or decision.gallery:
+        raise ValueError(
+            f"score: {name} decides in {run.workdir}, and has no form in ONNX: take one of "
+            f"{', '.join(EXPRESSED)}, or 'none' for the network alone"
+        )
+    compute = EXPRESSED[name]
+    thresholds = decision.thresholds(len(run.classes))
+    # float32 as the graph: a score that equals the threshold is accepted there too.
+    limits = np.float32(np.clip(thresholds, -3e38, 3e38))
+
+    def apply(model: PyTree, out: models.OpenSetOutput) -> tuple[Array, Array]:
+        labels = jnp.argmax(out.logits, axis=-1)
+        more: Any = {"features": out.features}
+        outputs: Any = (out.logits, out.open_logits, labels, more)
+        value = compute(model["score"], openset.Outputs(*outputs))
+        return value, value >= model["thresholds"][labels]
+
+    fitted = decision.models.get(name)
+    single = jax.tree.map(np.float32, fitted)
+    properties = {
+        "decides": name,
+        "thresholds": [float(t) if np.isfinite(t) else None for t in thresholds],
+    }
+    return InGraph(apply, {"score": single, "thresholds": limits}, properties)
+
+
+def exportable(
+    run: TrainedRun, network: Callable[..., models.OpenSetOutput], score: str | None
+) -> Exportable:
+    """Builds what goes out of a network with the two heads, and of the decision by it."""
+    outputs = ("logits", "open_logits", "features")
+    if run.config.loss.open == "none":
+        outputs = ("logits", "features")  # nothing has trained the binary classifiers
+    decision = in_graph(run, score)
+    variables, properties, named = run.variables, thresholds(run), outputs
+    if decision is not None:
+        variables = {**run.variables, "decision": decision.model}
+        properties, named = properties | decision.properties, (*outputs, "score", "known")
+
+    def apply(variables: PyTree, *inputs: jax.Array) -> list[jax.Array]:
+        own = {name: value for name, value in variables.items() if name != "decision"}
+        out = network(own, *inputs)
+        found = [getattr(out, name) for name in outputs]
+        return found if decision is None else [*found, *decision.apply(variables["decision"], out)]
+
+    return Exportable(apply, variables, named, run.classes, properties=properties)
+
+
+def thresholds(run: TrainedRun) -> dict[str, Any]:
+    """Lists γ, and the one that an evaluation of this very checkpoint has fitted."""
+    if run.config.loss.open == "none":
+        return {}
+    found = {"gamma": run.config.open_set.gamma}
+    fitted = run.record.get("fitted_gamma")
+    if fitted is not None and run.record["fitted_gamma_step"] == run.step:
+        found["fitted_gamma"] = fitted
+    return found

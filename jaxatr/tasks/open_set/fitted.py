@@ -1,0 +1,100 @@
+"""What was fitted for a run, in its folder: ``fitted/STEP/NAME.npz``, and what was chosen.
+
+A file belongs to the checkpoint of its step. ``choice.json`` says which score ``auto`` chose and by
+what; ``NAME.field.npz`` is a calibration to chips of the field, which comes before that of the run.
+"""
+
+import json
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxatr import openset
+from jaxatr.training.folder import write_file
+
+FOLDER = "fitted"
+CHOICE = "choice.json"
+FIELD = ".field"
+
+
+def path_of(workdir: str | os.PathLike, step: int, name: str) -> Path:
+    """Returns the path of what was fitted for a score at a checkpoint."""
+    return Path(workdir) / FOLDER / str(step) / f"{name}.npz"
+
+
+def save(
+    workdir: str | os.PathLike,
+    step: int,
+    name: str,
+    decision: openset.Decision,
+    provenance: dict[str, Any] | None = None,
+) -> Path:
+    """Writes a decision, all of it or nothing, and returns the path.
+
+    Args:
+      workdir: the run's folder.
+      step: of the checkpoint.
+      name: of the score, or of the score and :data:`FIELD`.
+      decision: by that score.
+      provenance: JSON values that say how it came about.
+    """
+    path = path_of(workdir, step, name)
+    arrays: dict[str, Any] = {"step": np.array(step), **openset.to_arrays(decision)}
+    if provenance:
+        arrays["provenance"] = np.array(json.dumps(provenance, ensure_ascii=False))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_file(path, lambda file: np.savez(file, **arrays))
+    return path
+
+
+def load(
+    workdir: str | os.PathLike, step: int, name: str, score: openset.Score
+) -> openset.Decision | None:
+    """Reads a decision; None where there is none for this checkpoint.
+
+    Raises:
+      ValueError: the file cannot be read or holds something else; it is named.
+    """
+    path = path_of(workdir, step, name)
+    if not path.is_file():
+        return None
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = dict(file)
+        if int(arrays.pop("step", -1)) != step:
+            raise ValueError(f"it is not of step {step}")
+        return openset.from_arrays(score, arrays)
+    except (ValueError, TypeError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(
+            f"{path}: not a readable fit ({error}): remove it, and it is made again"
+        ) from error
+
+
+def provenance_of(workdir: str | os.PathLike, step: int, name: str) -> dict[str, Any]:
+    """Reads how a decision that is there came about."""
+    with np.load(path_of(workdir, step, name), allow_pickle=False) as file:
+        return json.loads(str(file["provenance"])) if "provenance" in file else {}
+
+
+def save_choice(workdir: str | os.PathLike, step: int, choice: dict[str, Any]) -> None:
+    """Writes what was chosen for a checkpoint."""
+    path = path_of(workdir, step, CHOICE).with_name(CHOICE)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(choice, indent=2) + "\n"
+    write_file(path, lambda file: file.write(text.encode()))
+
+
+def load_choice(workdir: str | os.PathLike, step: int) -> dict[str, Any] | None:
+    """Reads what was chosen for a checkpoint; None where nothing was.
+
+    Raises:
+      ValueError: the file cannot be read.
+    """
+    path = path_of(workdir, step, CHOICE).with_name(CHOICE)
+    try:
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    except ValueError as error:
+        raise ValueError(f"{path}: not readable ({error}): remove it") from error

@@ -1,0 +1,149 @@
+"""The decision of a finished run, with the threshold that a user asks for."""
+
+import copy
+import warnings
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from jaxatr import openset
+from jaxatr.tasks.open_set import fitted
+from jaxatr.tasks.open_set.deciding import AUTO, RULE, Made, made_for, read, score_of
+from jaxatr.tasks.open_set.needs import refusal
+from jaxatr.training import Checkpoint, TrainedRun
+
+
+class Loaded(NamedTuple):
+    """A decision that is ready to use.
+
+    Attributes:
+      decision: it has a threshold.
+      gamma: the γ that was given or recorded; None where there was none.
+      note: what a user should know of it; empty for nothing.
+    """
+
+    decision: openset.Decision
+    gamma: float | None
+    note: str
+
+
+def load_decision(
+    run: TrainedRun,
+    score: str | None,
+    gamma: float | str | None,
+    where: Mapping[str, str],
+    checkpoint: Checkpoint,
+    *,
+    field: bool = True,
+) -> Loaded:
+    """Loads what decides; what was not fitted yet is fitted, and kept in the run's folder.
+
+    Args:
+      run: the run.
+      score: a name, or ``"auto"``; None for the configured one.
+      gamma: the threshold, ``"fitted"``, or None for the decision's own.
+      where: fields of ``config.data`` to change, where the data has moved.
+      checkpoint: which the run was loaded at, for messages.
+      field: take the calibration to chips of the field, if there is one.
+
+    Raises:
+      ValueError: there is no such score or threshold, or no data to fit it to; it is said why.
+    """
+    if run.config.open_set.negatives:
+        raise ValueError(f"{run.workdir} is a plain classifier of known targets and others")
+    name, threshold = score or run.config.open_set.score, _number(gamma)
+    if name == RULE and run.config.loss.open == "none":
+        raise ValueError(f"{run.workdir} is a plain classifier (loss.open=none): it has no γ")
+    made = _unfitted(run, name) if threshold is not None else None
+    made = made or read(run.workdir, run.step, run.config, score=name)
+    made = made or _fit_now(run, name, where)
+    if (decision := made.decision) is None:
+        raise ValueError(f"{run.workdir} has no score that decides: {made.record['by']}")
+    decision, note = _in_the_field(run, decision) if field else (decision, "")
+    if threshold is not None:
+        rules = decision.score.name == RULE
+        at = openset.gamma_rule(threshold).threshold if rules else threshold
+        return Loaded(decision.at(at), threshold if rules else None, note)
+    if gamma == "fitted" and decision.calibration is None:
+        fixed = _recorded_gamma(run, decision, checkpoint)
+        return Loaded(openset.gamma_rule(fixed), fixed, note)
+    if decision.threshold is None and decision.calibration is None:
+        raise ValueError(
+            f"{run.workdir}: there are no validation examples to fit a threshold of "
+            f"{decision.score.name} to: give one, --gamma=NUMBER"
+        )
+    given = name == RULE and decision.calibration is None
+    return Loaded(decision, run.config.open_set.gamma if given else None, note)
+
+
+def open_task(run: TrainedRun, where: Mapping[str, str]) -> Any:
+    """Opens a finished run's task with its data.
+
+    Raises:
+      ValueError: the data is missing, or is other data than the run was trained on.
+    """
+    config = copy.deepcopy(run.config)
+    config.model.pretrained = ""  # the weights that it began with may be gone
+    config.data.update(where)
+    task = run.task(config)
+    task.check_continues(run.workdir, run.record)
+    return task
+
+
+def _number(gamma: float | str | None) -> float | None:
+    if gamma is None or gamma == "fitted":
+        return None
+    try:
+        return float(gamma)
+    except ValueError:
+        raise ValueError(f"gamma: got {gamma!r}, wanted a number or 'fitted'") from None
+
+
+def _unfitted(run: TrainedRun, name: str) -> Made | None:
+    """Returns the decision by a score that needs no data if its threshold is given."""
+    if name == AUTO or (found := score_of(name)).fitted or found.calibrated:
+        return None
+    saved = fitted.load(run.workdir, run.step, found.name, found)
+    return Made(saved or openset.Decision(found, {}), {"decides": found.name, "by": "name"})
+
+
+def _fit_now(run: TrainedRun, name: str, where: Mapping[str, str]) -> Made:
+    try:
+        task = open_task(run, where)
+    except (ValueError, OSError) as error:
+        raise ValueError(
+            f"{run.workdir}: nothing is fitted for score={name} at step {run.step}, and the data "
+            f"to fit it to cannot be read ({error}); --source=FOLDER says where it is now"
+        ) from error
+    if name != AUTO and (reason := refusal(score_of(name), task.given)):
+        raise ValueError(f"score: {name} {reason}")
+    warnings.warn(
+        f"{run.workdir}: score={name} is not fitted yet: it is fitted to the training data now",
+        stacklevel=5,
+    )
+    return made_for(task, run.variables, run.workdir, run.step, score=name)
+
+
+def _in_the_field(run: TrainedRun, decision: openset.Decision) -> tuple[openset.Decision, str]:
+    """Takes the calibration to chips of the field, if there is one."""
+    name = decision.score.name
+    found = fitted.load(run.workdir, run.step, name + fitted.FIELD, decision.score)
+    if found is None or found.calibration is None:
+        return decision, ""
+    origin = fitted.provenance_of(run.workdir, run.step, name + fitted.FIELD)
+    note = (
+        f"{name} is calibrated to {len(found.calibration.scores)} chips of the field, "
+        f"{origin.get('source')}, {origin.get('made')} (jaxatr calibrate --undo removes that)"
+    )
+    return found, note
+
+
+def _recorded_gamma(run: TrainedRun, decision: openset.Decision, checkpoint: Checkpoint) -> float:
+    """Finds the γ that an evaluation fitted; it holds for the checkpoint it was fitted on."""
+    if decision.score.name != RULE or run.record.get("fitted_gamma") is None:
+        raise ValueError(f"{run.workdir} has no fitted γ: evaluate it, with a validation part")
+    if (step := run.record["fitted_gamma_step"]) != run.step:
+        raise ValueError(
+            f"{run.workdir}: γ was fitted on the checkpoint of step {step}, not of step "
+            f"{run.step}: evaluate it with --checkpoint={checkpoint}"
+        )
+    return run.record["fitted_gamma"]

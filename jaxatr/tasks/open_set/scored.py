@@ -1,0 +1,36 @@
+"""The facts about a run that scores are computed from."""
+
+from collections.abc import Collection
+from typing import Any, Protocol, runtime_checkable
+
+from jaxatr import openset
+from jaxatr.tasks.examples import Part
+from jaxatr.typing import Config, PyTree
+
+
+@runtime_checkable  # the tests check annotations as they run
+class Scored(Protocol):
+    """The task of a run whose outputs are scored."""
+
+    config: Config
+    parts: dict[str, Part]
+
+    @property
+    def given(self) -> frozenset[str]:
+        """Names of the needs of scores that the task gives."""
+        ...
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What a result must state."""
+        ...
+
+    def outputs(self, variables: PyTree, part: str, needs: Collection[str] = ()) -> openset.Outputs:
+        """Computes the network's outputs on a part of the data."""
+        ...
+
+
+def head(variables: PyTree, prefix: str = "") -> openset.Head:
+    """Finds the closed-set classifier's last layer among a network's variables."""
+    layer = variables["params"][f"{prefix}closed_head"]
+    return openset.Head(layer["kernel"], layer.get("bias"))

@@ -1,0 +1,241 @@
+"""The score that decides in a run's folder: chosen, kept, asked for, read again, and refused."""
+
+import json
+import shutil
+import warnings
+
+import numpy as np
+import pytest
+import scipy.special
+
+from jaxatr import data, metrics, openset, reporting, runs, training
+from jaxatr.tasks.open_set import deciding, fitted
+from jaxatr.tasks.open_set.predictor import UNKNOWN, Recogniser
+
+
+@pytest.fixture(scope="module")
+def folder(small_config, tmp_path_factory):
+    """An evaluated run with enough validation examples for a threshold at 90 %."""
+    config = small_config.copy_and_resolve_references()
+    config.open_set.tpr = 0.9
+    workdir = tmp_path_factory.mktemp("decides") / "run"
+    runs.train_run(config, workdir, progress=False)
+    record = training.read_record(workdir)["decision"]
+    assert record["decides"] in openset.SCORES  # as soon as it is trained
+    runs.evaluate_run(workdir)
+    return workdir
+
+
+@pytest.fixture(scope="module")
+def evaluation(folder):
+    return json.loads((folder / "evaluation.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def images(folder, chips):
+    config = training.load_config(folder)
+    dataset = data.open_dataset("image_folder", source=str(chips), data_dir=config.data.data_dir)
+    split, saved = dataset.splits["test"], np.load(folder / "scores.npz")
+    position = {int(i): p for p, i in enumerate(split.columns["id"])}
+    return [split.image(position[int(i)]) for i in saved["test_id"]]
+
+
+def copied(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_auto_takes_the_best_by_known_classes(folder, evaluation):
+    record = training.read_record(folder)["decision"]
+    areas = {n: row["auroc"] for n, row in record["candidates"].items() if "auroc" in row}
+    assert areas[record["decides"]] == max(areas.values())
+    assert {"cbc", "softmax", "mahalanobis", "nearest"} <= set(areas)
+    assert not {"odin", "conflabel", "gopenmax"} & set(record["candidates"])
+    for row in record["candidates"].values():
+        if "auroc" in row:
+            assert set(row["by_class"]) == set(evaluation["known"])
+            assert row["auroc"] == pytest.approx(np.mean(list(row["by_class"].values())))
+    step = training.load_snapshot(folder, "latest").step
+    assert record["step"] == step and fitted.path_of(folder, step, record["decides"]).is_file()
+
+
+def test_the_evaluation_says_what_decides_and_how_well(folder, evaluation):
+    name, decision = evaluation["decides"], evaluation["decision"]
+    assert name in evaluation["groups"]["all"]["scores"] and name == decision["decides"]
+    saved = np.load(folder / "scores.npz")
+    labels, threshold = saved["test_labels"], decision["thresholds"][0]
+    known, accepted = labels != openset.UNKNOWN, saved[f"test_score_{name}"] >= threshold
+    np.testing.assert_array_equal(saved["decided_accepted"], accepted)
+    held_out = saved[f"validation_score_{name}"]
+    assert threshold == pytest.approx(openset.conformal_threshold(held_out, tpr=0.9))
+    test = decision["test"]
+    assert test["known_accepted"] == np.mean(accepted[known])
+    assert test["unknown_accepted"] == np.mean(accepted[~known])
+    decided = np.where(accepted, saved["decided_nearest"], openset.UNKNOWN)
+    assert test["open_accuracy"] == np.mean(decided == labels)
+    assert test["aurc"] == metrics.aurc(
+        saved[f"test_score_{name}"], saved["decided_nearest"] == labels
+    )
+    shares = scipy.special.softmax(
+        np.float64(saved["test_logits"][known]) / decision["temperature"], axis=1
+    )
+    right = shares.argmax(axis=1) == labels[known]
+    error = metrics.expected_calibration_error(shares.max(axis=1), right)
+    assert test["class_probability"]["error"] == pytest.approx(error)
+    assert "known_probability" in test and decision["probability"] == "calibrated"
+    table = reporting.open_set_table(evaluation)
+    assert f"decides: {openset.SCORES[name].title}, by known classes left out" in table
+    assert "AURC" in table and "accepted of the known" in table
+
+
+def test_the_recogniser_decides_as_the_evaluation_did(folder, evaluation, images):
+    recogniser, saved = Recogniser.load(folder), np.load(folder / "scores.npz")
+    predictions = list(recogniser(images, batch_size=7))
+    name = evaluation["decides"]
+    assert {p.decides for p in predictions} == {name}
+    np.testing.assert_allclose(
+        [p.score for p in predictions], saved[f"test_score_{name}"], rtol=1e-3, atol=1e-3
+    )
+    near = np.abs(saved["decided_score"] - saved["decided_threshold"]) < 1e-3
+    accepted = np.array([p.label != UNKNOWN for p in predictions])
+    np.testing.assert_array_equal(accepted[~near], saved["decided_accepted"][~near])
+    np.testing.assert_allclose(
+        [p.known_probability for p in predictions], saved["decided_known_probability"], atol=1e-2
+    )
+    for prediction in predictions:
+        assert prediction.threshold == evaluation["decision"]["thresholds"][0]
+        assert 0 <= prediction.known_probability <= 1 and 0 < prediction.p_value <= 1
+        assert sum(prediction.probabilities.values()) == pytest.approx(1)
+        line = recogniser.describe(prediction)
+        assert openset.SCORES[name].title in line and line.startswith(prediction.label)
+        fields = json.loads(json.dumps(recogniser.to_json(prediction)))
+        assert fields["decides"] == name and fields["threshold"] == prediction.threshold
+
+
+def test_another_score_is_fitted_once_with_its_own_threshold(folder, images, tmp_path):
+    run = copied(folder, tmp_path)
+    with pytest.warns(UserWarning, match="score=mahalanobis is not fitted yet"):
+        first = Recogniser.load(run, score="mahalanobis")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again = Recogniser.load(run, score="mahalanobis")
+    one, other = (list(each(images[:5])) for each in (first, again))
+    assert one == other and one[0].decides == "mahalanobis" and one[0].gamma is None
+    result = runs.evaluate_run(run, scores="mahalanobis")
+    assert result["decides"] == training.read_record(folder)["decision"]["decides"]
+    held_out = np.load(run / "scores.npz")["validation_score_mahalanobis"]
+    expected = openset.conformal_threshold(held_out, tpr=0.9)
+    assert one[0].threshold == pytest.approx(expected, rel=1e-5)
+
+
+def test_what_is_missing_or_of_another_step_is_made_again(folder, tmp_path):
+    run = copied(folder, tmp_path)
+    step = training.load_snapshot(run, "latest").step
+    shutil.rmtree(run / "fitted")
+    runs.evaluate_run(run)
+    assert fitted.load_choice(run, step) is not None
+    (run / "fitted" / str(step)).rename(run / "fitted" / str(step + 1))
+    with pytest.warns(UserWarning, match="score=auto is not fitted yet"):
+        Recogniser.load(run)
+    name = training.read_record(run)["decision"]["decides"]
+    path = fitted.path_of(run, step, name)
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(ValueError, match=f"{name}.npz: not a readable fit"):
+        Recogniser.load(run)
+    shutil.copy(fitted.path_of(run, step + 1, name), path)
+    arrays = dict(np.load(path)) | {"step": np.array(step + 1)}
+    np.savez(path, **arrays)
+    with pytest.raises(ValueError, match=f"it is not of step {step}"):
+        Recogniser.load(run)
+
+
+def test_without_the_data_it_is_refused_clearly(folder, chips, tmp_path):
+    run = copied(folder, tmp_path)
+    config = json.loads((run / "config.json").read_text())
+    config["data"]["source"], config["data"]["data_dir"] = "/nowhere", str(tmp_path / "none")
+    (run / "config.json").write_text(json.dumps(config))
+    assert Recogniser.load(run).decision.score.name in openset.SCORES  # what is kept suffices
+    with pytest.raises(ValueError, match="nothing is fitted for score=rmds.*--source=FOLDER"):
+        Recogniser.load(run, score="rmds")
+    with pytest.warns(UserWarning, match="rmds is not fitted"):
+        found = Recogniser.load(run, score="rmds", source=str(chips))
+    assert found.decision.score.name == "rmds"
+
+
+def test_a_threshold_can_be_given_in_the_score_s_own_unit(folder, images):
+    own = Recogniser.load(folder, score="nearest")
+    middle = float(np.median([p.score for p in own(images)]))
+    given = Recogniser.load(folder, score="nearest", gamma=middle)
+    labels = [(p.score >= middle, p.label != UNKNOWN) for p in given(images)]
+    assert all(one == other for one, other in labels) and len(set(labels)) == 2
+    assert Recogniser.load(folder, gamma="fitted").decision.threshold is None
+    with pytest.raises(ValueError, match="gamma: got 'high', wanted a number"):
+        Recogniser.load(folder, gamma="high")
+    energy = Recogniser.load(folder, score="energy", gamma=0.5)  # for which nothing is fitted
+    assert {p.threshold for p in energy(images[:3])} == {0.5}
+
+
+def test_names_that_cannot_decide(folder, small_config, tmp_path):
+    with pytest.raises(ValueError, match="got 'wim'.*did you mean 'vim'"):
+        Recogniser.load(folder, score="wim")
+    with pytest.raises(ValueError, match="gopenmax has a training of its own"):
+        Recogniser.load(folder, score="gopenmax")
+    config = small_config.copy_and_resolve_references()
+    config.open_set.score = "none"
+    with pytest.raises(ValueError, match="open_set.score: scores: got 'none'"):
+        runs.train_run(config, tmp_path / "run", progress=False)
+
+
+def test_the_configured_score_and_classes_count_without_training_again(
+    folder, small_config, tmp_path
+):
+    run = copied(folder, tmp_path)
+    config = training.load_config(run)
+    config.open_set.score, config.open_set.per_class = "energy", True
+    before = len(training.read_metrics(run))
+    with pytest.warns(UserWarning, match="9 of a class are needed"):
+        runs.train_run(config, run, progress=False)
+    assert len(training.read_metrics(run)) == before
+    recogniser = Recogniser.load(run)
+    assert recogniser.decision.score.name == "energy" and recogniser.decision.calibration.per_class
+    result = runs.evaluate_run(run)
+    assert result["decides"] == "energy" and result["decision"]["by"] == "name"
+    assert list(result["decision"]["candidates"]) == ["energy"]
+
+
+def test_without_validation_examples_the_paper_s_rule_decides(small_config, tmp_path):
+    config = small_config.copy_and_resolve_references()
+    config.data.validation, config.train.epochs = 0.0, 1
+    runs.train_run(config, tmp_path / "run", progress=False)
+    result = runs.evaluate_run(tmp_path / "run")
+    assert result["decides"] == "cbc" and result["decision"]["by"] == "no validation examples"
+    recogniser = Recogniser.load(tmp_path / "run")
+    assert recogniser.gamma == pytest.approx(0.9) and recogniser.decision.calibration is None
+    with pytest.raises(ValueError, match="no validation examples to fit a threshold of energy"):
+        Recogniser.load(tmp_path / "run", score="energy")
+
+
+def test_the_report_shows_the_decision(folder, evaluation):
+    page = reporting.render_report([folder])
+    title = openset.SCORES[evaluation["decides"]].title
+    assert "The decision" in page and "Risk and coverage" in page
+    assert f'<option value="{evaluation["decides"]}" selected>{title}' in page
+    for name in ("Class probability of known examples", "Probability of being known"):
+        assert name in page
+
+
+def test_nothing_of_the_test_part_takes_part_in_the_choice(folder, small_config, monkeypatch):
+    config = training.load_config(folder)
+    task = runs.make_task(config, folder)
+    asked = []
+    real = type(task).outputs
+
+    def outputs(self, variables, part, needs=()):
+        asked.append(part)
+        return real(self, variables, part, needs)
+
+    monkeypatch.setattr(type(task), "outputs", outputs)
+    variables = training.variables_of(training.load_snapshot(folder, "latest"))
+    made = deciding.made_for(task, variables)
+    assert set(asked) == {"train", "validation"}
+    assert made.record["decides"] == training.read_record(folder)["decision"]["decides"]

@@ -1,0 +1,115 @@
+"""The calibration to chips of the field: what it keeps, who decides by it, and how to undo it."""
+
+import json
+import shutil
+import warnings
+
+import numpy as np
+import pytest
+
+from jaxatr import data, openset, runs, training
+from jaxatr.cli import calibrate
+from jaxatr.tasks.open_set import fitted
+from jaxatr.tasks.open_set.predictor import Recogniser
+
+
+@pytest.fixture
+def run(trained_run, tmp_path):
+    shutil.copytree(trained_run, tmp_path / "run")
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def field(run, chips, tmp_path):
+    """Test chips of the known classes, as if from elsewhere."""
+    for name in training.read_record(run)["split"]["known"]:
+        shutil.copytree(chips / "test" / name, tmp_path / "field" / name)
+    return tmp_path / "field"
+
+
+def images_of(field):
+    return [data.read_image(path) for path in sorted(field.glob("*/*.png"))]
+
+
+def test_thresholds_and_probabilities_are_those_of_the_chips(run, field):
+    digest = training.digest(training.variables_of(training.load_snapshot(run, "latest")))
+    before = Recogniser.load(run, score="energy")
+    result = runs.calibrate_run(run, field, score="energy", tpr=0.9)
+    after = Recogniser.load(run, score="energy")
+    assert "energy is calibrated to 30 chips of the field" in after.note and not before.note
+    images = images_of(field)
+    scores = [p.score for p in before(images)]
+    threshold = openset.conformal_threshold(scores, tpr=0.9)
+    answers = list(after(images))
+    assert answers[0].threshold == pytest.approx(threshold, rel=1e-6)
+    assert [p.score for p in answers] == scores
+    np.testing.assert_allclose(
+        [p.p_value for p in answers], openset.conformal_p_values(scores, scores)
+    )
+    known = sorted(field.iterdir())
+    labels = np.repeat([after.classes.index(folder.name) for folder in known], 10)
+    logits = np.concatenate([out.logits for out in after.outputs(images)])
+    temperature = openset.fit_temperature(logits, labels)
+    assert after.decision.calibration.temperature == pytest.approx(temperature)
+    assert result["after"]["threshold"] == pytest.approx(threshold)
+    assert result["before"]["threshold"] != result["after"]["threshold"]
+    others = [
+        scores[i] >= openset.conformal_threshold(np.delete(scores, i), tpr=0.9) for i in range(30)
+    ]
+    assert result["after"]["accepted"] == pytest.approx(np.mean(others))
+    again = training.digest(training.variables_of(training.load_snapshot(run, "latest")))
+    assert again == digest  # the network is what it was
+
+
+def test_it_is_recorded_where_from_and_can_be_undone(run, field):
+    (before,) = Recogniser.load(run)(images_of(field)[:1])
+    result = runs.calibrate_run(run, field)
+    step, name = training.load_snapshot(run, "latest").step, result["score"]
+    origin = fitted.provenance_of(run, step, name + fitted.FIELD)
+    assert origin["source"] == str(field) and set(origin["chips"].values()) == {10}
+    assert len(origin["digest"]) == 64 and origin["made"].startswith("20")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert str(field) in Recogniser.load(run).note
+    assert runs.undo_calibration(run) == result["path"]
+    assert next(Recogniser.load(run)(images_of(field)[:1])) == before
+    with pytest.raises(ValueError, match=f"{name} is not calibrated to chips"):
+        runs.undo_calibration(run)
+
+
+def test_the_paper_s_rule_can_be_calibrated_too(run, field):
+    assert Recogniser.load(run, score="cbc").gamma == 0.9
+    runs.calibrate_run(run, field, score="cbc", tpr=0.9)
+    recogniser = Recogniser.load(run, score="cbc")
+    images = images_of(field)
+    scores = [p.score for p in recogniser(images)]
+    threshold = openset.conformal_threshold(scores, tpr=0.9)
+    assert recogniser.gamma == pytest.approx(1 / (1 + np.exp(-threshold)))
+    assert Recogniser.load(run, score="cbc", gamma=0.5).gamma == 0.5
+
+
+def test_the_command_prints_before_and_after(run, field, flags_of, capsys):
+    arguments = [f"--workdir={run}", "--score=energy"]
+    calibrate.main(flags_of(calibrate, *arguments, f"--source={field}", "--tpr=0.9"))
+    printed = capsys.readouterr().out
+    assert "score: energy; chips: " in printed and "kept in" in printed
+    assert [line.split()[0] for line in printed.splitlines()[3:5]] == ["before", "after"]
+    calibrate.main(flags_of(calibrate, *arguments, f"--source={field}", "--tpr=0.9", "--json"))
+    assert json.loads(capsys.readouterr().out)["after"]["accepted"] > 0.7
+    calibrate.main(flags_of(calibrate, *arguments, "--undo"))
+    assert "energy.field.npz" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="--source=FOLDER or --undo"):
+        calibrate.main(flags_of(calibrate, *arguments))
+
+
+def test_a_folder_that_cannot_be_used_is_refused(run, field, embedding_run, tmp_path):
+    with pytest.raises(ValueError, match="there is no folder"):
+        runs.calibrate_run(run, tmp_path / "none")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="no folder of a known class with a chip"):
+        runs.calibrate_run(run, tmp_path / "empty")
+    shutil.copytree(next(field.iterdir()), field / "stranger")
+    with pytest.raises(ValueError, match="got a folder 'stranger', wanted one for each known"):
+        runs.calibrate_run(run, field)
+    with pytest.raises(ValueError, match="wanted a run of open-set recognition"):
+        runs.calibrate_run(embedding_run, field)
