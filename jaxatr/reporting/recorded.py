@@ -49,7 +49,7 @@ class RecordedRun:
     scores: dict[str, Shaped[np.ndarray, " n"]]
     ranges: Int[np.ndarray, " n"] | None
     thumbnails: dict[int, Thumbnail]
-    decided: dict[str, np.ndarray] = {}
+    decided: dict[str, np.ndarray]
 
     @property
     def classes(self) -> list[str]:
