@@ -28,6 +28,8 @@ def generate(
     aspects: int = 72,
     seed: int = 0,
     size: int = 64,
+    crop: str = "box",
+    surround: int = 0,
 ) -> dict[str, np.ndarray]:
     """Renders a split: every vehicle, range and band over a full turn.
 
@@ -41,13 +43,16 @@ def generate(
       aspects: views a turn, 1 to 3600.
       seed: a non-negative integer.
       size: rows and columns of a chip.
+      crop: ``"box"`` or ``"window"``, as of :func:`render`.
+      surround: chip pixels kept around the chip of a box on every side.
 
     Returns:
-      Stacked examples, one turn after the other: ``image`` and ``mask`` [n, size, size, 1] uint8,
-      ``box`` [n, 4] float32 (y0, x0, y1, x1 in chip pixels), and [n] each ``label`` (index into
-      :data:`VEHICLES`), ``id``, ``range_m``, ``band`` (index into :data:`BANDS`), ``track`` and
-      ``frame`` int32 and ``aspect_deg`` float32. A track is one vehicle's turn at one range in
-      one band; no id or track is in both splits.
+      Stacked examples, one turn after the other: ``image`` and ``mask`` [n, s, s, 1] uint8 with
+      s = size + 2 · surround, ``box`` [n, 4] float32 (y0, x0, y1, x1 in chip pixels), and [n] each
+      ``label`` (index into :data:`VEHICLES`), ``id``, ``range_m``, ``band`` (index into
+      :data:`BANDS`), ``track`` and ``frame`` int32 and ``aspect_deg`` float32; of the crop by the
+      box ``sensor_pixels`` float32 as well, the sensor's along the box's longer side. A track is
+      one vehicle's turn at one range in one band; no id or track is in both splits.
 
     Raises:
       ValueError: an argument is not of those listed.
@@ -62,26 +67,32 @@ def generate(
     views = list(_views(split, ranges, bands, aspects, seed))
     frames = np.arange(len(views)) % aspects
     tracks = np.array([_track(split, view) for view in views])
-    return rendered(views, size, tracks * _MOST_ASPECTS + frames, tracks, frames)
+    ids = tracks * _MOST_ASPECTS + frames
+    return rendered(views, ids, tracks, frames, size=size, crop=crop, surround=surround)
 
 
 def rendered(
     views: Sequence[View],
-    size: int,
     ids: Int[np.ndarray, " n"],
     tracks: Int[np.ndarray, " n"],
     frames: Int[np.ndarray, " n"],
+    *,
+    size: int,
+    crop: str,
+    surround: int,
 ) -> dict[str, np.ndarray]:
     """Returns rendered views with all fields of :func:`generate`.
 
     Args:
       views: n of them.
-      size: rows and columns of a chip.
       ids: ``[n]``.
       tracks: ``[n]``.
       frames: ``[n]``.
+      size: as of :func:`render`, like the next two.
+      crop: likewise.
+      surround: likewise.
     """
-    examples = render(views, size) | {
+    examples = render(views, size, crop=crop, surround=surround) | {
         "label": np.array([view.vehicle for view in views]),
         "id": ids,
         "range_m": np.array([view.range_m for view in views]),
