@@ -16,6 +16,7 @@ from jaxatr.data.dataset import Dataset, Split
 from jaxatr.data.hierarchies import Hierarchy, coarse_of, hierarchy
 from jaxatr.data.images import ImageError, read_folder, read_image
 from jaxatr.data.intake import Intake
+from jaxatr.data.other_boxes import other_boxes
 from jaxatr.data.pipeline import BatchIterator, eval_batches, image_statistics, train_batches
 from jaxatr.data.selection import holdout, select
 from jaxatr.data.source import Source
@@ -53,6 +54,7 @@ __all__ = [
     "image_statistics",
     "known_unknown",
     "open_dataset",
+    "other_boxes",
     "prepare",
     "read_folder",
     "read_image",

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr import data, losses, models, openset, parallel, training
+from jaxatr import losses, models, openset, parallel, training
 from jaxatr.config import Fields
 from jaxatr.explain import Method, find_methods, load_target
 from jaxatr.explain.measures import judge
@@ -256,12 +256,11 @@ class Distillation(Task):
 
     def _images(self, batch: Batch, key: jax.Array) -> jax.Array:
         """Returns augmented images in their raw units: the mask multiplies those."""
-        return data.augment(
+        return self.examples.augment(
             key,
             jnp.asarray(batch["image"], jnp.float32),
             batch["id"],
             batch["epoch"],
-            **self.config.augment,
         )
 
     def evaluate(self, params: PyTree, model_state: PyTree) -> Mapping[str, float]:

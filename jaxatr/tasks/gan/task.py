@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jaxatr import data, losses, models, parallel
+from jaxatr import losses, models, parallel
 from jaxatr.config import Fields
 from jaxatr.tasks.examples import Examples
 from jaxatr.tasks.gan.fields import FIELDS
@@ -102,15 +102,12 @@ class ConditionalGan(Task):
         self, params: PyTree, model_state: PyTree, batch: Batch, key: jax.Array, step: jax.Array
     ) -> LossOutput:
         """Returns the hinge loss of real images and as many generated ones of their classes."""
-        fields = self.config.augment
-        real = data.augment(
+        real = self.examples.augment(
             key,
             self.to_unit(batch["image"]),
             batch["id"],
             batch["epoch"],
-            flip_horizontal=fields.flip_horizontal,
-            flip_vertical=fields.flip_vertical,
-            shift=fields.shift,
+            rotate_degrees=0.0,
         )
         mixture = self._one_hot(batch)
         fake = self._generated(params, batch, key, step)

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from jaxatr import openset
-from jaxatr.tasks.examples import Part
+from jaxatr.tasks.examples import BOX_OFF, Part
 from jaxatr.tasks.open_set.compared import add_recorded, trained_scores
 from jaxatr.tasks.open_set.needs import refusal
 from jaxatr.typing import Config, PyTree
 
-PARTS = ("validation", "test")
+PARTS = ("validation", "test", BOX_OFF)
 
 
 @runtime_checkable  # the tests check annotations as they run
@@ -141,6 +141,9 @@ def evaluate(
     if ranges is not None and len(np.unique(ranges)) > 1:
         for value in np.unique(ranges):
             groups[f"{value} m"] = measure(task, fitted, test, values, ranges == value)
+    if BOX_OFF in outputs:
+        off = outputs[BOX_OFF]
+        groups[box_off(task)] = measure(task, fitted, off, values, everything, part=BOX_OFF)
     measured, arrays = summary(task, groups, fitted.scores), fitted.arrays()
     for part, out in outputs.items():
         arrays |= part_arrays(f"{part}_", out, values[part])
@@ -169,12 +172,18 @@ def head(variables: PyTree, prefix: str = "") -> openset.Head:
     return openset.Head(layer["kernel"], layer.get("bias"))
 
 
+def box_off(task: Scored) -> str:
+    """Names the group of test examples whose boxes are off."""
+    return f"boxes off by {100 * task.config.data.box_error:g} %"
+
+
 def measure(
     task: Scored,
     fitted: openset.Fitted,
     test: openset.Outputs,
     values: Mapping[str, Mapping[str, np.ndarray]],
     rows: np.ndarray,
+    part: str = "test",
 ) -> dict[str, Any]:
     """Computes the figures of a group of test examples.
 
@@ -184,12 +193,13 @@ def measure(
       test: outputs on all test examples.
       values: part to score to ``[n]``.
       rows: ``[n]`` bool, the group's examples.
+      part: in which the test examples are.
     """
     fields = task.config.open_set
     return openset.evaluate(
         test.labels[rows],
         test.predicted[rows],
-        {name: score[rows] for name, score in values["test"].items()},
+        {name: score[rows] for name, score in values[part].items()},
         values.get("validation"),
         fixed=openset.fixed_thresholds(fitted.scores, fields.gamma),
         tpr=fields.tpr,

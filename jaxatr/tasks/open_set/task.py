@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr import data, losses, models, openset, parallel
+from jaxatr import losses, models, openset, parallel
 from jaxatr.config import Fields
 from jaxatr.resolve import nearest, resolve
 from jaxatr.tasks.apply import apply_training
@@ -139,12 +139,11 @@ class OpenSet(Task):
     ) -> LossOutput:
         """Returns equation 4 summed over one device's share of a batch."""
         labels = batch["label"]
-        images = data.augment(
+        images = self.examples.augment(
             key,
             self.normalize(batch["image"]),
             batch["id"],
             batch["epoch"],
-            **self.config.augment,
         )
         out, model_state = apply_training(self.module, params, model_state, images, key, step)
         values = self.example_losses(out.logits, out.open_logits, labels)

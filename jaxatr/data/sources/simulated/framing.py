@@ -99,7 +99,7 @@ class ByBox:
         corners = (box.reshape(2, 2) - start) * scale
         return {
             "box": corners.ravel().astype(np.float32),
-            "sensor_pixels": np.float32(longer),
+            "sensor_pixels": np.array(longer, np.float32),
         }
 
     @property
