@@ -330,7 +330,7 @@ def completed(recorded: Mapping[str, Any]) -> Config:
             group, last = _group(config, name)
             if field.formerly is not None and group[last] == field.formerly:
                 group[last] = None
-    return config
+    return _locked(config, fields)
 
 
 def check_complete(config: Config) -> None:
@@ -368,6 +368,16 @@ def _built(fields: Fields) -> Config:
         else:
             is_open = isinstance(field.default, Mapping)
             group[last] = ConfigDict(field.default) if is_open else field.default
+    return _locked(config, fields)
+
+
+def _locked(config: Config, fields: Fields) -> Config:
+    """Locks a configuration, so that a misspelt field is an error; open groups take any name."""
+    config.lock()
+    for name, field in fields.items():
+        if isinstance(field.default, Mapping):
+            group, last = _group(config, name)
+            group[last].unlock()
     return config
 
 

@@ -233,7 +233,10 @@ def test_it_goes_out_as_onnx(base, run, tmp_path):
 
 
 def test_what_takes_single_images_refuses_a_run_of_tracks(run):
-    with pytest.raises(ValueError, match="is a run on tracks: jaxatr.load gives"):
+    with pytest.raises(
+        ValueError,
+        match="a run of TrackOpenSet, which TrackRecogniser loads and Recog.*: jaxatr.load",
+    ):
         Recogniser.load(run[0])
     with pytest.raises(ValueError, match="wanted a classifier of single images, got one of tracks"):
         load_target(run[0])
@@ -243,7 +246,7 @@ def test_what_takes_single_images_refuses_a_run_of_tracks(run):
 
 def test_without_an_lstm_single_chips_are_trained_and_averaged(config, run, tmp_path):
     config.track.hidden, config.train.steps = 0, 2
-    task = TrackOpenSet(config)
+    task = runs.make_task(config, tmp_path)
     batch = next(task.batches(task.phases[0]))
     mean = np.mean(task.examples.tracks["train"].lengths)
     assert batch["image"].shape == (8 * round(mean), 16, 16, 1)
@@ -257,7 +260,7 @@ def test_without_an_lstm_single_chips_are_trained_and_averaged(config, run, tmp_
     recorded = openset.recorded_scores(arrays, ["cbc"])["cbc"]
     np.testing.assert_array_equal(recorded, arrays["test_score_cbc"])
     assert Recogniser.load(tmp_path).classes == tuple(result["known"])
-    with pytest.raises(ValueError, match="is a run on single images"):
+    with pytest.raises(ValueError, match="a run of TrackChips, which Recogniser loads"):
         TrackRecogniser.load(tmp_path)
 
 
