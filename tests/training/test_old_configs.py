@@ -62,7 +62,8 @@ def _set(config, recorded):
                 with config.unlocked(), config.ignore_type():
                     config[group][name] = value
     if config.data.name == "simulated_tracks":  # whose default is another today
-        config.data.options.crop = "window"
+        with config.unlocked():
+            config.data.options.crop = "window"
     return config
 
 
