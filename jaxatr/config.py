@@ -67,7 +67,7 @@ COMMON: Fields = {
     "data.options": Field(
         {},
         "of the data set's builder. `simulated`: `ranges`, `bands`, `aspects`, `seed`, `size`, "
-        "`crop`, `surround`; "
+        "`crop`, `surround`, `turns`; "
         "`image_folder`: `test_fraction`; `dsiac`: `band`, `ranges`, `time`, `every`, `classes`, "
         "`size`; `mstar`: `serials`; `fgvc_aircraft`: `level`, `coarse`, `size`. The command line "
         "can change the options that the configuration file names",

@@ -43,6 +43,7 @@ SOURCE = Simulator(
         "seed": "of all that is drawn, a non-negative integer",
         "size": "rows and columns of a chip",
         **FRAMING,
+        "turns": "how often training sees every view, each time with draws of its own, 1 to 100",
     },
     _bands_at_ranges,
 )

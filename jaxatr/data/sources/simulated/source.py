@@ -31,6 +31,9 @@ FRAMING: Mapping[str, str] = {
 }
 """The options that say what a chip shows, to their meanings."""
 
+# Options that came later, at the values that there were before: what they gave is found again.
+_ONCE = {"crop": "window", "surround": 0, "turns": 1}
+
 
 class Simulator(Source):
     """A data set of the simulated sensor."""
@@ -65,9 +68,9 @@ class Simulator(Source):
         """Takes the options; the renderer checks them."""
         settings = all_options(self, request.options)
         framing(settings["crop"], settings["size"], settings["surround"])  # refuses what is not
-        state = settings
-        if settings["crop"] == "window":  # the only one there was: what it gave is found again
-            state = {name: value for name, value in settings.items() if name not in FRAMING}
+        state = {
+            name: value for name, value in settings.items() if (name, value) not in _ONCE.items()
+        }
         return Scan(self, settings, state, lambda _: self._contents(settings))
 
     def _contents(self, settings: dict[str, Any]) -> Contents:

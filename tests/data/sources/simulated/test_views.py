@@ -180,6 +180,21 @@ def test_contrast_takes_both_signs(small):
         assert 0.08 < np.mean(brighter) < 0.92
 
 
+def test_further_turns_are_drawn_anew_and_train_alone(small):
+    options = {"ranges": (3000,), "bands": ("thermal",), "aspects": 3, **WINDOW}
+    train, test = (simulated.generate(split, turns=3, **options) for split in simulated.SPLITS)
+    assert len(test["id"]) == 24 and len(train["id"]) == len(set(train["id"])) == 72
+    first = (small["train"]["range_m"] == 3000) & (small["train"]["band"] == 1)
+    np.testing.assert_array_equal(train["image"][:24], small["train"]["image"][first])
+    assert len(set(train["track"])) == 24 and not set(train["id"]) & set(test["id"])
+    np.testing.assert_array_equal(
+        train["aspect_deg"].reshape(3, 24), [train["aspect_deg"][:24]] * 3
+    )
+    for one, other in ((0, 1), (1, 2)):
+        images = train["image"].reshape(3, 24, -1)
+        assert np.mean(images[one] != images[other]) > 0.5
+
+
 FAST = ((1000, "visible"), (5000, "thermal"))
 
 
@@ -223,6 +238,7 @@ def test_global_statistics_do_not_give_the_class_away(range_m, band):
         ("train", {"bands": ("radar",)}, r"bands: got \['radar'\]"),
         ("train", {"aspects": 0}, "aspects: got 0, wanted 1 to 3600"),
         ("train", {"seed": -1}, "seed: got -1"),
+        ("train", {"turns": 0}, "turns: got 0, wanted 1 to 100"),
         ("train", {"aspects": 1, "crop": "Box"}, "crop: got 'Box', wanted one of box, window"),
         ("train", {"aspects": 1, "size": 0}, "size: got 0, wanted at least 1 pixel"),
         ("train", {"aspects": 1, "surround": -1}, "surround: got -1 with crop='box', wanted 0 or"),
