@@ -63,6 +63,7 @@ def _simulated(config: Config) -> None:
             "seed": 0,
             "crop": "box",
             "surround": 12,  # for other boxes
+            "turns": 1,
         }
     )
     config.data.center_crop = 64
