@@ -5,11 +5,12 @@
 DIR is the folder of a classifier's run (configs/cbc.py); data and split must be that run's.
 
 Variants:
-  default    the target is a run of configs/cbc.py, default variant: simulated vehicles, first the
-             student, which begins with the target's weights, for 3 epochs, then the explanation
-             network for 6, by the losses that came nearest to RISE in our experiments and not by
-             the paper's; a small network, without an accelerator. A target that is no such run
-             wants --config.model.pretrained= (nothing), or weights, and more epochs
+  default    the target is a run of configs/cbc.py, default variant: simulated vehicles, cut by
+             their boxes; first the student, which begins with the target's weights, for 3 epochs,
+             then the explanation network for 6, by the losses that came nearest to RISE in our
+             experiments and not by the paper's; a small network, without an accelerator. A target
+             that is no such run wants --config.model.pretrained= (nothing), or weights, and more
+             epochs
   smoke      the same on very little data, for a target of configs/cbc.py:smoke: does it run?
   mstar      MSTAR radar chips, for a target of configs/cbc.py:mstar; give --config.data.source=…
   cifar100   the first 20 classes of CIFAR-100 in folders, for a target of configs/cbc.py:folder
@@ -90,12 +91,23 @@ def _simulated(config: Config) -> None:
     config.surrogate.width = 16
     config.data.name = "simulated"
     config.data.options = ConfigDict(
-        {"aspects": 216, "ranges": (1000, 2000, 3000), "bands": ("visible",), "size": 64, "seed": 0}
+        {
+            "aspects": 216,
+            "ranges": (1000, 2000, 3000),
+            "bands": ("visible",),
+            "size": 64,
+            "seed": 0,
+            "crop": "box",
+            "surround": 12,  # for other boxes
+        }
     )
+    config.data.center_crop = 64
+    config.data.box_margin = 0.2
     config.open_set.split = "random-5/3"
     config.augment.flip_horizontal = True
     config.augment.rotate_degrees = 5.0
-    config.augment.shift = 4
+    config.augment.box_shift = 0.1
+    config.augment.box_scale = 0.1
 
 
 def _smoke(config: Config) -> None:

@@ -3,8 +3,9 @@
     jaxatr train --config=quadruplet[:variant]
 
 Variants:
-  default   simulated vehicles, visible band, 1000 and 2000 m; six of the eight train, the other two
-            are searched for: a network of a quarter of the usual width, without an accelerator
+  default   simulated vehicles, visible band, 1000 and 2000 m, cut by their boxes; six of the eight
+            train, the other two are searched for: a network of a quarter of the usual width,
+            without an accelerator
   smoke     the same on very little data: does it run?
   mstar     MSTAR radar chips, six classes train, four are new; give --config.data.source=…
   cifar100  the first 50 classes train, the other 50 are new; give --config.data.source=…
@@ -57,7 +58,14 @@ def _simulated(config: Config) -> None:
     _from_scratch(config)
     config.data.name = "simulated"
     config.data.options = ConfigDict(
-        {"aspects": 216, "ranges": (1000, 2000), "bands": ("visible",), "size": 64, "seed": 0}
+        {
+            "aspects": 216,
+            "ranges": (1000, 2000),
+            "bands": ("visible",),
+            "size": 64,
+            "seed": 0,
+            "crop": "box",
+        }
     )
     config.data.coarse = "simulated"
     config.open_set.split = "first-6"

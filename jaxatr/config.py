@@ -24,6 +24,10 @@ _ONCE_COMMON = (
 _ONCE_COMMON_FIELDS = ("data.coarse",)
 
 
+# Options that once had one value, which no configuration named: data set to option to value.
+_ONCE_SILENT = {name: {"crop": "window"} for name in ("simulated", "simulated_tracks")}
+
+
 class Field(NamedTuple):
     """One field of a configuration.
 
@@ -65,7 +69,8 @@ COMMON: Fields = {
     ),
     "data.options": Field(
         {},
-        "of the data set's builder. `simulated`: `ranges`, `bands`, `aspects`, `seed`, `size`; "
+        "of the data set's builder. `simulated`: `ranges`, `bands`, `aspects`, `seed`, `size`, "
+        "`crop`, `surround`, `turns`; "
         "`image_folder`: `test_fraction`; `dsiac`: `band`, `ranges`, `time`, `every`, `classes`, "
         "`size`; `mstar`: `serials`; `fgvc_aircraft`: `level`, `coarse`, `size`. The command line "
         "can change the options that the configuration file names",
@@ -95,6 +100,17 @@ COMMON: Fields = {
     "data.square": Field(False, "pad the shorter side with zeros to a square, before the resize"),
     "data.size": Field(0, "side in pixels to resize to; 0: as it is"),
     "data.channels": Field(0, "1 (gray) or 3 (RGB); 0: as it is"),
+    "data.box_margin": Field(
+        0.0,
+        "by how much larger a chip is than its target's box, a share of the box's longer side: 0.2 "
+        "of the simulated vehicles",
+    ),
+    "data.box_error": Field(
+        0.0,
+        "the evaluation gets a group of the test chips as boxes cut them whose centre and size are "
+        "off by up to this share of the box's side; wants images larger than `data.center_crop`; "
+        "0: none",
+    ),
     "data.normalize": Field(
         True,
         "images are normalised by the training images' mean and deviation; `False` for a [network "
@@ -117,6 +133,13 @@ COMMON: Fields = {
     "augment.flip_horizontal": Field(False, "mirror left to right, half of the time"),
     "augment.flip_vertical": Field(False, "mirror top to bottom, half of the time"),
     "augment.shift": Field(0, "move by up to this many pixels, down or up and right or left"),
+    "augment.box_shift": Field(
+        0.0,
+        "the centre of the target's box is off by up to this share of its side, down or up and "
+        "right or left; what lies around the chip comes from the image where `data.center_crop` "
+        "left some, and is a reflection beyond",
+    ),
+    "augment.box_scale": Field(0.0, "its side is longer or shorter by up to this share"),
     "model.backbone": Field(
         "resnet18",
         "`resnet18`, `resnet34`, `resnet50`, `resnet101` or [your own](backbone.md), "
@@ -300,6 +323,10 @@ def completed(recorded: Mapping[str, Any]) -> Config:
             group[last] = field.earlier
     with config.unlocked(), config.ignore_type():
         config.update(_without_other_tasks(recorded, fields))
+        if "box_shift" not in recorded.get("augment", {}):  # from before there were boxes
+            for option, value in _ONCE_SILENT.get(config.data.name, {}).items():
+                if option not in config.data.options:
+                    config.data.options[option] = value
     if "name" not in recorded.get("optimizer", {}):  # from before "unset" had a value of its own
         for name, field in fields.items():
             group, last = _group(config, name)

@@ -23,8 +23,12 @@ NEAR_RISE = 0.03  # how far behind RISE a surrogate may stay
 
 _WIDTH = {"model.width": 16}  # of target and student: more than 60 runs are to end on two cores
 _PLAIN = {"loss.open": "none", "loss.entropy_weight": 0.0, **_WIDTH}
-# Far away a vehicle has few pixels, too few for a network this small.
-_NEAR = {"data.options.ranges": (1000,), "data.options.aspects": 648}
+# Far away the sensor has few pixels on a vehicle, and a map of what matters shows little there.
+_NEAR = {
+    "data.options.ranges": (1000,),
+    "data.options.aspects": 648,
+    "data.options.crop": "box",
+}
 TARGETS: Mapping[str, Run] = {
     "simulated": Run("target-simulated", "cbc.py:default", {**_PLAIN, **_NEAR, "train.epochs": 20}),
     "mstar": Run("target-mstar", "cbc.py:mstar", _PLAIN, "mstar10.tar.gz"),

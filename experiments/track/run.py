@@ -2,11 +2,11 @@
 
     python -m experiments.track.run [--only=lstm-0] [--jobs=2] [--list]
 
-Three splits of the simulated vehicles, 192 tracks of each, two networks for each split: one trained
-on shuffled single chips, and one with an LSTM on tracks, whose convolutional network begins with
-the weights of the first. So the chips come first. A small network (a quarter of the usual width),
-so that all six fit a machine without an accelerator. How runs are carried out is in
-:mod:`experiments.named_runs`.
+Three splits of the simulated vehicles, cut by their boxes, 192 tracks of each, two networks for
+each split: one trained on shuffled single chips, and one with an LSTM on tracks, whose
+convolutional network begins with the weights of the first. So the chips come first. A small network
+(a quarter of the usual width), so that all six fit a machine without an accelerator. How runs are
+carried out is in :mod:`experiments.named_runs`.
 """
 
 import sys
@@ -22,7 +22,7 @@ LSTM = {"train.epochs": 10, "optimizer.learning_rate": 1e-2}
 
 def all_runs() -> list[Run]:
     """Returns every run, in the order in which they are trained."""
-    common = {"model.width": 16, "data.options.tracks": 192}
+    common = {"model.width": 16, "data.options.tracks": 192, "data.options.crop": "box"}
     chips, lstm = [], []
     for split in SPLITS:
         own = common | {"open_set.split_seed": split}

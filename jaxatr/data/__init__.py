@@ -16,6 +16,7 @@ from jaxatr.data.dataset import Dataset, Split
 from jaxatr.data.hierarchies import Hierarchy, coarse_of, hierarchy
 from jaxatr.data.images import ImageError, read_folder, read_image
 from jaxatr.data.intake import Intake, normalize
+from jaxatr.data.other_boxes import other_boxes
 from jaxatr.data.pipeline import (
     BatchIterator,
     EvalBatches,
@@ -61,6 +62,7 @@ __all__ = [
     "known_unknown",
     "normalize",
     "open_dataset",
+    "other_boxes",
     "prepare",
     "read_folder",
     "read_image",

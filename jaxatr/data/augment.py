@@ -20,39 +20,69 @@ def augment(
     flip_horizontal: bool = False,
     flip_vertical: bool = False,
     shift: int = 0,
-) -> Float[Array, "b h w c"]:
+    box_shift: float = 0.0,
+    box_scale: float = 0.0,
+    shape: tuple[int, int] | None = None,
+    boxes: Int[Array, " b"] | None = None,
+) -> Float[Array, "b y x c"]:
     """Returns the images flipped, then shifted, then rotated, each by its own random amount.
 
     What an image is given depends on ``(key, id, epoch)`` only: neither on its place in the batch
-    nor on the batch's other images, so any number of devices draws the same.
+    nor on the batch's other images, so any number of devices draws the same. Where another box is
+    drawn, its chip is cut out first, and turned by the same interpolation.
 
     Args:
       key: the run's.
-      images: chips.
+      images: chips, perhaps with what surrounds them.
       ids: of the examples.
       epochs: how often the stream had gone round before each example.
       rotate_degrees: the angle is uniform in ``[-rotate_degrees, rotate_degrees]``; 0 is off.
       flip_horizontal: mirror left to right, with probability 1/2.
       flip_vertical: mirror top to bottom, with probability 1/2.
       shift: rows and columns move by whole pixels, uniform in ``[-shift, shift]``; 0 is off.
+      box_shift: the box's centre is off by up to this share of the chip's longer side, down or up
+        and right or left; 0 is off.
+      box_scale: its sides are longer or shorter by up to this share; 0 is off.
+      shape: rows and columns of the chip, the middle of the image; by default the whole image.
+      boxes: ids by which the other boxes are drawn, where they are not ``ids``.
     """
+    chip = (images.shape[1], images.shape[2]) if shape is None else shape
+    boxes = ids if boxes is None else boxes
 
-    def draw(example: Array, epoch: Array) -> tuple[Array, Array, Array]:
-        own = jax.random.fold_in(jax.random.fold_in(key, example), epoch)
+    def draw(example: Array, epoch: Array, box: Array) -> tuple[Array, Array, Array, Array]:
+        own = _own_key(key, example, epoch)
         flip_key, shift_key, angle_key = jax.random.split(own, 3)
+        box_key = jax.random.fold_in(_own_key(key, box, epoch), 3)  # after the three of the split
         return (
             jax.random.bernoulli(flip_key, shape=(2,)),
             jax.random.randint(shift_key, (2,), -shift, shift + 1),
             jax.random.uniform(angle_key, minval=-1.0, maxval=1.0),
+            jax.random.uniform(box_key, (3,), minval=-1.0, maxval=1.0),
         )
 
-    flips, shifts, angles = jax.vmap(draw)(ids, epochs)
+    flips, shifts, angles, errors = jax.vmap(draw)(ids, epochs, boxes)
     flips &= jnp.array([flip_vertical, flip_horizontal])
+    radians = jnp.deg2rad(rotate_degrees) * angles
+    recut = bool(box_shift or box_scale)
+    if recut:
+        offsets = box_shift * max(chip) * errors[:, :2]
+        images = cut(images, radians, offsets, 1 + box_scale * errors[:, 2], chip)
+    else:
+        images = _middle(images, chip)
     if flip_horizontal or flip_vertical or shift:
         images = flip_and_shift(images, flips, shifts)
-    if rotate_degrees:
-        images = rotate(images, jnp.deg2rad(rotate_degrees) * angles)
+    if rotate_degrees and not recut:
+        images = rotate(images, radians)
     return images
+
+
+def _own_key(key: Key, example: Array, epoch: Array) -> Key:
+    return jax.random.fold_in(jax.random.fold_in(key, example), epoch)
+
+
+def _middle(images: Array, shape: tuple[int, int]) -> Array:
+    top, left = (images.shape[1] - shape[0]) // 2, (images.shape[2] - shape[1]) // 2
+    return images[:, top : top + shape[0], left : left + shape[1]]
 
 
 def flip_and_shift(
@@ -78,23 +108,61 @@ def flip_and_shift(
 def rotate(images: Float[Array, "b h w c"], radians: Float[Array, " b"]) -> Float[Array, "b h w c"]:
     """Returns each image turned counter-clockwise about its centre, bilinearly interpolated."""
     _, height, width, _ = images.shape
-    y = jnp.arange(height, dtype=jnp.float32)[:, None] - (height - 1) / 2
-    x = jnp.arange(width, dtype=jnp.float32)[None, :] - (width - 1) / 2
+    y, x = _about_the_centre(height, width)
 
     def one(image: Array, angle: Array) -> Array:
         sine, cosine = jnp.sin(angle), jnp.cos(angle)
         row = cosine * y + sine * x + (height - 1) / 2
         column = cosine * x - sine * y + (width - 1) / 2
-        top, left = jnp.floor(row), jnp.floor(column)
-        down, right = (row - top)[..., None], (column - left)[..., None]
-        rows = [_reflect(top.astype(int) + step, height) for step in (0, 1)]
-        columns = [_reflect(left.astype(int) + step, width) for step in (0, 1)]
-        flat = image.reshape(height * width, -1)
-        (a, b), (c, d) = [[flat[r * width + s] for s in columns] for r in rows]
-        above, below = a + right * (b - a), c + right * (d - c)
-        return above + down * (below - above)
+        return _interpolated(image, row, column)
 
     return jax.vmap(one)(images, radians)
+
+
+def cut(
+    images: Float[Array, "b h w c"],
+    radians: Float[Array, " b"],
+    offsets: Float[Array, "b 2"],
+    scales: Float[Array, " b"],
+    shape: tuple[int, int],
+) -> Float[Array, "b y x c"]:
+    """Returns a chip cut out of each image, turned, bilinearly interpolated.
+
+    Args:
+      images: to cut from.
+      radians: by which what a chip shows is turned counter-clockwise.
+      offsets: rows and columns, in pixels, from the image's centre to that of the chip.
+      scales: pixels of the image to one of the chip.
+      shape: rows and columns of the chips.
+    """
+    _, height, width, _ = images.shape
+    y, x = _about_the_centre(*shape)
+
+    def one(image: Array, angle: Array, offset: Array, scale: Array) -> Array:
+        sine, cosine = scale * jnp.sin(angle), scale * jnp.cos(angle)
+        row = cosine * y + sine * x + (height - 1) / 2 + offset[0]
+        column = cosine * x - sine * y + (width - 1) / 2 + offset[1]
+        return _interpolated(image, row, column)
+
+    return jax.vmap(one)(images, radians, offsets, scales)
+
+
+def _about_the_centre(height: int, width: int) -> tuple[Array, Array]:
+    y = jnp.arange(height, dtype=jnp.float32)[:, None] - (height - 1) / 2
+    x = jnp.arange(width, dtype=jnp.float32)[None, :] - (width - 1) / 2
+    return y, x
+
+
+def _interpolated(image: Array, row: Array, column: Array) -> Array:
+    height, width = image.shape[:2]
+    top, left = jnp.floor(row), jnp.floor(column)
+    down, right = (row - top)[..., None], (column - left)[..., None]
+    rows = [_reflect(top.astype(int) + step, height) for step in (0, 1)]
+    columns = [_reflect(left.astype(int) + step, width) for step in (0, 1)]
+    flat = image.reshape(height * width, -1)
+    (a, b), (c, d) = [[flat[r * width + s] for s in columns] for r in rows]
+    above, below = a + right * (b - a), c + right * (d - c)
+    return above + down * (below - above)
 
 
 def _reflect(index: Array, length: int) -> Array:

@@ -80,6 +80,21 @@ class Chip:
             channels = self.channels
         return height, width, channels
 
+    def surrounded(self, pixels: int) -> "Chip":
+        """Returns the same geometry with so many more pixels of the image on every side.
+
+        Raises:
+          ValueError: what is cut out of an image is not the chip itself.
+        """
+        if not self.cuts:
+            raise ValueError(f"{self}: only a chip that is cut out as it is has surroundings")
+        return dataclasses.replace(self, center_crop=self.center_crop + 2 * pixels)
+
+    @property
+    def cuts(self) -> bool:
+        """Whether a chip is a part of its image at the image's own scale."""
+        return bool(self.center_crop) and not self.size
+
     def mask(self, mask: Shaped[np.ndarray, "h w 1"]) -> Bool[np.ndarray, "y x"]:
         """Returns where the chip shows what is non-zero in an image's mask.
 
@@ -124,17 +139,38 @@ def _pad_to_square(image: np.ndarray) -> np.ndarray:
     return np.pad(image, [(gap // 2, gap - gap // 2) for gap in missing] + [(0, 0)])
 
 
-def _resize(image: np.ndarray, side: int) -> np.ndarray:
+def cut_out(
+    image: Shaped[np.ndarray, "h w c"], box: tuple[float, float, float, float], side: int
+) -> Shaped[np.ndarray, "side side c"]:
+    """Returns a part of an image as a square chip, bilinear with antialiasing.
+
+    Args:
+      image: in any of the data's types.
+      box: y0, x0, y1, x1, in pixels of the image and within it.
+      side: of the chip.
+
+    Raises:
+      ValueError: the box reaches out of the image.
+    """
+    height, width = image.shape[:2]
+    if not (0 <= box[0] < box[2] <= height and 0 <= box[1] < box[3] <= width):
+        raise ValueError(f"got a box {tuple(box)}, wanted one inside of {height}x{width} pixels")
+    return _resize(image, side, (box[1], box[0], box[3], box[2]))
+
+
+def _resize(
+    image: np.ndarray, side: int, box: tuple[float, float, float, float] | None = None
+) -> np.ndarray:
     # Pillow's bilinear filter widens with the reduction, which is the antialiasing, and never
     # overshoots, so an image keeps its range. Only its mode F holds 16 bits, one plane at a time.
     if image.dtype == np.uint8 and image.shape[2] in (1, 3):
         picture = Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image)
-        resized = np.asarray(picture.resize((side, side), Image.Resampling.BILINEAR))
+        resized = np.asarray(picture.resize((side, side), Image.Resampling.BILINEAR, box))
         return resized.reshape(side, side, image.shape[2])
     planes = [
         np.asarray(
             Image.fromarray(np.ascontiguousarray(image[:, :, c], dtype=np.float32)).resize(
-                (side, side), Image.Resampling.BILINEAR
+                (side, side), Image.Resampling.BILINEAR, box
             )
         )
         for c in range(image.shape[2])

@@ -1,6 +1,7 @@
 """The examples of a data set that a task trains on, validates on and tests on."""
 
 import hashlib
+import math
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,7 +10,9 @@ import jax
 import numpy as np
 
 from jaxatr import data, openset
-from jaxatr.typing import ArrayLike, Config, Int, Shaped
+from jaxatr.typing import Array, ArrayLike, Config, Float, Int, Key, Shaped
+
+BOX_OFF = "box_off"
 
 
 class Part:
@@ -81,8 +84,9 @@ class Examples:
     Attributes:
       dataset: where the examples come from.
       split: which of its classes are known.
-      parts: ``"train"``, ``"validation"`` (where wanted), ``"test"`` and, where known classes are
-        held out, ``"held_out"``: their training examples.
+      parts: ``"train"``, ``"validation"`` (where wanted), ``"test"``, where known classes are held
+        out ``"held_out"``, their training examples, and with ``data.box_error`` ``"box_off"``, the
+        test examples cut by boxes that are off.
       image_shape: ``(h, w, c)`` of all chips.
       mean, std: of the training images, per channel, in their raw units; 0 and 1 where they are
         not to be normalised.
@@ -126,6 +130,8 @@ class Examples:
         if not fields.normalize:
             self.mean, self.std = np.zeros_like(self.mean), np.ones_like(self.std)
         self._batch_size, self._seed = config.train.batch_size, config.seed
+        self._augment = dict(config.augment)
+        self._augment["box_shift"] /= 1 + fields.box_margin  # of the chip's side, no more the box's
         self._negatives: dict[str, Any] = {}
 
     def add_negatives(self, path: str) -> None:
@@ -209,6 +215,41 @@ class Examples:
         """
         return self._training(data.tuple_batches, members, **options)
 
+    def augment(
+        self,
+        key: Key,
+        images: Float[Array, "b h w c"],
+        ids: Int[Array, " b"],
+        epochs: Int[Array, " b"],
+        *,
+        boxes: Int[Array, " b"] | None = None,
+        **changes: Any,
+    ) -> Float[Array, "b y x c"]:
+        """Varies a training batch's images as ``config.augment`` asks, and cuts their chips.
+
+        Args:
+          key: the run's.
+          images: of a batch.
+          ids: as of :func:`jaxatr.data.augment`, like the next two.
+          epochs: likewise.
+          boxes: likewise.
+          **changes: of the fields, to other values.
+        """
+        fields = self._augment | changes
+        shape = self.image_shape[:2]
+        return data.augment(key, images, ids, epochs, shape=shape, boxes=boxes, **fields)
+
+    def _training_chip(self) -> data.Chip:
+        """Finds the geometry of the training images, which hold what other boxes show."""
+        train, fields = self.parts["train"], self._augment
+        if not (fields["box_shift"] or fields["box_scale"]) or not train.chip.cuts:
+            return train.chip
+        side, turn = train.chip.center_crop, math.radians(fields["rotate_degrees"])
+        corner = (1 + fields["box_scale"]) * (abs(math.cos(turn)) + abs(math.sin(turn)))
+        wanted = math.ceil(side * (fields["box_shift"] + (corner - 1) / 2))
+        columns = [train.split.columns[name][train.indices] for name in ("height", "width")]
+        return train.chip.surrounded(min(wanted, (int(np.min(columns)) - side) // 2))
+
     def _training(self, make: Callable, *arguments: Any, **options: Any) -> data.BatchIterator:
         train = self.parts["train"]
         return make(
@@ -216,7 +257,7 @@ class Examples:
             train.indices,
             train.labels,
             *arguments,
-            chip=train.chip,
+            chip=self._training_chip(),
             seed=self._seed,
             process_index=jax.process_index(),
             process_count=jax.process_count(),
@@ -281,8 +322,19 @@ def _parts(
     indices = indices[~np.isin(test.columns["id"][indices], np.concatenate(seen))]
     if not len(indices):
         raise ValueError(f"data: every example of the split {fields.test_split!r} trains")
-    parts["test"] = Part(test, indices, to_known[test.columns["label"][indices]], chip)
+    labels = to_known[test.columns["label"][indices]]
+    parts["test"] = Part(test, indices, labels, chip)
+    if fields.box_error:
+        off = _with_boxes_off(test, chip, fields)
+        parts[BOX_OFF] = Part(off, indices, labels, data.Chip())
     return parts
+
+
+def _with_boxes_off(test: data.Split, chip: data.Chip, fields: Config) -> data.Split:
+    try:
+        return data.other_boxes(test, chip, error=fields.box_error, margin=fields.box_margin)
+    except ValueError as error:
+        raise ValueError(f"data.box_error: {error}") from error
 
 
 def _track_numbers(train: data.Split, test: data.Split) -> np.ndarray:

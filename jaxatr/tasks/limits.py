@@ -25,6 +25,10 @@ def check_limits(config: Config, **more: tuple[bool, str]) -> None:
         "train.ema": (0 <= train.ema < 1, "a decay in [0, 1); 0 is off"),
         "optimizer.clip_norm": (config.optimizer.clip_norm >= 0, "0 (off) or more"),
         "augment.shift": (config.augment.shift >= 0, "0 (off) or more"),
+        "augment.box_shift": (config.augment.box_shift >= 0, "0 (off) or a share"),
+        "augment.box_scale": (0 <= config.augment.box_scale < 1, "a share in [0, 1); 0 is off"),
+        "data.box_margin": (config.data.box_margin >= 0, "0 or a share"),
+        "data.box_error": (0 <= config.data.box_error < 1, "a share in [0, 1); 0 is none"),
         "data.validation": (0 <= config.data.validation < 1, "a share in [0, 1)"),
         **{name.replace("__", "."): limit for name, limit in more.items()},
     }

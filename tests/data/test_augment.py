@@ -9,10 +9,14 @@ import pytest
 augmentation = importlib.import_module("jaxatr.data.augment")
 augment = jax.jit(
     augmentation.augment,
-    static_argnames=("rotate_degrees", "flip_horizontal", "flip_vertical", "shift"),
+    static_argnames=(
+        *("rotate_degrees", "flip_horizontal", "flip_vertical", "shift"),
+        *("box_shift", "box_scale", "shape"),
+    ),
 )
 rotate = jax.jit(augmentation.rotate)
 flip_and_shift = jax.jit(augmentation.flip_and_shift)
+cut = jax.jit(augmentation.cut, static_argnames="shape")
 
 KEY = jax.random.key(3)
 ALL = {"rotate_degrees": 20.0, "flip_horizontal": True, "flip_vertical": True, "shift": 3}
@@ -151,3 +155,80 @@ def test_amounts_are_spread_over_their_range():
     degrees = np.rad2deg(np.arcsin(sine))
     assert np.abs(degrees).max() <= 10.001
     assert abs(degrees.mean()) < 0.5 and abs(degrees.std() - 10 / 3**0.5) < 0.3
+
+
+def test_a_chip_is_the_middle_of_its_image():
+    x = images(height=14, width=12)
+    np.testing.assert_array_equal(augment(KEY, x, ids(), zeros(), shape=(8, 6)), x[:, 3:11, 3:9])
+    # What is drawn for it is what is drawn without surroundings.
+    alone = augment(KEY, x[:, 3:11, 3:9], ids(), zeros(), **ALL)
+    np.testing.assert_array_equal(augment(KEY, x, ids(), zeros(), shape=(8, 6), **ALL), alone)
+
+
+def test_a_box_off_by_whole_pixels_cuts_these_pixels():
+    x = images(2, 12, 12)
+    offsets = jnp.array([[2.0, -1.0], [0.0, 3.0]])
+    found = cut(x, jnp.zeros(2), offsets, jnp.ones(2), shape=(6, 6))
+    np.testing.assert_allclose(found[0], x[0, 5:11, 2:8], atol=1e-6)
+    np.testing.assert_allclose(found[1], x[1, 3:9, 6:12], atol=1e-6)
+
+
+def test_a_cut_matches_a_plain_loop():
+    x, angle, scale = np.array(images(1, 9, 11, 1))[0, :, :, 0], 0.4, 1.3
+    offset = (0.7, -1.2)
+    expected = np.zeros((6, 6))
+
+    def at(row, column):
+        fold = lambda i, n: min(abs(i) % (2 * n - 2), 2 * n - 2 - abs(i) % (2 * n - 2))  # noqa: E731
+        return x[fold(row, 9), fold(column, 11)]
+
+    for r in range(6):
+        for c in range(6):
+            y, z = scale * (r - 2.5), scale * (c - 2.5)
+            row = np.cos(angle) * y + np.sin(angle) * z + 4 + offset[0]
+            column = np.cos(angle) * z - np.sin(angle) * y + 5 + offset[1]
+            i, j = int(np.floor(row)), int(np.floor(column))
+            u, v = row - i, column - j
+            expected[r, c] = (1 - u) * ((1 - v) * at(i, j) + v * at(i, j + 1)) + u * (
+                (1 - v) * at(i + 1, j) + v * at(i + 1, j + 1)
+            )
+    found = cut(
+        jnp.array(x)[None, :, :, None],
+        jnp.array([angle]),
+        jnp.array([offset]),
+        jnp.array([scale]),
+        shape=(6, 6),
+    )
+    np.testing.assert_allclose(found[0, :, :, 0], expected, atol=1e-5)
+
+
+def test_boxes_are_off_by_up_to_what_is_asked():
+    """A ramp of rows shows where a chip begins and how large it is."""
+    count = 4000
+    ramp = jnp.broadcast_to(jnp.arange(30.0)[None, :, None, None], (count, 30, 30, 1))
+    asked = {"box_shift": 0.2, "box_scale": 0.1, "shape": (10, 10)}
+    rows = np.array(augment(KEY, ramp, jnp.arange(count), zeros(count), **asked))[:, :, 0, 0]
+    scales = (rows[:, -1] - rows[:, 0]) / 9
+    offsets = rows.mean(axis=1) - 14.5
+    for values, most in ((scales - 1, 0.1), (offsets, 2.0)):
+        assert np.abs(values).max() <= most + 1e-4
+        assert abs(values.mean()) < 0.05 * most
+        assert values.std() == pytest.approx(most / 3**0.5, rel=0.05)
+    assert abs(np.corrcoef(scales, offsets)[0, 1]) < 0.05
+
+
+def test_boxes_draw_by_ids_of_their_own_and_leave_the_other_draws_alone():
+    x = jnp.broadcast_to(images(1, 20, 20), (6, 20, 20, 3))
+    asked = {"box_shift": 0.1, "shape": (10, 10)}
+    one = augment(KEY, x, zeros(), zeros(), boxes=ids(), **asked)
+    np.testing.assert_array_equal(one, augment(KEY, x, ids(), zeros(), **asked))
+    assert np.all(abs(np.array(one)[1:] - one[0]).max(axis=(1, 2, 3)) > 0.01)
+    later = augment(KEY, x, ids(), zeros() + 1, **asked)
+    assert np.all(abs(np.array(one) - later).max(axis=(1, 2, 3)) > 0.01)
+    flat = jnp.broadcast_to(jnp.arange(20.0)[None, None, :, None], (400, 20, 20, 1))
+    many = jnp.arange(400), zeros(400)
+    mirrored = [
+        np.array(augment(KEY, flat, *many, flip_horizontal=True, shape=(10, 10), **more))
+        for more in ({}, {"box_shift": 0.05})
+    ]
+    np.testing.assert_array_equal(*(np.sign(m[:, 4, 5, 0] - m[:, 4, 4, 0]) for m in mirrored))

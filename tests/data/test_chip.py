@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from jaxatr.data import Chip
+from jaxatr.data.chip import cut_out
 
 RNG = np.random.default_rng(0)
 
@@ -147,3 +148,27 @@ def test_a_thin_mask_keeps_its_fullest_pixels_and_a_lost_one_none():
     assert 1 <= small.sum() <= 2 and small[5, 3]
     assert not Chip(center_crop=8).mask(thin).any()
     assert not Chip(size=10).mask(np.zeros_like(thin)).any()
+
+
+def test_surroundings_are_concentric():
+    x = image(15, 20)
+    chip = Chip(center_crop=6)
+    assert chip.cuts and not Chip(size=6).cuts and not Chip(center_crop=6, size=4).cuts
+    np.testing.assert_array_equal(chip.surrounded(3)(x)[3:-3, 3:-3], chip(x))
+    with pytest.raises(ValueError, match="only a chip that is cut out as it is"):
+        Chip(center_crop=6, size=4).surrounded(1)
+
+
+@pytest.mark.parametrize("dtype, channels", [(np.uint8, 1), (np.uint8, 3), (np.uint16, 1)])
+def test_a_part_is_cut_out(dtype, channels):
+    x = image(12, 14, channels, dtype)
+    np.testing.assert_array_equal(cut_out(x, (2.0, 3.0, 8.0, 9.0), 6), x[2:8, 3:9])
+    ramp = np.repeat(np.arange(0.0, 24)[:, None, None], 24, axis=1).astype(np.float32)
+    # Pixels of one and a half: the first one's middle is 4.25 + 0.75, half a pixel below row 4.5.
+    found = cut_out(ramp, (4.25, 4.25, 13.25, 13.25), 6)[:, 2, 0]
+    np.testing.assert_allclose(found, 4.5 + 1.5 * np.arange(6), atol=1e-4)
+
+
+def test_a_part_that_reaches_out_is_refused():
+    with pytest.raises(ValueError, match="wanted one inside of 7x9 pixels"):
+        cut_out(image(7, 9), (1.0, 1.0, 8.0, 8.0), 6)

@@ -15,8 +15,9 @@ import pytest
 from jaxatr import data
 
 RENDERED = {"size": 8, "bands": ["thermal"], "seed": 3}
-VIEWS = {"aspects": 1, "ranges": [3000], **RENDERED}
-TRACKS = {"tracks": 1, "frames": (1, 2), **RENDERED}
+WINDOW = {"crop": "window"}  # there was no other, so no set says it
+VIEWS = {"aspects": 1, "ranges": [3000], **RENDERED, **WINDOW}
+TRACKS = {"tracks": 1, "frames": (1, 2), **RENDERED, **WINDOW}
 AIRCRAFT = {
     "variants.txt": "A320\n737-200\nA330\n",
     "families.txt": "A320\nBoeing 737\nA330\n",
@@ -51,7 +52,8 @@ def write(path: Path, content: bytes | str) -> None:
 def rendered(monkeypatch):
     """Renders plain numbers: another processor's last bits may move a real pixel by one."""
 
-    def render(views, size):
+    def render(views, size, *, crop, surround):
+        assert (crop, surround) == ("window", 0)
         count = len(views) * size**2
         image = (np.arange(count) % 251).astype(np.uint8).reshape(-1, size, size, 1)
         boxes = np.tile(np.array([1, 2, 5, 6], np.float32), (len(views), 1))

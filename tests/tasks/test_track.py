@@ -295,3 +295,22 @@ def test_tracks_in_both_splits_are_refused(config):
     config.data.test_split = "train"
     with pytest.raises(ValueError, match="data: 32 tracks have chips to train on and to test on"):
         TrackOpenSet(config)
+
+
+def test_boxes_that_are_off_are_drawn_for_each_chip_and_tested(config, tmp_path):
+    config.data.options = ConfigDict({"tracks": 4, "frames": (1, 3), "size": 16, "surround": 4})
+    config.data.center_crop, config.data.box_margin, config.data.box_error = 16, 0.2, 0.1
+    config.augment.shift, config.augment.box_shift, config.augment.box_scale = 0, 0.1, 0.1
+    config.train.steps = 2
+    workdir = tmp_path / "run"
+    runs.train_run(config, workdir, progress=False)
+    groups = runs.evaluate_run(workdir)["groups"]
+    assert list(groups)[:2] == ["all", "boxes off by 10 %"]
+    assert groups["all"]["num_known"] == groups["boxes off by 10 %"]["num_known"] == 20
+    task = TrackOpenSet(config)
+    batch = next(task.batches(task.phases[0]))
+    assert batch["image"].shape[1:] == (3, 22, 22, 1)
+    ramp = jnp.broadcast_to(jnp.arange(22.0)[:, None, None], (3, 22, 22, 1))
+    zero = jnp.zeros(3, int)
+    chips = task.examples.augment(jax.random.key(0), ramp, zero, zero, boxes=jnp.arange(3))
+    assert np.unique(np.round(np.array(chips).mean(axis=(1, 2, 3)), 3)).size == 3

@@ -61,6 +61,9 @@ def _set(config, recorded):
             if name in config.get(group, {}) and (group, name) != ("embedding", "margin"):
                 with config.unlocked(), config.ignore_type():
                     config[group][name] = value
+    if config.data.name == "simulated_tracks":  # whose default is another today
+        with config.unlocked():
+            config.data.options.crop = "window"
     return config
 
 
@@ -100,3 +103,15 @@ def test_a_task_that_is_gone_is_named(folders, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(recorded | {"task": "nowhere:Task"}))
     with pytest.raises(ValueError, match="no module 'nowhere'"):
         training.load_config(tmp_path)
+
+
+def test_simulated_chips_were_windows_until_a_configuration_could_say_so(folders, tmp_path):
+    recorded = json.loads((folders / "track" / "config.json").read_text())
+    assert recorded["data"]["name"] == "simulated_tracks"
+    assert "crop" not in recorded["data"]["options"]
+    assert configuration.completed(recorded).data.options.crop == "window"
+    assert "crop" not in training.load_config(folders / "open_set").data.options
+    config = configuration.of_task()  # of today: the data set's own default
+    config.data.options.aspects = 3
+    training.record_config(tmp_path, config)
+    assert "crop" not in training.load_config(tmp_path).data.options

@@ -260,12 +260,11 @@ class Distillation(Task):
 
     def _images(self, batch: Batch, key: jax.Array) -> jax.Array:
         """Returns augmented images in their raw units: the mask multiplies those."""
-        return data.augment(
+        return self.examples.augment(
             key,
             jnp.asarray(batch["image"], jnp.float32),
             batch["id"],
             batch["epoch"],
-            **self.config.augment,
         )
 
     def evaluate(self, params: PyTree, model_state: PyTree) -> Mapping[str, float]:

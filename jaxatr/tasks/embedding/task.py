@@ -262,12 +262,11 @@ class Embedding(Task):
 
     def _apply(self, params, model_state, batch: Batch, key: jax.Array, step: jax.Array):
         """Returns the network's outputs on augmented images, in training mode."""
-        images = data.augment(
+        images = self.examples.augment(
             key,
             self.examples.normalize(batch["image"]),
             batch["id"],
             batch["draw"],
-            **self.config.augment,
         )
         return apply_training(self.module, params, model_state, images, key, step)
 

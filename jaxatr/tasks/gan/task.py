@@ -102,15 +102,12 @@ class ConditionalGan(Task):
         self, params: PyTree, model_state: PyTree, batch: Batch, key: jax.Array, step: jax.Array
     ) -> LossOutput:
         """Returns the hinge loss of real images and as many generated ones of their classes."""
-        fields = self.config.augment
-        real = data.augment(
+        real = self.examples.augment(
             key,
             self.to_unit(batch["image"]),
             batch["id"],
             batch["epoch"],
-            flip_horizontal=fields.flip_horizontal,
-            flip_vertical=fields.flip_vertical,
-            shift=fields.shift,
+            rotate_degrees=0.0,
         )
         mixture = self._one_hot(batch)
         fake = self._generated(params, batch, key, step)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxatr import openset
-from jaxatr.tasks.examples import Part
+from jaxatr.tasks.examples import BOX_OFF, Part
 from jaxatr.tasks.open_set.compared import add_recorded, trained_scores
 from jaxatr.tasks.open_set.deciding import Deciding, Made, decides, made_for
 from jaxatr.tasks.open_set.judged import judge
@@ -16,7 +16,7 @@ from jaxatr.tasks.open_set.needs import refusal
 from jaxatr.tasks.open_set.scored import Scored, head
 from jaxatr.typing import PyTree
 
-PARTS = ("validation", "test")
+PARTS = ("validation", "test", BOX_OFF)
 
 
 class Chosen(NamedTuple):
@@ -127,18 +127,24 @@ def evaluate(
     )
     answers = {part: fitted.answers(out) for part, out in outputs.items()}
     values = {part: _values(one) for part, one in answers.items()}
-    named = {one.name: answers["test"][one.name].label for one in fitted.scores if one.names_class}
+    naming = [one.name for one in fitted.scores if one.names_class]
+    named = {part: {name: one[name].label for name in naming} for part, one in answers.items()}
     test, ranges = outputs["test"], task.parts["test"].column("range_m")
     everything = np.ones(len(test.labels), bool)
-    groups = {"all": measure(task, fitted, test, values, everything, named)}
+    groups = {"all": measure(task, fitted, test, values, everything, named["test"])}
     if ranges is not None and len(np.unique(ranges)) > 1:
         for value in np.unique(ranges):
             rows = ranges == value
-            groups[f"{value} m"] = measure(task, fitted, test, values, rows, named)
+            groups[f"{value} m"] = measure(task, fitted, test, values, rows, named["test"])
+    if BOX_OFF in outputs:
+        off = outputs[BOX_OFF]
+        groups[box_off(task)] = measure(
+            task, fitted, off, values, everything, named[BOX_OFF], part=BOX_OFF
+        )
     measured, arrays = summary(task, groups, fitted.scores), fitted.arrays()
     for part, out in outputs.items():
         arrays |= part_arrays(f"{part}_", out, values[part])
-        arrays |= {f"{part}_predicted_{name}": answers[part][name].label for name in named}
+        arrays |= {f"{part}_predicted_{name}": label for name, label in named[part].items()}
         arrays[f"{part}_id"] = ids(task.parts[part])
         if (seen := task.parts[part].column("range_m")) is not None:
             arrays[f"{part}_range_m"] = seen
@@ -169,6 +175,11 @@ def _adapted(chosen: Chosen, validation: openset.Outputs | None) -> dict[str, An
     return models
 
 
+def box_off(task: Scored) -> str:
+    """Names the group of test examples whose boxes are off."""
+    return f"boxes off by {100 * task.config.data.box_error:g} %"
+
+
 def measure(
     task: Scored,
     fitted: openset.Fitted,
@@ -176,6 +187,8 @@ def measure(
     values: Mapping[str, Mapping[str, np.ndarray]],
     rows: np.ndarray,
     named: Mapping[str, np.ndarray] | None = None,
+    *,
+    part: str = "test",
 ) -> dict[str, Any]:
     """Computes the figures of a group of test examples.
 
@@ -186,12 +199,13 @@ def measure(
       values: part to score to ``[n]``.
       rows: ``[n]`` bool, the group's examples.
       named: score to the classes ``[n]`` that it names, of all test examples.
+      part: of which the test examples are.
     """
     fields = task.config.open_set
     return openset.evaluate(
         test.labels[rows],
         test.predicted[rows],
-        {name: score[rows] for name, score in values["test"].items()},
+        {name: score[rows] for name, score in values[part].items()},
         values.get("validation"),
         fixed=openset.fixed_thresholds(fitted.scores, fields.gamma),
         named={name: labels[rows] for name, labels in (named or {}).items()},

@@ -147,12 +147,11 @@ class OpenSet(Task):
     ) -> LossOutput:
         """Returns equation 4 summed over one device's share of a batch."""
         labels = batch["label"]
-        images = data.augment(
+        images = self.examples.augment(
             key,
             self.examples.normalize(batch["image"]),
             batch["id"],
             batch["epoch"],
-            **self.config.augment,
         )
         out, model_state = apply_training(self.module, params, model_state, images, key, step)
         values = self.example_losses(out.logits, out.open_logits, labels)

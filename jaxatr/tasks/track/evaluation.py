@@ -7,6 +7,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from jaxatr import openset
+from jaxatr.tasks.examples import BOX_OFF
 from jaxatr.tasks.open_set import evaluation
 from jaxatr.tasks.open_set.deciding import Deciding, decides, made_for
 from jaxatr.tasks.open_set.evaluation import PARTS
@@ -114,6 +115,10 @@ def evaluate(
         test = group.outputs["test"]
         everything = np.ones(len(test.labels), bool)
         figures[name] = evaluation.measure(task, group.fitted, test, group.values, everything)
+        if name == TRACKS and (off := group.outputs.get(BOX_OFF)):
+            figures[evaluation.box_off(task)] = evaluation.measure(
+                task, group.fitted, off, group.values, everything, part=BOX_OFF
+            )
         if group.recorded is not None:
             arrays |= group.arrays()
     for part, one in found.items():

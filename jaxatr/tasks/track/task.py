@@ -235,17 +235,18 @@ class TrackOpenSet(TrackChips):
     ) -> LossOutput:
         """Sums equation 4 over one device's share of a batch.
 
-        A track is flipped, shifted and turned as one. The loss of its chips is their mean.
+        A track is flipped, shifted and turned as one; each of its chips has a box of its own. The
+        loss of its chips is their mean.
         """
         count, steps, *shape = batch["image"].shape
-        images = data.augment(
+        images = self.examples.augment(
             key,
             self.examples.normalize(batch["image"]).reshape(count * steps, *shape),
             jnp.repeat(batch["id"][:, 0], steps),
             jnp.repeat(batch["epoch"], steps),
-            **self.config.augment,
+            boxes=batch["id"].reshape(-1),
         )
-        tracks, lengths = images.reshape(count, steps, *shape), batch["length"]
+        tracks, lengths = images.reshape(count, steps, *images.shape[1:]), batch["length"]
         out, model_state = apply_training(
             self.module, params, model_state, tracks, key, step, lengths=lengths
         )

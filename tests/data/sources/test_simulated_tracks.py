@@ -72,7 +72,7 @@ def test_a_track_has_one_light_and_every_frame_its_own_ground():
 
     def see(seed, shared):
         view = simulated.View(5, 40.0, 3000, 1, seed, shared)
-        return simulated.render([view])["image"][0, ..., 0].astype(float)
+        return simulated.render([view], crop="window")["image"][0, ..., 0].astype(float)
 
     frames = [see((1, frame), (7,)) for frame in range(6)]
     assert not np.array_equal(frames[0], frames[1])
@@ -82,9 +82,22 @@ def test_a_track_has_one_light_and_every_frame_its_own_ground():
     assert spread[0] < 0.5 * spread[1]
 
 
+def test_tracks_are_cut_as_single_views_are():
+    options = SMALL | {"tracks": 1, "frames": (2, 2), "vehicles": ("T72",)}
+    chips, wide = (simulated_tracks.generate("test", **options, surround=s) for s in (0, 4))
+    assert (chips["image"].shape, wide["image"].shape) == ((2, 64, 64, 1), (2, 72, 72, 1))
+    np.testing.assert_array_equal(chips["sensor_pixels"], wide["sensor_pixels"])
+    windows = simulated_tracks.generate("test", **options, crop="window")
+    assert "sensor_pixels" not in windows
+    # A vehicle fills its chip, and 25 to 40 sensor pixels of the window's 100.
+    sides = [np.ptp(set_["box"].reshape(-1, 2, 2), axis=1).max(1) for set_ in (chips, windows)]
+    np.testing.assert_allclose(sides[0], 64 / 1.2, rtol=1e-5)
+    assert np.all(sides[1] < 0.4 * 64)
+
+
 def test_single_views_are_what_they_were():
-    """Mean gray levels of version 1.0.0 before there were tracks: a new draw would change them."""
-    chips = simulated.generate("test", ranges=(2000,), aspects=1)["image"]
+    """Mean gray levels of version 1.0.0, which had windows alone: a new draw would change them."""
+    chips = simulated.generate("test", ranges=(2000,), aspects=1, crop="window")["image"]
     expected = [
         105.13, 82.46, 135.38, 91.24, 109.58, 70.73, 109.18, 74.53,
         130.63, 79.95, 131.3, 99.24, 120.56, 93.54, 107.38, 79.35,

@@ -9,7 +9,7 @@ from typing import Any
 
 from jaxatr.data.sources.simulated.render import View, render
 from jaxatr.data.sources.simulated.sensor import BANDS
-from jaxatr.data.sources.simulated.source import Simulator
+from jaxatr.data.sources.simulated.source import FRAMING, Simulator
 from jaxatr.data.sources.simulated.views import RANGES_M, SPLITS, VEHICLES, generate
 
 __all__ = [
@@ -42,6 +42,8 @@ SOURCE = Simulator(
         "aspects": "views a turn, 1 to 3600",
         "seed": "of all that is drawn, a non-negative integer",
         "size": "rows and columns of a chip",
+        **FRAMING,
+        "turns": "how often training sees every view, each time with draws of its own, 1 to 100",
     },
     _bands_at_ranges,
 )

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from jaxatr.data.sources.simulated import radiance, raycast, sensor, terrain
+from jaxatr.data.sources.simulated.framing import Framing, framing
 from jaxatr.data.sources.simulated.vehicles import FLEET
-from jaxatr.typing import Float, Int, UInt8
+from jaxatr.typing import Float, Int
 
 _FINEST = 0.1  # metres between rays at most
-_JITTER = 5.0  # sensor pixels that a target may lie off the window's centre, if it then fits
 _HIDDEN = 0.5  # a chip pixel belongs to the target if this share of it shows the target
 
 
@@ -38,16 +38,18 @@ class View:
 
 @dataclass(frozen=True)
 class Lattice:
-    """Rays through a rectangle of the window, ``fold`` × ``fold`` to the sensor pixel.
+    """Rays through a rectangle of the frame, ``fold`` × ``fold`` to the sensor pixel.
 
     Attributes:
-      rows: the window's rows that it covers.
+      side: rows and columns of the frame, the square of sensor pixels that is rendered.
+      rows: the frame's rows that it covers.
       columns: likewise.
       fold: rays a pixel, each way.
       u: the rays' positions to the right, metres, ascending.
       v: their positions upward, ascending: the reverse of the rows.
     """
 
+    side: int
     rows: slice
     columns: slice
     fold: int
@@ -57,29 +59,29 @@ class Lattice:
     def integrate(
         self, index: Int[np.ndarray, " n"], values: Float[np.ndarray, " n"]
     ) -> Float[np.ndarray, "size size"]:
-        """Returns the window with each pixel the mean over its rays; rays not named count 0."""
+        """Returns the frame with each pixel the mean over its rays; rays not named count 0."""
         rays = np.zeros(len(self.v) * len(self.u), np.float32)
         rays[index] = values
         rows = rays.reshape(-1, self.fold, len(self.u)).sum(axis=1)
         cells = np.sum([rows[:, i :: self.fold] for i in range(self.fold)], axis=0)
-        window = np.zeros((sensor.WINDOW, sensor.WINDOW), np.float32)
-        window[self.rows, self.columns] = cells[::-1] / np.float32(self.fold**2)
-        return window
+        frame = np.zeros((self.side, self.side), np.float32)
+        frame[self.rows, self.columns] = cells[::-1] / np.float32(self.fold**2)
+        return frame
 
 
 @dataclass(frozen=True)
 class Pose:
-    """A vehicle before the sensor, placed in the window.
+    """A vehicle before the sensor, placed in the frame.
 
     Attributes:
       hits: what the rays of ``lattice`` meet.
       lattice: the rays.
-      share: of each of the window's pixels that shows the vehicle.
+      share: of each of the frame's pixels that shows the vehicle.
       shape: its solids.
       axes: the sensor's axes in the vehicle's coordinates.
       elevation: radians, of the sensor above the ground.
       azimuth: radians, of the sensor, from the vehicle's front towards its left.
-      foot: the window's row where the vehicle stands.
+      foot: the frame's row where the vehicle stands.
       pixel: metres across a sensor pixel.
     """
 
@@ -94,7 +96,7 @@ class Pose:
     pixel: float
 
     def box(self) -> Float[np.ndarray, " 4"]:
-        """Returns y0, x0, y1, x1 of the rays that meet the vehicle, in the window's pixels."""
+        """Returns y0, x0, y1, x1 of the rays that meet the vehicle, in the frame's pixels."""
         across, up = self.hits.index % len(self.lattice.u), self.hits.index // len(self.lattice.u)
         fold, bottom = self.lattice.fold, self.lattice.rows.stop
         left = self.lattice.columns.start
@@ -108,52 +110,63 @@ class Pose:
         )
 
 
-def render(views: Iterable[View], size: int = 64) -> dict[str, np.ndarray]:
+def render(
+    views: Iterable[View], size: int = 64, *, crop: str = "box", surround: int = 0
+) -> dict[str, np.ndarray]:
     """Renders views; each depends on nothing but itself.
 
     Args:
-      views: what to render, at least one.
-      size: rows and columns of a chip, which always shows 100 × 100 sensor pixels.
+      views: to render, at least one.
+      size: rows and columns of a chip.
+      crop: ``"box"``, which shows the target's box and a fifth more, from all of the sensor's
+        pixels on it; or ``"window"``, 100 × 100 sensor pixels whatever the range.
+      surround: chip pixels kept around the chip of a box on every side.
 
     Returns:
-      ``image`` [b, size, size, 1] uint8, ``mask`` likewise with 1 on the target's visible pixels,
-      ``box`` [b, 4] float32: y0, x0, y1, x1 of the target in chip pixels, hidden parts included.
+      ``image`` [b, s, s, 1] uint8 with s = size + 2 · surround, ``mask`` likewise with 1 on the
+      target's visible pixels, ``box`` [b, 4] float32: y0, x0, y1, x1 of the target in chip pixels,
+      hidden parts included; of the crop by the box also ``sensor_pixels`` [b] float32, the sensor's
+      pixels along the box's longer side.
+
+    Raises:
+      ValueError: there is no such crop, or a number is out of its range.
     """
-    chips, masks, boxes = zip(*(_render_one(view, size) for view in views), strict=True)
-    return {
-        "image": np.stack(chips)[..., None],
-        "mask": np.stack(masks)[..., None],
-        "box": np.stack(boxes),
-    }
+    chosen = framing(crop, size, surround)
+    rendered = [_render_one(view, chosen) for view in views]
+    return {name: np.stack([one[name] for one in rendered]) for name in rendered[0]}
 
 
-def _render_one(
-    view: View, size: int
-) -> tuple[UInt8[np.ndarray, "s s"], UInt8[np.ndarray, "s s"], Float[np.ndarray, " 4"]]:
+def _render_one(view: View, framing: Framing) -> dict[str, np.ndarray]:
     rng = slow = np.random.default_rng(np.random.SeedSequence(view.seed))
     if view.shared is not None:
         slow = np.random.default_rng(np.random.SeedSequence(view.shared))
-    pose = place(view, rng, slow)
+    pose = place(view, rng, slow, framing)
     box = pose.box()
     ground = terrain.draw(
-        rng, sensor.WINDOW, pose.pixel, pose.foot, float(box[2] - box[0]), pose.elevation
+        rng, pose.lattice.side, pose.pixel, pose.foot, float(box[2] - box[0]), pose.elevation
     )
     see = _see_visible if sensor.BANDS[view.band] == "visible" else _see_thermal
     image = see(view, slow, rng, pose, ground)
-    shown = sensor.chip(pose.share * (1 - ground.before), size)
+    shown = framing.share(pose.share * (1 - ground.before), box)
     # A distant target seen through growth still owns the pixel that shows most of it.
     mask = shown >= min(_HIDDEN, float(shown.max()))
-    boxes = (box * size / sensor.WINDOW).astype(np.float32)
-    return sensor.quantise(sensor.chip(image, size)), mask.astype(np.uint8), boxes
+    return {
+        "image": framing.chip(image, box)[..., None],
+        "mask": mask.astype(np.uint8)[..., None],
+        **framing.facts(box),
+    }
 
 
-def place(view: View, rng: np.random.Generator, slow: np.random.Generator) -> Pose:
-    """Draws the sensor's elevation, the turret's and gun's pose and the place in the window.
+def place(
+    view: View, rng: np.random.Generator, slow: np.random.Generator, framing: Framing
+) -> Pose:
+    """Draws the sensor's elevation, the turret's and gun's pose and the place in the frame.
 
     Args:
       view: what is seen.
       rng: of the view; gives the place.
       slow: gives what a track's views share; ``rng`` itself for a view that is alone.
+      framing: how large the frame is, and how far off its centre the vehicle may be.
     """
     pixel = sensor.pixel_size(view.range_m)
     azimuth = float(np.radians(view.aspect_deg))
@@ -163,13 +176,15 @@ def place(view: View, rng: np.random.Generator, slow: np.random.Generator) -> Po
     )
     axes = raycast.frame(azimuth, elevation)
     low, high = raycast.extent(shape, axes) / pixel
-    room = np.clip((sensor.WINDOW - (high - low)) / 2, 0, _JITTER)
-    centre = sensor.WINDOW / 2 + room * rng.uniform(-1, 1, 2)
-    # Window column of u = 0 and row of v = 0.
+    side = framing.frame_side(high - low)
+    room = np.clip((side - (high - low)) / 2, 0, framing.play)
+    centre = side / 2 + room * rng.uniform(-1, 1, 2)
+    # The frame's column of u = 0 and row of v = 0.
     column, row = centre[0] - (low[0] + high[0]) / 2, centre[1] + (low[1] + high[1]) / 2
     # The lattice reaches half a vehicle's height below and beside it, for its shadow.
     margin = 0.5 * (high[1] - low[1]) + 2
     lattice = _lattice(
+        side,
         (row - high[1] - 1, row - low[1] + margin),
         (column + low[0] - 3 * margin, column + high[0] + 3 * margin),
         (row, column),
@@ -181,20 +196,22 @@ def place(view: View, rng: np.random.Generator, slow: np.random.Generator) -> Po
 
 
 def _lattice(
+    side: int,
     rows: tuple[float, float],
     columns: tuple[float, float],
     origin: tuple[float, float],
     pixel: float,
 ) -> Lattice:
-    """Returns rays through the given spans of rows and columns, cut at the window's edge."""
+    """Returns rays through the given spans of rows and columns, cut at the frame's edge."""
     fold = max(2, int(np.ceil(pixel / _FINEST)))
     (top, bottom), (left, right) = (
-        np.clip([np.floor(span[0]), np.ceil(span[1])], 0, sensor.WINDOW).astype(int).tolist()
+        np.clip([np.floor(span[0]), np.ceil(span[1])], 0, side).astype(int).tolist()
         for span in (rows, columns)
     )
     across = left + (np.arange((right - left) * fold) + 0.5) / fold
     up = bottom - (np.arange((bottom - top) * fold) + 0.5) / fold
     return Lattice(
+        side,
         slice(top, bottom),
         slice(left, right),
         fold,

@@ -19,10 +19,20 @@ from jaxatr.data.source import (
     Source,
     all_options,
 )
+from jaxatr.data.sources.simulated.framing import framing
 from jaxatr.data.sources.simulated.sensor import BANDS
 from jaxatr.data.sources.simulated.views import SPLITS, VEHICLES
 
 Columns: TypeAlias = dict[str, np.ndarray]
+
+FRAMING: Mapping[str, str] = {
+    "crop": "box: the target's box and a fifth more; window: 100 sensor pixels at every range",
+    "surround": "chip pixels kept around the chip of a box on every side",
+}
+"""The options that say what a chip shows, to their meanings."""
+
+# Options that came later, at the values that there were before: what they gave is found again.
+_ONCE = {"crop": "window", "surround": 0, "turns": 1}
 
 
 class Simulator(Source):
@@ -57,7 +67,11 @@ class Simulator(Source):
     def scan(self, request: Request) -> Scan:
         """Takes the options; the renderer checks them."""
         settings = all_options(self, request.options)
-        return Scan(self, settings, settings, lambda _: self._contents(settings))
+        framing(settings["crop"], settings["size"], settings["surround"])  # refuses what is not
+        state = {
+            name: value for name, value in settings.items() if (name, value) not in _ONCE.items()
+        }
+        return Scan(self, settings, state, lambda _: self._contents(settings))
 
     def _contents(self, settings: dict[str, Any]) -> Contents:
         rendered = self._rendered(settings)

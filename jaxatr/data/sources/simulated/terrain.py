@@ -6,7 +6,8 @@ import numpy as np
 
 from jaxatr.typing import Float
 
-_GRID = 108  # pixels of the textures' period, at least the window's
+_GRID = 108  # pixels of the textures' period, or more where the frame is larger
+_COUNTED = 100  # rows and columns of the frame to which the numbers of bushes belong
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Terrain:
-    """A window onto the terrain, in sensor pixels.
+    """A frame of the terrain, in sensor pixels.
 
     Attributes:
       fine: texture of the open ground, zero mean and unit spread.
@@ -59,18 +60,19 @@ def draw(
 
     Args:
       rng: source of all randomness.
-      size: rows and columns of the window.
+      size: rows and columns of the frame.
       pixel: metres across a pixel.
       foot: row at which the vehicle stands.
       height: rows that the vehicle rises above it.
       elevation: radians, of the sensor above the ground; flattens the ground's texture.
     """
     flatten = float(np.clip(np.sin(elevation) * rng.uniform(2, 5), 0.2, 0.7))
-    fine = _fractal(rng, rng.uniform(0.6, 1.2), flatten, pixel / rng.uniform(3, 15))[:size, :size]
-    rough = _fractal(rng, rng.uniform(0.4, 1.0), 0.9, pixel / 2.0)[:size, :size]
+    fine = _fractal(rng, size, rng.uniform(0.6, 1.2), flatten, pixel / rng.uniform(3, 15))
+    rough = _fractal(rng, size, rng.uniform(0.4, 1.0), 0.9, pixel / 2.0)
     bushes = np.full((2, size, size), -1.0, np.float32)
     scale = 93 * pixel  # about the range in units of 10 m
-    for _ in range(rng.poisson(rng.choice([0.2, 1.0, 3.5]) * min(scale / 9.3, 4.0))):
+    density = min(scale / 9.3, 4.0) * (size / _COUNTED) ** 2
+    for _ in range(rng.poisson(rng.choice([0.2, 1.0, 3.5]) * density)):
         _bush(bushes, rng, pixel, foot, height)
     ragged = 0.45 * rough
     before, behind = (np.clip(3 * (field + ragged), 0, 1) * (field > -1) for field in bushes)
@@ -82,19 +84,20 @@ def _textured(layer: Layer, texture: np.ndarray) -> np.ndarray:
 
 
 def _fractal(
-    rng: np.random.Generator, slope: float, flatten: float, cutoff: float
+    rng: np.random.Generator, size: int, slope: float, flatten: float, cutoff: float
 ) -> Float[np.ndarray, "h w"]:
     """Draws noise with an amplitude spectrum (f² + cutoff²)^(-slope / 2), squeezed vertically."""
     import scipy.fft  # takes half a second, and a set that is prepared does not need it
 
-    across = scipy.fft.rfftfreq(_GRID).astype(np.float32)
-    down = scipy.fft.fftfreq(_GRID).astype(np.float32) * np.float32(flatten)
+    grid = _GRID if size <= _GRID else scipy.fft.next_fast_len(size + _GRID - _COUNTED, real=True)
+    across = scipy.fft.rfftfreq(grid).astype(np.float32)
+    down = scipy.fft.fftfreq(grid).astype(np.float32) * np.float32(flatten)
     power = across**2 + down[:, None] ** 2 + np.float32(cutoff) ** 2
     spectrum = rng.standard_normal((*power.shape, 2), dtype=np.float32)
     wave = spectrum.view(np.complex64)[..., 0] * power ** np.float32(-slope / 2)
     wave[0, 0] = 0
-    noise = np.asarray(scipy.fft.irfft2(wave, s=(_GRID, _GRID)))
-    return noise / noise.std()
+    noise = np.asarray(scipy.fft.irfft2(wave, s=(grid, grid)))
+    return (noise / noise.std())[:size, :size]
 
 
 def _bush(
@@ -122,7 +125,7 @@ def _bush(
 
 
 def _ridge(rng: np.random.Generator, size: int, top: float) -> Float[np.ndarray, "h w"]:
-    """Draws where a ragged skyline of far growth covers the upper part of the window."""
+    """Draws where a ragged skyline of far growth covers the upper part of the frame."""
     row = rng.uniform(-1.2, 0.8) * top
     steps = np.cumsum(rng.standard_normal(size, dtype=np.float32)) * np.float32(0.5)
     line = row + steps - steps.mean() + rng.standard_normal(size, dtype=np.float32)

@@ -17,7 +17,10 @@ from jaxatr.typing import Int
 VEHICLES: tuple[str, ...] = tuple(vehicle.name for vehicle in FLEET)
 SPLITS: tuple[str, ...] = ("train", "test")
 RANGES_M: tuple[int, ...] = (1000, 1500, 2000, 2500, 3000, 3500, 4000, 4500, 5000)
+_PLACES = (len(SPLITS), len(FLEET), len(RANGES_M), len(BANDS))
+_TRACKS = int(np.prod(_PLACES))  # of one turn
 _MOST_ASPECTS = 3600
+_MOST_TURNS = 100
 
 
 def generate(
@@ -28,11 +31,14 @@ def generate(
     aspects: int = 72,
     seed: int = 0,
     size: int = 64,
+    crop: str = "box",
+    surround: int = 0,
+    turns: int = 1,
 ) -> dict[str, np.ndarray]:
     """Renders a split: every vehicle, range and band over a full turn.
 
     Test aspects lie half-way between the train aspects. Each view is drawn from (seed, split,
-    vehicle, range, band, frame) alone, so it does not depend on what else is asked for.
+    vehicle, range, band, frame, turn) alone, so it does not depend on what else is asked for.
 
     Args:
       split: ``"train"`` or ``"test"``.
@@ -41,13 +47,18 @@ def generate(
       aspects: views a turn, 1 to 3600.
       seed: a non-negative integer.
       size: rows and columns of a chip.
+      crop: ``"box"`` or ``"window"``, as of :func:`render`.
+      surround: chip pixels kept around the chip of a box on every side.
+      turns: of the training split, 1 to 100: how often every view is seen, each time with draws of
+        its own.
 
     Returns:
-      Stacked examples, one turn after the other: ``image`` and ``mask`` [n, size, size, 1] uint8,
-      ``box`` [n, 4] float32 (y0, x0, y1, x1 in chip pixels), and [n] each ``label`` (index into
-      :data:`VEHICLES`), ``id``, ``range_m``, ``band`` (index into :data:`BANDS`), ``track`` and
-      ``frame`` int32 and ``aspect_deg`` float32. A track is one vehicle's turn at one range in
-      one band; no id or track is in both splits.
+      Stacked examples, one turn after the other: ``image`` and ``mask`` [n, s, s, 1] uint8 with
+      s = size + 2 · surround, ``box`` [n, 4] float32 (y0, x0, y1, x1 in chip pixels), and [n] each
+      ``label`` (index into :data:`VEHICLES`), ``id``, ``range_m``, ``band`` (index into
+      :data:`BANDS`), ``track`` and ``frame`` int32 and ``aspect_deg`` float32; of the crop by the
+      box ``sensor_pixels`` float32 as well, the sensor's along the box's longer side. A track is
+      one vehicle's turn at one range in one band; no id or track is in both splits.
 
     Raises:
       ValueError: an argument is not of those listed.
@@ -59,29 +70,41 @@ def generate(
         raise ValueError(f"aspects: got {aspects}, wanted 1 to {_MOST_ASPECTS}")
     if seed < 0:
         raise ValueError(f"seed: got {seed}, wanted a non-negative integer")
-    views = list(_views(split, ranges, bands, aspects, seed))
+    if not 1 <= turns <= _MOST_TURNS:
+        raise ValueError(f"turns: got {turns}, wanted 1 to {_MOST_TURNS}")
+    turns = turns if split == "train" else 1
+    views = [
+        view for turn in range(turns) for view in _views(split, ranges, bands, aspects, seed, turn)
+    ]
     frames = np.arange(len(views)) % aspects
-    tracks = np.array([_track(split, view) for view in views])
-    return rendered(views, size, tracks * _MOST_ASPECTS + frames, tracks, frames)
+    turn = np.repeat(np.arange(turns), len(views) // turns)
+    tracks = np.array([_track(split, view) for view in views]) + turn * _TRACKS
+    ids = tracks * _MOST_ASPECTS + frames
+    return rendered(views, ids, tracks, frames, size=size, crop=crop, surround=surround)
 
 
 def rendered(
     views: Sequence[View],
-    size: int,
     ids: Int[np.ndarray, " n"],
     tracks: Int[np.ndarray, " n"],
     frames: Int[np.ndarray, " n"],
+    *,
+    size: int,
+    crop: str,
+    surround: int,
 ) -> dict[str, np.ndarray]:
     """Returns rendered views with all fields of :func:`generate`.
 
     Args:
       views: n of them.
-      size: rows and columns of a chip.
       ids: ``[n]``.
       tracks: ``[n]``.
       frames: ``[n]``.
+      size: as of :func:`render`, like the next two.
+      crop: likewise.
+      surround: likewise.
     """
-    examples = render(views, size) | {
+    examples = render(views, size, crop=crop, surround=surround) | {
         "label": np.array([view.vehicle for view in views]),
         "id": ids,
         "range_m": np.array([view.range_m for view in views]),
@@ -96,7 +119,7 @@ def rendered(
 
 
 def _views(
-    split: str, ranges: Sequence[int], bands: Sequence[str], aspects: int, seed: int
+    split: str, ranges: Sequence[int], bands: Sequence[str], aspects: int, seed: int, turn: int = 0
 ) -> Iterator[View]:
     part = SPLITS.index(split)
     for vehicle in range(len(FLEET)):
@@ -105,12 +128,14 @@ def _views(
                 for frame in range(aspects):
                     aspect = 360 * (frame + 0.5 * part) / aspects
                     entropy = (seed, part, vehicle, range_m, band, frame)
+                    if turn:  # the first was the only one once
+                        entropy += (turn,)
                     yield View(vehicle, aspect, range_m, band, entropy)
 
 
 def _track(split: str, view: View) -> int:
     place = (SPLITS.index(split), view.vehicle, RANGES_M.index(view.range_m), view.band)
-    return int(np.ravel_multi_index(place, (len(SPLITS), len(FLEET), len(RANGES_M), len(BANDS))))
+    return int(np.ravel_multi_index(place, _PLACES))
 
 
 def check_choices(name: str, got: Sequence, known: Sequence) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from jaxatr.data.sources.simulated.sensor import BANDS
-from jaxatr.data.sources.simulated.source import Simulator
+from jaxatr.data.sources.simulated.source import FRAMING, Simulator
 from jaxatr.data.sources.simulated.views import SPLITS, VEHICLES, check_choices, rendered
 from jaxatr.data.sources.simulated_tracks.tracks import MOST_FRAMES, Plan
 
@@ -21,6 +21,8 @@ def generate(
     bands: Sequence[str] = ("visible",),
     seed: int = 0,
     size: int = 64,
+    crop: str = "box",
+    surround: int = 0,
     vehicles: Sequence[str] = VEHICLES,
 ) -> dict[str, np.ndarray]:
     """Renders tracks: a vehicle that turns by 5° from frame to frame while the sensor closes in.
@@ -28,7 +30,7 @@ def generate(
     Length, first range, first aspect and the direction of the turn are drawn for each track. Test
     aspects lie half-way between the train aspects. What a track's frames share (paint, light,
     weather, temperatures, the sensor's height, the turret's pose) is drawn from (seed, split,
-    vehicle, band, track), the rest (ground, bushes, place in the window, noise) for each frame.
+    vehicle, band, track), the rest (ground, bushes, place on the sensor, noise) for each frame.
 
     Args:
       split: ``"train"`` or ``"test"``.
@@ -39,6 +41,8 @@ def generate(
       bands: of :data:`BANDS`.
       seed: a non-negative integer.
       size: rows and columns of a chip.
+      crop: ``"box"`` or ``"window"``, as of :func:`jaxatr.data.sources.simulated.render`.
+      surround: chip pixels kept around the chip of a box on every side.
       vehicles: of :data:`VEHICLES`.
 
     Returns:
@@ -65,7 +69,8 @@ def generate(
     views = [view for track in drawn for view in track.views]
     numbers = np.concatenate([np.full(len(track.views), track.number) for track in drawn])
     frame = np.concatenate([np.arange(len(track.views)) for track in drawn])
-    return rendered(views, size, numbers * MOST_FRAMES + frame, numbers, frame)
+    ids = numbers * MOST_FRAMES + frame
+    return rendered(views, ids, numbers, frame, size=size, crop=crop, surround=surround)
 
 
 def _vehicles(settings: dict[str, Any]) -> list[dict[str, Any]]:
@@ -85,6 +90,7 @@ SOURCE = Simulator(
         "bands": "of visible and thermal",
         "seed": "of all that is drawn, a non-negative integer",
         "size": "rows and columns of a chip",
+        **FRAMING,
     },
     _vehicles,
 )

@@ -14,12 +14,13 @@ from jaxatr.data.sources.simulated.vehicles import FLEET
 KEYS = {
     "image", "mask", "box", "label", "id", "range_m", "band", "track", "frame", "aspect_deg"
 }  # fmt: skip
+WINDOW = {"crop": "window"}  # what the box does to a chip is in test_framing.py
 
 
 @pytest.fixture(scope="module")
 def small():
     """Returns a few aspects of everything, both splits."""
-    return {split: simulated.generate(split, aspects=3) for split in simulated.SPLITS}
+    return {split: simulated.generate(split, aspects=3, **WINDOW) for split in simulated.SPLITS}
 
 
 def test_examples_have_the_promised_fields(small):
@@ -69,7 +70,7 @@ def test_splits_share_no_aspect_id_track_or_clutter(small):
 
 def test_generation_is_a_function_of_the_seed_alone(small):
     def part(**options):
-        wanted = {"ranges": (3000,), "bands": ("thermal",), "aspects": 3} | options
+        wanted = {"ranges": (3000,), "bands": ("thermal",), "aspects": 3} | WINDOW | options
         return simulated.generate("test", **wanted)
 
     whole = small["test"]
@@ -103,10 +104,10 @@ def test_masks_fit_what_the_target_changes(band, monkeypatch):
         for range_m in (1000, 3000)
         for aspect in (30.0, 200.0)
     ]
-    chips = simulated.render(views)
+    chips = simulated.render(views, **WINDOW)
     render = importlib.import_module("jaxatr.data.sources.simulated.render")
     monkeypatch.setattr(render, "_composed", lambda pose, seen, cover: cover)
-    bare = simulated.render(views)["image"]
+    bare = simulated.render(views, **WINDOW)["image"]
     changed = np.abs(chips["image"].astype(float) - bare)[..., 0]
     for view, change, mask in zip(views, changed, chips["mask"][..., 0], strict=True):
         share = np.sum(change * mask) / change.sum()
@@ -130,7 +131,7 @@ def test_the_target_shrinks_with_the_square_of_the_range(small):
 @pytest.mark.parametrize("aspect,axis", [(90.0, 0), (0.0, 1)])
 def test_boxes_have_the_true_size(vehicle, aspect, axis):
     views = [simulated.View(vehicle, aspect, 1000, 0, (seed,)) for seed in range(6)]
-    boxes = simulated.render(views)["box"]
+    boxes = simulated.render(views, **WINDOW)["box"]
     chip_pixel = sensor.pixel_size(1000) * sensor.WINDOW / 64
     widths = (boxes[:, 3] - boxes[:, 1]) * chip_pixel
     # Ray spacing of half a sensor pixel at either end.
@@ -143,7 +144,7 @@ def test_boxes_have_the_true_size(vehicle, aspect, axis):
 
 def test_chips_of_another_size_show_the_same_window():
     views = [simulated.View(4, 40.0, 1000, 0, (1, 2))]
-    small, large = simulated.render(views, 64), simulated.render(views, sensor.WINDOW)
+    small, large = (simulated.render(views, size, **WINDOW) for size in (64, sensor.WINDOW))
     assert large["image"].shape == (1, 100, 100, 1)
     np.testing.assert_allclose(large["box"] * 64 / 100, small["box"], rtol=1e-5)
     averaged = sensor.chip(large["image"][0, ..., 0].astype(np.float32), 64)
@@ -154,7 +155,7 @@ def test_the_engine_glows_at_its_end_of_the_vehicle():
     """At 90° the front is on the left: cars' engines glow on the left, a T72's on the right."""
     for vehicle, side in ((0, "left"), (2, "right"), (5, "right")):
         views = [simulated.View(vehicle, 90.0, 1000, 1, (5, seed)) for seed in range(12)]
-        chips = simulated.render(views)
+        chips = simulated.render(views, **WINDOW)
         warmer = 0
         for image, box in zip(chips["image"][..., 0], chips["box"], strict=True):
             top, left, bottom, right = np.rint(box).astype(int)
@@ -177,6 +178,21 @@ def test_contrast_takes_both_signs(small):
         masks = small["train"]["mask"][chosen].astype(bool)
         brighter = [i[m].mean() > i[~m].mean() for i, m in zip(images, masks, strict=True)]
         assert 0.08 < np.mean(brighter) < 0.92
+
+
+def test_further_turns_are_drawn_anew_and_train_alone(small):
+    options = {"ranges": (3000,), "bands": ("thermal",), "aspects": 3, **WINDOW}
+    train, test = (simulated.generate(split, turns=3, **options) for split in simulated.SPLITS)
+    assert len(test["id"]) == 24 and len(train["id"]) == len(set(train["id"])) == 72
+    first = (small["train"]["range_m"] == 3000) & (small["train"]["band"] == 1)
+    np.testing.assert_array_equal(train["image"][:24], small["train"]["image"][first])
+    assert len(set(train["track"])) == 24 and not set(train["id"]) & set(test["id"])
+    np.testing.assert_array_equal(
+        train["aspect_deg"].reshape(3, 24), [train["aspect_deg"][:24]] * 3
+    )
+    for one, other in ((0, 1), (1, 2)):
+        images = train["image"].reshape(3, 24, -1)
+        assert np.mean(images[one] != images[other]) > 0.5
 
 
 FAST = ((1000, "visible"), (5000, "thermal"))
@@ -204,7 +220,7 @@ def _global_statistics(images):
 )
 def test_global_statistics_do_not_give_the_class_away(range_m, band):
     train, test = (
-        simulated.generate(split, ranges=(range_m,), bands=(band,), aspects=16)
+        simulated.generate(split, ranges=(range_m,), bands=(band,), aspects=16, **WINDOW)
         for split in simulated.SPLITS
     )
     model = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=2000))
@@ -222,6 +238,11 @@ def test_global_statistics_do_not_give_the_class_away(range_m, band):
         ("train", {"bands": ("radar",)}, r"bands: got \['radar'\]"),
         ("train", {"aspects": 0}, "aspects: got 0, wanted 1 to 3600"),
         ("train", {"seed": -1}, "seed: got -1"),
+        ("train", {"turns": 0}, "turns: got 0, wanted 1 to 100"),
+        ("train", {"aspects": 1, "crop": "Box"}, "crop: got 'Box', wanted one of box, window"),
+        ("train", {"aspects": 1, "size": 0}, "size: got 0, wanted at least 1 pixel"),
+        ("train", {"aspects": 1, "surround": -1}, "surround: got -1 with crop='box', wanted 0 or"),
+        ("train", {"aspects": 1, "surround": 4, **WINDOW}, "surround: got 4 with crop='window'"),
     ],
 )
 def test_what_cannot_be_rendered_is_refused(split, options, message):

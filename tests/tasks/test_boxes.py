@@ -1,0 +1,93 @@
+"""Boxes that are off: drawn in training from around the chip, and a group of the evaluation."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxatr import runs
+from jaxatr.tasks.examples import BOX_OFF, Examples
+from jaxatr.tasks.open_set import OpenSet
+
+
+@pytest.fixture
+def config(small_config):
+    """Chips of 16 pixels out of images of 24."""
+    config = small_config.copy_and_resolve_references()
+    config.data.center_crop, config.data.box_margin = 16, 0.25
+    config.augment.shift, config.augment.box_shift, config.augment.box_scale = 0, 0.1, 0.1
+    config.data.box_error = 0.1
+    return config
+
+
+def augmented(examples, images, **changes):
+    ids = jnp.arange(len(images))
+    return examples.augment(jax.random.key(0), jnp.asarray(images), ids, 0 * ids, **changes)
+
+
+def test_training_reads_what_surrounds_the_chips(config):
+    examples = Examples(config)
+    batch = next(examples.train_batches())
+    # Half of 16, a tenth more, and a tenth of the box of 12.8: 2.08 pixels of surroundings.
+    assert batch["image"].shape == (16, 22, 22, 1)
+    images = batch["image"].astype(np.float32)
+    middle = augmented(examples, images, box_shift=0.0, box_scale=0.0)
+    np.testing.assert_array_equal(middle, images[:, 3:-3, 3:-3])
+    found = augmented(examples, images)
+    assert found.shape == middle.shape == (16, 16, 16, 1)
+    # Ramps say how far off a chip is: at most a tenth of the box.
+    ramp = np.broadcast_to(np.arange(22, dtype=np.float32)[:, None, None], (400, 22, 22, 1))
+    off = np.array(augmented(examples, ramp)).mean(axis=(1, 2, 3)) - 10.5
+    assert 1.1 < np.abs(off).max() <= 1.28 + 1e-4
+    for part in ("train", "validation", "test"):
+        assert next(iter(examples.eval_batches(part)))["image"].shape == (16, 16, 16, 1)
+
+
+def test_it_reads_as_much_as_there_is(config):
+    config.data.center_crop, config.data.box_error = 22, 0.0
+    assert next(Examples(config).train_batches())["image"].shape == (16, 24, 24, 1)
+    config.data.center_crop, config.data.size = 22, 16  # resized: nothing is around it
+    assert next(Examples(config).train_batches())["image"].shape == (16, 16, 16, 1)
+
+
+def test_without_other_boxes_training_reads_the_chips(config):
+    config.augment.box_shift = config.augment.box_scale = 0.0
+    assert next(Examples(config).train_batches())["image"].shape == (16, 16, 16, 1)
+
+
+def test_the_evaluation_has_a_group_of_boxes_that_are_off(config, tmp_path):
+    config.train.epochs = 6
+    runs.train_run(config, tmp_path / "run", progress=False)
+    groups = runs.evaluate_run(tmp_path / "run")["groups"]
+    assert list(groups) == ["all", "boxes off by 10 %"]
+    exact, off = (groups[name]["scores"]["cbc"] for name in groups)
+    assert groups["all"]["num_known"] == groups["boxes off by 10 %"]["num_known"] == 30
+    assert exact["fitted_threshold"] == off["fitted_threshold"] and exact["auroc"] != off["auroc"]
+    with np.load(tmp_path / "run" / "scores.npz") as arrays:
+        np.testing.assert_array_equal(arrays["box_off_id"], arrays["test_id"])
+        assert not np.allclose(arrays["box_off_logits"], arrays["test_logits"])
+
+
+def test_the_chips_of_that_group_are_the_same_for_every_run(config):
+    found = []
+    for seed in (0, 1):
+        config.seed = seed
+        part = Examples(config).parts[BOX_OFF]
+        found.append(part.chips(np.arange(3)))
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize(
+    "group, field, value, message",
+    [
+        ("augment", "box_shift", -0.1, "augment.box_shift: got -0.1, wanted 0"),
+        ("augment", "box_scale", 1.0, "augment.box_scale: got 1.0, wanted a share"),
+        ("data", "box_margin", -1.0, "data.box_margin: got -1.0, wanted 0 or a share"),
+        ("data", "box_error", 1.0, "data.box_error: got 1.0, wanted a share"),
+        ("data", "box_error", 0.5, "data.box_error: boxes that are off by 0.5 want images of 38"),
+    ],
+)
+def test_what_cannot_be_is_refused(config, group, field, value, message):
+    config[group][field] = value
+    with pytest.raises(ValueError, match=message):
+        OpenSet(config)
