@@ -4,9 +4,12 @@ Everywhere the border is filled by reflection (the edge pixel is not repeated): 
 tell the network how far an image was turned.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
+from jaxatr.data import augmentations
 from jaxatr.typing import Array, Bool, Float, Int, Key
 
 
@@ -20,8 +23,13 @@ def augment(
     flip_horizontal: bool = False,
     flip_vertical: bool = False,
     shift: int = 0,
+    mean: Any = 0.0,
+    std: Any = 1.0,
+    **further: Any,
 ) -> Float[Array, "b h w c"]:
     """Returns the images flipped, then shifted, then rotated, each by its own random amount.
+
+    Before or after that come the augmentations of :mod:`jaxatr.data.augmentations`.
 
     What an image is given depends on ``(key, id, epoch)`` only: neither on its place in the batch
     nor on the batch's other images, so any number of devices draws the same.
@@ -35,7 +43,15 @@ def augment(
       flip_horizontal: mirror left to right, with probability 1/2.
       flip_vertical: mirror top to bottom, with probability 1/2.
       shift: rows and columns move by whole pixels, uniform in ``[-shift, shift]``; 0 is off.
+      mean: that was taken out of the images, by channel, for what works on raw units.
+      std: that they were divided by.
+      further: options of :data:`jaxatr.data.augmentations.AUGMENTATIONS`.
+
+    Raises:
+      ValueError: there is no such option.
     """
+    units = {"mean": mean, "std": std}
+    images = augmentations.vary(key, images, ids, epochs, further, first=True, **units)
 
     def draw(example: Array, epoch: Array) -> tuple[Array, Array, Array]:
         own = jax.random.fold_in(jax.random.fold_in(key, example), epoch)
@@ -52,7 +68,7 @@ def augment(
         images = flip_and_shift(images, flips, shifts)
     if rotate_degrees:
         images = rotate(images, jnp.deg2rad(rotate_degrees) * angles)
-    return images
+    return augmentations.vary(key, images, ids, epochs, further, first=False, **units)
 
 
 def flip_and_shift(
