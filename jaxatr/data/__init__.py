@@ -5,7 +5,7 @@ of which follows the protocol in ``source``. On disk lie its ``records`` and the
 folders of the ``cache``. A ``dataset`` has splits, whose examples are chosen in ``selection`` (by
 ``splits`` into known and unknown classes, by ``hierarchies`` of classes, by ``tracks``), cut to
 size by ``chip``, made batches in ``pipeline`` and ``tuples``, and varied on the device in
-``augment``.
+``augment`` and, off by default, by ``augmentations`` and ``mixing``.
 """
 
 from jaxatr.data.augment import augment
@@ -16,6 +16,8 @@ from jaxatr.data.dataset import Dataset, Split
 from jaxatr.data.hierarchies import Hierarchy, coarse_of, hierarchy
 from jaxatr.data.images import ImageError, read_folder, read_image
 from jaxatr.data.intake import Intake
+from jaxatr.data.mixing import mix
+from jaxatr.data.outliers import read_chips
 from jaxatr.data.pipeline import BatchIterator, eval_batches, image_statistics, train_batches
 from jaxatr.data.selection import holdout, select
 from jaxatr.data.source import Source
@@ -52,8 +54,10 @@ __all__ = [
     "holdout",
     "image_statistics",
     "known_unknown",
+    "mix",
     "open_dataset",
     "prepare",
+    "read_chips",
     "read_folder",
     "read_image",
     "read_images",

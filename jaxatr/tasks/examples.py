@@ -128,6 +128,31 @@ class Examples:
             self.mean, self.std = np.zeros_like(self.mean), np.ones_like(self.std)
         self._batch_size, self._seed = config.train.batch_size, config.seed
         self._negatives: dict[str, Any] = {}
+        self._outliers: Part | None = None
+
+    @property
+    def streamed(self) -> Part:
+        """The training part, and after it the outliers, labelled ``openset.UNKNOWN``."""
+        return self._outliers or self.parts["train"]
+
+    def add_outliers(self, folder: str) -> None:
+        """Lets the images below a folder, of no known class, into the batches of the training.
+
+        They are in no part: nothing is fitted to them, and nothing measured on them.
+
+        Args:
+          folder: of images that become chips as the data's do.
+
+        Raises:
+          ValueError: there is no such folder, or its images do not fit.
+        """
+        train = self.parts["train"]
+        images, fingerprint = data.read_chips(folder, train.chip)
+        try:
+            self._outliers = train.joined(images, openset.UNKNOWN)
+        except ValueError as error:
+            raise ValueError(f"{folder}: {error}") from error
+        self._negatives |= {"outliers": {"images": len(images), "fingerprint": fingerprint}}
 
     def add_negatives(self, path: str) -> None:
         """Lets the images of a file, of no known class, train as the class after the known ones.
@@ -143,7 +168,7 @@ class Examples:
             self.parts["train"] = self.parts["train"].joined(images, len(self.split.known))
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
-        self._negatives = {"negatives": {"images": len(images), "fingerprint": fingerprint}}
+        self._negatives |= {"negatives": {"images": len(images), "fingerprint": fingerprint}}
 
     @property
     def record(self) -> dict[str, Any]:
@@ -207,7 +232,7 @@ class Examples:
         return self._training(data.tuple_batches, members, **options)
 
     def _training(self, make: Callable, *arguments: Any, **options: Any) -> Any:
-        train = self.parts["train"]
+        train = self.streamed
         return make(
             train.split,
             train.indices,

@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from jaxatr import data, metrics, models, openset, parallel, training
 from jaxatr.config import Fields
+from jaxatr.data import augmentations
 from jaxatr.losses import quadruplet
 from jaxatr.tasks.apply import apply_training
 from jaxatr.tasks.embedding.evaluation import evaluate
@@ -91,7 +92,7 @@ class Embedding(Task):
     @classmethod
     def fields(cls) -> Fields:
         """Declares the kind's own configuration fields."""
-        return FIELDS
+        return {**FIELDS, **augmentations.FIELDS}
 
     @property
     def record(self) -> dict[str, Any]:
@@ -265,6 +266,8 @@ class Embedding(Task):
             self.normalize(batch["image"]),
             batch["id"],
             batch["draw"],
+            mean=self.examples.mean,
+            std=self.examples.std,
             **self.config.augment,
         )
         return apply_training(self.module, params, model_state, images, key, step)
@@ -367,6 +370,7 @@ def _of_global_batch(value: jax.Array, sums: dict[str, Any], model_state: PyTree
 
 def _check_fields(config: Config) -> None:
     """Refuses what would end a training only after it has begun, or spoil it without a word."""
+    augmentations.check(config.augment)
     fields, mined, size = config.embedding, config.mining, config.train.batch_size
     if fields.loss != _QUADRUPLET:
         find_in_batch(fields.loss)
