@@ -34,11 +34,13 @@ class OpenSetClassifier(nn.Module):
       backbone: ``[b, h, w, c]`` to ``[b, d]``.
       num_classes: k, the number of known classes.
       head_bias: whether both heads have a bias; the paper's own code has none.
+      still: run the backbone in test mode in training too, so that its batch statistics stay.
     """
 
     backbone: nn.Module
     num_classes: int
     head_bias: bool = True
+    still: bool = False
 
     @nn.compact
     def __call__(self, images: Float[ArrayLike, "b h w c"], train: bool = False) -> OpenSetOutput:
@@ -47,7 +49,8 @@ class OpenSetClassifier(nn.Module):
         Raises:
           ValueError: the backbone returned something other than ``[b, d]`` features.
         """
-        features = check_features(self.backbone, self.backbone(images, train=train), images)
+        features = self.backbone(images, train=train and not self.still)
+        features = check_features(self.backbone, features, images)
         closed = nn.Dense(self.num_classes, use_bias=self.head_bias, name="closed_head")
         binary = nn.Dense(self.num_classes, use_bias=self.head_bias, name="open_head")
         return OpenSetOutput(closed(features), binary(features), features)

@@ -24,6 +24,7 @@ def check_limits(config: Config, **more: tuple[bool, str]) -> None:
         "train.keep": (train.keep >= 1, "at least 1"),
         "train.ema": (0 <= train.ema < 1, "a decay in [0, 1); 0 is off"),
         "optimizer.clip_norm": (config.optimizer.clip_norm >= 0, "0 (off) or more"),
+        "optimizer.backbone_factor": (config.optimizer.backbone_factor >= 0, "0 or more"),
         "augment.shift": (config.augment.shift >= 0, "0 (off) or more"),
         "data.validation": (0 <= config.data.validation < 1, "a share in [0, 1)"),
         **{name.replace("__", "."): limit for name, limit in more.items()},

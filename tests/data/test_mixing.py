@@ -41,7 +41,10 @@ def test_cutmix_by_the_papers_lines():
         size, place = jax.random.split(key)
         rate = np.sqrt(1 - np.float32(jax.random.beta(size, 1.0, 1.0)))
         cut_h, cut_w = int(height * rate), int(width * rate)
-        y, x = (int(c * n) for c, n in zip(jax.random.uniform(place, (2,)), (height, width)))
+        y, x = (
+            int(c * n)
+            for c, n in zip(jax.random.uniform(place, (2,)), (height, width), strict=True)
+        )
         top, left = max(0, y - -(-cut_h // 2)), max(0, x - -(-cut_w // 2))
         expected = np.zeros((height, width))
         expected[top : y + cut_h // 2, left : x + cut_w // 2] = 1

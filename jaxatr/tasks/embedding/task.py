@@ -85,7 +85,8 @@ class Embedding(Task):
         optimizer = build_optimizer(config.optimizer, steps, self.steps_per_epoch)
         mined = fields.loss == _QUADRUPLET
         loss = self.quadruplet_loss if mined else self.in_batch_loss
-        self.phases = [Phase("embedding", loss, optimizer, max(1, steps))]
+        trainable = models.trainable(config.model.freeze)
+        self.phases = [Phase("embedding", loss, optimizer, max(1, steps), trainable)]
         refresh = config.mining.refresh_steps or round(config.mining.refresh * self.steps_per_epoch)
         self.hook = Hook(max(1, refresh), self.select, self._selected_batches) if mined else None
 
@@ -144,6 +145,7 @@ class Embedding(Task):
         """Returns freshly drawn parameters and batch statistics, the backbone's perhaps read."""
         variables = dict(self.module.init(key, jnp.zeros((1, *self.examples.image_shape))))
         params = variables.pop("params")
+        models.check_freeze(self.config.model.freeze, params)
         return self._pretrained.put_into(params, variables)
 
     def batches(self, phase: Phase) -> Any:

@@ -74,7 +74,8 @@ class OpenSet(Task):
         self.steps_per_epoch = max(1, round(examples / batch))
         steps = config.train.steps or round(config.train.epochs * examples / batch)
         optimizer = build_optimizer(config.optimizer, steps, self.steps_per_epoch)
-        self.phases = [Phase("open_set", self.loss, optimizer, max(1, steps))]
+        trainable = models.trainable(config.model.freeze)
+        self.phases = [Phase("open_set", self.loss, optimizer, max(1, steps), trainable)]
 
     @classmethod
     def fields(cls) -> Fields:
@@ -138,6 +139,7 @@ class OpenSet(Task):
         out, variables = self.module.init_with_output(key, chip)
         variables = dict(variables)
         params = variables.pop("params")
+        models.check_freeze(self.config.model.freeze, params)
         if self._recipe.rotation:
             params |= rotation_head(jax.random.fold_in(key, 1), out.features.shape[-1])
         return self._pretrained.put_into(params, variables)
