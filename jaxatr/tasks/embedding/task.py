@@ -372,7 +372,7 @@ def _of_global_batch(value: jax.Array, sums: dict[str, Any], model_state: PyTree
 
 def _check_fields(config: Config) -> None:
     """Refuses what would end a training only after it has begun, or spoil it without a word."""
-    augmentations.check(config.augment)
+    augmentations.check(dict(config.augment))
     fields, mined, size = config.embedding, config.mining, config.train.batch_size
     if fields.loss != _QUADRUPLET:
         find_in_batch(fields.loss)

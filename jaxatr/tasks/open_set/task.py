@@ -364,7 +364,7 @@ def _open_loss(name: str) -> Callable[..., jax.Array] | None:
 def _check_fields(config: Config) -> None:
     """Refuses what would end a training only after it has begun, or spoil it without a word."""
     _open_loss(config.loss.open)
-    augmentations.check(config.augment)
+    augmentations.check(dict(config.augment))
     if config.open_set.negatives and config.loss.open != "none":
         raise ValueError(
             f"open_set.negatives: got images and loss.open={config.loss.open!r}, wanted 'none': "
