@@ -81,13 +81,13 @@ def vary(
     for name in given:
         if name not in known:
             raise ValueError(f"augment: got {name!r}, which is no field{nearest(name, known)}")
-    mean, std = np.float32(mean), np.float32(std)
+    centre, scale = np.asarray(mean, np.float32), np.asarray(std, np.float32)
     for one in AUGMENTATIONS:
         values = [given.get(name, option.default) for name, option in one.options.items()]
         if values[0] and (one.place < 0) == first:
             keys = keys_of(key, ids, epochs, one.name)
             if one.units == "raw":
-                images = (one.apply(keys, images * std + mean, *values) - mean) / std
+                images = (one.apply(keys, images * scale + centre, *values) - centre) / scale
             else:
                 images = one.apply(keys, images, *values)
     return images

@@ -26,7 +26,7 @@ def centre_window(
         if not edge:
             return (beyond <= 0).astype(np.float32)
         fallen = np.clip(beyond / (edge * length), 0, 1)
-        return np.float32((1 + np.cos(np.pi * fallen)) / 2)
+        return ((1 + np.cos(np.pi * fallen)) / 2).astype(np.float32)
 
     return np.outer(along(height), along(width))
 
@@ -47,7 +47,8 @@ def suppress_background(
       share: as :func:`centre_window` has it.
       edge: as there.
     """
-    window = jnp.asarray(centre_window(*images.shape[1:3], share, edge))[None, :, :, None]
+    _, height, width, _ = images.shape
+    window = jnp.asarray(centre_window(height, width, share, edge))[None, :, :, None]
     chosen = jax.vmap(lambda key: jax.random.bernoulli(key, probability))(keys)
     return jnp.where(chosen[:, None, None, None], images * window, images)
 

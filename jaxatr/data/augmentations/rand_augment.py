@@ -19,8 +19,8 @@ HIGHEST = 30.0
 """The magnitude of the strongest form of the operations."""
 
 _DEGREES, _SHEAR, _TRANSLATION, _ENHANCEMENT = 30.0, 0.3, 150 / 331, 0.9
-_LUMA = np.float32([0.299, 0.587, 0.114])
-_SMOOTH = np.float32([[1, 1, 1], [1, 5, 1], [1, 1, 1]]) / 13
+_LUMA = np.array([0.299, 0.587, 0.114], np.float32)
+_SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32) / 13
 
 Image = Float[Array, "h w c"]
 
