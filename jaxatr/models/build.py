@@ -27,7 +27,9 @@ _ONNX = "jaxatr.onnx.backbone:OnnxBackbone"
 _DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
 
 
-def build_open_set(config: Config, num_classes: int) -> OpenSetClassifier:
+def build_open_set(
+    config: Config, num_classes: int, *, reciprocal: bool = False
+) -> OpenSetClassifier:
     """Returns the open-set classifier that ``config.model`` describes.
 
     Args:
@@ -37,12 +39,17 @@ def build_open_set(config: Config, num_classes: int) -> OpenSetClassifier:
         built-in backbones), ``args`` (further keyword arguments of the backbone's constructor),
         ``freeze`` (:mod:`jaxatr.models.freezing`) and ``head_bias``.
       num_classes: number of known classes.
+      reciprocal: as :class:`~jaxatr.models.open_set.OpenSetClassifier` has it.
 
     Raises:
       ValueError: an unknown backbone or dtype, or a class that is no linen module.
     """
     return OpenSetClassifier(
-        _backbone(config), num_classes, head_bias=config.head_bias, still=_is_still(config)
+        _backbone(config),
+        num_classes,
+        head_bias=config.head_bias,
+        still=_is_still(config),
+        reciprocal=reciprocal,
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from jaxatr import losses, openset, parallel, runs, training
 from jaxatr.tasks.open_set import OpenSet
+from jaxatr.tasks.open_set.evaluation import head
 from jaxatr.tasks.open_set.recipes import quarter_turned
 
 EVERYTHING = {
@@ -20,6 +21,7 @@ EVERYTHING = {
     "loss.label_smoothing": 0.1,
     "loss.logit_norm": 0.1,
     "loss.rotation_weight": 0.5,
+    "loss.reciprocal_weight": 0.1,
     "mix.mixup": 0.5,
     "mix.cutmix": 1.0,
     "model.freeze": "",
@@ -141,6 +143,24 @@ def test_the_contrastive_term_is_of_the_whole_batch(config):
     np.testing.assert_allclose(found["loss"], plain + 0.7 * term, rtol=1e-4)
 
 
+def test_reciprocal_points_are_the_head(config):
+    config.loss.reciprocal_weight = 0.3
+    task, params, state, batch = made(config)
+    assert params["closed_head"]["points"].shape == (3, 8)
+    _, found = gradient(task, params, state, batch, 2)
+    out, labels = outputs(task, params, task.normalize(batch["image"])), batch["label"]
+    points, radius = (params["closed_head"][name] for name in ("points", "radius"))
+    logits = losses.reciprocal_logits(out.features, points)
+    np.testing.assert_allclose(out.logits, logits, rtol=1e-5, atol=1e-6)
+    risk = losses.open_space_risk(out.features, points, labels, radius)
+    plain = losses.open_set(logits, out.open_logits, labels)
+    np.testing.assert_allclose(found["loss"], np.mean(plain) + 0.3 * np.mean(risk), rtol=1e-5)
+    layer = head({"params": params})
+    rest = logits - (out.features @ layer.kernel + layer.bias)
+    expected = np.mean(np.square(out.features), axis=1, keepdims=True)
+    np.testing.assert_allclose(rest, np.broadcast_to(expected, rest.shape), atol=1e-4)
+
+
 def test_quarter_turns_are_numpys():
     images = np.random.default_rng(0).normal(size=(4, 5, 5, 2)).astype(np.float32)
     turned = quarter_turned(jnp.asarray(images), jnp.array([0, 1, 2, 3]))
@@ -155,8 +175,8 @@ def test_quarter_turns_are_predicted_of_a_turned_copy(config):
     turned = task._recipe.turned(jax.random.key(1), task.normalize(batch["image"]), batch)
     assert set(np.asarray(turned.turns)) <= {0, 1, 2, 3} and len(set(np.asarray(turned.turns))) > 1
     features = outputs(task, params, turned.images).features
-    head = params["rotation_head"]
-    term = losses.cross_entropy(features @ head["kernel"] + head["bias"], turned.turns)
+    layer = params["rotation_head"]
+    term = losses.cross_entropy(features @ layer["kernel"] + layer["bias"], turned.turns)
     _, found = gradient(task, params, state, batch, 1)
     out = outputs(task, params, task.normalize(batch["image"]))
     plain = losses.open_set(out.logits, out.open_logits, batch["label"])
@@ -254,6 +274,7 @@ def test_an_exported_network_has_no_head_of_turns(recipe_run, tmp_path):
         ({"loss.logit_norm": -1.0}, "loss.logit_norm: got -1.0"),
         ({"mix.mixup": -0.1}, "mix.mixup: got -0.1"),
         ({"mix.probability": 1.5}, "mix.probability: got 1.5"),
+        ({"loss.reciprocal_weight": -1.0}, "loss.reciprocal_weight: got -1.0"),
         ({"loss.contrastive_temperature": 0.0}, "loss.contrastive_temperature: got 0.0"),
         ({"loss.contrastive_weight": 1.0, "mix.mixup": 1.0}, "images of two classes"),
         ({"open_set.outliers": "nowhere"}, "there is no folder nowhere"),

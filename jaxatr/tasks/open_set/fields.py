@@ -54,6 +54,11 @@ RECIPES: Fields = {
         "weight of the prediction of quarter turns by a further head (Hendrycks et al. 2019), on a "
         "second, turned copy of each chip; 0: off",
     ),
+    "loss.reciprocal_weight": Field(
+        0.0,
+        "weight of the open space risk of ARPL (Chen et al. 2021: 0.1), whose reciprocal points "
+        "are the closed-set head then; 0: off",
+    ),
     "open_set.outliers": Field(
         "",
         "a folder of images of no known class, which every class is to refuse (outlier exposure, "

@@ -55,6 +55,7 @@ class Recipe:
         self._loss, self._mix = config.loss, config.get("mix")
         on = self._mix is not None
         self._outliers = on and bool(config.open_set.outliers)
+        self._reciprocal = on and config.loss.reciprocal_weight > 0
         self._contrastive = on and config.loss.contrastive_weight > 0
         self.rotation = on and config.loss.rotation_weight > 0
 
@@ -89,15 +90,27 @@ class Recipe:
         turns = jax.vmap(lambda key: jax.random.randint(key, (), 0, TURNS))(keys)
         return Turned(quarter_turned(images, turns), turns)
 
-    def outlier_sums(self, out: OpenSetOutput, target: Target) -> Sums:
-        """Returns the sum and the number of the outliers' losses, in :class:`LossOutput`'s form."""
-        if not self._outliers:
-            return {}
-        values = losses.outlier_exposure(out.logits)
-        if self._loss.open != "none":
-            values += self._loss.open_weight * losses.refused_by_all(out.open_logits)
-        weights = jnp.where(target.labels < 0, target.weights, 0)
-        return {"outlier_exposure": (jnp.sum(weights * values), jnp.sum(weights))}
+    def sums(self, params: PyTree, out: OpenSetOutput, target: Target) -> Sums:
+        """Returns sums and numbers of further losses, as :class:`LossOutput` has them.
+
+        Args:
+          params: of the network.
+          out: what it says of the images.
+          target: their labels.
+        """
+        found, known = {}, target.labels >= 0
+        if self._outliers:
+            values = losses.outlier_exposure(out.logits)
+            if self._loss.open != "none":
+                values += self._loss.open_weight * losses.refused_by_all(out.open_logits)
+            weights = jnp.where(known, 0, target.weights)
+            found["outlier_exposure"] = (jnp.sum(weights * values), jnp.sum(weights))
+        if self._reciprocal:
+            head, labels = params["closed_head"], jnp.where(known, target.labels, 0)
+            values = losses.open_space_risk(out.features, head["points"], labels, head["radius"])
+            weights = jnp.where(known, target.weights, 0)
+            found["open_space_risk"] = (jnp.sum(weights * values), jnp.sum(weights))
+        return found
 
     def added(
         self,
@@ -120,6 +133,8 @@ class Recipe:
             devices, the loop divides.
         """
         total, more = jnp.float32(0), {}
+        if self._reciprocal:
+            total += self._loss.reciprocal_weight * sums["open_space_risk"][0]
         if not (self._outliers or self._contrastive or turned is not None):
             return total, more
         known = parallel.psum(jnp.float32(count))
@@ -196,6 +211,7 @@ def check_recipe(config: Config, image_shape: tuple[int, int, int]) -> None:
         loss__contrastive_weight=(fields.contrastive_weight >= 0, "0 (off) or more"),
         loss__contrastive_temperature=(fields.contrastive_temperature > 0, "more than 0"),
         loss__rotation_weight=(fields.rotation_weight >= 0, "0 (off) or more"),
+        loss__reciprocal_weight=(fields.reciprocal_weight >= 0, "0 (off) or more"),
         loss__outlier_weight=(fields.outlier_weight >= 0, "0 or more"),
     )
     if fields.contrastive_weight and (mix.mixup or mix.cutmix):

@@ -92,7 +92,8 @@ class OpenSet(Task):
     def network(cls, config: Config, record: Mapping[str, Any]) -> nn.Module:
         """Builds the network; a class of negatives comes after the known ones."""
         num_classes = len(record["split"]["known"]) + bool(config.open_set.negatives)
-        return models.build_open_set(config.model, num_classes)
+        reciprocal = config.loss.get("reciprocal_weight", 0.0) > 0
+        return models.build_open_set(config.model, num_classes, reciprocal=reciprocal)
 
     @classmethod
     def exportable(cls, run: TrainedRun) -> Exportable:
@@ -169,7 +170,7 @@ class OpenSet(Task):
             views = jnp.concatenate([images, turned.images])
         every, model_state = apply_training(self.module, params, model_state, views, key, step)
         out = jax.tree.map(lambda rows: rows[: len(images)], every)
-        sums = added_up([self._sums(out, target) for target in targets])
+        sums = added_up([self._sums(params, out, target) for target in targets])
         total, count = sums.pop("loss")
         added, more = self._recipe.added(
             params,
@@ -181,7 +182,9 @@ class OpenSet(Task):
         )
         return LossOutput(total + added, count, sums | more, model_state)
 
-    def _sums(self, out: models.OpenSetOutput, target: Labels) -> dict[str, tuple[Any, Any]]:
+    def _sums(
+        self, params: PyTree, out: models.OpenSetOutput, target: Labels
+    ) -> dict[str, tuple[Any, Any]]:
         """Returns the weighted sums of the losses to some labels, and the sums of the weights."""
         known = target.labels >= 0
         labels, weights = jnp.where(known, target.labels, 0), jnp.where(known, target.weights, 0)
@@ -189,7 +192,7 @@ class OpenSet(Task):
         values["closed_accuracy"] = jnp.argmax(out.logits, axis=-1) == labels
         count = jnp.sum(weights)
         sums = {name: (jnp.sum(weights * value), count) for name, value in values.items()}
-        return sums | self._recipe.outlier_sums(out, target)
+        return sums | self._recipe.sums(params, out, target)
 
     def example_losses(self, logits, open_logits, labels) -> dict[str, jax.Array]:
         """Returns the total loss and its parts, ``[b]`` each."""
