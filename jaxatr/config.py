@@ -5,7 +5,7 @@ from the declarations (``docs/make_configuration.py``).
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from ml_collections import ConfigDict, config_dict
 
@@ -21,6 +21,7 @@ _ONCE_COMMON = (
     *("embedding", "quadruplet", "mining"),
     *("surrogate", "distillation", "explanation"),
 )
+_ONCE_COMMON_FIELDS = ("data.coarse",)
 
 
 class Field(NamedTuple):
@@ -66,11 +67,6 @@ COMMON: Fields = {
         "`image_folder`: `test_fraction`; `dsiac`: `band`, `ranges`, `time`, `every`, `classes`, "
         "`size`; `mstar`: `serials`; `fgvc_aircraft`: `level`, `coarse`, `size`. The command line "
         "can change the options that the configuration file names",
-    ),
-    "data.coarse": Field(
-        "",
-        "the coarse classes: the name of a [written table](data.md#class-hierarchies); empty: those"
-        " that the data set has of its own",
     ),
     "data.train_split": Field("train", "the split whose known classes are trained on"),
     "data.test_split": Field("test", "the split that is evaluated on, known and unknown classes"),
@@ -339,7 +335,7 @@ def table(fields: Fields) -> str:
 
 
 def _built(fields: Fields) -> Config:
-    config = ConfigDict()
+    config = cast(Config, ConfigDict())
     for name, field in fields.items():
         group = config
         *groups, last = name.split(".")
@@ -383,10 +379,15 @@ def _has(config: Config, name: str) -> bool:
 
 
 def _without_other_tasks(recorded: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
-    return {
+    kept = {
         group: {name: leaf for name, leaf in value.items() if f"{group}.{name}" in fields}
         if group in _ONCE_COMMON
         else value
         for group, value in recorded.items()
         if group not in _ONCE_COMMON or any(name.startswith(f"{group}.") for name in fields)
     }
+    for field in set(_ONCE_COMMON_FIELDS) - set(fields):
+        group, name = field.split(".")
+        if name in kept.get(group, {}):
+            kept[group] = {other: leaf for other, leaf in kept[group].items() if other != name}
+    return kept

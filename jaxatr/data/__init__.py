@@ -15,10 +15,16 @@ from jaxatr.data.combined_splits import chips_and_images, concatenated, read_ima
 from jaxatr.data.dataset import Dataset, Split
 from jaxatr.data.hierarchies import Hierarchy, coarse_of, hierarchy
 from jaxatr.data.images import ImageError, read_folder, read_image
-from jaxatr.data.intake import Intake
+from jaxatr.data.intake import Intake, normalize
 from jaxatr.data.mixing import mix
 from jaxatr.data.outliers import read_chips
-from jaxatr.data.pipeline import BatchIterator, eval_batches, image_statistics, train_batches
+from jaxatr.data.pipeline import (
+    BatchIterator,
+    EvalBatches,
+    eval_batches,
+    image_statistics,
+    train_batches,
+)
 from jaxatr.data.selection import holdout, select
 from jaxatr.data.source import Source
 from jaxatr.data.sources import flags as source_flags
@@ -32,6 +38,7 @@ __all__ = [
     "BatchIterator",
     "Chip",
     "Dataset",
+    "EvalBatches",
     "Hierarchy",
     "ImageError",
     "Intake",
@@ -55,6 +62,7 @@ __all__ = [
     "image_statistics",
     "known_unknown",
     "mix",
+    "normalize",
     "open_dataset",
     "prepare",
     "read_chips",

@@ -51,7 +51,6 @@ def augment(
       ValueError: there is no such option.
     """
     units = {"mean": mean, "std": std}
-    images = augmentations.vary(key, images, ids, epochs, further, first=True, **units)
 
     def draw(example: Array, epoch: Array) -> tuple[Array, Array, Array]:
         own = jax.random.fold_in(jax.random.fold_in(key, example), epoch)
@@ -64,6 +63,7 @@ def augment(
 
     flips, shifts, angles = jax.vmap(draw)(ids, epochs)
     flips &= jnp.array([flip_vertical, flip_horizontal])
+    images = augmentations.vary(key, images, ids, epochs, further, first=True, **units)
     if flip_horizontal or flip_vertical or shift:
         images = flip_and_shift(images, flips, shifts)
     if rotate_degrees:

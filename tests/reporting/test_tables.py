@@ -37,6 +37,15 @@ def test_rows_and_columns():
     assert "data: simulated; split: random-2/1, version 1, seed 7" in lines
 
 
+def test_a_fixed_threshold_that_is_no_probability_is_stated():
+    recorded = evaluation()
+    scores = recorded["groups"]["all"]["scores"]
+    scores["mls"]["threshold"] = 3.0
+    assert "rejecting below 0.9 (MLS: 3)\n" in reporting.open_set_table(recorded) + "\n"
+    scores["mls"]["threshold"] = None
+    assert "rejecting below 0.9\n" in reporting.open_set_table(recorded) + "\n"
+
+
 def test_fitted_gamma_is_stated_where_there_is_one():
     recorded = evaluation(fitted_gamma=0.75)
     recorded["groups"]["all"]["scores"]["cbc"]["fitted_threshold"] = 1.1

@@ -86,7 +86,7 @@ def test_off_it_is_equation_4(config):
     task, params, state, batch = made(config)
     assert set(params) == {"backbone", "closed_head", "open_head"}
     _, found = gradient(task, params, state, batch, 1)
-    out = outputs(task, params, task.normalize(batch["image"]))
+    out = outputs(task, params, task.examples.normalize(batch["image"]))
     expected = losses.open_set(out.logits, out.open_logits, batch["label"])
     np.testing.assert_allclose(found["loss"], np.mean(expected), rtol=1e-5)
 
@@ -107,7 +107,7 @@ def test_a_mixture_has_the_mixture_of_two_losses(config, kind, monkeypatch):
     _, found = gradient(task, params, state, batch, 1)
     jax.effects_barrier()
     images, share = np.asarray(kept["images"]), np.asarray(kept["share"])
-    raw = np.asarray(task.normalize(batch["image"]))
+    raw = np.asarray(task.examples.normalize(batch["image"]))
     partner = np.roll(raw, -1, axis=0)
     if kind == "mixup":
         weight = share[:, None, None, None]
@@ -125,7 +125,7 @@ def test_label_smoothing_and_logit_normalisation(config):
     config.loss.label_smoothing, config.loss.logit_norm = 0.2, 0.5
     task, params, state, batch = made(config)
     _, found = gradient(task, params, state, batch, 1)
-    out, labels = outputs(task, params, task.normalize(batch["image"])), batch["label"]
+    out, labels = outputs(task, params, task.examples.normalize(batch["image"])), batch["label"]
     logits = losses.normalised_logits(out.logits, temperature=0.5)
     closed = losses.smoothed_cross_entropy(logits, labels, smoothing=0.2)
     expected = closed + 0.1 * losses.entropy(logits) + losses.cbc(out.open_logits, labels)
@@ -136,7 +136,7 @@ def test_the_contrastive_term_is_of_the_whole_batch(config):
     config.loss.contrastive_weight = 0.7
     task, params, state, batch = made(config)
     _, found = gradient(task, params, state, batch, 2)
-    out, labels = outputs(task, params, task.normalize(batch["image"])), batch["label"]
+    out, labels = outputs(task, params, task.examples.normalize(batch["image"])), batch["label"]
     term = losses.supervised_contrastive(out.features, labels)
     plain = np.mean(losses.open_set(out.logits, out.open_logits, labels))
     np.testing.assert_allclose(found["contrastive"], term, rtol=1e-4)
@@ -148,7 +148,7 @@ def test_reciprocal_points_are_the_head(config):
     task, params, state, batch = made(config)
     assert params["closed_head"]["points"].shape == (3, 8)
     _, found = gradient(task, params, state, batch, 2)
-    out, labels = outputs(task, params, task.normalize(batch["image"])), batch["label"]
+    out, labels = outputs(task, params, task.examples.normalize(batch["image"])), batch["label"]
     points, radius = (params["closed_head"][name] for name in ("points", "radius"))
     logits = losses.reciprocal_logits(out.features, points)
     np.testing.assert_allclose(out.logits, logits, rtol=1e-5, atol=1e-6)
@@ -172,13 +172,13 @@ def test_quarter_turns_are_predicted_of_a_turned_copy(config):
     config.loss.rotation_weight = 2.0
     task, params, state, batch = made(config)
     assert params["rotation_head"]["kernel"].shape == (8, 4)
-    turned = task._recipe.turned(jax.random.key(1), task.normalize(batch["image"]), batch)
+    turned = task._recipe.turned(jax.random.key(1), task.examples.normalize(batch["image"]), batch)
     assert set(np.asarray(turned.turns)) <= {0, 1, 2, 3} and len(set(np.asarray(turned.turns))) > 1
     features = outputs(task, params, turned.images).features
     layer = params["rotation_head"]
     term = losses.cross_entropy(features @ layer["kernel"] + layer["bias"], turned.turns)
     _, found = gradient(task, params, state, batch, 1)
-    out = outputs(task, params, task.normalize(batch["image"]))
+    out = outputs(task, params, task.examples.normalize(batch["image"]))
     plain = losses.open_set(out.logits, out.open_logits, batch["label"])
     np.testing.assert_allclose(found["loss"], np.mean(plain) + 2 * np.mean(term), rtol=1e-5)
 
@@ -196,7 +196,7 @@ def test_outliers_are_refused_by_all(config, outliers, open_loss):
     assert not (task.parts["train"].labels == openset.UNKNOWN).any()
     _, found = gradient(task, params, state, batch, 2)
     known = batch["label"] >= 0
-    out = outputs(task, params, task.normalize(batch["image"]))
+    out = outputs(task, params, task.examples.normalize(batch["image"]))
     values = task.example_losses(out.logits[known], out.open_logits[known], batch["label"][known])
     refused = losses.outlier_exposure(out.logits[~known])
     if open_loss == "cbc":

@@ -97,7 +97,7 @@ def test_the_loss_is_equation_4_on_tracks_and_on_chips(config):
     for images, length, label in zip(
         batch["image"], batch["length"], batch["label"][:, 0], strict=True
     ):
-        said = apply({"params": params}, task.normalize(images[None, :length]))
+        said = apply({"params": params}, task.examples.normalize(images[None, :length]))
         own += losses.open_set(
             said.track.logits, said.track.open_logits, np.array([label])
         ).tolist()

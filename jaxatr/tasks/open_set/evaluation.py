@@ -119,7 +119,9 @@ def evaluate(
     workdir: Path | None,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Measures a network of single images; see :meth:`jaxatr.tasks.open_set.OpenSet.test`."""
-    default = ("gopenmax",) if task.config.open_set.negatives else openset.DEFAULT
+    default = openset.DEFAULT
+    if task.config.open_set.negatives:  # the scores that such a network was trained for
+        default = [s.name for s in openset.SCORES.values() if "extra_logits" in s.needs]
     chosen = choose(task, scores, workdir, default)
     outputs = {
         part: task.outputs(variables, part, chosen.needs) for part in PARTS if part in task.parts

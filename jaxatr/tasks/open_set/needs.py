@@ -4,14 +4,14 @@ A score names its needs (:attr:`jaxatr.openset.Score.needs`); a new need is one 
 """
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from jaxatr import models, openset
 from jaxatr.resolve import nearest
-from jaxatr.typing import Array, Float, PyTree
+from jaxatr.typing import Array, Float, Network, PyTree
 
 
 class Need(NamedTuple):
@@ -24,10 +24,10 @@ class Need(NamedTuple):
     """
 
     phrase: str
-    compute: Callable[[Any, PyTree, Array], Array] | None = None
+    compute: Callable[[Network, PyTree, Array], Array] | None = None
 
 
-def odin(module: Any, variables: PyTree, images: Float[Array, "b h w c"]) -> Float[Array, " b"]:
+def odin(module: Network, variables: PyTree, images: Float[Array, "b h w c"]) -> Float[Array, " b"]:
     """Computes ODIN's score, which moves the image by a gradient."""
 
     def logits_of(images: Array) -> Array:
@@ -37,7 +37,7 @@ def odin(module: Any, variables: PyTree, images: Float[Array, "b h w c"]) -> Flo
 
 
 def gradient_norms(
-    module: Any, variables: PyTree, images: Float[Array, "b h w c"]
+    module: Network, variables: PyTree, images: Float[Array, "b h w c"]
 ) -> Float[Array, "b l"]:
     """Computes the squared norm of each parameter array's gradient under the confounding label."""
     norms = models.squared_gradient_norms(
@@ -64,7 +64,7 @@ COMPUTED = frozenset(name for name, need in NEEDS.items() if need.compute)
 
 
 def compute(
-    needs: Collection[str], module: Any, variables: PyTree, images: Float[jax.Array, "b h w c"]
+    needs: Collection[str], module: Network, variables: PyTree, images: Float[jax.Array, "b h w c"]
 ) -> dict[str, Array]:
     """Computes those of the needs that the network does not give with its logits."""
     return {

@@ -1,7 +1,8 @@
 """A trained open-set recogniser: images in, known class or "unknown" out."""
 
+import abc
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -10,6 +11,8 @@ import scipy.special
 
 from jaxatr import data, models, openset, training
 from jaxatr.training import Checkpoint, Predictor, TrainedRun
+from jaxatr.training.task import Item
+from jaxatr.typing import ArrayLike, PyTree
 
 UNKNOWN = "unknown"
 
@@ -34,8 +37,8 @@ class Prediction(NamedTuple):
     probabilities: dict[str, float]
 
 
-class Recogniser(Predictor):
-    """A trained network with everything that turns an image into a decision.
+class OpenSetPredictor(Predictor[Item, Prediction]):
+    """A trained network with everything that turns an image, or a track, into a decision.
 
     Attributes:
       classes: names of the known classes.
@@ -50,13 +53,9 @@ class Recogniser(Predictor):
         self._infer = jax.jit(self._network(run))
 
     @staticmethod
-    def _network(run: TrainedRun):
-        module = run.module
-
-        def infer(variables, images) -> models.OpenSetOutput:
-            return module.apply(variables, run.normalize(images), train=False)
-
-        return infer
+    @abc.abstractmethod
+    def _network(run: TrainedRun) -> Callable[..., models.OpenSetOutput]:
+        """Builds ``(variables, raw inputs) -> outputs``."""
 
     @classmethod
     def load(
@@ -65,7 +64,7 @@ class Recogniser(Predictor):
         *,
         checkpoint: Checkpoint = "latest",
         gamma: float | str | None = None,
-    ) -> "Recogniser":
+    ) -> "OpenSetPredictor[Item]":
         """Loads the recogniser that a run trained.
 
         Args:
@@ -83,23 +82,6 @@ class Recogniser(Predictor):
         if run.config.loss.open == "none":
             raise ValueError(f"{workdir} is a plain classifier (loss.open=none): it has no γ")
         return cls(run, gamma=_threshold(run, gamma, checkpoint))
-
-    def read(self, path: str) -> np.ndarray:
-        """Reads an image ``[h, w, c]``."""
-        return data.read_image(path)
-
-    def check(self, item: np.ndarray) -> object:
-        """Checks that an image leads to a chip of the trained shape and type."""
-        return self.chip(item)
-
-    def __call__(self, items: Iterable[Any], *, batch_size: int = 32) -> Iterator[Prediction]:
-        """Yields a prediction for each image ``[h, w, c]`` (uint8, uint16 or float32), in order.
-
-        Raises:
-          ValueError: an image does not lead to a chip of the trained shape and type.
-        """
-        for chips, count in self.chip.batches(items, batch_size):
-            yield from self._predictions(self._infer(self._variables, chips), count)
 
     def _predictions(self, out: models.OpenSetOutput, count: int) -> Iterator[Prediction]:
         out = jax.tree.map(np.asarray, out)
@@ -132,6 +114,38 @@ class Recogniser(Predictor):
     def to_json(self, prediction: Prediction) -> dict[str, Any]:
         """Turns a prediction into its fields."""
         return prediction._asdict()
+
+
+class Recogniser(OpenSetPredictor[np.ndarray]):
+    """A recogniser of single images."""
+
+    @staticmethod
+    def _network(run: TrainedRun) -> Callable[..., models.OpenSetOutput]:
+        module = run.module
+
+        def infer(variables: PyTree, images: ArrayLike) -> models.OpenSetOutput:
+            return module.apply(variables, run.normalize(images), train=False)
+
+        return infer
+
+    def read(self, path: str) -> np.ndarray:
+        """Reads an image ``[h, w, c]``."""
+        return data.read_image(path)
+
+    def check(self, item: np.ndarray) -> object:
+        """Checks that an image leads to a chip of the trained shape and type."""
+        return self.chip(item)
+
+    def __call__(
+        self, items: Iterable[np.ndarray], *, batch_size: int = 32
+    ) -> Iterator[Prediction]:
+        """Yields a prediction for each image ``[h, w, c]`` (uint8, uint16 or float32), in order.
+
+        Raises:
+          ValueError: an image does not lead to a chip of the trained shape and type.
+        """
+        for chips, count in self.chip.batches(items, batch_size):
+            yield from self._predictions(self._infer(self._variables, chips), count)
 
 
 def _threshold(run: TrainedRun, gamma: float | str | None, checkpoint: Checkpoint) -> float:

@@ -15,7 +15,7 @@ from jaxatr.config import Fields
 from jaxatr.data import augmentations
 from jaxatr.resolve import nearest, resolve
 from jaxatr.tasks.apply import apply_training
-from jaxatr.tasks.examples import Examples, Part, normalize
+from jaxatr.tasks.examples import Examples, Part
 from jaxatr.tasks.gan.fields import FIELDS as GENERATOR
 from jaxatr.tasks.limits import check_limits
 from jaxatr.tasks.open_set.evaluation import evaluate
@@ -145,7 +145,7 @@ class OpenSet(Task):
             params |= rotation_head(jax.random.fold_in(key, 1), out.features.shape[-1])
         return self._pretrained.put_into(params, variables)
 
-    def batches(self, phase: Phase) -> Any:
+    def batches(self, phase: Phase) -> data.BatchIterator:
         """Returns this process's endless iterator of training batches."""
         del phase
         return self.examples.train_batches()
@@ -156,7 +156,7 @@ class OpenSet(Task):
         """Returns equation 4 summed over one device's share of a batch, and what a recipe adds."""
         images = data.augment(
             key,
-            self.normalize(batch["image"]),
+            self.examples.normalize(batch["image"]),
             batch["id"],
             batch["epoch"],
             mean=self.examples.mean,
@@ -320,20 +320,16 @@ class OpenSet(Task):
 
     def infer(self, variables: PyTree, batch: Batch) -> dict[str, jax.Array]:
         """Returns the network's outputs on a batch, in test mode."""
-        examples = self.examples
-        out = infer(self.module, variables, batch["image"], examples.mean, examples.std)
+        images = self.examples.normalize(batch["image"])
+        out: Any = self.module.apply(variables, images, train=False)
         return out._asdict()
 
     def _infer_more(
         self, variables: PyTree, batch: Batch, needs: frozenset[str]
     ) -> dict[str, jax.Array]:
         """Returns :meth:`infer`'s outputs and what scores need besides."""
-        images = self.normalize(batch["image"])
+        images = self.examples.normalize(batch["image"])
         return self.infer(variables, batch) | compute(needs, self.module, variables, images)
-
-    def normalize(self, images) -> jax.Array:
-        """Returns raw images as the network sees them."""
-        return normalize(images, self.examples.mean, self.examples.std)
 
 
 def thresholds(run: TrainedRun) -> dict[str, float]:
@@ -345,11 +341,6 @@ def thresholds(run: TrainedRun) -> dict[str, float]:
     if fitted is not None and run.record["fitted_gamma_step"] == run.step:
         found["fitted_gamma"] = fitted
     return found
-
-
-def infer(module, variables: PyTree, images, mean, std) -> models.OpenSetOutput:
-    """Returns a network's outputs on raw images, in test mode."""
-    return module.apply(variables, normalize(images, mean, std), train=False)
 
 
 def _open_loss(name: str) -> Callable[..., jax.Array] | None:

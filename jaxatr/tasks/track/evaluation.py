@@ -1,7 +1,7 @@
 """The evaluation of a recogniser of tracks: by track, by the mean of its chips, and by chip."""
 
 from collections.abc import Collection
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -59,7 +59,7 @@ class _Group(NamedTuple):
 class ScoredTracks(Scored, Protocol):
     """The task of a run on tracks whose outputs are scored."""
 
-    recurrent: bool
+    recurrent: ClassVar[bool]
 
     def part_outputs(
         self, variables: PyTree, part: str, needs: Collection[str] = ()

@@ -1,18 +1,17 @@
 """A trained recogniser of tracks."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
 from jaxatr import data, models
-from jaxatr.tasks.open_set.predictor import Prediction, Recogniser
+from jaxatr.tasks.open_set.predictor import OpenSetPredictor, Prediction
 from jaxatr.training import TrainedRun
-from jaxatr.typing import Shaped
+from jaxatr.typing import ArrayLike, Int, PyTree, Shaped
 
 
-class TrackRecogniser(Recogniser):
+class TrackRecogniser(OpenSetPredictor[Sequence[np.ndarray]]):
     """A recogniser of tracks: images of one target in the order of time.
 
     Attributes:
@@ -28,10 +27,12 @@ class TrackRecogniser(Recogniser):
         self.frames = run.config.track.frames
 
     @staticmethod
-    def _network(run: TrainedRun):
+    def _network(run: TrainedRun) -> Callable[..., models.OpenSetOutput]:
         module = run.module
 
-        def infer(variables, tracks, lengths) -> models.OpenSetOutput:
+        def infer(
+            variables: PyTree, tracks: ArrayLike, lengths: Int[ArrayLike, " b"]
+        ) -> models.OpenSetOutput:
             return module.apply(variables, run.normalize(tracks), lengths=lengths).track
 
         return infer
@@ -50,7 +51,9 @@ class TrackRecogniser(Recogniser):
             raise ValueError("got a track without an image")
         return np.stack([self.chip(image) for image in item[-self.frames :]])
 
-    def __call__(self, items: Iterable[Any], *, batch_size: int = 8) -> Iterator[Prediction]:
+    def __call__(
+        self, items: Iterable[Sequence[np.ndarray]], *, batch_size: int = 8
+    ) -> Iterator[Prediction]:
         """Yields a prediction for each track, in order.
 
         Args:
