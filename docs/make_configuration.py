@@ -8,10 +8,12 @@ from pathlib import Path
 
 from jaxatr import config as configuration
 from jaxatr.config import Field
+from jaxatr.data.augmentations import FIELDS as AUGMENTATIONS
 from jaxatr.tasks.distillation.fields import FIELDS as DISTILLATION
 from jaxatr.tasks.embedding.fields import FIELDS as EMBEDDING
 from jaxatr.tasks.gan.fields import FIELDS as GAN
 from jaxatr.tasks.open_set.fields import FIELDS as OPEN_SET
+from jaxatr.tasks.open_set.fields import RECIPES
 from jaxatr.tasks.track.fields import FIELDS as TRACK
 
 PAGE = Path(__file__).parent / "configuration.md"
@@ -45,6 +47,15 @@ KINDS = {
         "Of `jaxatr.tasks.open_set:OpenSet`, beside those of [G-OpenMax's generator](#g-openmaxs-"
         "generator), its baseline.",
         OPEN_SET,
+    ),
+    "Recipes of open-set recognition": (
+        "Of `jaxatr.tasks.open_set:OpenSet`, all off by default. [Guide](training.md#recipes).",
+        RECIPES,
+    ),
+    "Further augmentations": (
+        "Of open-set recognition of single images and of embeddings, all off by default. "
+        "[Guide](training.md#recipes).",
+        AUGMENTATIONS,
     ),
     "Tracks": (
         "Of `jaxatr.tasks.track:TrackOpenSet`, beside those of open-set recognition. "

@@ -179,12 +179,20 @@ COMMON: Fields = {
         "`same`: its images have as many channels as the data's; `sum`: its first convolution is "
         "adapted to the data's",
     ),
+    "model.freeze": Field(
+        "",
+        "what of the backbone does not train: its batch norms' `statistics`, the whole `backbone`, "
+        "or parts of it with their statistics (`stem,stage1`); empty: nothing",
+    ),
     "optimizer.name": Field(
         "sgd",
         "`sgd`, the name of one of optax (`adamw`, `lamb`, `lion`, `muon` …), or "
         "[your own](training.md#the-optimiser), `my.module:function`",
     ),
     "optimizer.learning_rate": Field(1e-3, "its height before the schedule lowers it"),
+    "optimizer.backbone_factor": Field(
+        1.0, "times which the backbone learns; less than 1 for pretrained weights"
+    ),
     "optimizer.momentum": Field(
         0.9, "of `sgd`: share of the earlier steps' direction that is kept"
     ),
@@ -207,6 +215,9 @@ COMMON: Fields = {
         "gradients whose norm over all trained parameters is larger are scaled down to it; 0: off",
     ),
     "optimizer.schedule": Field("constant", "`constant`, `cosine` (to 0) or `steps`"),
+    "optimizer.restarts": Field(
+        0, "times that the cosine begins again at the full rate, in equal parts (Vaze et al. 2022)"
+    ),
     "optimizer.boundaries": Field((), "epochs after which the rate falls, of the schedule `steps`"),
     "optimizer.factor": Field(0.1, "by which it falls"),
     "optimizer.warmup_epochs": Field(

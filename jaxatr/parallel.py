@@ -59,6 +59,19 @@ def psum(tree: PyTree) -> PyTree:
     return tree if jax.lax.axis_size(AXIS) == 1 else jax.lax.psum(tree, AXIS)
 
 
+def following(rows: Any) -> Any:
+    """Returns the next row of the global batch for each of a device's rows ``[b, ...]``.
+
+    The last row of all is followed by the first, so that every row follows one, whatever the number
+    of devices.
+    """
+    count = jax.lax.axis_size(AXIS)
+    first = rows[:1]
+    if count > 1:
+        first = jax.lax.ppermute(first, AXIS, [(i, (i - 1) % count) for i in range(count)])
+    return jnp.concatenate([rows[1:], first])
+
+
 def gather_json(value: Any) -> list[Any]:
     """Returns every process's JSON ``value``, in the order of the processes; all must call it."""
     if jax.process_count() == 1:

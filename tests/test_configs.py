@@ -60,7 +60,7 @@ def test_the_documentation_is_what_the_declarations_say():
 def test_a_task_has_the_common_fields_and_its_own():
     own = {task: set(configuration.of_task(task)) - set(configuration.common()) for task in TASKS}
     assert list(own.values()) == [
-        {"loss", "gan"},
+        {"loss", "gan", "mix"},
         {"loss", "track"},
         {"embedding", "quadruplet", "mining"},
         {"gan"},

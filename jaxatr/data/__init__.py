@@ -5,7 +5,7 @@ of which follows the protocol in ``source``. On disk lie its ``records`` and the
 folders of the ``cache``. A ``dataset`` has splits, whose examples are chosen in ``selection`` (by
 ``splits`` into known and unknown classes, by ``hierarchies`` of classes, by ``tracks``), cut to
 size by ``chip``, made batches in ``pipeline`` and ``tuples``, and varied on the device in
-``augment``.
+``augment`` and, off by default, by ``augmentations`` and ``mixing``.
 """
 
 from jaxatr.data.augment import augment
@@ -16,7 +16,9 @@ from jaxatr.data.dataset import Dataset, Split
 from jaxatr.data.hierarchies import Hierarchy, coarse_of, hierarchy
 from jaxatr.data.images import ImageError, read_folder, read_image
 from jaxatr.data.intake import Intake, normalize
+from jaxatr.data.mixing import mix
 from jaxatr.data.other_boxes import other_boxes
+from jaxatr.data.outliers import read_chips
 from jaxatr.data.pipeline import (
     BatchIterator,
     EvalBatches,
@@ -60,10 +62,12 @@ __all__ = [
     "holdout",
     "image_statistics",
     "known_unknown",
+    "mix",
     "normalize",
     "open_dataset",
     "other_boxes",
     "prepare",
+    "read_chips",
     "read_folder",
     "read_image",
     "read_images",

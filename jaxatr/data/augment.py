@@ -4,9 +4,12 @@ Everywhere the border is filled by reflection (the edge pixel is not repeated): 
 tell the network how far an image was turned.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
+from jaxatr.data import augmentations
 from jaxatr.typing import Array, Bool, Float, Int, Key
 
 
@@ -24,8 +27,13 @@ def augment(
     box_scale: float = 0.0,
     shape: tuple[int, int] | None = None,
     boxes: Int[Array, " b"] | None = None,
+    mean: Any = 0.0,
+    std: Any = 1.0,
+    **further: Any,
 ) -> Float[Array, "b y x c"]:
     """Returns the images flipped, then shifted, then rotated, each by its own random amount.
+
+    Before or after that come the augmentations of :mod:`jaxatr.data.augmentations`.
 
     What an image is given depends on ``(key, id, epoch)`` only: neither on its place in the batch
     nor on the batch's other images, so any number of devices draws the same. Where another box is
@@ -45,9 +53,16 @@ def augment(
       box_scale: its sides are longer or shorter by up to this share; 0 is off.
       shape: rows and columns of the chip, the middle of the image; by default the whole image.
       boxes: ids by which the other boxes are drawn, where they are not ``ids``.
+      mean: that was taken out of the images, by channel, for what works on raw units.
+      std: that they were divided by.
+      further: options of :data:`jaxatr.data.augmentations.AUGMENTATIONS`.
+
+    Raises:
+      ValueError: there is no such option.
     """
     chip = (images.shape[1], images.shape[2]) if shape is None else shape
     boxes = ids if boxes is None else boxes
+    units = {"mean": mean, "std": std}
 
     def draw(example: Array, epoch: Array, box: Array) -> tuple[Array, Array, Array, Array]:
         own = _own_key(key, example, epoch)
@@ -69,11 +84,12 @@ def augment(
         images = cut(images, radians, offsets, 1 + box_scale * errors[:, 2], chip)
     else:
         images = _middle(images, chip)
+    images = augmentations.vary(key, images, ids, epochs, further, first=True, **units)
     if flip_horizontal or flip_vertical or shift:
         images = flip_and_shift(images, flips, shifts)
     if rotate_degrees and not recut:
         images = rotate(images, radians)
-    return images
+    return augmentations.vary(key, images, ids, epochs, further, first=False, **units)
 
 
 def _own_key(key: Key, example: Array, epoch: Array) -> Key:

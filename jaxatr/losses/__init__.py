@@ -20,8 +20,13 @@ from jaxatr.losses.distillation import (
 )
 from jaxatr.losses.in_batch import lifted_structure, n_pairs, semi_hard_triplet, triplet_global
 from jaxatr.losses.influence import influence
+from jaxatr.losses.label_smoothing import smoothed_cross_entropy
+from jaxatr.losses.logit_normalisation import normalised_logits
 from jaxatr.losses.open_set import cbc, cross_entropy, entropy, one_vs_rest_bce, open_set
+from jaxatr.losses.outlier_exposure import outlier_exposure, refused_by_all
+from jaxatr.losses.reciprocal_points import open_space_risk, reciprocal_logits
 from jaxatr.losses.reduce import masked_mean
+from jaxatr.losses.supervised_contrastive import supervised_contrastive
 from jaxatr.losses.tuples import contrastive, triplet
 
 __all__ = [
@@ -40,14 +45,21 @@ __all__ = [
     "lifted_structure",
     "masked_mean",
     "n_pairs",
+    "normalised_logits",
     "one_vs_rest_bce",
     "open_set",
+    "open_space_risk",
+    "outlier_exposure",
     "quadruplet",
+    "reciprocal_logits",
+    "refused_by_all",
     "saliency_area",
     "saliency_l1",
     "semi_hard_triplet",
+    "smoothed_cross_entropy",
     "soft_distillation",
     "sparse_explanation",
+    "supervised_contrastive",
     "top_share",
     "triplet",
     "triplet_global",

@@ -10,6 +10,7 @@ from jaxatr.models.build import (
 )
 from jaxatr.models.cbam import CBAM
 from jaxatr.models.embedding import EmbeddingNetwork, EmbeddingOutput
+from jaxatr.models.freezing import check_freeze, trainable
 from jaxatr.models.gan import Discriminator, Generator
 from jaxatr.models.gradient_norms import squared_gradient_norms
 from jaxatr.models.open_set import OpenSetClassifier, OpenSetOutput
@@ -51,6 +52,8 @@ __all__ = [
     "build_open_set",
     "build_surrogate",
     "build_track",
+    "check_freeze",
     "pretrained",
     "squared_gradient_norms",
+    "trainable",
 ]

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from jaxatr.models.cbam import CBAM
 from jaxatr.models.embedding import EmbeddingNetwork
+from jaxatr.models.freezing import frozen_parts
 from jaxatr.models.open_set import OpenSetClassifier
 from jaxatr.models.resnet import ResNet18, ResNet34, ResNet50, ResNet101
 from jaxatr.models.student import Student
@@ -26,21 +27,30 @@ _ONNX = "jaxatr.onnx.backbone:OnnxBackbone"
 _DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
 
 
-def build_open_set(config: Config, num_classes: int) -> OpenSetClassifier:
+def build_open_set(
+    config: Config, num_classes: int, *, reciprocal: bool = False
+) -> OpenSetClassifier:
     """Returns the open-set classifier that ``config.model`` describes.
 
     Args:
       config: ``backbone`` (a name in :data:`BACKBONES`, or ``"my.module:Class"``), or in its
         place ``onnx`` and ``output``
         (:class:`~jaxatr.onnx.backbone.OnnxBackbone`); ``stem``, ``width`` and ``dtype`` (of the
-        built-in backbones), ``args`` (further keyword arguments of the backbone's constructor) and
-        ``head_bias``.
+        built-in backbones), ``args`` (further keyword arguments of the backbone's constructor),
+        ``freeze`` (:mod:`jaxatr.models.freezing`) and ``head_bias``.
       num_classes: number of known classes.
+      reciprocal: as :class:`~jaxatr.models.open_set.OpenSetClassifier` has it.
 
     Raises:
       ValueError: an unknown backbone or dtype, or a class that is no linen module.
     """
-    return OpenSetClassifier(_backbone(config), num_classes, head_bias=config.head_bias)
+    return OpenSetClassifier(
+        _backbone(config),
+        num_classes,
+        head_bias=config.head_bias,
+        still=_is_still(config),
+        reciprocal=reciprocal,
+    )
 
 
 def build_track(config: Config, num_classes: int, hidden: int) -> TrackClassifier:
@@ -54,7 +64,9 @@ def build_track(config: Config, num_classes: int, hidden: int) -> TrackClassifie
     Raises:
       ValueError: as :func:`build_open_set`.
     """
-    return TrackClassifier(_backbone(config), num_classes, hidden, head_bias=config.head_bias)
+    return TrackClassifier(
+        _backbone(config), num_classes, hidden, head_bias=config.head_bias, still=_is_still(config)
+    )
 
 
 def build_embedding(
@@ -73,7 +85,12 @@ def build_embedding(
       ValueError: as :func:`build_open_set`.
     """
     return EmbeddingNetwork(
-        _backbone(config), num_coarse, num_fine, dimension=dimension, unit_length=unit_length
+        _backbone(config),
+        num_coarse,
+        num_fine,
+        dimension=dimension,
+        unit_length=unit_length,
+        still=_is_still(config),
     )
 
 
@@ -91,6 +108,8 @@ def build_surrogate(config: Config, num_classes: int) -> Surrogate:
       ValueError: an unknown backbone, one's own, or an unknown dtype.
     """
     model, fields = config.model, config.surrogate
+    if model.freeze:
+        raise ValueError(f"model.freeze: got {model.freeze!r}; a student trains as a whole")
     if model.onnx:
         raise ValueError("model.onnx: a student has attention, which a network from a file has not")
     if model.backbone not in BACKBONES:
@@ -101,6 +120,15 @@ def build_surrogate(config: Config, num_classes: int) -> Surrogate:
     backbone = _backbone(model, attention=CBAM)
     student = Student(backbone, num_classes, head_bias=model.head_bias, deltas=fields.deltas)
     return Surrogate(student, ExplanationNetwork(fields.width, backbone.dtype, backbone.axis_name))
+
+
+def _is_still(config: Config) -> bool:
+    """Whether the backbone runs in test mode while the rest trains.
+
+    So does one that is not built in and frozen in parts: whose statistics are whose is not known.
+    """
+    built_in = config.backbone in BACKBONES and not config.onnx
+    return bool(config.freeze) and not (built_in and frozen_parts(config.freeze))
 
 
 def _backbone(config: Config, **own: Any) -> Any:
@@ -115,6 +143,7 @@ def _backbone(config: Config, **own: Any) -> Any:
         if dtype not in _DTYPES:
             raise ValueError(f"model.dtype: got {dtype!r}, wanted one of {', '.join(_DTYPES)}")
         own |= {"stem": config.stem, "width": config.width, "dtype": _DTYPES[dtype]}
+        own |= {"frozen": frozen_parts(config.freeze)}
         return BACKBONES[name](**own | args)
     if ":" not in name and "." not in name:
         raise ValueError(

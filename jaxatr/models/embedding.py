@@ -38,6 +38,7 @@ class EmbeddingNetwork(nn.Module):
       num_fine: k2.
       dimension: d; 0 leaves the layer out, and the embedding is the backbone's features.
       unit_length: bring embeddings to length 1; an embedding of zeros stays so.
+      still: run the backbone in test mode in training too, so that its batch statistics stay.
     """
 
     backbone: nn.Module
@@ -45,6 +46,7 @@ class EmbeddingNetwork(nn.Module):
     num_fine: int
     dimension: int = 1024
     unit_length: bool = True
+    still: bool = False
 
     @nn.compact
     def __call__(self, images: Float[ArrayLike, "b h w c"], train: bool = False) -> EmbeddingOutput:
@@ -53,7 +55,8 @@ class EmbeddingNetwork(nn.Module):
         Raises:
           ValueError: the backbone returned something other than ``[b, features]``.
         """
-        x = check_features(self.backbone, self.backbone(images, train=train), images)
+        x = self.backbone(images, train=train and not self.still)
+        x = check_features(self.backbone, x, images)
         if self.dimension:
             x = nn.Dense(self.dimension, name="embedding")(x)
         coarse = nn.Dense(self.num_coarse, name="coarse_head")(x)

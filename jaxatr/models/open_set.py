@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import flax.linen as nn
 
+from jaxatr import losses
 from jaxatr.models.features import check_features
 from jaxatr.typing import Array, ArrayLike, Float
 
@@ -23,6 +24,24 @@ class OpenSetOutput(NamedTuple):
     features: Float[Array, "b d"]
 
 
+class ReciprocalPoints(nn.Module):
+    """A closed-set head of one reciprocal point per class, and their radius (Chen et al. 2021).
+
+    Attributes:
+      num_classes: k.
+    """
+
+    num_classes: int
+
+    @nn.compact
+    def __call__(self, features: Float[Array, "b d"]) -> Float[Array, "b k"]:
+        """Returns the logits, :func:`jaxatr.losses.reciprocal_logits`."""
+        shape = (self.num_classes, features.shape[-1])
+        points = self.param("points", nn.initializers.normal(0.1), shape)
+        self.param("radius", nn.initializers.zeros, ())  # of the training's loss
+        return losses.reciprocal_logits(features, points)
+
+
 class OpenSetClassifier(nn.Module):
     """A feature extractor F with the closed-set head C and the category-aware binary classifiers.
 
@@ -34,11 +53,15 @@ class OpenSetClassifier(nn.Module):
       backbone: ``[b, h, w, c]`` to ``[b, d]``.
       num_classes: k, the number of known classes.
       head_bias: whether both heads have a bias; the paper's own code has none.
+      still: run the backbone in test mode in training too, so that its batch statistics stay.
+      reciprocal: whether the closed-set head is of :class:`ReciprocalPoints`, in place of a layer.
     """
 
     backbone: nn.Module
     num_classes: int
     head_bias: bool = True
+    still: bool = False
+    reciprocal: bool = False
 
     @nn.compact
     def __call__(self, images: Float[ArrayLike, "b h w c"], train: bool = False) -> OpenSetOutput:
@@ -47,7 +70,11 @@ class OpenSetClassifier(nn.Module):
         Raises:
           ValueError: the backbone returned something other than ``[b, d]`` features.
         """
-        features = check_features(self.backbone, self.backbone(images, train=train), images)
-        closed = nn.Dense(self.num_classes, use_bias=self.head_bias, name="closed_head")
+        features = self.backbone(images, train=train and not self.still)
+        features = check_features(self.backbone, features, images)
+        if self.reciprocal:
+            closed = ReciprocalPoints(self.num_classes, name="closed_head")
+        else:
+            closed = nn.Dense(self.num_classes, use_bias=self.head_bias, name="closed_head")
         binary = nn.Dense(self.num_classes, use_bias=self.head_bias, name="open_head")
         return OpenSetOutput(closed(features), binary(features), features)

@@ -8,6 +8,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from jaxatr import kernels, parallel
+from jaxatr.models.freezing import is_of
 from jaxatr.typing import Array, ArrayLike, Float
 
 Norm = Any  # a constructor of batch norm, with everything but the name and initialisers bound
@@ -137,6 +138,8 @@ class ResNet(nn.Module):
       attention: constructor of a module for every block of the last three stages
         (:class:`~jaxatr.models.cbam.CBAM`), between the last batch norm and the addition of the
         shortcut; ``None`` for the plain network.
+      frozen: names of parts, ``"stem"`` or ``"stage1"``, whose batch norms use the running
+        statistics in training too, and leave them alone.
     """
 
     stage_sizes: Sequence[int]
@@ -146,6 +149,7 @@ class ResNet(nn.Module):
     dtype: Any = jnp.float32
     axis_name: str | None = parallel.AXIS
     attention: Attention | None = None
+    frozen: Sequence[str] = ()
 
     @property
     def maps(self) -> tuple[str, ...]:
@@ -173,7 +177,7 @@ class ResNet(nn.Module):
           images: as of the call.
           train: as there.
         """
-        norm = batch_norm(self, train)
+        norm = self._norm("stem", train)
         x = jnp.asarray(images, self.dtype)
         if self.stem == "7x7":
             x = Conv(self.width, 7, 2, dtype=self.dtype, name="stem_conv")(x)
@@ -189,6 +193,7 @@ class ResNet(nn.Module):
         stages: list[Array] = []
         for stage, blocks in enumerate(self.stage_sizes):
             changed = []
+            norm = self._norm(f"stage{stage + 1}", train)
             for index in range(blocks):
                 x = self.block(
                     self.width * 2**stage,
@@ -206,6 +211,9 @@ class ResNet(nn.Module):
             self.sow("intermediates", f"map_stage{stage + 1}", x)
         features = jnp.mean(x, axis=(1, 2), dtype=jnp.float32)
         return AttendedFeatures(features, tuple(deltas[1:]), tuple(stages[1:]))
+
+    def _norm(self, part: str, train: bool) -> Norm:
+        return batch_norm(self, train and not any(is_of(part, name) for name in self.frozen))
 
 
 def batch_norm(module: Any, train: bool) -> Norm:

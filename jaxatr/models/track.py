@@ -65,12 +65,14 @@ class TrackClassifier(nn.Module):
       num_classes: k, the number of known classes.
       hidden: components of the LSTM's state.
       head_bias: whether the heads have a bias.
+      still: run the backbone in test mode in training too, so that its batch statistics stay.
     """
 
     backbone: nn.Module
     num_classes: int
     hidden: int
     head_bias: bool = True
+    still: bool = False
 
     @nn.compact
     def __call__(
@@ -93,7 +95,8 @@ class TrackClassifier(nn.Module):
         """
         batch, steps, *shape = tracks.shape
         chips = tracks.reshape(batch * steps, *shape)
-        features = check_features(self.backbone, self.backbone(chips, train=train), chips)
+        features = self.backbone(chips, train=train and not self.still)
+        features = check_features(self.backbone, features, chips)
         sequences = features.reshape(batch, steps, -1)
         state = LSTM(self.hidden, name="lstm")(sequences, lengths)
         return TrackOutput(self._heads(state, ""), self._heads(features, "chip_"))

@@ -3,7 +3,7 @@
 import hashlib
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import jax
@@ -133,6 +133,31 @@ class Examples:
         self._augment = dict(config.augment)
         self._augment["box_shift"] /= 1 + fields.box_margin  # of the chip's side, no more the box's
         self._negatives: dict[str, Any] = {}
+        self._outliers: Part | None = None
+
+    @property
+    def streamed(self) -> Part:
+        """The training part, and after it the outliers, labelled ``openset.UNKNOWN``."""
+        return self._outliers or self.parts["train"]
+
+    def add_outliers(self, folder: str) -> None:
+        """Lets the images below a folder, of no known class, into the batches of the training.
+
+        They are in no part: nothing is fitted to them, and nothing measured on them.
+
+        Args:
+          folder: of images that become chips as the data's do.
+
+        Raises:
+          ValueError: there is no such folder, or its images do not fit.
+        """
+        train = self.parts["train"]
+        images, fingerprint = data.read_chips(folder, train.chip)
+        try:
+            self._outliers = train.joined(images, openset.UNKNOWN)
+        except ValueError as error:
+            raise ValueError(f"{folder}: {error}") from error
+        self._negatives |= {"outliers": {"images": len(images), "fingerprint": fingerprint}}
 
     def add_negatives(self, path: str) -> None:
         """Lets the images of a file, of no known class, train as the class after the known ones.
@@ -148,7 +173,7 @@ class Examples:
             self.parts["train"] = self.parts["train"].joined(images, len(self.split.known))
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
-        self._negatives = {"negatives": {"images": len(images), "fingerprint": fingerprint}}
+        self._negatives |= {"negatives": {"images": len(images), "fingerprint": fingerprint}}
 
     @property
     def record(self) -> dict[str, Any]:
@@ -223,19 +248,23 @@ class Examples:
         epochs: Int[Array, " b"],
         *,
         boxes: Int[Array, " b"] | None = None,
-        **changes: Any,
+        raw: bool = False,
+        only: Collection[str] | None = None,
     ) -> Float[Array, "b y x c"]:
         """Varies a training batch's images as ``config.augment`` asks, and cuts their chips.
 
         Args:
           key: the run's.
-          images: of a batch.
-          ids: as of :func:`jaxatr.data.augment`, like the next two.
-          epochs: likewise.
-          boxes: likewise.
-          **changes: of the fields, to other values.
+          images: of a batch, normalised.
+          ids: of the examples.
+          epochs: how often the stream had gone round before each example.
+          boxes: ids by which other boxes are drawn; by default ``ids``.
+          raw: the images are in their raw units.
+          only: names of the fields that count; by default all.
         """
-        fields = self._augment | changes
+        fields = {name: value for name, value in self._augment.items() if not only or name in only}
+        if not raw:
+            fields |= {"mean": self.mean, "std": self.std}
         shape = self.image_shape[:2]
         return data.augment(key, images, ids, epochs, shape=shape, boxes=boxes, **fields)
 
@@ -251,7 +280,7 @@ class Examples:
         return train.chip.surrounded(min(wanted, (int(np.min(columns)) - side) // 2))
 
     def _training(self, make: Callable, *arguments: Any, **options: Any) -> data.BatchIterator:
-        train = self.parts["train"]
+        train = self.streamed
         return make(
             train.split,
             train.indices,

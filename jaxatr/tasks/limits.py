@@ -24,6 +24,7 @@ def check_limits(config: Config, **more: tuple[bool, str]) -> None:
         "train.keep": (train.keep >= 1, "at least 1"),
         "train.ema": (0 <= train.ema < 1, "a decay in [0, 1); 0 is off"),
         "optimizer.clip_norm": (config.optimizer.clip_norm >= 0, "0 (off) or more"),
+        "optimizer.backbone_factor": (config.optimizer.backbone_factor >= 0, "0 or more"),
         "augment.shift": (config.augment.shift >= 0, "0 (off) or more"),
         "augment.box_shift": (config.augment.box_shift >= 0, "0 (off) or a share"),
         "augment.box_scale": (0 <= config.augment.box_scale < 1, "a share in [0, 1); 0 is off"),

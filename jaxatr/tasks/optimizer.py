@@ -36,8 +36,10 @@ def build_optimizer(
         ``nesterov``, of SGD; ``weight_decay``; ``decay``, which parameters that is for, ``"all"``
         or ``"kernels"`` (those with two axes and more), by default all for SGD alone;
         ``clip_norm``, the largest norm of a gradient, 0 for any;
-        ``schedule`` (``"constant"``, ``"cosine"``, to zero, or ``"steps"``: times ``factor`` after
-        each of the epochs in ``boundaries``) and ``warmup_epochs`` (linear, from the rate divided
+        ``backbone_factor``, times which the backbone's updates are taken;
+        ``schedule`` (``"constant"``, ``"cosine"``, to zero, which begins again ``restarts`` times
+        in equal parts, or ``"steps"``: times ``factor`` after each of the epochs in ``boundaries``)
+        and ``warmup_epochs`` (linear, from the rate divided
         by the warm-up's steps; the schedule begins after it, the boundaries count from the start).
       steps: length of the training.
       steps_per_epoch: for the warm-up and the boundaries.
@@ -63,7 +65,30 @@ def build_optimizer(
         )
     else:
         optimizer = _other(config, rate)
+    if config.backbone_factor != 1:
+        optimizer = optax.chain(optimizer, _backbone_times(config.backbone_factor))
     return clipped(optimizer, config.clip_norm)
+
+
+def _backbone_times(factor: float) -> optax.GradientTransformation:
+    """Returns a last step of an optimiser that takes the backbone's updates times a factor."""
+
+    def is_backbone(path: Any) -> bool:
+        return any(getattr(key, "key", None) == "backbone" for key in path)
+
+    def init(params: PyTree) -> optax.EmptyState:
+        if not any(is_backbone(path) for path, _ in jax.tree.leaves_with_path(params)):
+            raise ValueError(
+                f"optimizer.backbone_factor: got {factor}, but no parameter of a backbone trains"
+            )
+        return optax.EmptyState()
+
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        del params
+        scale = lambda path, leaf: leaf * factor if is_backbone(path) else leaf  # noqa: E731
+        return jax.tree.map_with_path(scale, updates), state
+
+    return optax.GradientTransformation(init, update)
 
 
 def clipped(
@@ -193,10 +218,15 @@ def _momentum(decay: float, nesterov: bool) -> optax.GradientTransformation:
 
 def _schedule(config: Config, steps: int, steps_per_epoch: int) -> optax.Schedule:
     warmup = min(round(config.warmup_epochs * steps_per_epoch), steps // 2)
+    if config.restarts and config.schedule != "cosine":
+        raise ValueError(
+            f"optimizer.restarts: got {config.restarts} and the schedule {config.schedule!r}, "
+            "wanted 'cosine'"
+        )
     if config.schedule == "constant":
         after = optax.constant_schedule(config.learning_rate)
     elif config.schedule == "cosine":
-        after = optax.cosine_decay_schedule(config.learning_rate, max(1, steps - warmup))
+        after = _cosines(config.learning_rate, max(1, steps - warmup), config.restarts + 1)
     elif config.schedule == "steps":
         falls = {
             max(0, round(epoch * steps_per_epoch) - warmup): config.factor
@@ -211,3 +241,15 @@ def _schedule(config: Config, steps: int, steps_per_epoch: int) -> optax.Schedul
         return after
     rise = optax.linear_schedule(config.learning_rate / warmup, config.learning_rate, warmup)
     return optax.join_schedules([rise, after], [warmup])
+
+
+def _cosines(rate: float, steps: int, parts: int) -> optax.Schedule:
+    """Returns one cosine to zero after the other, in parts of equal length."""
+    if not 1 <= parts <= steps:
+        raise ValueError(f"optimizer.restarts: got {parts - 1}, wanted 0 to {steps - 1}")
+    ends = [round(steps * part / parts) for part in range(parts + 1)]
+    falls = [
+        optax.cosine_decay_schedule(rate, end - start)
+        for start, end in zip(ends[:-1], ends[1:], strict=True)
+    ]
+    return falls[0] if parts == 1 else optax.join_schedules(falls, ends[1:-1])

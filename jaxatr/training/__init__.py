@@ -14,7 +14,7 @@ from jaxatr.training.folder import (
 )
 from jaxatr.training.kernels import recorded_choices
 from jaxatr.training.loop import TrainResult, train
-from jaxatr.training.meter import NonFiniteLoss
+from jaxatr.training.meter import ExplodingLoss, NonFiniteLoss
 from jaxatr.training.networks import Exportable, Surrogate, Target, digest
 from jaxatr.training.record import (
     ConfigMismatch,
@@ -53,6 +53,7 @@ __all__ = [
     "Checkpoint",
     "CheckpointError",
     "ConfigMismatch",
+    "ExplodingLoss",
     "Exportable",
     "Hook",
     "LossOutput",

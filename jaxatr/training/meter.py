@@ -2,6 +2,7 @@
 
 import math
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,9 +12,17 @@ import numpy as np
 
 LAG = 2  # steps that may be under way while the host goes on
 
+RISEN = 10.0
+"""Times its first step's loss, or 1 where that was smaller, above which a phase's loss is said to
+have exploded."""
+
 
 class NonFiniteLoss(FloatingPointError):
     """The loss, or a parameter about to be saved, is infinite or not a number."""
+
+
+class ExplodingLoss(UserWarning):
+    """The loss is many times what it began with."""
 
 
 class Meter:
@@ -33,6 +42,8 @@ class Meter:
         self._pending: deque[tuple] = deque()
         self._windows: dict[str, dict[str, list[float]]] = {}
         self._epochs: dict[str, int] = {}
+        self._first: dict[str, float] = {}
+        self._warned: set[str] = set()
         self._images, self._since = 0, None
         self.stop = False
         self.images_per_second = math.nan
@@ -59,7 +70,12 @@ class Meter:
         total, count = values["loss"]
         self.loss = total / count if count else math.nan
         if not math.isfinite(total):
-            raise NonFiniteLoss(f"the loss of step {step} (phase {phase!r}) is {total}")
+            raise NonFiniteLoss(
+                f"the loss of step {step} (phase {phase!r}) is {total}: a lower "
+                "optimizer.learning_rate or optimizer.clip_norm may help"
+            )
+        if count:
+            self._first.setdefault(phase, self.loss)
         window = self._windows.setdefault(phase, {})
         for name, (value, weight) in values.items():
             entry = window.setdefault(name, [0.0, 0.0])
@@ -88,8 +104,26 @@ class Meter:
             rate = round(self.images_per_second, 1)  # NaN, so null, while the first step compiles
             record = {"step": step, "phase": phase, **epoch, **means, "images_per_second": rate}
             self._emit(record)
+            self._compare(phase, step, means["loss"])
         self._windows = {}
         self._images, self._since = 0, time.perf_counter()
+
+    def _compare(self, phase: str, step: int, loss: float | None) -> None:
+        """Warns, once for each phase, of a loss that has risen to many times its first."""
+        first = self._first.get(phase)
+        if loss is None or first is None or phase in self._warned:
+            return
+        if loss <= RISEN * max(first, 1.0):
+            return
+        self._warned.add(phase)
+        warnings.warn(
+            f"the loss of phase {phase!r} is {loss:.4g} at step {step}, and was {first:.4g} at "
+            "its first: lower optimizer.learning_rate, raise optimizer.warmup_epochs, or set "
+            "optimizer.clip_norm; with pretrained weights, set optimizer.backbone_factor to 0.1 or "
+            "less, or model.freeze",
+            ExplodingLoss,
+            stacklevel=2,
+        )
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -101,11 +135,12 @@ class Meter:
 
     def get_state(self) -> dict[str, Any]:
         """Returns the open windows as JSON values, for the checkpoint."""
-        return {"windows": self._windows, "epochs": self._epochs}
+        return {"windows": self._windows, "epochs": self._epochs, "first": self._first}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Continues the windows that :meth:`get_state` returned."""
         self._windows, self._epochs = state["windows"], state["epochs"]
+        self._first = state.get("first", {})  # checkpoints of earlier versions have none
 
 
 def _scalar(value: Any) -> float:

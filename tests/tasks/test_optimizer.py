@@ -192,3 +192,58 @@ def test_a_large_gradient_is_clipped_and_a_small_one_is_not(name):
 def test_what_is_wrong_is_named(values, message):
     with pytest.raises(ValueError, match=message):
         build_optimizer(fields(**values), 10, 5)
+
+
+@pytest.mark.parametrize(("steps", "restarts"), [(20, 1), (21, 2)])
+def test_cosine_with_restarts(steps, restarts):
+    """The rate of SGDR's equation 5 (Loshchilov and Hutter 2017), with periods of one length."""
+    taken = rates(steps, 4, learning_rate=0.8, schedule="cosine", restarts=restarts)
+    period = steps / (restarts + 1)
+    starts = [round(number * period) for number in range(restarts + 2)]
+    expected = [
+        0.4 * (1 + np.cos(np.pi * (step - start) / (end - start)))
+        for start, end in zip(starts[:-1], starts[1:], strict=True)
+        for step in range(start, end)
+    ]
+    np.testing.assert_allclose(taken, expected, rtol=1e-5, atol=1e-7)
+
+
+def test_restarts_begin_after_the_warm_up():
+    taken = rates(24, 4, learning_rate=1.0, schedule="cosine", restarts=1, warmup_epochs=1.0)
+    np.testing.assert_allclose(taken[:5], [0.25, 0.4375, 0.625, 0.8125, 1.0], rtol=1e-6)
+    np.testing.assert_allclose(taken[4:14], taken[14:], rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"restarts": 1}, "restarts: got 1 and the schedule 'constant', wanted 'cosine'"),
+        ({"restarts": 12, "schedule": "cosine"}, "restarts: got 12, wanted 0 to 9"),
+    ],
+)
+def test_restarts_that_cannot_be(values, message):
+    with pytest.raises(ValueError, match=f"optimizer.{message}"):
+        build_optimizer(fields(**values), 10, 5)
+
+
+@pytest.mark.parametrize("name", ["sgd", "adamw"])
+def test_the_backbone_learns_a_part_as_fast(name):
+    params = {"backbone": {"stem": jnp.full((2, 2), 2.0)}, "head": jnp.full((2, 2), 2.0)}
+    gradient = jax.tree.map(jnp.ones_like, params)
+    options = {"name": name, "learning_rate": 0.1, "weight_decay": 0.1}
+    optimizer = build_optimizer(fields(backbone_factor=0.25, **options), 10, 5)
+    state = optimizer.init(params)
+    for _ in range(2):
+        update, state = optimizer.update(gradient, state, params)
+    np.testing.assert_allclose(update["backbone"]["stem"], 0.25 * update["head"], rtol=1e-6)
+    plain = build_optimizer(fields(**options), 10, 5)
+    state = plain.init(params)
+    for _ in range(2):
+        expected, state = plain.update(gradient, state, params)
+    np.testing.assert_allclose(update["head"], expected["head"], rtol=1e-6)
+
+
+def test_a_factor_of_no_backbone_is_refused():
+    optimizer = build_optimizer(fields(backbone_factor=0.1), 10, 5)
+    with pytest.raises(ValueError, match="optimizer.backbone_factor: got 0.1, but no parameter"):
+        optimizer.init(PARAMS)

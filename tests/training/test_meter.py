@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from jaxatr.training import NonFiniteLoss
+from jaxatr.training import ExplodingLoss, NonFiniteLoss
 from jaxatr.training.meter import LAG, Meter
 
 
@@ -103,3 +103,36 @@ def test_the_rate_leaves_pauses_out(monkeypatch):
     meter.push(2, "train", sums(1.0, 1), 24, None)
     meter.drain()
     assert meter.images_per_second == 24 / (52 - 10 - 30)
+
+
+def test_a_loss_that_explodes_is_told_once():
+    meter, _ = collect(log_every=1)
+    with pytest.warns(ExplodingLoss, match="loss of phase 'train' is 750 at step 3, .* 11 at") as w:
+        for step, loss in enumerate([11.0, 100.0, 750.0, 900.0], start=1):
+            meter.push(step, "train", sums(loss, 1), 8, None)
+        meter.drain()
+    assert len(w) == 1 and "optimizer.backbone_factor" in str(w[0].message)
+
+
+def test_a_loss_that_is_small_may_rise(recwarn):
+    meter, _ = collect(log_every=1)
+    for step, (phase, loss) in enumerate([("a", 0.01), ("a", 9.0), ("b", -1.0), ("b", 9.0)], 1):
+        meter.push(step, phase, sums(loss, 1), 8, None)
+    meter.drain()
+    assert not recwarn.list
+
+
+def test_the_first_loss_is_remembered_after_a_restart():
+    meter, _ = collect(log_every=1)
+    meter.push(1, "train", sums(5.0, 1), 8, None)
+    meter.drain()
+    again, _ = collect(log_every=1)
+    again.set_state(json.loads(json.dumps(meter.get_state())))
+    with pytest.warns(ExplodingLoss, match="is 60 at step 2, and was 5"):
+        again.push(2, "train", sums(60.0, 1), 8, None)
+        again.drain()
+    earlier, found = collect(log_every=1)
+    earlier.set_state({"windows": {}, "epochs": {}})  # of a checkpoint from before
+    earlier.push(2, "train", sums(60.0, 1), 8, None)
+    earlier.drain()
+    assert found[0]["loss"] == 60.0

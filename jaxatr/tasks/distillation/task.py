@@ -94,6 +94,7 @@ class Distillation(Task):
             return [Phase("surrogate", self.whole_loss, optimizer, steps, _not_the_target)]
         later = max(1, second.steps or round(second.epochs * epoch))
         schedule = config.optimizer.copy_and_resolve_references()
+        schedule.backbone_factor, schedule.restarts = 1.0, 0  # what explains has no backbone
         schedule.update(
             {name: second[name] for name in ("learning_rate", "schedule", "boundaries")}
         )
@@ -265,6 +266,7 @@ class Distillation(Task):
             jnp.asarray(batch["image"], jnp.float32),
             batch["id"],
             batch["epoch"],
+            raw=True,
         )
 
     def evaluate(self, params: PyTree, model_state: PyTree) -> Mapping[str, float]:

@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from jaxatr import data, metrics, models, openset, parallel, training
 from jaxatr.config import Fields
+from jaxatr.data import augmentations
 from jaxatr.losses import quadruplet
 from jaxatr.tasks.apply import apply_training
 from jaxatr.tasks.embedding.evaluation import evaluate
@@ -84,14 +85,15 @@ class Embedding(Task):
         optimizer = build_optimizer(config.optimizer, steps, self.steps_per_epoch)
         mined = fields.loss == _QUADRUPLET
         loss = self.quadruplet_loss if mined else self.in_batch_loss
-        self.phases = [Phase("embedding", loss, optimizer, max(1, steps))]
+        trainable = models.trainable(config.model.freeze)
+        self.phases = [Phase("embedding", loss, optimizer, max(1, steps), trainable)]
         refresh = config.mining.refresh_steps or round(config.mining.refresh * self.steps_per_epoch)
         self.hook = Hook(max(1, refresh), self.select, self._selected_batches) if mined else None
 
     @classmethod
     def fields(cls) -> Fields:
         """Declares the kind's own configuration fields."""
-        return FIELDS
+        return {**FIELDS, **augmentations.FIELDS}
 
     @property
     def record(self) -> dict[str, Any]:
@@ -143,6 +145,7 @@ class Embedding(Task):
         """Returns freshly drawn parameters and batch statistics, the backbone's perhaps read."""
         variables = dict(self.module.init(key, jnp.zeros((1, *self.examples.image_shape))))
         params = variables.pop("params")
+        models.check_freeze(self.config.model.freeze, params)
         return self._pretrained.put_into(params, variables)
 
     def batches(self, phase: Phase) -> data.BatchIterator:
@@ -360,6 +363,7 @@ def _of_global_batch(value: jax.Array, sums: dict[str, Any], model_state: PyTree
 
 def _check_fields(config: Config) -> None:
     """Refuses what would end a training only after it has begun, or spoil it without a word."""
+    augmentations.check(dict(config.augment))
     fields, mined, size = config.embedding, config.mining, config.train.batch_size
     if fields.loss != _QUADRUPLET:
         find_in_batch(fields.loss)

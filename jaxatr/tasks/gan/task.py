@@ -22,6 +22,8 @@ from jaxatr.training import LossOutput, Phase, Task
 from jaxatr.typing import Batch, Config, Float, PyTree, Shaped
 
 _AVERAGE = 0.999  # what the averaged generator keeps at a step, once there is much to keep
+# Of the fields of augment: turned borders and noise would be generated too.
+_GEOMETRY = ("flip_horizontal", "flip_vertical", "shift", "box_shift", "box_scale")
 
 
 class ConditionalGan(Task):
@@ -107,7 +109,8 @@ class ConditionalGan(Task):
             self.to_unit(batch["image"]),
             batch["id"],
             batch["epoch"],
-            rotate_degrees=0.0,
+            raw=True,
+            only=_GEOMETRY,
         )
         mixture = self._one_hot(batch)
         fake = self._generated(params, batch, key, step)

@@ -10,6 +10,14 @@ FIELDS: Fields = {
     ),
     "loss.open_weight": Field(1.0, "weight of that loss"),
     "loss.entropy_weight": Field(0.1, "weight of the entropy, λ of equation 4"),
+    "loss.label_smoothing": Field(
+        0.0, "share of the closed-set target that is uniform (Szegedy et al. 2016); 0: off"
+    ),
+    "loss.logit_norm": Field(
+        0.0,
+        "temperature of logit normalisation (Wei et al. 2022: 0.04) in the closed-set loss and "
+        "the entropy; 0: off",
+    ),
     "open_set.negatives": Field(
         "",
         "an `.npz` whose `images` (`[m, h, w, c]`, chips as the data's are) train as one class "
@@ -33,3 +41,39 @@ FIELDS: Fields = {
         False, "whether each class that examples are taken for has a threshold of its own"
     ),
 }
+
+RECIPES: Fields = {
+    "mix.mixup": Field(
+        0.0,
+        "α of mixup (Zhang et al. 2018: 0.1 to 0.4, or 1): weighted means of an image and the next "
+        "one of the batch; 0: off",
+    ),
+    "mix.cutmix": Field(
+        0.0,
+        "α of CutMix (Yun et al. 2019: 1): a rectangle of the next image; 0: off. With both, each "
+        "for half of the images",
+    ),
+    "mix.probability": Field(1.0, "that an image is mixed, where one of them is on"),
+    "loss.contrastive_weight": Field(
+        0.0,
+        "weight of the supervised contrastive loss (Khosla et al. 2020) of the features; 0: off",
+    ),
+    "loss.contrastive_temperature": Field(0.1, "its temperature"),
+    "loss.rotation_weight": Field(
+        0.0,
+        "weight of the prediction of quarter turns by a further head (Hendrycks et al. 2019), on a "
+        "second, turned copy of each chip; 0: off",
+    ),
+    "loss.reciprocal_weight": Field(
+        0.0,
+        "weight of the open space risk of ARPL (Chen et al. 2021: 0.1), whose reciprocal points "
+        "are the closed-set head then; 0: off",
+    ),
+    "open_set.outliers": Field(
+        "",
+        "a folder of images of no known class, which every class is to refuse (outlier exposure, "
+        "Hendrycks et al. 2019); never of the test's unknown classes",
+    ),
+    "loss.outlier_weight": Field(0.5, "weight of their loss"),
+}
+"""Those of what a training of single images can add."""

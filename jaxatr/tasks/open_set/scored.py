@@ -31,6 +31,14 @@ class Scored(Protocol):
 
 
 def head(variables: PyTree, prefix: str = "") -> openset.Head:
-    """Finds the closed-set classifier's last layer among a network's variables."""
+    """Finds the closed-set classifier's last layer among a network's variables.
+
+    Of reciprocal points it is the layer whose logits are theirs but for a number that all classes
+    of an example share, the mean square of its features.
+    """
     layer = variables["params"][f"{prefix}closed_head"]
+    if "points" in layer:
+        points = layer["points"]
+        kernel = -(1 + 2 / points.shape[-1]) * points.T
+        return openset.Head(kernel, (points**2).mean(axis=-1))
     return openset.Head(layer["kernel"], layer.get("bias"))

@@ -12,6 +12,7 @@ import numpy as np
 
 from jaxatr import data, losses, models, openset, parallel
 from jaxatr.config import Fields
+from jaxatr.data import augmentations
 from jaxatr.resolve import nearest, resolve
 from jaxatr.tasks.apply import apply_training
 from jaxatr.tasks.examples import Examples, Part
@@ -20,8 +21,10 @@ from jaxatr.tasks.limits import check_limits
 from jaxatr.tasks.open_set.deciding import AUTO, decides, made_for, score_of
 from jaxatr.tasks.open_set.evaluation import evaluate
 from jaxatr.tasks.open_set.exported import NONE, exportable
-from jaxatr.tasks.open_set.fields import FIELDS
+from jaxatr.tasks.open_set.fields import FIELDS, RECIPES
 from jaxatr.tasks.open_set.needs import COMPUTED, compute, given_by
+from jaxatr.tasks.open_set.recipes import Recipe, added_up, check_recipe, rotation_head
+from jaxatr.tasks.open_set.recipes import Target as Labels
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.tasks.pretrained import Pretrained
 from jaxatr.training import Exportable, LossOutput, Phase, Target, Task, TrainedRun, digest
@@ -39,8 +42,12 @@ class OpenSet(Task):
       parts: ``"train"``, ``"validation"``, ``"test"`` to the examples of each.
     """
 
-    # Of what is trained beside the run, to compare; and what is decided after the training.
-    free_fields = ("gan", "open_set.negatives", "open_set.score", "open_set.per_class")
+    # Of what is trained beside the run, to compare; what is decided after the training; and a
+    # folder whose content is recorded.
+    free_fields = (
+        *("gan", "open_set.negatives", "open_set.score", "open_set.per_class"),
+        "open_set.outliers",
+    )
     predictor = "jaxatr.tasks.open_set.predictor:Recogniser"
     report = "jaxatr.tasks.open_set.report:REPORT"
     best = "closed_accuracy"
@@ -61,20 +68,26 @@ class OpenSet(Task):
         self.split = self.examples.split
         if config.open_set.negatives:
             self.examples.add_negatives(config.open_set.negatives)
+        if config.open_set.get("outliers"):
+            self.examples.add_outliers(config.open_set.outliers)
+        check_recipe(config, self.examples.image_shape)
+        self._recipe = Recipe(config)
         self.module = self.network(config, {"split": self.split.as_dict()})
         self._pretrained = Pretrained(
             config.model, self.module.backbone, self.examples.image_shape[-1]
         )
-        examples, batch = len(self.parts["train"].indices), config.train.batch_size
+        examples, batch = len(self.examples.streamed.indices), config.train.batch_size
         self.steps_per_epoch = max(1, round(examples / batch))
         steps = config.train.steps or round(config.train.epochs * examples / batch)
         optimizer = build_optimizer(config.optimizer, steps, self.steps_per_epoch)
-        self.phases = [Phase("open_set", self.loss, optimizer, max(1, steps))]
+        trainable = models.trainable(config.model.freeze)
+        self.phases = [Phase("open_set", self.loss, optimizer, max(1, steps), trainable)]
 
     @classmethod
     def fields(cls) -> Fields:
         """Declares the kind's own configuration fields."""
-        return {**FIELDS, **GENERATOR}  # its baseline G-OpenMax trains a generator
+        # Its baseline G-OpenMax trains a generator.
+        return {**FIELDS, **RECIPES, **augmentations.FIELDS, **GENERATOR}
 
     def open(self, config: Config) -> tuple[Examples, dict[str, Part]]:
         """Returns the data, and :attr:`parts`."""
@@ -85,7 +98,8 @@ class OpenSet(Task):
     def network(cls, config: Config, record: Mapping[str, Any]) -> nn.Module:
         """Builds the network; a class of negatives comes after the known ones."""
         num_classes = len(record["split"]["known"]) + bool(config.open_set.negatives)
-        return models.build_open_set(config.model, num_classes)
+        reciprocal = config.loss.get("reciprocal_weight", 0.0) > 0
+        return models.build_open_set(config.model, num_classes, reciprocal=reciprocal)
 
     @classmethod
     def exportable(cls, run: TrainedRun, *, score: str | None = None) -> Exportable:
@@ -133,8 +147,13 @@ class OpenSet(Task):
 
     def init(self, key: jax.Array) -> tuple[PyTree, PyTree]:
         """Returns freshly drawn parameters and batch statistics, the backbone's perhaps read."""
-        variables = dict(self.module.init(key, jnp.zeros((1, *self.examples.image_shape))))
+        chip = jnp.zeros((1, *self.examples.image_shape))
+        out, variables = self.module.init_with_output(key, chip)
+        variables = dict(variables)
         params = variables.pop("params")
+        models.check_freeze(self.config.model.freeze, params)
+        if self._recipe.rotation:
+            params |= rotation_head(jax.random.fold_in(key, 1), out.features.shape[-1])
         return self._pretrained.put_into(params, variables)
 
     def batches(self, phase: Phase) -> data.BatchIterator:
@@ -145,26 +164,55 @@ class OpenSet(Task):
     def loss(
         self, params: PyTree, model_state: PyTree, batch: Batch, key: jax.Array, step: jax.Array
     ) -> LossOutput:
-        """Returns equation 4 summed over one device's share of a batch."""
-        labels = batch["label"]
+        """Sums equation 4 over one device's share of a batch, and what a recipe adds."""
         images = self.examples.augment(
             key,
             self.examples.normalize(batch["image"]),
             batch["id"],
             batch["epoch"],
         )
-        out, model_state = apply_training(self.module, params, model_state, images, key, step)
+        images, targets = self._recipe.targets(key, images, batch)
+        views, turned = images, None
+        if self._recipe.rotation:
+            turned = self._recipe.turned(key, images, batch)
+            views = jnp.concatenate([images, turned.images])
+        every, model_state = apply_training(self.module, params, model_state, views, key, step)
+        out = jax.tree.map(lambda rows: rows[: len(images)], every)
+        sums = added_up([self._sums(params, out, target) for target in targets])
+        total, count = sums.pop("loss")
+        added, more = self._recipe.added(
+            params,
+            out,
+            None if turned is None else (every.features[len(images) :], turned.turns),
+            targets[0].labels,
+            sums,
+            count,
+        )
+        return LossOutput(total + added, count, sums | more, model_state)
+
+    def _sums(
+        self, params: PyTree, out: models.OpenSetOutput, target: Labels
+    ) -> dict[str, tuple[Any, Any]]:
+        """Returns the weighted sums of the losses to some labels, and the sums of the weights."""
+        known = target.labels >= 0
+        labels, weights = jnp.where(known, target.labels, 0), jnp.where(known, target.weights, 0)
         values = self.example_losses(out.logits, out.open_logits, labels)
-        count = jnp.float32(len(labels))
-        correct = jnp.argmax(out.logits, axis=-1) == labels
-        sums = {name: (jnp.sum(value), count) for name, value in values.items() if name != "loss"}
-        sums["closed_accuracy"] = (jnp.sum(correct, dtype=jnp.float32), count)
-        return LossOutput(jnp.sum(values["loss"]), count, sums, model_state)
+        values["closed_accuracy"] = jnp.argmax(out.logits, axis=-1) == labels
+        count = jnp.sum(weights)
+        sums = {name: (jnp.sum(weights * value), count) for name, value in values.items()}
+        return sums | self._recipe.sums(params, out, target)
 
     def example_losses(self, logits, open_logits, labels) -> dict[str, jax.Array]:
         """Returns the total loss and its parts, ``[b]`` each."""
         weights = self.config.loss
-        closed, entropy = losses.cross_entropy(logits, labels), losses.entropy(logits)
+        if weights.logit_norm:
+            logits = losses.normalised_logits(logits, temperature=weights.logit_norm)
+        entropy = losses.entropy(logits)
+        if weights.label_smoothing:
+            smoothing = weights.label_smoothing
+            closed = losses.smoothed_cross_entropy(logits, labels, smoothing=smoothing)
+        else:
+            closed = losses.cross_entropy(logits, labels)
         total = closed + weights.entropy_weight * entropy
         values = {"cross_entropy": closed, "entropy": entropy}
         if open_loss := _open_loss(weights.open):
@@ -330,6 +378,7 @@ def _open_loss(name: str) -> Callable[..., jax.Array] | None:
 def _check_fields(config: Config) -> None:
     """Refuses what would end a training only after it has begun, or spoil it without a word."""
     _open_loss(config.loss.open)
+    augmentations.check(dict(config.augment))
     if config.open_set.negatives and config.loss.open != "none":
         raise ValueError(
             f"open_set.negatives: got images and loss.open={config.loss.open!r}, wanted 'none': "

@@ -223,6 +223,7 @@ class TrackOpenSet(TrackChips):
         """Draws parameters and batch statistics; the backbone's may be read."""
         variables = dict(self.module.init(key, jnp.zeros((1, 1, *self.examples.image_shape))))
         params = variables.pop("params")
+        models.check_freeze(self.config.model.freeze, params)
         return self._pretrained.put_into(params, variables)
 
     def batches(self, phase: Phase) -> data.BatchIterator:

@@ -1,0 +1,81 @@
+"""Background suppression: the surroundings of the target taken away from some images."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxatr.data.augmentations.augmentation import Augmentation, Option
+from jaxatr.typing import Array, Float, Shaped
+
+
+def centre_window(
+    height: int, width: int, share: float, edge: float = 0.0
+) -> Float[np.ndarray, "h w"]:
+    """Returns the weights of a window about the centre: 1 within it, 0 far outside.
+
+    Args:
+      height: of the image, in pixels.
+      width: likewise.
+      share: the window's height and width as shares of the image's.
+      edge: share of the image's sides over which the weight falls to 0 as a raised cosine, outside
+        of the window; 0 is a hard edge.
+    """
+
+    def along(length: int) -> np.ndarray:
+        beyond = np.abs(np.arange(length) - (length - 1) / 2) - share * length / 2
+        if not edge:
+            return (beyond <= 0).astype(np.float32)
+        fallen = np.clip(beyond / (edge * length), 0, 1)
+        return ((1 + np.cos(np.pi * fallen)) / 2).astype(np.float32)
+
+    return np.outer(along(height), along(width))
+
+
+def suppress_background(
+    keys: Shaped[Array, " b"],
+    images: Float[Array, "b h w c"],
+    probability: float,
+    share: float,
+    edge: float,
+) -> Float[Array, "b h w c"]:
+    """Returns images, some of which have nothing but the training mean outside of a window.
+
+    Args:
+      keys: one per image.
+      images: normalised, so that the training mean is 0.
+      probability: that an image's background is taken away.
+      share: as :func:`centre_window` has it.
+      edge: as there.
+    """
+    _, height, width, _ = images.shape
+    window = jnp.asarray(centre_window(height, width, share, edge))[None, :, :, None]
+    chosen = jax.vmap(lambda key: jax.random.bernoulli(key, probability))(keys)
+    return jnp.where(chosen[:, None, None, None], images * window, images)
+
+
+def _share(value: float) -> bool:
+    return 0 <= value <= 1
+
+
+AUGMENTATION = Augmentation(
+    suppress_background,
+    {
+        "background": Option(
+            0.0,
+            "probability that what lies outside of a centre window becomes the training mean, "
+            "before flips, shifts and turns; 0: off",
+            _share,
+            "a probability in [0, 1]",
+        ),
+        "background_window": Option(
+            0.75, "height and width of that window, as a share of the chip's", _share, "a share"
+        ),
+        "background_edge": Option(
+            0.0,
+            "share of the chip's sides over which the window falls to 0; 0: a hard edge",
+            _share,
+            "a share in [0, 1]",
+        ),
+    },
+    place=-10,
+)

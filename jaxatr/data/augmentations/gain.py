@@ -1,0 +1,37 @@
+"""Gain: the sensor's sensitivity, another one for each image."""
+
+import jax
+import jax.numpy as jnp
+
+from jaxatr.data.augmentations.augmentation import Augmentation, Option
+from jaxatr.typing import Array, Float, Shaped
+
+
+def gain(
+    keys: Shaped[Array, " b"], images: Float[Array, "b h w c"], largest: float
+) -> Float[Array, "b h w c"]:
+    """Returns images times a factor, log-uniform in ``[1 / largest, largest]``, each its own.
+
+    Args:
+      keys: one per image.
+      images: in raw units.
+      largest: factor, at least 1.
+    """
+    exponent = jax.vmap(lambda key: jax.random.uniform(key, minval=-1.0, maxval=1.0))(keys)
+    return images * jnp.exp(exponent * jnp.log(largest))[:, None, None, None]
+
+
+AUGMENTATION = Augmentation(
+    gain,
+    {
+        "gain": Option(
+            0.0,
+            "multiply the raw image by a factor, log-uniform between one over this and this; 0: "
+            "off",
+            lambda value: value == 0 or value >= 1,
+            "0 (off), or 1 or more",
+        )
+    },
+    place=40,
+    units="raw",
+)

@@ -1,0 +1,54 @@
+"""Speckle: the multiplicative noise of coherent sensors, such as radar."""
+
+import jax
+import jax.numpy as jnp
+
+from jaxatr.data.augmentations.augmentation import Augmentation, Option
+from jaxatr.typing import Array, Float, Shaped
+
+
+def speckle(
+    keys: Shaped[Array, " b"], images: Float[Array, "b h w c"], looks: int, of: str = "intensity"
+) -> Float[Array, "b h w c"]:
+    r"""Returns images times speckle of mean 1, drawn for every pixel.
+
+    The intensity of :math:`L` looks averaged is the true one times gamma noise of shape :math:`L`
+    and mean 1 (variance :math:`1/L`), the mean of :math:`L` exponential variables; an amplitude is
+    multiplied by its square root (Goodman 1976, "Some fundamental properties of speckle"). The
+    channels of a pixel share one draw, so that a gray image in three channels stays gray.
+
+    Args:
+      keys: one per image.
+      images: in raw units.
+      looks: :math:`L`.
+      of: ``"intensity"`` or ``"amplitude"``, what the pixels are.
+    """
+    _, height, width, _ = images.shape
+
+    def draw(key: Array) -> Array:
+        return jnp.mean(jax.random.exponential(key, (looks, height, width, 1)), axis=0)
+
+    noise = jax.vmap(draw)(keys)
+    return images * (jnp.sqrt(noise) if of == "amplitude" else noise)
+
+
+AUGMENTATION = Augmentation(
+    speckle,
+    {
+        "speckle": Option(
+            0,
+            "multiply by speckle of so many looks, for radar (Goodman 1976); 1 is the strongest, "
+            "0: off",
+            lambda value: value >= 0 and value == int(value),
+            "0 (off) or a whole number of looks",
+        ),
+        "speckle_of": Option(
+            "amplitude",
+            "what the radar's pixels are: `amplitude` or `intensity`",
+            lambda value: value in ("amplitude", "intensity"),
+            "'amplitude' or 'intensity'",
+        ),
+    },
+    place=30,
+    units="raw",
+)

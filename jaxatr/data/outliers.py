@@ -1,0 +1,47 @@
+"""Images of no known class, from a folder."""
+
+import hashlib
+import os
+from pathlib import Path
+
+import numpy as np
+
+from jaxatr.data.chip import Chip
+from jaxatr.data.files_below import files_below
+from jaxatr.data.images import ImageError, read_image
+from jaxatr.typing import Shaped
+
+
+def read_chips(folder: str | os.PathLike, chip: Chip) -> tuple[Shaped[np.ndarray, "m h w c"], str]:
+    """Returns the chips of all images below a folder, and the SHA-256 of their pixels.
+
+    Hidden files, and those in hidden folders, are left out.
+
+    Args:
+      folder: where they are, in folders of their own or not.
+      chip: geometry that every image goes through.
+
+    Raises:
+      ValueError: there is no such folder, no image in it, a file is no image, or the chips differ
+        in shape or type.
+    """
+    root = Path(folder)
+    paths = [path for path in files_below(root) if not any(p.startswith(".") for p in path.parts)]
+    if not paths:
+        raise ValueError(f"{folder}: there is no image in this folder")
+    chips = []
+    for path in paths:
+        image = read_image(root / path)
+        try:
+            chips.append(chip(image))
+        except ValueError as error:
+            raise ImageError(f"{root / path}: {error}") from error
+        if (chips[-1].shape, chips[-1].dtype) != (chips[0].shape, chips[0].dtype):
+            raise ImageError(
+                f"{root / path}: got a chip of shape {chips[-1].shape} and type {chips[-1].dtype}, "
+                f"wanted that of {paths[0]}, {chips[0].shape} and {chips[0].dtype}"
+            )
+    images = np.stack(chips)
+    digest = hashlib.sha256(f"{images.shape} {images.dtype.str}".encode())
+    digest.update(images.tobytes())
+    return images, digest.hexdigest()

@@ -1,0 +1,30 @@
+r"""Cross-entropy with smoothed labels (Szegedy et al. 2016)."""
+
+import jax
+import jax.numpy as jnp
+
+from jaxatr.losses.inputs import at_least_float32
+from jaxatr.losses.open_set import cross_entropy
+from jaxatr.typing import Array, ArrayLike, Float, Int
+
+
+def smoothed_cross_entropy(
+    logits: Float[ArrayLike, "b k"], labels: Int[ArrayLike, " b"], *, smoothing: float = 0.1
+) -> Float[Array, " b"]:
+    r"""Returns the cross-entropy to a target of which a share is uniform (section 7).
+
+    .. math:: -(1 - \epsilon) \log p^y - \frac{\epsilon}{k} \sum_i \log p^i
+
+    Args:
+      logits: ``[b, k]``, of the closed-set classifier.
+      labels: ``[b]``, integers in ``[0, k)``.
+      smoothing: :math:`\epsilon`, in [0, 1]; 0 is the plain cross-entropy.
+
+    Raises:
+      ValueError: a label is out of range and can be seen.
+
+    >>> round(float(smoothed_cross_entropy(jnp.zeros((1, 2)), jnp.array([0]))[0]), 4)  # log 2
+    0.6931
+    """
+    uniform = -jnp.mean(jax.nn.log_softmax(at_least_float32(logits)), axis=-1)
+    return (1 - smoothing) * cross_entropy(logits, labels) + smoothing * uniform

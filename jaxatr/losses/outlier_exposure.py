@@ -1,0 +1,38 @@
+r"""Outlier exposure (Hendrycks et al. 2019, "Deep Anomaly Detection with Outlier Exposure")."""
+
+import jax
+import jax.numpy as jnp
+
+from jaxatr.losses.inputs import at_least_float32
+from jaxatr.typing import Array, ArrayLike, Float
+
+
+def outlier_exposure(logits: Float[ArrayLike, "b k"]) -> Float[Array, " b"]:
+    r"""Returns the cross-entropy of outliers to the uniform distribution (section 4.3).
+
+    .. math:: -\frac{1}{k} \sum_i \log p_C^i
+
+    Args:
+      logits: ``[b, k]``, of the closed-set classifier on examples of no known class.
+
+    >>> round(float(outlier_exposure(jnp.array([[0.0, 0.0]]))[0]), 4)  # log 2, the least
+    0.6931
+    """
+    return -jnp.mean(jax.nn.log_softmax(at_least_float32(logits)), axis=-1)
+
+
+def refused_by_all(open_logits: Float[ArrayLike, "b k"]) -> Float[Array, " b"]:
+    r"""Returns the loss of the binary classifiers on outliers, which each of them is to refuse.
+
+    Equation 3 of Safaei et al. 2023 for an example that has no class of its own: of the classifiers
+    the one that errs most is trained.
+
+    .. math:: -\min_i \log(1 - p_O^i)
+
+    Args:
+      open_logits: ``[b, k]``, one logit per binary classifier, before the sigmoid.
+
+    >>> round(float(refused_by_all(jnp.array([[0.0, -1e4]]))[0]), 4)  # log 2
+    0.6931
+    """
+    return jax.nn.softplus(jnp.max(at_least_float32(open_logits), axis=-1))

@@ -1,0 +1,46 @@
+r"""Supervised contrastive learning (Khosla et al. 2020)."""
+
+import jax
+import jax.numpy as jnp
+
+from jaxatr.losses.inputs import labelled_batch
+from jaxatr.losses.reduce import masked_mean
+from jaxatr.typing import Array, ArrayLike, Float, Int
+
+
+def supervised_contrastive(
+    features: Float[ArrayLike, "b d"], labels: Int[ArrayLike, " b"], *, temperature: float = 0.1
+) -> Float[Array, ""]:
+    r"""Returns the loss that draws features of a class together (equation 2, "out").
+
+    The mean over the examples :math:`i` that have another one of their class in the batch of
+
+    .. math::
+
+       \frac{-1}{|P(i)|} \sum_{p \in P(i)}
+       \log \frac{e^{z_i \cdot z_p / \tau}}{\sum_{a \neq i} e^{z_i \cdot z_a / \tau}}
+
+    where :math:`z` are the features at length 1 and :math:`P(i)` the others of the class. A batch
+    without two examples of a class gives 0 and zero gradient. Under ``pmap`` the batch is the
+    device's own: gather features and labels first.
+
+    Args:
+      features: ``[b, d]``, of any length. A row of zeros stays zero, with zero gradient.
+      labels: ``[b]``; examples with a negative one are of no class: others are pushed from them.
+      temperature: :math:`\tau`; the paper's is 0.1.
+
+    Raises:
+      ValueError: labels that do not fit.
+    """
+    features, labels = labelled_batch(features, labels)
+    squared = jnp.sum(jnp.square(features), axis=-1, keepdims=True)
+    some = squared > 0
+    unit = features * jnp.where(some, jax.lax.rsqrt(jnp.where(some, squared, 1)), 0)
+    cosines = jnp.matmul(unit, unit.T, precision=jax.lax.Precision.HIGHEST) / temperature
+    itself = jnp.eye(len(labels), dtype=bool)
+    positive = (labels[:, None] == labels[None]) & ~itself & (labels >= 0)[:, None]
+    others = jnp.where(itself, -jnp.inf, cosines) if len(labels) > 1 else cosines
+    log_p = cosines - jax.nn.logsumexp(others, axis=1, keepdims=True)
+    count = jnp.sum(positive, axis=1)
+    values = -jnp.sum(jnp.where(positive, log_p, 0), axis=1) / jnp.maximum(count, 1)
+    return masked_mean(values, count > 0)

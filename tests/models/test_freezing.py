@@ -1,0 +1,89 @@
+"""Which parameters of a backbone train, and whose batch statistics move."""
+
+import functools
+
+import flax.traverse_util
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxatr import config, models
+from jaxatr.models import build
+from jaxatr.models.freezing import is_of
+
+IMAGES = jnp.asarray(np.random.default_rng(0).normal(1.0, 2.0, (2, 16, 16, 1)), jnp.float32)
+
+
+def network(monkeypatch, freeze, backbone="tiny"):
+    tiny = functools.partial(
+        models.ResNet, stage_sizes=(1, 1), block=models.resnet.BasicBlock, axis_name=None
+    )
+    monkeypatch.setitem(build.BACKBONES, "tiny", tiny)
+    fields = config.common().model
+    fields.update({"freeze": freeze, "backbone": backbone, "width": 4, "stem": "3x3"})
+    return models.build_open_set(fields, 3)
+
+
+def moved(module):
+    """Returns the parts of the backbone whose statistics a training step changes."""
+    variables = module.init(jax.random.key(0), IMAGES)
+    run = jax.jit(lambda v: module.apply(v, IMAGES, train=True, mutable=["batch_stats"]))
+    _, new = run(variables)
+    old = flax.traverse_util.flatten_dict(variables["batch_stats"]["backbone"])
+    new = flax.traverse_util.flatten_dict(new["batch_stats"]["backbone"])
+    return {path[0] for path in old if (np.asarray(old[path]) != new[path]).any()}
+
+
+ALL = {"stem_norm", "stage1_block1", "stage2_block1"}
+
+
+@pytest.mark.parametrize(
+    ("freeze", "parts", "trained"),
+    [
+        ("", ALL, {"stem_conv", *ALL}),
+        ("statistics", set(), {"stem_conv", *ALL}),
+        ("backbone", set(), set()),
+        ("stem", {"stage1_block1", "stage2_block1"}, {"stage1_block1", "stage2_block1"}),
+        ("stem, stage1", {"stage2_block1"}, {"stage2_block1"}),
+    ],
+)
+def test_what_is_frozen(monkeypatch, freeze, parts, trained):
+    module = network(monkeypatch, freeze)
+    assert moved(module) == parts
+    params = module.init(jax.random.key(0), IMAGES)["params"]
+    models.check_freeze(freeze, params)
+    trains = models.trainable(freeze) or (lambda path: True)
+    paths = flax.traverse_util.flatten_dict(params)
+    assert {path[1] for path in paths if path[0] == "backbone" and trains(path)} == trained
+    assert {path[0] for path in paths if trains(path)} >= {"closed_head", "open_head"}
+
+
+def test_a_frozen_backbone_gives_what_it_gives_in_test_mode(monkeypatch):
+    module = network(monkeypatch, "statistics")
+    variables = module.init(jax.random.key(0), IMAGES)
+    trained, _ = module.apply(variables, IMAGES, train=True, mutable=["batch_stats"])
+    np.testing.assert_array_equal(trained.features, module.apply(variables, IMAGES).features)
+    free, _ = network(monkeypatch, "").apply(variables, IMAGES, train=True, mutable=["batch_stats"])
+    assert (np.asarray(free.features) != trained.features).any()
+
+
+def test_parts_of_a_backbone_of_ones_own(monkeypatch):
+    """Nothing says which of its statistics belong to which part: all of them stay."""
+    module = network(monkeypatch, "Conv_0", "jaxatr_test_networks:Small")
+    assert moved(module) == set()
+    params = module.init(jax.random.key(0), IMAGES)["params"]
+    paths = flax.traverse_util.flatten_dict(params["backbone"])
+    trains = models.trainable("Conv_0")
+    assert {path[0] for path in paths if not trains(("backbone", *path))} == {"Conv_0"}
+
+
+def test_a_part_that_is_not_there_is_named(monkeypatch):
+    params = network(monkeypatch, "").init(jax.random.key(0), IMAGES)["params"]
+    with pytest.raises(ValueError, match="model.freeze: got 'stage3', wanted 'statistics'"):
+        models.check_freeze("stem,stage3", params)
+
+
+def test_names_are_whole_words():
+    assert is_of("stage1_block2", "stage1") and is_of("stage1", "stage1")
+    assert not is_of("stage10_block1", "stage1") and not is_of("stem_conv", "stemming")
