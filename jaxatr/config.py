@@ -5,7 +5,7 @@ from the declarations (``docs/make_configuration.py``).
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from ml_collections import ConfigDict, config_dict
 
@@ -21,6 +21,7 @@ _ONCE_COMMON = (
     *("embedding", "quadruplet", "mining"),
     *("surrogate", "distillation", "explanation"),
 )
+_ONCE_COMMON_FIELDS = ("data.coarse",)
 
 
 class Field(NamedTuple):
@@ -68,11 +69,6 @@ COMMON: Fields = {
         "`image_folder`: `test_fraction`; `dsiac`: `band`, `ranges`, `time`, `every`, `classes`, "
         "`size`; `mstar`: `serials`; `fgvc_aircraft`: `level`, `coarse`, `size`. The command line "
         "can change the options that the configuration file names",
-    ),
-    "data.coarse": Field(
-        "",
-        "the coarse classes: the name of a [written table](data.md#class-hierarchies); empty: those"
-        " that the data set has of its own",
     ),
     "data.train_split": Field("train", "the split whose known classes are trained on"),
     "data.test_split": Field("test", "the split that is evaluated on, known and unknown classes"),
@@ -309,7 +305,7 @@ def completed(recorded: Mapping[str, Any]) -> Config:
             group, last = _group(config, name)
             if field.formerly is not None and group[last] == field.formerly:
                 group[last] = None
-    return config
+    return _locked(config, fields)
 
 
 def check_complete(config: Config) -> None:
@@ -334,7 +330,7 @@ def table(fields: Fields) -> str:
 
 
 def _built(fields: Fields) -> Config:
-    config = ConfigDict()
+    config = cast(Config, ConfigDict())
     for name, field in fields.items():
         group = config
         *groups, last = name.split(".")
@@ -347,6 +343,16 @@ def _built(fields: Fields) -> Config:
         else:
             is_open = isinstance(field.default, Mapping)
             group[last] = ConfigDict(field.default) if is_open else field.default
+    return _locked(config, fields)
+
+
+def _locked(config: Config, fields: Fields) -> Config:
+    """Locks a configuration, so that a misspelt field is an error; open groups take any name."""
+    config.lock()
+    for name, field in fields.items():
+        if isinstance(field.default, Mapping):
+            group, last = _group(config, name)
+            group[last].unlock()
     return config
 
 
@@ -368,10 +374,15 @@ def _has(config: Config, name: str) -> bool:
 
 
 def _without_other_tasks(recorded: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
-    return {
+    kept = {
         group: {name: leaf for name, leaf in value.items() if f"{group}.{name}" in fields}
         if group in _ONCE_COMMON
         else value
         for group, value in recorded.items()
         if group not in _ONCE_COMMON or any(name.startswith(f"{group}.") for name in fields)
     }
+    for field in set(_ONCE_COMMON_FIELDS) - set(fields):
+        group, name = field.split(".")
+        if name in kept.get(group, {}):
+            kept[group] = {other: leaf for other, leaf in kept[group].items() if other != name}
+    return kept

@@ -5,7 +5,7 @@ Dimension names: ``b`` batch, ``h w c`` image rows, columns and channels, ``d`` 
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import jax
 import numpy as np
@@ -24,6 +24,16 @@ if TYPE_CHECKING:
 else:
     Config = ConfigDict
 
+
+@runtime_checkable  # the tests check annotations as they run
+class Network(Protocol):
+    """A network without its variables, as flax has it."""
+
+    def apply(self, variables: PyTree, *inputs: Any, **options: Any) -> Any:
+        """Computes its outputs, a named tuple or an array of the network's own."""
+        ...
+
+
 __all__ = [
     "Array",
     "ArrayLike",
@@ -33,6 +43,7 @@ __all__ = [
     "Float",
     "Int",
     "Key",
+    "Network",
     "PyTree",
     "Shaped",
     "UInt8",

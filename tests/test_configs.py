@@ -125,8 +125,9 @@ def test_a_field_can_be_unset_and_take_any_value(tmp_path):
     from absl import flags
 
     values = flags.FlagValues()
-    config_flags.DEFINE_config_file("config", flag_values=values)
-    values(["x", f"--config={path}", "--config.embedding.margin=0"])
+    given = ["x", f"--config={path}", "--config.embedding.margin=0"]
+    config_flags.DEFINE_config_file("config", flag_values=values, sys_argv=given)
+    values(given)
     assert values.config.embedding.margin == 0.0
 
 

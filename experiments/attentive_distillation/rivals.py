@@ -10,9 +10,11 @@ import argparse
 import json
 import os
 from pathlib import Path
+from typing import cast
 
 from experiments.attentive_distillation.run import RESULTS, TARGETS, WAYS
 from jaxatr import runs, training
+from jaxatr.tasks import Distillation
 
 METHODS = ("grad_cam", "rise")
 
@@ -22,8 +24,8 @@ def measure(workdir: Path, data: Path, archive: str | None) -> dict[str, dict[st
     config = training.load_config(workdir)
     if archive:
         config.data.source = str(data / archive)
-    task = runs.make_task(config, workdir)
-    variables = training.variables_of(training.load_snapshot(workdir))
+    task = cast(Distillation, runs.make_task(config, workdir))
+    variables = training.load_run(workdir).variables
     found = task.compare(variables, "validation", METHODS, progress=True)
     return {name: found[name] for name in METHODS}
 

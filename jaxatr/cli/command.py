@@ -1,5 +1,6 @@
 """Runs a command: parses its flags, and turns what it raises into an exit code."""
 
+import re
 import sys
 import traceback
 import warnings
@@ -113,10 +114,13 @@ def _no_field(text: str, argv: Sequence[str]) -> str:
     """Names the flag of a field that the configuration does not have.
 
     Args:
-      text: of ml_collections: the missing name in quotes, and in a second line the nearest one.
+      text: of ml_collections: the missing name in quotes, or a sentence about it; in a second line
+        the nearest one.
       argv: the command line.
     """
     name, _, hint = text.partition("\n")
+    if added := re.match(r'Key "(.+?)" does not exist', name):  # set by a configuration file
+        name, hint = repr(added[1]), "".join(re.findall("^Did you mean.*$", hint, re.MULTILINE))
     given = (argument.partition("=")[0] for argument in argv)
     flag = next((flag for flag in given if name.strip("'") in flag.split(".")[1:]), "--config")
     return f"{flag}: there is no field {name}. {hint}".strip()

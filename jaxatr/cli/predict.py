@@ -97,7 +97,8 @@ def _explainer() -> Explainer | None:
         raise ValueError("--explain is of the newest checkpoint: leave --checkpoint out")
     if values.surrogate:
         target = load_target(values.workdir).source
-        if not training.explains(training.read_record(values.surrogate), target):
+        kind = training.task_of(values.surrogate)
+        if not kind.explains(training.read_record(values.surrogate), target):
             raise ValueError(f"--surrogate: {values.surrogate} does not explain {values.workdir}")
     return Explainer.load(values.surrogate or values.workdir, values.method, progress=True)
 

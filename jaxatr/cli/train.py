@@ -41,8 +41,8 @@ def define_flags() -> None:
     flags.DEFINE_list(
         "baselines",
         [],
-        "Train these besides, to compare with: conflabel, gopenmax. With --workdir alone, for a "
-        "finished run.",
+        f"Train these besides, to compare with: {', '.join(sorted(runs.BASELINES))}. With "
+        "--workdir alone, for a finished run.",
     )
     flags.DEFINE_bool("progress", True, "Show a progress bar.")
 

@@ -15,8 +15,14 @@ from jaxatr.data.combined_splits import chips_and_images, concatenated, read_ima
 from jaxatr.data.dataset import Dataset, Split
 from jaxatr.data.hierarchies import Hierarchy, coarse_of, hierarchy
 from jaxatr.data.images import ImageError, read_folder, read_image
-from jaxatr.data.intake import Intake
-from jaxatr.data.pipeline import BatchIterator, eval_batches, image_statistics, train_batches
+from jaxatr.data.intake import Intake, normalize
+from jaxatr.data.pipeline import (
+    BatchIterator,
+    EvalBatches,
+    eval_batches,
+    image_statistics,
+    train_batches,
+)
 from jaxatr.data.selection import holdout, select
 from jaxatr.data.source import Source
 from jaxatr.data.sources import flags as source_flags
@@ -30,6 +36,7 @@ __all__ = [
     "BatchIterator",
     "Chip",
     "Dataset",
+    "EvalBatches",
     "Hierarchy",
     "ImageError",
     "Intake",
@@ -52,6 +59,7 @@ __all__ = [
     "holdout",
     "image_statistics",
     "known_unknown",
+    "normalize",
     "open_dataset",
     "prepare",
     "read_folder",

@@ -3,10 +3,18 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.data.chip import Chip
-from jaxatr.typing import Config, Shaped
+from jaxatr.typing import Array, ArrayLike, Config, Float, Shaped
+
+
+def normalize(
+    images: Shaped[ArrayLike, "... c"], mean: Float[np.ndarray, " c"], std: Float[np.ndarray, " c"]
+) -> Float[Array, "... c"]:
+    """Returns raw images as float32, less a mean and divided by a deviation of each channel."""
+    return (jnp.asarray(images, jnp.float32) - np.float32(mean)) / np.float32(std)
 
 
 class Intake(NamedTuple):

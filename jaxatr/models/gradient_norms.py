@@ -16,11 +16,11 @@ import jax.numpy as jnp
 from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.kernels.ops.convolution.solvers.matmul import shifted
 from jaxatr.models.resnet import Conv
-from jaxatr.typing import Array, Float, PyTree
+from jaxatr.typing import Array, Float, Network, PyTree
 
 
 def squared_gradient_norms(
-    module: nn.Module, variables: PyTree, loss: Callable[[Any], Array], *inputs: Any, **options: Any
+    module: Network, variables: PyTree, loss: Callable[[Any], Array], *inputs: Any, **options: Any
 ) -> dict[str, Float[Array, " b"]]:
     """Returns the squared l2 norm of each example's gradient, for each array of parameters.
 

@@ -26,11 +26,11 @@ _SHEETS = {
 }
 
 
-def explorer(runs: Sequence[Numbered]) -> Section | None:
+def explorer(runs: Sequence[Numbered[RecordedRun]]) -> Section | None:
     """Shows histograms of known and unknown, γ, and the figures at that γ, for each run."""
     panels = [_panel(number, run) for number, run in runs]
     sheets = [(kind, _SHEETS[kind]) for kind in MISTAKES]
-    title = "Choose the distance" if all(run.embeds for _, run in runs) else "Choose γ"
+    title = "Choose the distance" if all(run.by_distance for _, run in runs) else "Choose γ"
     return Section("explorer", title, {"panels": panels, "sheets": sheets})
 
 

@@ -30,7 +30,7 @@ _TRAINING = {  # what the loop records to its chart's title and axis; all but th
 }
 
 
-def curves(numbered: Sequence[Numbered]) -> Section | None:
+def curves(numbered: Sequence[Numbered[RecordedRun]]) -> Section | None:
     """Draws ROC and OSCR curves of every run and score, where there are unknown examples."""
     runs = [run for _, run in numbered]
     if not any("auroc" in row for run in runs for row in run.measured.values()):
@@ -44,7 +44,7 @@ def curves(numbered: Sequence[Numbered]) -> Section | None:
     return Section("curves", "ROC and OSCR curves", {"charts": charts, "groups": groups})
 
 
-def ranges(numbered: Sequence[Numbered]) -> Section | None:
+def ranges(numbered: Sequence[Numbered[RecordedRun]]) -> Section | None:
     """Draws AUROC over the range, where the test examples were seen from several."""
     runs = [run for _, run in numbered]
     rows = [

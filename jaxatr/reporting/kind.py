@@ -1,15 +1,14 @@
 """How the results of a kind of run are shown: as text, and as sections of the report's page."""
 
+import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
-
-import numpy as np
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from jaxatr import training
+from jaxatr.reporting.sprite import Sprite, Thumbnail
 from jaxatr.resolve import resolve
-from jaxatr.typing import Shaped
 
 
 class Section(NamedTuple):
@@ -26,18 +25,6 @@ class Section(NamedTuple):
     title: str
     content: dict[str, Any]
     template: str = ""
-
-
-class Thumbnail(NamedTuple):
-    """A test example to look at.
-
-    Attributes:
-      name: of its true class, which need not be a known one.
-      image: ``[h, w, c]``, gray or RGB.
-    """
-
-    name: str
-    image: Shaped[np.ndarray, "h w c"]
 
 
 @runtime_checkable  # the tests check annotations as they run
@@ -75,18 +62,16 @@ class Recorded(Protocol):
         ...
 
 
-class Numbered(NamedTuple):
-    """A run of a page, with its number there: of its pictures, and of its data for the script."""
+Run = TypeVar("Run", bound=Recorded)
+Numbered: TypeAlias = tuple[int, Run]
+"""A run of a page, after its number there: of its pictures, and of its data for the script."""
 
-    number: int
-    run: Any
-
-
-SectionMaker = Callable[[Sequence[Numbered]], Section | None]
+SectionMaker: TypeAlias = Callable[[Sequence[Numbered[Run]]], Section | None]
 """Takes the runs whose kind lists the section; ``None`` where there is nothing to show."""
 
 
-class Report(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Report(Generic[Run]):
     """How results of a kind of run are shown; a kind names its own by :attr:`Task.report`.
 
     Attributes:
@@ -102,16 +87,16 @@ class Report(NamedTuple):
     """
 
     title: str
-    read: Callable[[Path, str], Any]
-    introduce: Callable[[Any], str]
-    settings: Callable[[Any], dict[str, str]]
-    sections: tuple[tuple[int, SectionMaker], ...]
+    read: Callable[[Path, str], Run]
+    introduce: Callable[[Run], str]
+    settings: Callable[[Run], dict[str, str]]
+    sections: Sequence[tuple[int, SectionMaker[Run]]]
     text: Callable[[Mapping[str, Any]], str]
-    data: Callable[[Any, Any], dict[str, Any]] | None = None
+    data: Callable[[Run, Sprite], dict[str, Any]] | None = None
     templates: str = "jaxatr.reporting"
 
 
-def report_of(workdir: str | os.PathLike) -> Report:
+def report_of(workdir: str | os.PathLike) -> Report[Any]:
     """Finds how the results of a run are shown.
 
     Raises:

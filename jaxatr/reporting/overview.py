@@ -28,14 +28,14 @@ def settings(runs: Sequence[Recorded], own: Sequence[dict[str, str]]) -> Section
     )
 
 
-def scores(runs: Sequence[Numbered]) -> Section | None:
+def scores(runs: Sequence[Numbered[RecordedRun]]) -> Section | None:
     """Shows the measures of each score over all test examples, the best of each measure marked."""
     tables = [_score_table(run) for _, run in runs]
     shown = {column for table in tables for column in table["columns"]}
     return Section("scores", "Scores", {"tables": tables, "shown": shown})
 
 
-def confusion(runs: Sequence[Numbered]) -> Section | None:
+def confusion(runs: Sequence[Numbered[RecordedRun]]) -> Section | None:
     """Counts the known classes among each other, before anything is rejected."""
     from sklearn.metrics import confusion_matrix  # takes a second, and a training has no use for it
 

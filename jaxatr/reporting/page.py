@@ -3,12 +3,13 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from jaxatr import files
 from jaxatr.reporting import charts, figures, overview
-from jaxatr.reporting.kind import Numbered, Recorded, Report, Section, report_of
+from jaxatr.reporting.kind import Recorded, Report, Section, report_of
 from jaxatr.reporting.sprite import sprite
 from jaxatr.reporting.tables import percent
 
@@ -63,13 +64,13 @@ def render_report(workdirs: Sequence[str | os.PathLike]) -> str:
     )
 
 
-def _sections(both: Sequence[tuple[Report, Recorded]]) -> list[Section]:
+def _sections(both: Sequence[tuple[Report[Any], Recorded]]) -> list[Section]:
     """Makes the sections that have something to show, in the page's order."""
     makers = dict.fromkeys(placed for report, _ in both for placed in report.sections)
     found: list[tuple[int, Section | None]] = []
     for place, make in makers:
         listed = [
-            Numbered(number, run)
+            (number, run)
             for number, (report, run) in enumerate(both)
             if (place, make) in report.sections
         ]

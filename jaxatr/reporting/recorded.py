@@ -1,48 +1,24 @@
 """What an evaluated run's folder holds, read for a report."""
 
+import dataclasses
 import json
 import os
 import zipfile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from jaxatr import openset, training
-from jaxatr.reporting.kind import Thumbnail
-from jaxatr.typing import Float, Int, Shaped
+from jaxatr.reporting.sprite import Thumbnail
+from jaxatr.typing import Int, Shaped
 
 SIMULATED = ("simulated", "simulated_tracks")
 """The data sets of the simulated sensor."""
 
 
-class EmbeddingMap(NamedTuple):
-    """Test examples of an embedding, laid out in a plane.
-
-    Attributes:
-      rows: ``[m]``, of the test part.
-      points: ``[m, 2]``, their two principal components.
-    """
-
-    rows: Int[np.ndarray, " m"]
-    points: Float[np.ndarray, "m 2"]
-
-
-class Searches(NamedTuple):
-    """What some test examples find among the others, the nearest first.
-
-    Attributes:
-      rows: ``[q]``, of the test part: the queries.
-      neighbours: ``[q, k]``, of the test part.
-      distances: ``[q, k]``.
-    """
-
-    rows: Int[np.ndarray, " q"]
-    neighbours: Int[np.ndarray, "q k"]
-    distances: Float[np.ndarray, "q k"]
-
-
-class RecordedRun(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class RecordedRun:
     """A run that was trained and evaluated, with n test examples.
 
     Attributes:
@@ -58,8 +34,6 @@ class RecordedRun(NamedTuple):
       scores: name to ``[n]``, higher = more known.
       ranges: ``[n]`` in metres, ``None`` where the data does not say them.
       thumbnails: row of a test example to its picture; empty if none were recorded.
-      map: of an embedding; ``None`` if there are no thumbnails to it.
-      searches: likewise.
       decided: the decision on each example that a recogniser takes, by name; empty if none is
         recorded.
     """
@@ -75,19 +49,7 @@ class RecordedRun(NamedTuple):
     scores: dict[str, Shaped[np.ndarray, " n"]]
     ranges: Int[np.ndarray, " n"] | None
     thumbnails: dict[int, Thumbnail]
-    map: EmbeddingMap | None
-    searches: Searches | None
-    decided: dict[str, np.ndarray] = {}
-
-    @property
-    def embeds(self) -> bool:
-        """Whether it is an embedding, whose score is a distance."""
-        return self.evaluation["task"] == "embedding"
-
-    @property
-    def retrieval(self) -> dict[str, Any]:
-        """``"new"`` and ``"trained"`` to the figures of a search among such classes."""
-        return self.evaluation.get("retrieval", {})
+    decided: dict[str, np.ndarray]
 
     @property
     def classes(self) -> list[str]:
@@ -109,6 +71,11 @@ class RecordedRun(NamedTuple):
         return openset.shown(score, self.evaluation)
 
     @property
+    def by_distance(self) -> bool:
+        """Whether its scores are distances, so that the threshold is one and no γ."""
+        return all(self.shown(name).scale == "distance" for name in self.scores)
+
+    @property
     def first_score(self) -> str:
         """The score that decides; where none is recorded, the one with the highest AUROC.
 
@@ -125,7 +92,7 @@ def is_simulated(record: dict[str, Any]) -> bool:
 
 
 def read_run(workdir: str | os.PathLike, *, name: str | None = None) -> RecordedRun:
-    """Returns what is recorded of a recogniser's or an embedding's run.
+    """Returns what is recorded of a run that tells known from unknown by a score.
 
     Args:
       workdir: the run's folder.
@@ -153,7 +120,6 @@ def read_run(workdir: str | os.PathLike, *, name: str | None = None) -> Recorded
         if not np.isfinite(values).all():
             raise ValueError(f"{folder / training.SCORES}: the score {score!r} is not finite")
     thumbnails = read_thumbnails(folder / training.THUMBNAILS, arrays["test_id"])
-    drawn, searches = _read_pictures(folder, arrays, thumbnails)
     return RecordedRun(
         name=name or folder.resolve().name,
         config=training.load_config(folder).to_dict(),
@@ -166,8 +132,6 @@ def read_run(workdir: str | os.PathLike, *, name: str | None = None) -> Recorded
         scores=scores,
         ranges=arrays.get("test_range_m"),
         thumbnails=thumbnails,
-        map=drawn,
-        searches=searches,
         decided={
             name.removeprefix("decided_"): array
             for name, array in arrays.items()
@@ -221,20 +185,6 @@ def read_thumbnails(path: Path, ids: Int[np.ndarray, " n"]) -> dict[int, Thumbna
         for identity, name, image in zip(*columns, strict=True)
         if int(identity) in row  # of another test part, if its evaluation was cut off
     }
-
-
-def _read_pictures(
-    folder: Path, arrays: dict[str, np.ndarray], thumbnails: dict[int, Thumbnail]
-) -> tuple[EmbeddingMap | None, Searches | None]:
-    """Returns an embedding's map and searches; the thumbnails say which class an example is of."""
-    if "map_row" not in arrays or not thumbnails:
-        return None, None
-    drawn = EmbeddingMap(arrays["map_row"], arrays["map_xy"])
-    searches = Searches(*(arrays[f"sheet_{name}"] for name in ("row", "neighbour", "distance")))
-    shown = np.concatenate([drawn.rows, searches.rows, searches.neighbours.ravel()])
-    if not thumbnails.keys() >= set(shown.tolist()):
-        raise different(folder, training.SCORES, training.THUMBNAILS)
-    return drawn, searches
 
 
 def different(folder: Path, one: str, other: str) -> ValueError:

@@ -9,11 +9,22 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
-from jaxatr.reporting.kind import Thumbnail
-from jaxatr.typing import UInt8
+from jaxatr.typing import Shaped, UInt8
 
 _BLOCK = 8  # of a JPEG: a chip with its rim fills whole ones, so that no other shows through
 _QUALITY = 85  # half of a PNG's bytes, and nothing to be seen of it
+
+
+class Thumbnail(NamedTuple):
+    """A test example to look at.
+
+    Attributes:
+      name: of its true class, which need not be a known one.
+      image: ``[h, w, c]``, gray or RGB.
+    """
+
+    name: str
+    image: Shaped[np.ndarray, "h w c"]
 
 
 class Sprite(NamedTuple):

@@ -23,33 +23,6 @@ FURTHER = {
 }
 """Those that the report has besides."""
 
-RECALLS = ("recall_at_1", "recall_at_2", "recall_at_4", "recall_at_8")
-"""The columns of a retrieval's figures that are Recall@K, by K."""
-
-
-def retrieval_table(measured: Mapping[str, Mapping[str, Any]]) -> str:
-    """Returns the figures of retrieval as a table, in percent.
-
-    Args:
-      measured: ``retrieval`` of an embedding run's ``evaluation.json``.
-    """
-    header = ["search among", "images", "classes", *(f"R@{name[10:]}" for name in RECALLS)]
-    rows = [
-        [
-            f"{kind} classes",
-            str(row["examples"]),
-            str(row["classes"]),
-            *(percent(row.get(name)) for name in (*RECALLS, "map_at_r", "nmi")),
-        ]
-        for kind, row in measured.items()
-    ]
-    notes = [
-        f"{row['duplicates']} images of {kind} classes repeat another and are left out"
-        for kind, row in measured.items()
-        if row["duplicates"]
-    ]
-    return "\n".join([text_table([*header, "MAP@R", "NMI"], rows), *notes])
-
 
 def open_set_table(evaluation: Mapping[str, Any]) -> str:
     """Returns the recorded evaluation of an open-set run as a table, in percent.
@@ -81,8 +54,8 @@ def open_set_table(evaluation: Mapping[str, Any]) -> str:
     ]
     if gamma is not None:
         notes.append(
-            f"open acc.: over the known classes and 'unknown', rejecting below {gamma} "
-            "(MLS: logit 3)"
+            f"open acc.: over the known classes and 'unknown', rejecting below {gamma}"
+            + _own_thresholds(groups["all"]["scores"], evaluation)
         )
     if any("fitted_threshold" in row for row in groups["all"]["scores"].values()):
         notes.append(
@@ -131,6 +104,16 @@ def decision_lines(evaluation: Mapping[str, Any]) -> list[str]:
             area = percent(test.get("aurc"))
             lines.append(f"calibration error of probabilities: {', '.join(errors)}; AURC {area}")
     return lines
+
+
+def _own_thresholds(rows: Mapping[str, Any], evaluation: Mapping[str, Any]) -> str:
+    """Lists the fixed thresholds of scores that are no probabilities, in their own unit."""
+    own = [
+        f"{score_title(name, evaluation)}: {row['threshold']:.6g}"
+        for name, row in rows.items()
+        if row.get("threshold") is not None and openset.shown(name, evaluation).scale == "plain"
+    ]
+    return f" ({', '.join(own)})" if own else ""
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

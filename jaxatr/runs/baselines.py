@@ -21,7 +21,7 @@ from jaxatr.tasks.gan.task import ConditionalGan, mixtures
 from jaxatr.tasks.open_set.compared import BASELINES, CLASSIFIER, DETECTOR, trained_scores
 from jaxatr.tasks.open_set.task import OpenSet
 from jaxatr.training.folder import load_config, variables_of, write_file
-from jaxatr.typing import Float, PyTree, Shaped
+from jaxatr.typing import Config, Float, PyTree, Shaped
 
 _GENERATED = "generated.npz"
 _MOST_DRAWN = 40  # generated images for each one that is wanted
@@ -74,12 +74,15 @@ def train_baseline(workdir: str | os.PathLike, name: str, *, progress: bool = Tr
     if BASELINES[name] in trained_scores(workdir):
         return
     train = {"conflabel": _train_conflabel, "gopenmax": _train_gopenmax}[name]
-    train(network, Path(workdir), folder, progress)
+    train(network, config, Path(workdir), folder, progress)
 
 
-def _train_conflabel(network: OpenSet, workdir: Path, folder: Path, progress: bool) -> None:
+# The configuration comes beside the task, which has forgotten the weights that it began with.
+def _train_conflabel(
+    network: OpenSet, config: Config, workdir: Path, folder: Path, progress: bool
+) -> None:
     del workdir
-    config, known = copy.deepcopy(network.config), len(network.split.known)
+    config, known = copy.deepcopy(config), len(network.split.known)
     if known < 3:
         raise ValueError(f"conflabel: got {known} known classes, wanted 3, to hold one of them out")
     if not config.data.validation:
@@ -103,8 +106,9 @@ def _train_conflabel(network: OpenSet, workdir: Path, folder: Path, progress: bo
     _wait("conflabel")
 
 
-def _train_gopenmax(network: OpenSet, workdir: Path, folder: Path, progress: bool) -> None:
-    config = network.config
+def _train_gopenmax(
+    network: OpenSet, config: Config, workdir: Path, folder: Path, progress: bool
+) -> None:
     path = folder / _GENERATED
     if not path.is_file():
         generator = configuration.retasked(config, "jaxatr.tasks.gan:ConditionalGan")

@@ -25,27 +25,26 @@ def train_run(config: Config | str, workdir: str | os.PathLike, *, progress: boo
       training.NonFiniteLoss: the training diverged.
       training.Preempted: the run was told to stop, and has saved.
     """
-    if isinstance(config, str):
-        config = bundled.load(config)
-    free = (*_FREE, *task_class(config.task).free_fields)
-    training.check_config(workdir, config, free=free)  # before any data is prepared for nothing
-    task = make_task(config, workdir)
+    full: Config = bundled.load(config) if isinstance(config, str) else config
+    free = (*_FREE, *task_class(full.task).free_fields)
+    training.check_config(workdir, full, free=free)  # before any data is prepared for nothing
+    task = make_task(full, workdir)
     task.check_continues(workdir, training.read_record(workdir))
-    training.record_config(workdir, config, free=free)
-    training.update_record(workdir, task=config.task, **task.record)
+    training.record_config(workdir, full, free=free)
+    training.update_record(workdir, task=full.task, **task.record)
     training.train(
         task,
         workdir=workdir,
-        config=config,
-        evaluate_every=max(1, round(config.train.evaluate_every * task.steps_per_epoch)),
-        checkpoint_every=config.train.checkpoint_every,
-        log_every=config.train.log_every,
-        keep=config.train.keep,
-        seed=config.seed,
+        config=full,
+        evaluate_every=max(1, round(full.train.evaluate_every * task.steps_per_epoch)),
+        checkpoint_every=full.train.checkpoint_every,
+        log_every=full.train.log_every,
+        keep=full.train.keep,
+        seed=full.seed,
         progress=progress,
         free_fields=free,
-        find_kernels=config.kernels.find,
-        ema=config.train.ema,
+        find_kernels=full.kernels.find,
+        ema=full.train.ema,
     )
     snapshot = training.load_snapshot(workdir, "latest")
     variables = training.variables_of(snapshot)

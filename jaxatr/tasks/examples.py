@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxatr import data, openset
-from jaxatr.typing import Config, Int, Shaped
+from jaxatr.typing import ArrayLike, Config, Int, Shaped
 
 
 class Part:
@@ -163,6 +162,10 @@ class Examples:
             "normalization": {"mean": self.mean.tolist(), "std": self.std.tolist()},
         }
 
+    def normalize(self, images: ArrayLike) -> jax.Array:
+        """Brings raw images ``[..., c]`` to the scale that the network sees."""
+        return data.normalize(images, self.mean, self.std)
+
     def thumbnails(self, part: str, rows: Int[np.ndarray, " m"]) -> dict[str, np.ndarray]:
         """Returns small pictures of some examples of a part.
 
@@ -189,15 +192,15 @@ class Examples:
         chips = (chosen.chip(chosen.split.image(index)) for index in chosen.indices)
         return np.array([hashlib.sha256(c.tobytes()).hexdigest() for c in chips])
 
-    def train_batches(self, batch_size: int | None = None) -> Any:
+    def train_batches(self, batch_size: int | None = None) -> data.BatchIterator:
         """Returns this process's endless iterator of training batches, of the configured size."""
         return self._training(data.train_batches, batch_size=batch_size or self._batch_size)
 
-    def class_batches(self, per_class: int) -> Any:
+    def class_batches(self, per_class: int) -> data.BatchIterator:
         """Returns :func:`jaxatr.data.class_batches` of the training part."""
         return self._training(data.class_batches, batch_size=self._batch_size, per_class=per_class)
 
-    def tuple_batches(self, members: Int[np.ndarray, "n m"], **options: Any) -> Any:
+    def tuple_batches(self, members: Int[np.ndarray, "n m"], **options: Any) -> data.BatchIterator:
         """Returns :func:`jaxatr.data.tuple_batches` of the training part.
 
         Args:
@@ -206,7 +209,7 @@ class Examples:
         """
         return self._training(data.tuple_batches, members, **options)
 
-    def _training(self, make: Callable, *arguments: Any, **options: Any) -> Any:
+    def _training(self, make: Callable, *arguments: Any, **options: Any) -> data.BatchIterator:
         train = self.parts["train"]
         return make(
             train.split,
@@ -220,7 +223,7 @@ class Examples:
             **options,
         )
 
-    def eval_batches(self, part: str) -> Any:
+    def eval_batches(self, part: str) -> data.EvalBatches:
         """Returns the examples of a part once, in their order, as often as it is looped over."""
         chosen = self.parts[part]
         return data.eval_batches(
@@ -230,11 +233,6 @@ class Examples:
             chip=chosen.chip,
             batch_size=self._batch_size,
         )
-
-
-def normalize(images, mean, std) -> jax.Array:
-    """Returns raw images as float32 with the given mean and standard deviation taken out."""
-    return (jnp.asarray(images, jnp.float32) - np.float32(mean)) / np.float32(std)
 
 
 def _parts(

@@ -19,7 +19,7 @@ AVERAGE = "average"
 
 def start_average(params: PyTree, phases: Sequence[Phase]) -> dict[str, Any]:
     """Returns the average before the first step: a copy of all parameters that a phase trains."""
-    flat = flax.traverse_util.flatten_dict(params)
+    flat: dict[tuple[str, ...], Any] = dict(flax.traverse_util.flatten_dict(params))
     trained = {
         path: jnp.copy(leaf)
         for path, leaf in flat.items()

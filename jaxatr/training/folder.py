@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -53,20 +53,6 @@ def variables_of(snapshot: Snapshot) -> PyTree:
     """
     params = evaluated_params(snapshot.state["params"], snapshot.state["opt_state"])
     return {"params": params, **snapshot.state["model_state"]}
-
-
-def explains(recorded: Mapping[str, Any], source: Mapping[str, Any]) -> bool:
-    """Says whether a run is the surrogate of a network.
-
-    Args:
-      recorded: the content of the run's ``record.json``.
-      source: of the network (:class:`jaxatr.explain.Target`); where it lies does not count.
-    """
-    before = recorded.get("target")
-    if not before:
-        return False
-    # What a later version records besides, an older run cannot have.
-    return all(source.get(name) == value for name, value in before.items() if name != "workdir")
 
 
 def write_file(path: Path, write: Callable[[Any], object]) -> None:

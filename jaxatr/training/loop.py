@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from jaxatr import kernels, memory, parallel
+from jaxatr.data.pipeline import BatchIterator
 from jaxatr.training.average import evaluated_params
 from jaxatr.training.checkpoints import CheckpointError, Checkpoints
 from jaxatr.training.kernels import KernelChoices
@@ -146,7 +147,7 @@ class _Run:
         on = None if devices is None else self._devices
         self._steps = {phase.name: make_step(phase, on, ema=ema) for phase in task.phases}
         self._begun: set[str] = set()  # phases of which this process has taken a step
-        self._data: dict[str, Any] = {}
+        self._data: dict[str, BatchIterator] = {}
         self._positions: dict[str, Any] = {}
         self._hook_state: dict[str, Any] = {}
         self._windows: dict[str, Any] | None = None
@@ -209,7 +210,7 @@ class _Run:
                 self._hook_state = hook.run(self.step, *self._variables(), self._progress)
             self._data, self._positions = {}, {}  # the hook decides what is read from here on
 
-    def _iterator(self, phase: Phase) -> Any:
+    def _iterator(self, phase: Phase) -> BatchIterator:
         if phase.name not in self._data:
             hook = self._task.hook
             iterator = (

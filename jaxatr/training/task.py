@@ -10,18 +10,18 @@ import abc
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import flax.struct
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 
 from jaxatr.config import Fields
-from jaxatr.data.intake import Intake
+from jaxatr.data.intake import Intake, normalize
+from jaxatr.data.pipeline import BatchIterator
 from jaxatr.training.networks import Exportable, Surrogate, Target
-from jaxatr.typing import ArrayLike, Batch, Config, PyTree
+from jaxatr.typing import ArrayLike, Batch, Config, Network, PyTree
 
 
 class LossOutput(flax.struct.PyTreeNode):
@@ -37,6 +37,7 @@ class LossOutput(flax.struct.PyTreeNode):
       model_state: the new non-trained variables (batch statistics), already equal on all devices.
     """
 
+    # No arrays to a type checker: JAX rebuilds the node with tracers, shapes and plain numbers.
     total: Any
     count: Any
     sums: Any
@@ -81,11 +82,18 @@ class Hook(NamedTuple):
 
     every: int
     run: Callable[[int, PyTree, PyTree, bool], dict[str, Any]]
-    batches: Callable[[Phase, dict[str, Any]], Any]
+    batches: Callable[[Phase, dict[str, Any]], BatchIterator]
 
 
-class Predictor(abc.ABC):
-    """A trained network that takes files and gives predictions; ``jaxatr predict`` runs it."""
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+class Predictor(abc.ABC, Generic[Item, Answer]):
+    """A trained network that takes files and gives predictions; ``jaxatr predict`` runs it.
+
+    Its type arguments are those of an input (an image, a track) and of a prediction.
+    """
 
     #: What a path on the command line is: ``"IMAGE"``, or ``"FOLDER"`` where one input is several.
     takes: ClassVar[str] = "IMAGE"
@@ -94,7 +102,7 @@ class Predictor(abc.ABC):
 
     @classmethod
     @abc.abstractmethod
-    def load(cls, workdir: str | os.PathLike, **options: Any) -> "Predictor":
+    def load(cls, workdir: str | os.PathLike, **options: Any) -> "Predictor[Item, Answer]":
         """Loads what a finished run trained.
 
         Args:
@@ -106,7 +114,7 @@ class Predictor(abc.ABC):
         """
 
     @abc.abstractmethod
-    def read(self, path: str) -> Any:
+    def read(self, path: str) -> Item:
         """Reads one input.
 
         Raises:
@@ -114,7 +122,7 @@ class Predictor(abc.ABC):
         """
 
     @abc.abstractmethod
-    def check(self, item: Any) -> object:
+    def check(self, item: Item) -> object:
         """Checks an input before it is predicted.
 
         Raises:
@@ -122,15 +130,15 @@ class Predictor(abc.ABC):
         """
 
     @abc.abstractmethod
-    def __call__(self, items: Iterable[Any]) -> Iterator[Any]:
+    def __call__(self, items: Iterable[Item]) -> Iterator[Answer]:
         """Yields a prediction for each input, in order."""
 
     @abc.abstractmethod
-    def describe(self, prediction: Any) -> str:
+    def describe(self, prediction: Answer) -> str:
         """Writes a prediction as one line of text."""
 
     @abc.abstractmethod
-    def to_json(self, prediction: Any) -> dict[str, Any]:
+    def to_json(self, prediction: Answer) -> dict[str, Any]:
         """Turns a prediction into JSON values."""
 
 
@@ -181,8 +189,8 @@ class Task(abc.ABC):
         """Draws ``(params, model_state)``, nested dictionaries; traced by ``jit``."""
 
     @abc.abstractmethod
-    def batches(self, phase: Phase) -> Any:
-        """Opens this process's endless grain ``DatasetIterator`` of batches for a phase.
+    def batches(self, phase: Phase) -> BatchIterator:
+        """Opens this process's endless iterator of batches for a phase, such as one of grain's.
 
         A batch is a mapping of ``[b, ...]`` arrays with ``b`` a multiple of the local devices. Its
         ``epoch``, if it has one, goes into the records.
@@ -300,7 +308,7 @@ class Task(abc.ABC):
         return cls
 
     @classmethod
-    def network(cls, config: Config, record: Mapping[str, Any]) -> Any:
+    def network(cls, config: Config, record: Mapping[str, Any]) -> Network:
         """Builds the network of a finished run; its variables are in a checkpoint.
 
         Args:
@@ -329,6 +337,17 @@ class Task(abc.ABC):
           ValueError: the kind has none.
         """
         raise ValueError(f"{run.workdir}: wanted the run of a classifier (configs/cbc.py)")
+
+    @classmethod
+    def explains(cls, record: Mapping[str, Any], source: Mapping[str, Any]) -> bool:
+        """Says whether a run is the surrogate of a network.
+
+        Args:
+          record: the content of the run's ``record.json``.
+          source: of the network (:attr:`Target.source`); where it lies does not count.
+        """
+        del record, source
+        return False
 
     @classmethod
     def surrogate(cls, run: "TrainedRun") -> Surrogate | None:
@@ -361,7 +380,7 @@ class TrainedRun(NamedTuple):
     variables: PyTree
 
     @property
-    def module(self) -> Any:
+    def module(self) -> Network:
         """The network, without its variables."""
         return self.task.network(self.config, self.record)
 
@@ -387,4 +406,4 @@ class TrainedRun(NamedTuple):
 
     def normalize(self, images: ArrayLike) -> jax.Array:
         """Brings raw images ``[..., c]`` to the scale that the network was trained on."""
-        return (jnp.asarray(images, jnp.float32) - np.float32(self.mean)) / np.float32(self.std)
+        return normalize(images, self.mean, self.std)

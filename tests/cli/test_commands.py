@@ -112,6 +112,18 @@ def test_a_users_error_is_one_line(arguments, message):
     assert done.stderr.count("error:") == 1
 
 
+def test_a_misspelt_field_of_a_configuration_file_is_named(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from jaxatr import config\n\n\ndef get_config():\n    made = config.of_task()\n"
+        "    made.optimizer.learning_rat = 1.0\n    return made\n"
+    )
+    done = command("train", f"--config={path}", f"--workdir={tmp_path / 'run'}")
+    assert done.returncode == 2
+    wanted = "error: --config: there is no field 'learning_rat'. Did you mean \"learning_rate\""
+    assert done.stderr.startswith(wanted) and len(done.stderr.splitlines()) == 1
+
+
 def test_several_processes_must_be_told_the_run_folder():
     done = command("train", "--config=configs/cbc.py", JAX_NUM_PROCESSES="2")
     assert done.returncode == 2 and "--workdir is missing" in done.stderr

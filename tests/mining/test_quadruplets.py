@@ -270,13 +270,13 @@ DEVICES = """
 import sys
 import numpy as np, jax
 from ml_collections import ConfigDict
-from jaxatr.tasks import selection
+from jaxatr.tasks.embedding.mining import select
 assert jax.local_device_count() == int(sys.argv[3])
 given = np.load(sys.argv[1])
 found = {}
 for method in ("nearest_to_negative", "nearest_to_reference", "random"):
     fields = ConfigDict({"method": method, "sibling_class": "", "block_size": 16})
-    chosen = selection.select(*(given[n] for n in ("x", "fine", "coarse")), fields, seed=1, step=5)
+    chosen = select(*(given[n] for n in ("x", "fine", "coarse")), fields, seed=1, step=5)
     found |= {f"{method}_{name}": value for name, value in chosen.items()}
 np.savez(sys.argv[2], **found)
 """

@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 
 from jaxatr import openset, reporting
-from jaxatr.reporting.recorded import read_run
 from jaxatr.tasks.distillation.sheet import arrays_to_record
 from jaxatr.tasks.embedding import retrieval
+from jaxatr.tasks.embedding.recorded import read_embedding
 
 SPLIT = {"name": "random-3/2", "version": 1, "seed": 0}
 
@@ -263,7 +263,7 @@ def embedding(make_embedding, tmp_path_factory):
     folder = make_embedding(tmp_path_factory.mktemp("runs") / "embedding")
     path = tmp_path_factory.mktemp("report") / "embedding.html"
     reporting.write_report([folder], path)
-    return read_run(folder), path
+    return read_embedding(folder), path
 
 
 @pytest.fixture(scope="session")

@@ -11,9 +11,8 @@ import pytest
 
 from jaxatr import reporting, runs
 from jaxatr.reporting import charts
-from jaxatr.reporting.kind import Numbered
-from jaxatr.reporting.recorded import read_run
 from jaxatr.tasks.embedding.map_section import SHAPES, embedding_map
+from jaxatr.tasks.embedding.recorded import read_embedding
 
 SECTIONS = "retrieval map searches scores curves explorer confusion training settings".split()
 
@@ -72,7 +71,7 @@ def test_retrieval_is_as_recorded(folder):
 
 def test_the_best_of_several_runs_is_marked_where_they_can_be_compared(make_embedding, tmp_path):
     folders = [make_embedding(tmp_path / name, seed=seed) for seed, name in enumerate("pq")]
-    page, found = reporting.render_report(folders), [read_run(folder) for folder in folders]
+    page, found = reporting.render_report(folders), [read_embedding(folder) for folder in folders]
     rows = rows_of(page, "retrieval")
     for kind in ("new", "trained"):
         values = [run.retrieval[kind]["recall_at_1"] for run in found]
@@ -93,7 +92,7 @@ def test_a_figure_that_is_absent_is_a_dash(folder):
 
 def test_the_threshold_is_a_distance(folder):
     page = reporting.render_report([folder])
-    run, data = read_run(folder), json.loads(re.search(r'id="data">(.*?)</script>', page)[1])
+    run, data = read_embedding(folder), json.loads(re.search(r'id="data">(.*?)</script>', page)[1])
     score = data["runs"][0]["scores"]["nearest"]
     fitted = run.measured["nearest"]["fitted_threshold"]
     (recorded,) = score["thresholds"]
@@ -118,8 +117,8 @@ def test_settings_say_what_it_was_trained_by(folder):
 
 
 def test_the_map_holds_every_point_to_scale(folder):
-    run = read_run(folder)
-    (content,) = embedding_map([Numbered(0, run)]).content["maps"]
+    run = read_embedding(folder)
+    (content,) = embedding_map([(0, run)]).content["maps"]
     drawn = {
         row: place
         for group in content["groups"]
@@ -140,8 +139,8 @@ def test_the_map_holds_every_point_to_scale(folder):
 
 
 def test_groups_are_the_classes(folder):
-    run = read_run(folder)
-    (content,) = embedding_map([Numbered(0, run)]).content["maps"]
+    run = read_embedding(folder)
+    (content,) = embedding_map([(0, run)]).content["maps"]
     assert [group.name for group in content["groups"]] == ["a", "b", "c", "x", "y"]
     assert [group.kind for group in content["groups"]] == ["trained"] * 3 + ["new"] * 2
     for group in content["groups"]:
@@ -151,7 +150,7 @@ def test_groups_are_the_classes(folder):
 
 
 def test_the_map_in_words_by_plain_loops(folder):
-    run = read_run(folder)
+    run = read_embedding(folder)
     page = reporting.render_report([folder])
     points = dict(zip(run.map.rows.tolist(), np.float64(run.map.points), strict=True))
     of_class = {}
@@ -177,7 +176,7 @@ def test_the_map_in_words_by_plain_loops(folder):
 
 
 def test_searches_are_those_recorded(folder):
-    run, page = read_run(folder), reporting.render_report([folder])
+    run, page = read_embedding(folder), reporting.render_report([folder])
     heads = re.split(r"<h3>Among (new|trained) classes", page)[1:]
     shown = []
     for kind, part in zip(heads[::2], heads[1::2], strict=True):

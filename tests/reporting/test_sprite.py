@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from jaxatr.reporting.recorded import Thumbnail
-from jaxatr.reporting.sprite import sprite
+from jaxatr.reporting.sprite import Thumbnail, sprite
 
 
 def window(made, row):

@@ -45,6 +45,15 @@ def test_the_accuracy_of_a_score_that_names_the_class_has_a_column():
     assert lines[0].endswith("own acc.") and lines[2].endswith("-") and lines[3].endswith("50.0")
 
 
+def test_a_fixed_threshold_that_is_no_probability_is_stated():
+    recorded = evaluation()
+    scores = recorded["groups"]["all"]["scores"]
+    scores["mls"]["threshold"] = 3.0
+    assert "rejecting below 0.9 (MLS: 3)\n" in reporting.open_set_table(recorded) + "\n"
+    scores["mls"]["threshold"] = None
+    assert "rejecting below 0.9\n" in reporting.open_set_table(recorded) + "\n"
+
+
 def test_fitted_gamma_is_stated_where_there_is_one():
     recorded = evaluation(fitted_gamma=0.75)
     recorded["groups"]["all"]["scores"]["cbc"]["fitted_threshold"] = 1.1

@@ -71,7 +71,7 @@ def test_the_loss_is_equation_6(embedding_config):
     batch, _ = first_batch(task)
     assert batch["valid"].all() and batch["image"].shape == (4, 4, 24, 24, 1)
     params, state = variables_of(task)
-    images = task.normalize(batch["image"].reshape(16, 24, 24, 1))
+    images = task.examples.normalize(batch["image"].reshape(16, 24, 24, 1))
     apply = jax.jit(partial(task.module.apply, train=True, mutable=["batch_stats"]))
     out, _ = apply({"params": params, **state}, images)
     fine = batch["label"][:, 0]

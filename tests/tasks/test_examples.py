@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from jaxatr.tasks.examples import Examples, normalize
+from jaxatr.tasks.examples import Examples
 
 
 def test_images_are_normalised_unless_they_are_not_to_be(small_config):
@@ -10,11 +10,11 @@ def test_images_are_normalised_unless_they_are_not_to_be(small_config):
     examples = Examples(config)
     train = examples.parts["train"]
     chips = train.chips(np.arange(len(train.indices))).astype(np.float32)
-    normal = np.asarray(normalize(chips, examples.mean, examples.std))
+    normal = np.asarray(examples.normalize(chips))
     np.testing.assert_allclose([normal.mean(), normal.std()], [0, 1], atol=1e-3)
     config.data.normalize = False
     raw = Examples(config)
-    np.testing.assert_array_equal(normalize(chips, raw.mean, raw.std), chips)
+    np.testing.assert_array_equal(raw.normalize(chips), chips)
     assert raw.record["normalization"] == {"mean": [0.0], "std": [1.0]}
 
 

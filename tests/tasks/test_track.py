@@ -97,7 +97,7 @@ def test_the_loss_is_equation_4_on_tracks_and_on_chips(config):
     for images, length, label in zip(
         batch["image"], batch["length"], batch["label"][:, 0], strict=True
     ):
-        said = apply({"params": params}, task.normalize(images[None, :length]))
+        said = apply({"params": params}, task.examples.normalize(images[None, :length]))
         own += losses.open_set(
             said.track.logits, said.track.open_logits, np.array([label])
         ).tolist()
@@ -194,8 +194,12 @@ def test_the_recogniser_says_what_the_evaluation_did(base, run, tmp_path, flags_
     ]
     recogniser = TrackRecogniser.load(workdir)
     predictions = list(recogniser(images, batch_size=3))
-    scores = openset.cbc_score(arrays["test_logits"][:5], arrays["test_open_logits"][:5])
-    np.testing.assert_allclose([p.score for p in predictions], scores, atol=1e-4)
+    name = recogniser.decision.score.name
+    assert name == training.read_record(workdir)["decision"]["decides"]
+    for decides, asked in ((name, None), ("cbc", "cbc")):
+        own = TrackRecogniser.load(workdir, score=asked)(images, batch_size=3)
+        found, scores = [p.score for p in own], arrays[f"test_score_{decides}"][:5]
+        np.testing.assert_allclose(found, scores, rtol=1e-3, atol=1e-3)
     longer = [[*([images[0][0]] * 4), *images[1][-1:], *[images[0][0]] * 2]]
     np.testing.assert_allclose(
         next(recogniser(longer)).score, next(recogniser([longer[0][-3:]])).score, rtol=1e-5
@@ -209,7 +213,7 @@ def test_the_recogniser_says_what_the_evaluation_did(base, run, tmp_path, flags_
     )
     assert predict.main(arguments) == 1
     printed = capsys.readouterr()
-    assert f"{tmp_path}/track: {predictions[0].label} (known" in printed.out
+    assert f"{tmp_path}/track: {predictions[0].label} (" in printed.out
     assert "there is no image in this folder" in printed.err and "a folder is wanted" in printed.err
 
 
@@ -233,7 +237,10 @@ def test_it_goes_out_as_onnx(base, run, tmp_path):
 
 
 def test_what_takes_single_images_refuses_a_run_of_tracks(run):
-    with pytest.raises(ValueError, match="is a run on tracks: jaxatr.load gives"):
+    with pytest.raises(
+        ValueError,
+        match="a run of TrackOpenSet, which TrackRecogniser loads and Recog.*: jaxatr.load",
+    ):
         Recogniser.load(run[0])
     with pytest.raises(ValueError, match="wanted a classifier of single images, got one of tracks"):
         load_target(run[0])
@@ -243,7 +250,7 @@ def test_what_takes_single_images_refuses_a_run_of_tracks(run):
 
 def test_without_an_lstm_single_chips_are_trained_and_averaged(config, run, tmp_path):
     config.track.hidden, config.train.steps = 0, 2
-    task = TrackOpenSet(config)
+    task = runs.make_task(config, tmp_path)
     batch = next(task.batches(task.phases[0]))
     mean = np.mean(task.examples.tracks["train"].lengths)
     assert batch["image"].shape == (8 * round(mean), 16, 16, 1)
@@ -257,7 +264,7 @@ def test_without_an_lstm_single_chips_are_trained_and_averaged(config, run, tmp_
     recorded = openset.recorded_scores(arrays, ["cbc"])["cbc"]
     np.testing.assert_array_equal(recorded, arrays["test_score_cbc"])
     assert Recogniser.load(tmp_path).classes == tuple(result["known"])
-    with pytest.raises(ValueError, match="is a run on single images"):
+    with pytest.raises(ValueError, match="a run of TrackChips, which Recogniser loads"):
         TrackRecogniser.load(tmp_path)
 
 

@@ -11,8 +11,8 @@ from PIL import Image
 from jaxatr import training
 from jaxatr.explain import method_title
 from jaxatr.reporting import recorded
-from jaxatr.reporting.kind import Thumbnail
 from jaxatr.reporting.overlay import blended
+from jaxatr.reporting.sprite import Thumbnail
 from jaxatr.typing import UInt8
 
 _SIDE = 96  # of a picture, in pixels: small chips are enlarged, as a map's colours need room

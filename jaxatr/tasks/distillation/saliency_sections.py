@@ -13,14 +13,14 @@ _LOWER_IS_BETTER = ("deletion",)
 _NO_MERIT = ("mean_intensity",)  # a map that marks nothing has the lowest
 
 
-def methods(runs: Sequence[Numbered]) -> Section | None:
+def methods(runs: Sequence[Numbered[RecordedSurrogate]]) -> Section | None:
     """Shows the measures of each method's maps, the best of each measure marked."""
     tables = [_table(run) for _, run in runs]
     shown = {name for table in tables for name in table["columns"]}
     return Section("methods", "Explanations", {"tables": tables, "shown": shown})
 
 
-def saliency_sheet(runs: Sequence[Numbered]) -> Section | None:
+def saliency_sheet(runs: Sequence[Numbered[RecordedSurrogate]]) -> Section | None:
     """Shows chips with the maps of every method side by side."""
     sheets = []
     for number, run in runs:

@@ -14,24 +14,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr import data, losses, models, openset, parallel, training
+from jaxatr import data, losses, models
 from jaxatr.config import Fields
-from jaxatr.explain import Method, find_methods, load_target
-from jaxatr.explain.measures import judge
+from jaxatr.explain import load_target
 from jaxatr.tasks.distillation.checks import check_fields
+from jaxatr.tasks.distillation.evaluation import compare, evaluate, validate
 from jaxatr.tasks.distillation.fields import FIELDS
 from jaxatr.tasks.distillation.saliency_terms import saliency_terms
-from jaxatr.tasks.distillation.sheet import arrays_to_record, evenly_spread
-from jaxatr.tasks.examples import Examples, normalize
+from jaxatr.tasks.examples import Examples
 from jaxatr.tasks.keys import example_keys
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.tasks.pretrained import Pretrained
 from jaxatr.training import Exportable, LossOutput, Phase, Surrogate, Task, TrainedRun
-from jaxatr.typing import ArrayLike, Batch, Config, Float, PyTree
+from jaxatr.typing import ArrayLike, Batch, Config, PyTree
 
 _STATE = "batch_stats"
-_ACCURACIES = ("student_accuracy", "target_accuracy", "agreement")
-_TOLD = ("predicted", "probability")  # by the target
 
 
 class Distillation(Task):
@@ -136,6 +133,13 @@ class Distillation(Task):
         return Exportable(apply, variables, ("logits", "saliency"), run.classes)
 
     @classmethod
+    def explains(cls, record: Mapping[str, Any], source: Mapping[str, Any]) -> bool:
+        """Compares the recorded target with a network, but for where it lies."""
+        # What a later version records besides, an older run cannot have.
+        before = record["target"].items()
+        return all(source.get(name) == value for name, value in before if name != "workdir")
+
+    @classmethod
     def surrogate(cls, run: TrainedRun) -> Surrogate:
         """Takes out the surrogate; the run keeps the variables of the network that it explains.
 
@@ -143,7 +147,7 @@ class Distillation(Task):
           ValueError: that network is not to be found, or is another one now.
         """
         target = load_target(run.config.distillation.target)
-        if not training.explains(run.record, target.source):
+        if not cls.explains(run.record, target.source):
             raise ValueError(
                 f"distillation.target: {run.workdir} explains another network: recorded "
                 f"{run.record['target']}, now {target.source}"
@@ -169,7 +173,7 @@ class Distillation(Task):
         """
         super().check_continues(workdir, recorded)
         before, now = recorded.get("target"), self.target.source
-        if before and not training.explains(recorded, now):
+        if before and not self.explains(recorded, now):
             raise ValueError(
                 f"distillation.target: {workdir} explains another network: recorded {before}, now "
                 f"{now}"
@@ -185,7 +189,7 @@ class Distillation(Task):
         params = {**params, "student": begun, "target": self.target.variables}
         return params, {_STATE: {**variables[_STATE], "student": state[_STATE]}}
 
-    def batches(self, phase: Phase) -> Any:
+    def batches(self, phase: Phase) -> data.BatchIterator:
         """Returns this process's endless iterator of training batches."""
         del phase
         return self.examples.train_batches()
@@ -251,7 +255,7 @@ class Distillation(Task):
     def _run(self, params: PyTree, model_state: PyTree, images: jax.Array, **options: Any) -> Any:
         """Returns what the surrogate says of raw images."""
         own = {name: params[name] for name in ("student", "explainer")}
-        images = normalize(images, self.examples.mean, self.examples.std)
+        images = self.examples.normalize(images)
         return self.module.apply({"params": own, **model_state}, images, **options)
 
     def _images(self, batch: Batch, key: jax.Array) -> jax.Array:
@@ -272,9 +276,7 @@ class Distillation(Task):
         """
         if "validation" not in self.parts:
             return {}
-        found = self._tested({"params": params, **model_state}, "validation")
-        values, _ = self._judged(found, found["saliency"])
-        return _means(values | {name: found[name] for name in ("student_accuracy", "agreement")})
+        return validate(self, {"params": params, **model_state})
 
     def test(
         self,
@@ -305,26 +307,7 @@ class Distillation(Task):
         """
         if scores not in (None, "all"):
             raise ValueError(f"scores: got {scores!r}; a surrogate has none")
-        found, maps, values, convention = self._explained(variables, "test", methods, progress)
-        accuracies = {name: found[name] for name in _ACCURACIES}
-        measured = {
-            "task": "distillation",
-            "dataset": self.record["dataset"],
-            "split": self.split.as_dict(),
-            "known": list(self.split.known),
-            "unknown": list(self.split.unknown),
-            "target": dict(self.target.source),
-            "explanation": {
-                **_means(accuracies),
-                "examples": len(found["rows"]),
-                "methods": {name: _means(judged) for name, judged in values.items()},
-                "convention": convention,
-            },
-        }
-        ids = self.parts["test"].split.columns["id"][self.parts["test"].indices]
-        arrays = {f"test_{name}": found[name] for name in (*_ACCURACIES, *_TOLD)}
-        arrays |= {"test_row": found["rows"], "test_id": ids[found["rows"]]}
-        return measured, arrays | arrays_to_record(values, maps)
+        return evaluate(self, variables, methods, progress)
 
     def compare(
         self,
@@ -349,63 +332,7 @@ class Distillation(Task):
         """
         if part not in self.parts:
             raise ValueError(f"part: got {part!r}, wanted one of {', '.join(self.parts)}")
-        _, _, values, _ = self._explained(variables, part, methods, progress)
-        return {name: _means(judged) for name, judged in values.items()}
-
-    def _explained(
-        self, variables: PyTree, part: str, methods: str | Collection[str], progress: bool
-    ) -> tuple[dict[str, Any], dict[str, np.ndarray], dict[str, Any], Any]:
-        """Returns what was found of a part, all maps, what they are worth, and the convention."""
-        chosen = find_methods(methods)
-        found = self._tested(variables, part)
-        maps, values, convention = {"surrogate": found["saliency"]}, {}, []
-        maps |= {method.name: self._maps(method, found, progress) for method in chosen}
-        for name, saliency in maps.items():
-            values[name], convention = self._judged(found, saliency)
-        return found, maps, values, convention
-
-    def _maps(self, method: Method, found: Mapping[str, Any], progress: bool):
-        samples = self.config.distillation.get(f"{method.name}_samples")  # of RISE and LIME
-        options: dict[str, Any] = {"samples": samples} if samples else {}
-        options |= {"seed": self.config.seed, "progress": progress}
-        explain = method.bind(found["predict"], self.examples.mean, **options)
-        batch_size = self.config.train.batch_size
-        return method.scaled(method.in_batches(explain, found["images"], batch_size))
-
-    def _tested(self, variables: PyTree, part: str) -> dict[str, Any]:
-        """Returns who is right over a part's known examples, and the maps of the judged ones."""
-        fields, chosen = self.config.distillation, self.parts[part]
-        ran = parallel.map_batches(self.infer, variables, self.examples.eval_batches(part))
-        outputs = [
-            jax.tree.map(lambda leaf, mask=batch["mask"]: leaf[mask], out) for batch, out in ran
-        ]
-        out = jax.tree.map(lambda *leaves: np.concatenate(leaves), *outputs)
-        known = np.flatnonzero(chosen.labels != openset.UNKNOWN)
-        student, target = (out[name][known].argmax(-1) for name in ("student", "target"))
-        rows = evenly_spread(known, fields.judged)  # a part is in the order of its classes
-        probabilities = np.asarray(jax.nn.softmax(out["target"][rows]))
-        return {
-            "student_accuracy": (student == chosen.labels[known]).astype(np.float64),
-            "target_accuracy": (target == chosen.labels[known]).astype(np.float64),
-            "agreement": (student == target).astype(np.float64),
-            "rows": rows,
-            "predicted": probabilities.argmax(-1),
-            "probability": probabilities.max(-1),
-            "images": chosen.chips(rows).astype(np.float32),
-            "truth": chosen.truth(rows),
-            "saliency": out["saliency"][rows],
-            "predict": jax.tree_util.Partial(self.target.logits, variables["params"]["target"]),
-        }
-
-    def _judged(self, found: Mapping[str, Any], saliency: Float[np.ndarray, "n h w"]):
-        return judge(
-            found["predict"],
-            found["images"],
-            saliency,
-            pixels_per_step=self.config.distillation.pixels_per_step,
-            batch_size=self.config.train.batch_size,
-            truth=found["truth"],
-        )
+        return compare(self, variables, part, methods, progress)
 
     def infer(self, variables: PyTree, batch: Batch) -> dict[str, jax.Array]:
         """Returns both networks' logits and the saliency maps of a batch, in test mode."""
@@ -421,10 +348,6 @@ class Distillation(Task):
         """Returns small pictures of the judged test examples, from what :meth:`test` returned."""
         del measured
         return self.examples.thumbnails("test", arrays["test_row"])
-
-
-def _means(values: Mapping[str, np.ndarray]) -> dict[str, float]:
-    return {name: float(np.mean(each)) for name, each in values.items()}
 
 
 def _part_of(name: str):

@@ -3,6 +3,11 @@
 from jaxatr.config import Field, Fields
 
 FIELDS: Fields = {
+    "data.coarse": Field(
+        "",
+        "the coarse classes: the name of a [written table](data.md#class-hierarchies); empty: those"
+        " that the data set has of its own",
+    ),
     "embedding.loss": Field(
         "quadruplet",
         "`quadruplet`, `semi_hard_triplet`, `semi_hard_one`, `lifted_structure`, `n_pairs`, "

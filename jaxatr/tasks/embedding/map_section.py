@@ -8,7 +8,7 @@ import numpy as np
 from jaxatr import openset
 from jaxatr.reporting import axes, charts
 from jaxatr.reporting.kind import Numbered, Section
-from jaxatr.reporting.recorded import EmbeddingMap, RecordedRun
+from jaxatr.tasks.embedding.recorded import EmbeddingMap, RecordedEmbedding
 from jaxatr.typing import Float
 
 SHAPES = (
@@ -47,13 +47,13 @@ class Group(NamedTuple):
     points: Float[np.ndarray, "m 2"]
 
 
-def embedding_map(runs: Sequence[Numbered]) -> Section | None:
+def embedding_map(runs: Sequence[Numbered[RecordedEmbedding]]) -> Section | None:
     """Draws the two principal components of test chips; pointed to, a chip is shown."""
     maps = [_map(number, run, run.map) for number, run in runs if run.map is not None]
     return Section("map", "Embedding map", {"maps": maps, "shapes": SHAPES}) if maps else None
 
 
-def _map(number: int, run: RecordedRun, laid_out: EmbeddingMap) -> dict[str, Any]:
+def _map(number: int, run: RecordedEmbedding, laid_out: EmbeddingMap) -> dict[str, Any]:
     points = laid_out.points.astype(np.float64)
     x, y = _plane(points)
     groups = _groups(run, laid_out.rows, points, charts.placed(x, y, points))
@@ -81,7 +81,7 @@ def _plane(points: Float[np.ndarray, "m 2"]) -> tuple[axes.Axis, axes.Axis]:
 
 
 def _groups(
-    run: RecordedRun, rows: np.ndarray, points: np.ndarray, drawn: np.ndarray
+    run: RecordedEmbedding, rows: np.ndarray, points: np.ndarray, drawn: np.ndarray
 ) -> list[Group]:
     """Returns the classes, those that were trained on first; a class has its looks in every run."""
     of_row = np.array([run.thumbnails[int(row)].name for row in rows])

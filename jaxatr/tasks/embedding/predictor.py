@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from jaxatr import data, openset, training
+from jaxatr.tasks.embedding.evaluation import SCORE
 from jaxatr.training import Predictor, TrainedRun
 from jaxatr.typing import Float, Int, Shaped
 
@@ -63,7 +64,7 @@ class Index(NamedTuple):
     paths: Shaped[np.ndarray, " n"] | None
 
 
-class Retriever(Predictor):
+class Retriever(Predictor[np.ndarray, Match]):
     """A trained embedding with everything that turns an image into a search.
 
     Attributes:
@@ -148,7 +149,7 @@ class Retriever(Predictor):
             yield np.asarray(self._infer(self._variables, chips))[:count]
 
     def __call__(
-        self, items: Iterable[Any], *, neighbours: int | None = None, batch_size: int = 32
+        self, items: Iterable[np.ndarray], *, neighbours: int | None = None, batch_size: int = 32
     ) -> Iterator[Match]:
         """Yields the training chips that are nearest to each image ``[h, w, c]``, in order.
 
@@ -200,5 +201,5 @@ class Retriever(Predictor):
 
 def _fitted_distance(workdir: str | os.PathLike) -> float | None:
     scores = training.load_evaluation(workdir)["groups"]["all"]["scores"]
-    threshold = scores["nearest"].get("fitted_threshold")
+    threshold = scores[SCORE].get("fitted_threshold")
     return None if threshold is None else -threshold

@@ -5,10 +5,11 @@ from typing import Any
 
 from jaxatr.reporting import explorer, overview
 from jaxatr.reporting.kind import Report
-from jaxatr.reporting.recorded import RecordedRun, read_run
-from jaxatr.reporting.tables import open_set_table, retrieval_table
+from jaxatr.reporting.tables import open_set_table
+from jaxatr.tasks.embedding.evaluation import SCORE
 from jaxatr.tasks.embedding.map_section import embedding_map
-from jaxatr.tasks.embedding.retrieval_sections import retrieval, search_sheet
+from jaxatr.tasks.embedding.recorded import RecordedEmbedding, read_embedding
+from jaxatr.tasks.embedding.retrieval_sections import retrieval, retrieval_table, search_sheet
 from jaxatr.tasks.open_set.report import SECTIONS, introduce
 
 
@@ -18,14 +19,14 @@ def text(evaluation: Mapping[str, Any]) -> str:
     return "\n\n".join([*tables, open_set_table(evaluation)])
 
 
-def settings(run: RecordedRun) -> dict[str, str]:
+def settings(run: RecordedEmbedding) -> dict[str, str]:
     """Lists the coarse classes, the loss, and the distance that was fitted."""
     record, loss = run.record, run.config["embedding"]["loss"]
     members: dict[str, list[str]] = {}
     for name, coarse in zip(run.evaluation["known"], record["coarse"], strict=True):
         members.setdefault(coarse, []).append(name)
     groups = "; ".join(f"{coarse}: {', '.join(names)}" for coarse, names in members.items())
-    row, tpr = run.evaluation["groups"]["all"]["scores"]["nearest"], run.evaluation["tpr"]
+    row, tpr = run.evaluation["groups"]["all"]["scores"][SCORE], run.evaluation["tpr"]
     fitted = row.get("fitted_threshold")
     return {
         "coarse classes": f"{record['hierarchy']} ({groups})",
@@ -40,7 +41,7 @@ def settings(run: RecordedRun) -> dict[str, str]:
 
 REPORT = Report(
     title="fine-grained retrieval",
-    read=lambda folder, name: read_run(folder, name=name),
+    read=read_embedding,
     introduce=introduce,
     settings=settings,
     sections=((1500, retrieval), (1600, embedding_map), (1700, search_sheet), *SECTIONS),

@@ -1,15 +1,18 @@
 """Sections of a report about the results of a search among embeddings."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jaxatr import openset
 from jaxatr.reporting.kind import Numbered, Section
-from jaxatr.reporting.recorded import RecordedRun, Searches
-from jaxatr.reporting.tables import RECALLS, percent
+from jaxatr.reporting.tables import percent, text_table
+from jaxatr.tasks.embedding.recorded import RecordedEmbedding, Searches
 
 KINDS = ("new", "trained")
 """A search is among classes that were not trained on, or among those that were."""
+
+RECALLS = ("recall_at_1", "recall_at_2", "recall_at_4", "recall_at_8")
+"""The columns of a retrieval's figures that are Recall@K, by K."""
 
 _COLUMNS = {
     **{name: f"R@{name.removeprefix('recall_at_')}" for name in RECALLS},
@@ -18,7 +21,7 @@ _COLUMNS = {
 }
 
 
-def retrieval(runs: Sequence[Numbered]) -> Section | None:
+def retrieval(runs: Sequence[Numbered[RecordedEmbedding]]) -> Section | None:
     """Shows Recall@K, MAP@R and NMI, the best marked where runs searched the same images."""
     groups = [_group(kind, [run for _, run in runs]) for kind in KINDS]
     groups = [group for group in groups if group["rows"]]
@@ -28,7 +31,7 @@ def retrieval(runs: Sequence[Numbered]) -> Section | None:
     return Section("retrieval", "Retrieval", content)
 
 
-def search_sheet(runs: Sequence[Numbered]) -> Section | None:
+def search_sheet(runs: Sequence[Numbered[RecordedEmbedding]]) -> Section | None:
     """Shows queries with their nearest neighbours, right and wrong."""
     sheets = [
         {"number": number, "run": run, "kinds": _kinds(run, run.searches)}
@@ -38,7 +41,31 @@ def search_sheet(runs: Sequence[Numbered]) -> Section | None:
     return Section("searches", "Retrieval sheet", {"sheets": sheets}) if sheets else None
 
 
-def _group(kind: str, runs: Sequence[RecordedRun]) -> dict[str, Any]:
+def retrieval_table(measured: Mapping[str, Mapping[str, Any]]) -> str:
+    """Returns the figures of retrieval as a table, in percent.
+
+    Args:
+      measured: ``retrieval`` of an embedding run's ``evaluation.json``.
+    """
+    header = ["search among", "images", "classes", *(f"R@{name[10:]}" for name in RECALLS)]
+    rows = [
+        [
+            f"{kind} classes",
+            str(row["examples"]),
+            str(row["classes"]),
+            *(percent(row.get(name)) for name in (*RECALLS, "map_at_r", "nmi")),
+        ]
+        for kind, row in measured.items()
+    ]
+    notes = [
+        f"{row['duplicates']} images of {kind} classes repeat another and are left out"
+        for kind, row in measured.items()
+        if row["duplicates"]
+    ]
+    return "\n".join([text_table([*header, "MAP@R", "NMI"], rows), *notes])
+
+
+def _group(kind: str, runs: Sequence[RecordedEmbedding]) -> dict[str, Any]:
     found = [(run, run.retrieval[kind]) for run in runs if kind in run.retrieval]
     tests = [(run.evaluation.get("dataset"), run.evaluation.get("split")) for run, _ in found]
     alike = len(found) > 1 and all(test == tests[0] for test in tests)
@@ -53,7 +80,7 @@ def _group(kind: str, runs: Sequence[RecordedRun]) -> dict[str, Any]:
     return {"kind": kind, "rows": rows, "alike": alike or len(found) < 2}
 
 
-def _kinds(run: RecordedRun, searches: Searches) -> dict[str, list[dict[str, Any]]]:
+def _kinds(run: RecordedEmbedding, searches: Searches) -> dict[str, list[dict[str, Any]]]:
     """Returns the searches among new and among trained classes."""
     found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
     for query, neighbours, distances in zip(*searches, strict=True):

@@ -21,7 +21,7 @@ from jaxatr.tasks.embedding.evaluation import evaluate
 from jaxatr.tasks.embedding.fields import FIELDS
 from jaxatr.tasks.embedding.in_batch import find_in_batch, in_batch_loss
 from jaxatr.tasks.embedding.mining import select
-from jaxatr.tasks.examples import Examples, normalize
+from jaxatr.tasks.examples import Examples
 from jaxatr.tasks.limits import check_limits
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.tasks.pretrained import Pretrained
@@ -145,7 +145,7 @@ class Embedding(Task):
         params = variables.pop("params")
         return self._pretrained.put_into(params, variables)
 
-    def batches(self, phase: Phase) -> Any:
+    def batches(self, phase: Phase) -> data.BatchIterator:
         """Returns this process's endless iterator of batches with several images of a class."""
         del phase
         return self.examples.class_batches(self.config.embedding.per_class)
@@ -178,7 +178,9 @@ class Embedding(Task):
             embeddings, labels, coarse, self.config.mining, seed=self.config.seed, step=step
         )
 
-    def _selected_batches(self, phase: Phase, state: Mapping[str, np.ndarray]) -> Any:
+    def _selected_batches(
+        self, phase: Phase, state: Mapping[str, np.ndarray]
+    ) -> data.BatchIterator:
         del phase
         selected = np.full(len(state["valid"]), state["selected"], np.int32)
         return self.examples.tuple_batches(
@@ -262,16 +264,12 @@ class Embedding(Task):
         """Returns the network's outputs on augmented images, in training mode."""
         images = data.augment(
             key,
-            self.normalize(batch["image"]),
+            self.examples.normalize(batch["image"]),
             batch["id"],
             batch["draw"],
             **self.config.augment,
         )
         return apply_training(self.module, params, model_state, images, key, step)
-
-    def normalize(self, images) -> jax.Array:
-        """Returns raw images as the network sees them."""
-        return normalize(images, self.examples.mean, self.examples.std)
 
     def embed(
         self, variables: PyTree, part: str, *, progress: bool = False
@@ -296,8 +294,9 @@ class Embedding(Task):
 
     def infer(self, variables: PyTree, batch: Batch) -> jax.Array:
         """Returns the embeddings of a batch, in test mode."""
-        examples = self.examples
-        return infer(self.module, variables, batch["image"], examples.mean, examples.std)
+        images = self.examples.normalize(batch["image"])
+        out: Any = self.module.apply(variables, images, train=False)
+        return out.embeddings
 
     def evaluate(self, params: PyTree, model_state: PyTree) -> Mapping[str, float]:
         """Returns Recall@1 and MAP@R on the validation part; nothing without one.
@@ -352,11 +351,6 @@ class Embedding(Task):
         shown = [arrays[name].ravel() for name in ("map_row", "sheet_row", "sheet_neighbour")]
         worst = openset.worst_mistakes(arrays, measured["groups"]["all"]["scores"])
         return self.examples.thumbnails("test", np.unique(np.concatenate([worst, *shown])))
-
-
-def infer(module, variables: PyTree, images, mean, std) -> Float[jax.Array, "b d"]:
-    """Returns a network's embeddings of raw images, in test mode."""
-    return module.apply(variables, normalize(images, mean, std), train=False).embeddings
 
 
 def _of_global_batch(value: jax.Array, sums: dict[str, Any], model_state: PyTree) -> LossOutput:

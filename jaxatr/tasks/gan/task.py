@@ -88,7 +88,7 @@ class ConditionalGan(Task):
         params = {"generator": generator, "discriminator": discriminator["params"]}
         return params, {"norms": discriminator["batch_stats"], "average": generator}
 
-    def batches(self, phase: Phase) -> Any:
+    def batches(self, phase: Phase) -> data.BatchIterator:
         """Returns this process's endless iterator of training batches; each phase has its own."""
         del phase
         return self.examples.train_batches()

@@ -105,7 +105,9 @@ def evaluate(
     step: int | None = None,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Measures a network of single images; see :meth:`jaxatr.tasks.open_set.OpenSet.test`."""
-    default = ("gopenmax",) if task.config.open_set.negatives else openset.DEFAULT
+    default = openset.DEFAULT
+    if task.config.open_set.negatives:  # the scores that such a network was trained for
+        default = [s.name for s in openset.SCORES.values() if "extra_logits" in s.needs]
     if scores not in (None, "all"):
         choose(task, scores, workdir, default)  # refuses what cannot be, before anything is fitted
     made = made_for(task, variables, workdir, step) if decides(task.config) else None

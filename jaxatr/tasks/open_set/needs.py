@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from jaxatr import models, openset
 from jaxatr.resolve import nearest
-from jaxatr.typing import Array, Float, PyTree
+from jaxatr.typing import Array, Float, Network, PyTree
 
 MAP_SIZE = 8
 """Rows and columns of the largest map that a score gets; a larger one is averaged."""
@@ -29,12 +29,12 @@ class Need(NamedTuple):
     """
 
     phrase: str
-    compute: Callable[[Any, PyTree, Array], Array] | None = None
+    compute: Callable[[Network, PyTree, Array], Array] | None = None
     absent: str = "this run does not have"
     of_classes: bool = False
 
 
-def odin(module: Any, variables: PyTree, images: Float[Array, "b h w c"]) -> Float[Array, " b"]:
+def odin(module: Network, variables: PyTree, images: Float[Array, "b h w c"]) -> Float[Array, " b"]:
     """Computes ODIN's score, which moves the image by a gradient."""
 
     def logits_of(images: Array) -> Array:
@@ -44,7 +44,7 @@ def odin(module: Any, variables: PyTree, images: Float[Array, "b h w c"]) -> Flo
 
 
 def gradient_norms(
-    module: Any, variables: PyTree, images: Float[Array, "b h w c"]
+    module: Network, variables: PyTree, images: Float[Array, "b h w c"]
 ) -> Float[Array, "b l"]:
     """Computes the squared norm of each parameter array's gradient under the confounding label."""
     norms = models.squared_gradient_norms(
@@ -131,7 +131,7 @@ def given_by(module: Any) -> frozenset[str]:
 
 
 def compute(
-    needs: Collection[str], module: Any, variables: PyTree, images: Float[jax.Array, "b h w c"]
+    needs: Collection[str], module: Network, variables: PyTree, images: Float[jax.Array, "b h w c"]
 ) -> dict[str, Array]:
     """Computes those of the needs that are not there without it."""
     maps = sorted(name for name in needs if name in MAPS)

@@ -1,5 +1,6 @@
 """A trained open-set recogniser: images in, known class or "unknown" out."""
 
+import abc
 import math
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -13,6 +14,8 @@ from jaxatr import data, openset, training
 from jaxatr.tasks.open_set.loading import load_decision
 from jaxatr.tasks.open_set.needs import compute
 from jaxatr.training import Checkpoint, Predictor, TrainedRun
+from jaxatr.training.task import Item
+from jaxatr.typing import ArrayLike, PyTree
 
 UNKNOWN = "unknown"
 
@@ -48,8 +51,8 @@ class Prediction(NamedTuple):
     probability_is: str = ""
 
 
-class Recogniser(Predictor):
-    """A trained network with everything that turns an image into a decision.
+class OpenSetPredictor(Predictor[Item, Prediction]):
+    """A trained network with everything that turns an image, or a track, into a decision.
 
     Attributes:
       classes: names of the known classes.
@@ -70,15 +73,9 @@ class Recogniser(Predictor):
         self._infer = jax.jit(self._network(run, self._needs))
 
     @staticmethod
+    @abc.abstractmethod
     def _network(run: TrainedRun, needs: Collection[str]) -> Callable[..., dict[str, jax.Array]]:
-        module = run.module
-
-        def infer(variables, images):
-            normal = run.normalize(images)
-            out = module.apply(variables, normal, train=False)._asdict()
-            return out | compute(needs, module, variables, normal)
-
-        return infer
+        """Builds ``(variables, raw inputs) -> outputs``, by name, those that scores need too."""
 
     @classmethod
     def load(
@@ -91,7 +88,7 @@ class Recogniser(Predictor):
         source: str | None = None,
         data_dir: str | None = None,
         field: bool = True,
-    ) -> "Recogniser":
+    ) -> "OpenSetPredictor[Item]":
         """Loads the recogniser that a run trained.
 
         Args:
@@ -119,16 +116,14 @@ class Recogniser(Predictor):
         recogniser.note = loaded.note
         return recogniser
 
-    def read(self, path: str) -> np.ndarray:
-        """Reads an image ``[h, w, c]``."""
-        return data.read_image(path)
+    def __call__(
+        self, items: Iterable[Item], *, batch_size: int | None = None
+    ) -> Iterator[Prediction]:
+        """Yields a prediction for each input, in order.
 
-    def check(self, item: np.ndarray) -> object:
-        """Checks that an image leads to a chip of the trained shape and type."""
-        return self.chip(item)
-
-    def __call__(self, items: Iterable[Any], *, batch_size: int = 32) -> Iterator[Prediction]:
-        """Yields a prediction for each image ``[h, w, c]`` (uint8, uint16 or float32), in order.
+        Args:
+          items: images ``[h, w, c]`` (uint8, uint16 or float32), or tracks of them.
+          batch_size: inputs at a time.
 
         Raises:
           ValueError: an image does not lead to a chip of the trained shape and type.
@@ -136,10 +131,11 @@ class Recogniser(Predictor):
         for outputs in self.outputs(items, batch_size=batch_size):
             yield from self._predictions(outputs)
 
-    def outputs(self, items: Iterable[Any], *, batch_size: int = 32) -> Iterator[openset.Outputs]:
-        """Yields the network's outputs on batches of images, all labelled unknown."""
-        for chips, count in self.chip.batches(items, batch_size):
-            yield self._outputs(self._infer(self._variables, chips) | {"image": chips}, count)
+    @abc.abstractmethod
+    def outputs(
+        self, items: Iterable[Item], *, batch_size: int | None = None
+    ) -> Iterator[openset.Outputs]:
+        """Yields the network's outputs on batches of inputs, all labelled unknown."""
 
     def _outputs(self, out: dict[str, Any], count: int) -> openset.Outputs:
         kept = {name: np.asarray(value)[:count] for name, value in out.items()}
@@ -186,6 +182,36 @@ class Recogniser(Predictor):
         if not math.isfinite(prediction.threshold):
             fields["threshold"] = None
         return fields
+
+
+class Recogniser(OpenSetPredictor[np.ndarray]):
+    """A recogniser of single images."""
+
+    @staticmethod
+    def _network(run: TrainedRun, needs: Collection[str]) -> Callable[..., dict[str, jax.Array]]:
+        module = run.module
+
+        def infer(variables: PyTree, images: ArrayLike) -> dict[str, jax.Array]:
+            normal = run.normalize(images)
+            out = module.apply(variables, normal, train=False)._asdict()
+            return out | compute(needs, module, variables, normal)
+
+        return infer
+
+    def read(self, path: str) -> np.ndarray:
+        """Reads an image ``[h, w, c]``."""
+        return data.read_image(path)
+
+    def check(self, item: np.ndarray) -> object:
+        """Checks that an image leads to a chip of the trained shape and type."""
+        return self.chip(item)
+
+    def outputs(
+        self, items: Iterable[np.ndarray], *, batch_size: int | None = None
+    ) -> Iterator[openset.Outputs]:
+        """Yields the network's outputs on batches of images, of 32 by default."""
+        for chips, count in self.chip.batches(items, batch_size or 32):
+            yield self._outputs(self._infer(self._variables, chips) | {"image": chips}, count)
 
 
 def _at(values: np.ndarray | None, index: int) -> float | None:

@@ -14,7 +14,7 @@ from jaxatr import data, losses, models, openset, parallel
 from jaxatr.config import Fields
 from jaxatr.resolve import nearest, resolve
 from jaxatr.tasks.apply import apply_training
-from jaxatr.tasks.examples import Examples, Part, normalize
+from jaxatr.tasks.examples import Examples, Part
 from jaxatr.tasks.gan.fields import FIELDS as GENERATOR
 from jaxatr.tasks.limits import check_limits
 from jaxatr.tasks.open_set.deciding import AUTO, decides, made_for, score_of
@@ -137,7 +137,7 @@ class OpenSet(Task):
         params = variables.pop("params")
         return self._pretrained.put_into(params, variables)
 
-    def batches(self, phase: Phase) -> Any:
+    def batches(self, phase: Phase) -> data.BatchIterator:
         """Returns this process's endless iterator of training batches."""
         del phase
         return self.examples.train_batches()
@@ -149,7 +149,7 @@ class OpenSet(Task):
         labels = batch["label"]
         images = data.augment(
             key,
-            self.normalize(batch["image"]),
+            self.examples.normalize(batch["image"]),
             batch["id"],
             batch["epoch"],
             **self.config.augment,
@@ -304,25 +304,16 @@ class OpenSet(Task):
 
     def infer(self, variables: PyTree, batch: Batch) -> dict[str, jax.Array]:
         """Returns the network's outputs on a batch, in test mode."""
-        examples = self.examples
-        out = infer(self.module, variables, batch["image"], examples.mean, examples.std)
+        images = self.examples.normalize(batch["image"])
+        out: Any = self.module.apply(variables, images, train=False)
         return out._asdict()
 
     def _infer_more(
         self, variables: PyTree, batch: Batch, needs: frozenset[str]
     ) -> dict[str, jax.Array]:
         """Returns :meth:`infer`'s outputs and what scores need besides."""
-        images = self.normalize(batch["image"])
+        images = self.examples.normalize(batch["image"])
         return self.infer(variables, batch) | compute(needs, self.module, variables, images)
-
-    def normalize(self, images) -> jax.Array:
-        """Returns raw images as the network sees them."""
-        return normalize(images, self.examples.mean, self.examples.std)
-
-
-def infer(module, variables: PyTree, images, mean, std) -> models.OpenSetOutput:
-    """Returns a network's outputs on raw images, in test mode."""
-    return module.apply(variables, normalize(images, mean, std), train=False)
 
 
 def _open_loss(name: str) -> Callable[..., jax.Array] | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -63,7 +63,7 @@ class _Group(NamedTuple):
 class ScoredTracks(Deciding, Protocol):
     """The task of a run on tracks whose outputs are scored."""
 
-    recurrent: bool
+    recurrent: ClassVar[bool]
 
     def part_outputs(
         self, variables: PyTree, part: str, needs: Collection[str] = ()

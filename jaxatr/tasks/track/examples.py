@@ -45,7 +45,7 @@ class TrackExamples(Examples):
         counts = {name: len(found.lengths) for name, found in self.tracks.items()}
         return {**super().record, "tracks": {**counts, "frames": self._most}}
 
-    def track_batches(self) -> Any:
+    def track_batches(self) -> data.BatchIterator:
         """Returns this process's endless iterator of batches of training tracks.
 
         Their ``length`` int32 ``[b]`` says how many of the chips are the track; the rest is as
@@ -55,12 +55,12 @@ class TrackExamples(Examples):
         columns = {"length": found.lengths}
         return self.tuple_batches(found.members, columns=columns, batch_size=self._batch_size)
 
-    def chip_batches(self) -> Any:
+    def chip_batches(self) -> data.BatchIterator:
         """Returns one of single chips, as many in a batch as a batch of tracks has on average."""
         mean = float(np.mean(self.tracks["train"].lengths))
         return self.train_batches(self._batch_size * max(1, round(mean)))
 
-    def eval_track_batches(self, part: str) -> Any:
+    def eval_track_batches(self, part: str) -> data.EvalBatches:
         """Returns the tracks of a part once, in their order, as often as it is looped over."""
         chosen, found = self.parts[part], self.tracks[part]
         return data.eval_tuple_batches(

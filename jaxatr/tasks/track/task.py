@@ -77,7 +77,7 @@ class TrackChips(OpenSet):
         examples = TrackExamples(config)
         return examples, examples.ends
 
-    def batches(self, phase: Phase) -> Any:
+    def batches(self, phase: Phase) -> data.BatchIterator:
         """Opens this process's endless iterator of batches of single chips."""
         del phase
         return self.examples.chip_batches()
@@ -143,9 +143,9 @@ class TrackChips(OpenSet):
 
     def infer(self, variables: PyTree, batch: Batch) -> dict[str, jax.Array]:
         """Computes the outputs on the chips of a batch of tracks, in test mode, as ``chip_…``."""
-        tracks = self.normalize(batch["image"])
+        tracks = self.examples.normalize(batch["image"])
         count, steps, *shape = tracks.shape
-        chips = self.module.apply(variables, tracks.reshape(-1, *shape))
+        chips: Any = self.module.apply(variables, tracks.reshape(-1, *shape))
         return _by_track(chips, count, steps)
 
     def test(
@@ -225,7 +225,7 @@ class TrackOpenSet(TrackChips):
         params = variables.pop("params")
         return self._pretrained.put_into(params, variables)
 
-    def batches(self, phase: Phase) -> Any:
+    def batches(self, phase: Phase) -> data.BatchIterator:
         """Opens this process's endless iterator of batches of tracks."""
         del phase
         return self.examples.track_batches()
@@ -240,7 +240,7 @@ class TrackOpenSet(TrackChips):
         count, steps, *shape = batch["image"].shape
         images = data.augment(
             key,
-            self.normalize(batch["image"]).reshape(count * steps, *shape),
+            self.examples.normalize(batch["image"]).reshape(count * steps, *shape),
             jnp.repeat(batch["id"][:, 0], steps),
             jnp.repeat(batch["epoch"], steps),
             **self.config.augment,
@@ -263,9 +263,9 @@ class TrackOpenSet(TrackChips):
 
     def infer(self, variables: PyTree, batch: Batch) -> dict[str, jax.Array]:
         """Computes the outputs on a batch of tracks, in test mode; of chips as ``chip_…``."""
-        tracks = self.normalize(batch["image"])
+        tracks = self.examples.normalize(batch["image"])
         count, steps = tracks.shape[:2]
-        out = self.module.apply(variables, tracks, lengths=batch["length"])
+        out: Any = self.module.apply(variables, tracks, lengths=batch["length"])
         return out.track._asdict() | _by_track(out.chips, count, steps)
 
 
