@@ -19,7 +19,7 @@ _PROBABILITIES = {
 }
 
 
-def decision(numbered: Sequence[Numbered]) -> Section | None:
+def decision(numbered: Sequence[Numbered[RecordedRun]]) -> Section | None:
     """Shows how each run decides, reliability diagrams and the risk at each coverage."""
     runs = [run for _, run in numbered if _test(run)]
     if not runs:

@@ -5,7 +5,7 @@ from typing import Any
 
 from jaxatr import training
 from jaxatr.tasks.open_set import field
-from jaxatr.tasks.open_set.predictor import Recogniser
+from jaxatr.tasks.open_set.predictor import OpenSetPredictor
 from jaxatr.training import Checkpoint
 
 
@@ -69,9 +69,9 @@ def undo_calibration(
 
 def _recogniser(
     workdir: str | os.PathLike, score: str | None, checkpoint: Checkpoint
-) -> tuple[Recogniser, Any]:
+) -> tuple[OpenSetPredictor, Any]:
     kind = training.predictor_class(training.task_of(workdir))
-    if not issubclass(kind, Recogniser):
+    if not issubclass(kind, OpenSetPredictor):
         raise ValueError(f"{workdir}: wanted a run of open-set recognition, which decides")
     recogniser = kind.load(workdir, checkpoint=checkpoint, score=score, field=False)
     return recogniser, training.load_config(workdir).open_set

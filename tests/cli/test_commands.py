@@ -65,7 +65,7 @@ def test_train_evaluate_predict(chips, networks_of_the_tests, tmp_path):
     images = sorted((chips / "test" / "disc").iterdir())[:2]
     broken = tmp_path / "broken.png"
     broken.write_bytes(b"no image")
-    plain = command("predict", f"--workdir={run}", images[0], **shared)
+    plain = command("predict", f"--workdir={run}", images[0], "--score=cbc", **shared)
     assert plain.returncode == 0 and plain.stdout.startswith(f"{images[0]}: ")
     assert "γ 0.9)" in plain.stdout
 
@@ -73,7 +73,8 @@ def test_train_evaluate_predict(chips, networks_of_the_tests, tmp_path):
     assert told.returncode == 1 and str(broken) in told.stderr
     lines = [json.loads(line) for line in told.stdout.splitlines()]
     assert [line["image"] for line in lines] == [str(image) for image in images]
-    assert all(line["gamma"] == 0.9 and len(line["probabilities"]) == 3 for line in lines)
+    decides = json.loads((run / "evaluation.json").read_text())["decides"]
+    assert all(line["decides"] == decides and len(line["probabilities"]) == 3 for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,15 @@ def test_recognisers_answer_as_before(earlier, expected, images):
     same(found, expected["track"])
 
 
+def test_they_decide_by_the_rule_that_there_was(earlier, images):
+    for name in ("open_set", "track"):
+        assert training.load_config(earlier / name).open_set.score == "cbc"
+    recogniser = jaxatr.load(earlier / "open_set")
+    assert recogniser.gamma == 0.9 and recogniser.decision.calibration is None
+    assert {(p.decides, p.probability_is) for p in recogniser(images)} == {("cbc", "score")}
+    assert not (earlier / "open_set" / "fitted").exists()
+
+
 def test_a_retriever_answers_as_before(earlier, expected, images):
     retriever = jaxatr.load(earlier / "embedding", neighbours=2)
     found = [retriever.to_json(one) for one in retriever(images)]

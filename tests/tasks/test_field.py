@@ -89,6 +89,7 @@ def test_the_paper_s_rule_can_be_calibrated_too(run, field):
 
 
 def test_the_command_prints_before_and_after(run, field, flags_of, capsys):
+    Recogniser.load(run, score="energy")  # which fits it, before the flags are those of the command
     arguments = [f"--workdir={run}", "--score=energy"]
     calibrate.main(flags_of(calibrate, *arguments, f"--source={field}", "--tpr=0.9"))
     printed = capsys.readouterr().out

@@ -194,8 +194,12 @@ def test_the_recogniser_says_what_the_evaluation_did(base, run, tmp_path, flags_
     ]
     recogniser = TrackRecogniser.load(workdir)
     predictions = list(recogniser(images, batch_size=3))
-    scores = openset.cbc_score(arrays["test_logits"][:5], arrays["test_open_logits"][:5])
-    np.testing.assert_allclose([p.score for p in predictions], scores, atol=1e-4)
+    name = recogniser.decision.score.name
+    assert name == training.read_record(workdir)["decision"]["decides"]
+    for decides, asked in ((name, None), ("cbc", "cbc")):
+        own = TrackRecogniser.load(workdir, score=asked)(images, batch_size=3)
+        found, scores = [p.score for p in own], arrays[f"test_score_{decides}"][:5]
+        np.testing.assert_allclose(found, scores, rtol=1e-3, atol=1e-3)
     longer = [[*([images[0][0]] * 4), *images[1][-1:], *[images[0][0]] * 2]]
     np.testing.assert_allclose(
         next(recogniser(longer)).score, next(recogniser([longer[0][-3:]])).score, rtol=1e-5
@@ -209,7 +213,7 @@ def test_the_recogniser_says_what_the_evaluation_did(base, run, tmp_path, flags_
     )
     assert predict.main(arguments) == 1
     printed = capsys.readouterr()
-    assert f"{tmp_path}/track: {predictions[0].label} (known" in printed.out
+    assert f"{tmp_path}/track: {predictions[0].label} (" in printed.out
     assert "there is no image in this folder" in printed.err and "a folder is wanted" in printed.err
 
 

@@ -6,7 +6,9 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import jax
 import numpy as np
+from jax.experimental import multihost_utils
 
 from jaxatr import openset
 from jaxatr.tasks.open_set import fitted
@@ -99,10 +101,15 @@ def made_for(
     if (found := read(workdir, step, task.config, score=name)) is not None:
         return found
     made = fit(task, variables, name)
-    if made.decision is not None and name != RULE:
-        fitted.save(workdir, step, made.decision.score.name, made.decision, made.record)
-    if name == AUTO:
-        fitted.save_choice(workdir, step, made.record)
+    try:
+        if made.decision is not None and name != RULE:
+            fitted.save(workdir, step, made.decision.score.name, made.decision, made.record)
+        if name == AUTO:
+            fitted.save_choice(workdir, step, made.record)
+    except OSError as error:
+        warnings.warn(f"what was fitted for score={name} is not kept: {error}", stacklevel=2)
+    if jax.process_count() > 1:  # the others read what one has written
+        multihost_utils.sync_global_devices(f"decision {name}")
     return made
 
 

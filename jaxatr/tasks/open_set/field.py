@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxatr import metrics, openset
 from jaxatr.tasks.open_set import fitted
-from jaxatr.tasks.open_set.predictor import Recogniser
+from jaxatr.tasks.open_set.predictor import OpenSetPredictor
 
 _LOGITS = ("logits", "open_logits")
 
@@ -30,7 +30,7 @@ class Chips(NamedTuple):
 
 
 def calibrate(
-    recogniser: Recogniser,
+    recogniser: OpenSetPredictor,
     workdir: str | os.PathLike,
     step: int,
     source: str | os.PathLike,
@@ -81,7 +81,7 @@ def calibrate(
     return {"score": before.score.name, "chips": chips.counts, "path": str(path), **figures}
 
 
-def read_chips(recogniser: Recogniser, source: str | os.PathLike) -> Chips:
+def read_chips(recogniser: OpenSetPredictor, source: str | os.PathLike) -> Chips:
     """Reads a folder of class folders, and runs the network on it.
 
     Raises:

@@ -4,7 +4,7 @@ A score names its needs (:attr:`jaxatr.openset.Score.needs`); a new need is one 
 """
 
 from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp

@@ -75,7 +75,7 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
     @staticmethod
     @abc.abstractmethod
     def _network(run: TrainedRun, needs: Collection[str]) -> Callable[..., dict[str, jax.Array]]:
-        """Builds ``(variables, raw inputs) -> outputs and needs``, by name."""
+        """Builds ``(variables, raw inputs) -> outputs``, by name, those that scores need too."""
 
     @classmethod
     def load(
@@ -115,6 +115,27 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
         recogniser = cls(run, loaded.decision, gamma=loaded.gamma)
         recogniser.note = loaded.note
         return recogniser
+
+    def __call__(
+        self, items: Iterable[Item], *, batch_size: int | None = None
+    ) -> Iterator[Prediction]:
+        """Yields a prediction for each input, in order.
+
+        Args:
+          items: images ``[h, w, c]`` (uint8, uint16 or float32), or tracks of them.
+          batch_size: inputs at a time.
+
+        Raises:
+          ValueError: an image does not lead to a chip of the trained shape and type.
+        """
+        for outputs in self.outputs(items, batch_size=batch_size):
+            yield from self._predictions(outputs)
+
+    @abc.abstractmethod
+    def outputs(
+        self, items: Iterable[Item], *, batch_size: int | None = None
+    ) -> Iterator[openset.Outputs]:
+        """Yields the network's outputs on batches of inputs, all labelled unknown."""
 
     def _outputs(self, out: dict[str, Any], count: int) -> openset.Outputs:
         kept = {name: np.asarray(value)[:count] for name, value in out.items()}
@@ -185,22 +206,11 @@ class Recogniser(OpenSetPredictor[np.ndarray]):
         """Checks that an image leads to a chip of the trained shape and type."""
         return self.chip(item)
 
-    def __call__(
-        self, items: Iterable[np.ndarray], *, batch_size: int = 32
-    ) -> Iterator[Prediction]:
-        """Yields a prediction for each image ``[h, w, c]`` (uint8, uint16 or float32), in order.
-
-        Raises:
-          ValueError: an image does not lead to a chip of the trained shape and type.
-        """
-        for outputs in self.outputs(items, batch_size=batch_size):
-            yield from self._predictions(outputs)
-
     def outputs(
-        self, items: Iterable[np.ndarray], *, batch_size: int = 32
+        self, items: Iterable[np.ndarray], *, batch_size: int | None = None
     ) -> Iterator[openset.Outputs]:
-        """Yields the network's outputs on batches of images, all labelled unknown."""
-        for chips, count in self.chip.batches(items, batch_size):
+        """Yields the network's outputs on batches of images, of 32 by default."""
+        for chips, count in self.chip.batches(items, batch_size or 32):
             yield self._outputs(self._infer(self._variables, chips) | {"image": chips}, count)
 
 

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from jaxatr import data, openset
-from jaxatr.tasks.open_set.predictor import OpenSetPredictor, Prediction
+from jaxatr.tasks.open_set.predictor import OpenSetPredictor
 from jaxatr.training import TrainedRun
 from jaxatr.typing import ArrayLike, Int, PyTree, Shaped
 
@@ -53,28 +53,13 @@ class TrackRecogniser(OpenSetPredictor[Sequence[np.ndarray]]):
             raise ValueError("got a track without an image")
         return np.stack([self.chip(image) for image in item[-self.frames :]])
 
-    def __call__(
-        self, items: Iterable[Sequence[np.ndarray]], *, batch_size: int = 8
-    ) -> Iterator[Prediction]:
-        """Yields a prediction for each track, in order.
-
-        Args:
-          items: each track's images ``[h, w, c]``.
-          batch_size: tracks at a time.
-
-        Raises:
-          ValueError: a track cannot be used, see :meth:`check`.
-        """
-        for outputs in self.outputs(items, batch_size=batch_size):
-            yield from self._predictions(outputs)
-
     def outputs(
-        self, items: Iterable[Sequence[np.ndarray]], *, batch_size: int = 8
+        self, items: Iterable[Sequence[np.ndarray]], *, batch_size: int | None = None
     ) -> Iterator[openset.Outputs]:
-        """Yields the network's outputs on batches of tracks, all labelled unknown."""
-        tracks = map(self.check, items)
-        while batch := list(itertools.islice(tracks, batch_size)):
-            filled = batch + [batch[-1]] * (batch_size - len(batch))
+        """Yields the network's outputs on batches of tracks, of 8 by default."""
+        tracks, size = map(self.check, items), batch_size or 8
+        while batch := list(itertools.islice(tracks, size)):
+            filled = batch + [batch[-1]] * (size - len(batch))
             padded = np.stack([np.resize(one, (self.frames, *one.shape[1:])) for one in filled])
             lengths = np.array([len(one) for one in filled], np.int32)
             yield self._outputs(self._infer(self._variables, padded, lengths), len(batch))
