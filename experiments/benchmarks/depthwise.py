@@ -55,9 +55,11 @@ HOPELESS = 20.0  # times the fastest: such a form is not timed in every round
 def problems(batch: int) -> Iterator[Problem]:
     """Yields each layer in each direction."""
     for pixels, channels, kernel, stride in LAYERS:
-        edges = ((kernel // 2, kernel // 2),) * 2
+        edge = kernel // 2, kernel // 2
         shapes = (batch, pixels, pixels, channels), (kernel, kernel, 1, channels)
-        forward = Problem("forward", *shapes, (stride, stride), edges, (1, 1), channels, "float32")
+        forward = Problem(
+            "forward", *shapes, (stride, stride), (edge, edge), (1, 1), channels, "float32"
+        )
         directions: tuple[Direction, ...] = get_args(Direction)
         yield from map(forward.in_direction, directions)
 

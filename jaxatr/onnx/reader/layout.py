@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from jaxatr.onnx.ops.registry import Operator
 
@@ -37,7 +38,7 @@ def held(value: Any) -> Any:
 
     Outside of a trace each transposition would be computed.
     """
-    images = isinstance(value, jax.core.Tracer) and value.ndim == _RANK
+    images = isinstance(value, Tracer) and value.ndim == _RANK
     return ChannelsLast(jnp.moveaxis(value, 1, -1)) if images else value
 
 

@@ -4,8 +4,9 @@ A depthwise convolution has a multiplication per tap and pixel and nothing to sh
 of them into one pass over the image.
 """
 
+import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial, reduce
 
 import jax.numpy as jnp
@@ -21,13 +22,47 @@ from jaxatr.typing import Array
 
 _PRODUCTS = 16  # of a pixel's channels with a tap, within a group: more are slow to compile
 _TERMS = 200  # of one result, likewise
+# Taps up to which padding is a choice in each term; of more, the compiler makes no vectors.
+_PLACED = 9
 
 
 def run(problem: Problem, a: Array, b: Array) -> Array:
     """Returns the result of any direction, summed in ``float32`` or wider, integers in theirs."""
     wide = jnp.promote_types(problem.result_dtype, jnp.float32) if problem.floating else "int32"
-    compute = {"forward": _forward, "data": _data, "weight": _weight}[problem.direction]
-    return compute(problem, a.astype(wide), b.astype(wide)).astype(problem.result_dtype)
+    a, b = a.astype(wide), b.astype(wide)
+    if problem.direction == "weight":
+        result = _weight(problem, a, b)
+    elif math.prod(problem.w_shape[:2]) <= _PLACED:
+        result = {"forward": _forward, "data": _data}[problem.direction](problem, a, b)
+    elif problem.direction == "forward":
+        result = matmul.forward(*_padded(problem, a), b, _products)
+    else:
+        result = matmul.data(problem, a, b, _products)
+    return result.astype(problem.result_dtype)
+
+
+def _padded(problem: Problem, x: Array) -> tuple[Problem, Array]:
+    """Returns the problem of images that have their padding, written out, and these."""
+    rows, columns = problem.padding
+    x = outlined(partial(pad, rows=rows, columns=columns))(x)
+    return dataclasses.replace(problem, x_shape=x.shape, padding=((0, 0), (0, 0))), x
+
+
+def _products(problem: Problem, parts: Sequence[Array], w: Array) -> Array:
+    """Returns the sum over taps of each part times its weights, within each group.
+
+    Args:
+      problem: that is computed.
+      parts: per tap ``[b, h, w, groups * m]``.
+      w: ``[taps, m, groups * n]``.
+    """
+    taps, members, features = w.shape
+    w = w.reshape(taps, members, problem.groups, -1)
+    return _sum(
+        _members(problem, part)[..., c, None] * w[tap, c]
+        for tap, part in enumerate(parts)
+        for c in range(members)
+    )
 
 
 def _forward(problem: Problem, x: Array, w: Array) -> Array:
@@ -56,7 +91,7 @@ def _data(problem: Problem, y: Array, w: Array) -> Array:
 
 
 def _weight(problem: Problem, x: Array, y: Array) -> Array:
-    x = outlined(partial(pad, rows=problem.padding[0], columns=problem.padding[1]))(x)
+    problem, x = _padded(problem, x)
     (sy, sx), width, depth = problem.stride, problem.y_shape[2], problem.w_shape[2]
 
     def term(top: int, left: int, c: int, start: int, stop: int) -> Array:

@@ -1,8 +1,9 @@
 """One matrix product over the shifted images, side by side on the channel axis (im2col)."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeAlias
 
 import jax.numpy as jnp
 
@@ -12,14 +13,20 @@ from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.kernels.solver import Config, Solver
 from jaxatr.typing import Array
 
+#: Of a problem, the parts of each tap and their weights: see :func:`_product`.
+Product: TypeAlias = Callable[[Problem, Sequence[Array], Array], Array]
+
 
 def run(problem: Problem, a: Array, b: Array) -> Array:
     """Returns the result of any direction."""
-    return {"forward": _forward, "data": _data, "weight": _weight}[problem.direction](problem, a, b)
+    if problem.direction == "weight":
+        return _weight(problem, a, b)
+    return {"forward": forward, "data": data}[problem.direction](problem, a, b, _product)
 
 
-def _forward(problem: Problem, x: Array, w: Array) -> Array:
-    return _product(problem, shifted(problem, x), w.reshape(-1, *w.shape[2:]))
+def forward(problem: Problem, x: Array, w: Array, product: Product) -> Array:
+    """Returns the results, by one product with all taps."""
+    return product(problem, shifted(problem, x), w.reshape(-1, *w.shape[2:]))
 
 
 def _weight(problem: Problem, x: Array, y: Array) -> Array:
@@ -73,7 +80,7 @@ def _product(problem: Problem, parts: Sequence[Array], w: Array) -> Array:
     return result.reshape(*parts[0].shape[:3], features)
 
 
-def _data(problem: Problem, y: Array, w: Array) -> Array:
+def data(problem: Problem, y: Array, w: Array, product: Product) -> Array:
     """Gathers, for each phase of the stride, the results that its pixels have gone into.
 
     The pixels whose rows and columns leave the same remainder by the stride meet the same taps, so
@@ -96,7 +103,7 @@ def _data(problem: Problem, y: Array, w: Array) -> Array:
         for _, top, _, left in taps:
             top, left = top + edges[0][0], left + edges[1][0]
             parts.append(y[:, top : top + counts[0], left : left + counts[1]])
-        return _product(problem, parts, jnp.stack([w[i, j] for i, _, j, _ in taps]))
+        return product(problem, parts, jnp.stack([w[i, j] for i, _, j, _ in taps]))
 
     whole = jnp.stack([jnp.stack([one(r, c) for c in phases[1]], 3) for r in phases[0]], 2)
     whole = whole.reshape(y.shape[0], whole.shape[1] * whole.shape[2], -1, problem.x_shape[3])
