@@ -37,8 +37,6 @@ def test_rows_and_columns():
     assert "data: simulated; split: random-2/1, version 1, seed 7" in lines
 
 
-<<<<<<< HEAD
-=======
 def test_the_accuracy_of_a_score_that_names_the_class_has_a_column():
     recorded = evaluation()
     assert "own acc." not in reporting.open_set_table(recorded)
@@ -47,7 +45,6 @@ def test_the_accuracy_of_a_score_that_names_the_class_has_a_column():
     assert lines[0].endswith("own acc.") and lines[2].endswith("-") and lines[3].endswith("50.0")
 
 
->>>>>>> decides
 def test_a_fixed_threshold_that_is_no_probability_is_stated():
     recorded = evaluation()
     scores = recorded["groups"]["all"]["scores"]
@@ -55,17 +52,6 @@ def test_a_fixed_threshold_that_is_no_probability_is_stated():
     assert "rejecting below 0.9 (MLS: 3)\n" in reporting.open_set_table(recorded) + "\n"
     scores["mls"]["threshold"] = None
     assert "rejecting below 0.9\n" in reporting.open_set_table(recorded) + "\n"
-<<<<<<< HEAD
-
-
-def test_the_accuracy_of_a_score_that_names_the_class_has_a_column():
-    recorded = evaluation()
-    assert "own acc." not in reporting.open_set_table(recorded)
-    recorded["groups"]["all"]["scores"]["mls"]["closed_accuracy"] = 0.5
-    lines = reporting.open_set_table(recorded).splitlines()
-    assert lines[0].endswith("own acc.") and lines[2].endswith("-") and lines[3].endswith("50.0")
-=======
->>>>>>> decides
 
 
 def test_fitted_gamma_is_stated_where_there_is_one():
