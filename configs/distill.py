@@ -99,6 +99,7 @@ def _simulated(config: Config) -> None:
             "seed": 0,
             "crop": "box",
             "surround": 12,  # for other boxes
+            "turns": 2,
         }
     )
     config.data.center_crop = 64
@@ -113,6 +114,7 @@ def _simulated(config: Config) -> None:
 def _smoke(config: Config) -> None:
     _by_curves(_simulated, config, masks=4)
     config.data.options.aspects = 12
+    config.data.options.turns = 1
     config.data.options.ranges = (1000,)
     config.model.width = 16
     config.surrogate.width = 8

@@ -100,16 +100,11 @@ COMMON: Fields = {
     "data.square": Field(False, "pad the shorter side with zeros to a square, before the resize"),
     "data.size": Field(0, "side in pixels to resize to; 0: as it is"),
     "data.channels": Field(0, "1 (gray) or 3 (RGB); 0: as it is"),
-    "data.box_margin": Field(
-        0.0,
-        "by how much larger a chip is than its target's box, a share of the box's longer side: 0.2 "
-        "of the simulated vehicles",
-    ),
+    "data.box_margin": Field(0.0, "how much larger a chip is than the box's longer side, a share"),
     "data.box_error": Field(
         0.0,
-        "the evaluation gets a group of the test chips as boxes cut them whose centre and size are "
-        "off by up to this share of the box's side; wants images larger than `data.center_crop`; "
-        "0: none",
+        "evaluate also on test chips whose boxes are off, in centre and size, by up to this share "
+        "of their side; wants images larger than `data.center_crop`; 0: no",
     ),
     "data.normalize": Field(
         True,
@@ -135,9 +130,8 @@ COMMON: Fields = {
     "augment.shift": Field(0, "move by up to this many pixels, down or up and right or left"),
     "augment.box_shift": Field(
         0.0,
-        "the centre of the target's box is off by up to this share of its side, down or up and "
-        "right or left; what lies around the chip comes from the image where `data.center_crop` "
-        "left some, and is a reflection beyond",
+        "the box's centre is off by up to this share of its side, each way; around the chip lies "
+        "what `data.center_crop` left, and a reflection beyond",
     ),
     "augment.box_scale": Field(0.0, "its side is longer or shorter by up to this share"),
     "model.backbone": Field(
@@ -335,9 +329,7 @@ def completed(recorded: Mapping[str, Any]) -> Config:
     with config.unlocked(), config.ignore_type():
         config.update(_without_other_tasks(recorded, fields))
         if "box_shift" not in recorded.get("augment", {}):  # from before there were boxes
-            for option, value in _ONCE_SILENT.get(config.data.name, {}).items():
-                if option not in config.data.options:
-                    config.data.options[option] = value
+            config.data.options = _ONCE_SILENT.get(config.data.name, {}) | dict(config.data.options)
     if "name" not in recorded.get("optimizer", {}):  # from before "unset" had a value of its own
         for name, field in fields.items():
             group, last = _group(config, name)

@@ -27,6 +27,7 @@ _PLAIN = {"loss.open": "none", "loss.entropy_weight": 0.0, **_WIDTH}
 _NEAR = {
     "data.options.ranges": (1000,),
     "data.options.aspects": 648,
+    "data.options.turns": 1,
     "data.options.crop": "box",
 }
 TARGETS: Mapping[str, Run] = {

@@ -45,7 +45,7 @@ def _sheet(aspect: float, crop: str, seed: int) -> Image.Image:
         top = _TOP + row * step
         chip = Image.fromarray(images[row, column, band])
         sheet.paste(chip.resize((_CELL, _CELL), Image.Resampling.NEAREST), (left, top))
-        if across := round(pixels[row, column, band]):
+        if across := round(float(pixels[row, column, band])):
             draw.text((left + 4, top + _CELL - 15), f"{across} px", fill=255, font=small)
         if row == 0:
             draw.text((left + 22, 24), f"{_RANGES[column]} m", fill=0, font=font)
