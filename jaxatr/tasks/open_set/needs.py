@@ -4,7 +4,7 @@ A score names its needs (:attr:`jaxatr.openset.Score.needs`); a new need is one 
 """
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -126,7 +126,7 @@ COMPUTED = frozenset(name for name, need in NEEDS.items() if need.compute)
 
 def given_by(module: Network) -> frozenset[str]:
     """Names the needs that single images of a network have, whatever its heads."""
-    maps = frozenset(getattr(module.backbone, "maps", ()))
+    maps = frozenset(getattr(getattr(module, "backbone", None), "maps", ()))
     return frozenset({"features", "image"}) | COMPUTED - (frozenset(MAPS) - maps)
 
 
