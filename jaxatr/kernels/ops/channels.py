@@ -5,7 +5,7 @@ memory first. Here all sums of a gradient are taken in one loop (:mod:`jaxatr.ke
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import jax
@@ -39,6 +39,10 @@ def _spread(*vectors: ArrayLike, shape: Shape) -> list[Array]:
 
 def _totals(*arrays: ArrayLike) -> list[Array]:
     return [jnp.sum(jnp.asarray(a), tuple(range(jnp.ndim(a) - 1))) for a in arrays]
+
+
+#: The primitives by what jax has, for those who translate a program.
+PLAIN: dict[str, Callable[..., list[Array]]] = {"spread": _spread, "totals": _totals}
 
 
 def _totals_in_blocks(*arrays: Array) -> list[Array]:

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import source_info_util
 
+from jaxatr.kernels.ops import channels
 from jaxatr.kernels.ops.convolution.solvers import xla
 from jaxatr.onnx.writer.dimensions import (
     Dimensions,
@@ -65,6 +66,8 @@ Rule = Callable[["Translator", Equation], Tensor | list[Tensor]]
 RULES: dict[str, Rule] = {}
 COMPUTED: dict[str, Callable[[Mapping[str, Any]], Callable[..., Any] | None]] = {
     "jaxatr_convolution": lambda params: partial(xla.run, params["problem"]),
+    "jaxatr_spread": lambda params: partial(channels.PLAIN["spread"], **params),
+    "jaxatr_totals": lambda params: channels.PLAIN["totals"],
 }
 """Primitives of this package, from their parameters to what jax would compute; None: by a rule."""
 
