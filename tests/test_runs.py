@@ -65,7 +65,8 @@ def test_every_score_of_one_run(trained_run):
     known = saved["test_labels"] != openset.UNKNOWN
     for name in result["scores"]:
         score = saved[f"test_score_{name}"].astype(np.float64)
-        assert np.all(np.isfinite(score)) and len(np.unique(score)) > 30
+        least = 15 if name == "react" else 30  # bright chips have all features at ReAct's limit
+        assert np.all(np.isfinite(score)) and len(np.unique(score)) > least, name
         area = metrics.auroc(score[known], score[~known])
         assert area == pytest.approx(result["scores"][name]["auroc"], abs=1e-6)
     model = openset.openmax.OpenMax(

@@ -107,11 +107,11 @@ class _Fitting(NamedTuple):
 
     def add(self, score: Score) -> None:
         """Fits a score after its members, unless that is done."""
-        for member in score.members:
-            self.add(member)
         if score.name in self.done:
             return
         try:
+            for member in score.members:
+                self.add(member)
             self._fit(score)
         except ValueError as error:
             raise ValueError(f"{score.name}: {error}") from error

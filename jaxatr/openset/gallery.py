@@ -45,7 +45,8 @@ class Projection(NamedTuple):
 
     def __call__(self, x: Shaped[np.ndarray, "... d"]) -> Float[np.ndarray, "... m"]:
         """Projects the last axis, in float32."""
-        return (np.float32(x) - np.float32(self.mean)) @ np.float32(self.axes)
+        x, mean, axes = (np.asarray(array, np.float32) for array in (x, self.mean, self.axes))
+        return (x - mean) @ axes
 
 
 def build(rows: Shaped[np.ndarray, "n d"], labels: Int[ArrayLike, " n"], classes: int) -> Gallery:
@@ -91,7 +92,7 @@ def directions(
 
 
 def _unit(rows: Shaped[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-    rows = np.float32(rows)
+    rows = np.asarray(rows, np.float32)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows / np.where(lengths > 0, lengths, 1)
 
@@ -102,7 +103,7 @@ def class_distances(
     classes: int,
     *,
     block_size: int = BLOCK,
-) -> Float[Array, "b k"]:
+) -> Float[np.ndarray, "b k"]:
     """Computes the distance of each query to the nearest example of each class.
 
     From products, so exact to about 5e-4 of the vectors' lengths, which is as fine as float16 is.
@@ -118,25 +119,29 @@ def class_distances(
     """
     if block_size < 1:
         raise ValueError(f"block_size: got {block_size}, wanted at least 1")
-    ends = np.searchsorted(np.asarray(gallery.labels), np.arange(classes + 1))
-    arrays = jnp.asarray(gallery.examples), jnp.asarray(gallery.half_squares)
-    return _distances(*arrays, jnp.asarray(queries, jnp.float32), tuple(ends.tolist()), block_size)
+    ends = tuple(np.searchsorted(np.asarray(gallery.labels), np.arange(classes + 1)).tolist())
+    examples, half_squares = jnp.asarray(gallery.examples), jnp.asarray(gallery.half_squares)
+    rows = np.asarray(queries, np.float32)
+    found = [np.zeros((0, classes), np.float32)]
+    for start in range(0, len(rows), block_size):
+        block = rows[start : start + block_size]
+        # Filled up to a power of two: few sizes of a block, each of which is compiled once.
+        size = min(block_size, 1 << (len(block) - 1).bit_length())
+        filled = np.pad(block, [(0, size - len(block)), (0, 0)])
+        found.append(np.asarray(_distances(examples, half_squares, filled, ends))[: len(block)])
+    return np.concatenate(found)
 
 
-@partial(jax.jit, static_argnums=(3, 4))
-def _distances(
-    examples: Array, half_squares: Array, queries: Array, ends: tuple[int, ...], block_size: int
-) -> Array:
-    def search(query: Array) -> Array:
-        nearest = []
-        for start, end in zip(ends[:-1], ends[1:], strict=True):
-            own = examples[start:end].astype(jnp.float32)
-            products = jnp.dot(own, query, precision=jax.lax.Precision.HIGHEST)
-            nearest.append(jnp.max(products - half_squares[start:end], initial=-jnp.inf))
-        squares = jnp.sum(jnp.square(query)) - 2 * jnp.stack(nearest)
-        return jnp.sqrt(jnp.maximum(squares, 0))
-
-    return jax.lax.map(search, queries, batch_size=block_size)
+@partial(jax.jit, static_argnums=3)
+def _distances(examples: Array, half_squares: Array, queries: Array, ends: tuple[int, ...]):
+    nearest = []
+    for start, end in zip(ends[:-1], ends[1:], strict=True):
+        own = examples[start:end].astype(jnp.float32)
+        products = jnp.dot(queries, own.T, precision=jax.lax.Precision.HIGHEST)
+        beyond = products - half_squares[start:end]
+        nearest.append(jnp.max(beyond, axis=1, initial=-jnp.inf))
+    squares = jnp.sum(jnp.square(queries), axis=1, keepdims=True) - 2 * jnp.stack(nearest, axis=1)
+    return jnp.sqrt(jnp.maximum(squares, 0))
 
 
 def cosines(
@@ -158,7 +163,7 @@ def cosines(
       ValueError: as :func:`class_distances`.
     """
     unit = _unit(queries)
-    distances = np.asarray(class_distances(gallery, unit, classes, block_size=block_size))
+    distances = class_distances(gallery, unit, classes, block_size=block_size)
     squares = np.square(unit, dtype=np.float64).sum(axis=1, keepdims=True)
     return (squares + 1 - np.square(distances, dtype=np.float64)) / 2
 
@@ -181,7 +186,7 @@ def pca(rows: Shaped[np.ndarray, "n d"], dimensions: int) -> Projection:
     """
     _check_dimensions(dimensions, rows)
     mean = rows.mean(axis=0, dtype=np.float64)
-    centred = np.float64(rows) - mean
+    centred = np.asarray(rows, np.float64) - mean
     _, vectors = np.linalg.eigh(centred.T @ centred)  # ascending
     return Projection(mean, vectors[:, ::-1][:, :dimensions])
 
@@ -254,7 +259,7 @@ def coreset(
     names = np.unique(labels)
     if not len(names) <= size <= len(rows):
         raise ValueError(f"size: got {size}, wanted {len(names)}, the classes, to {len(rows)}")
-    points = np.float32(rows)
+    points = np.asarray(rows, np.float32)
     if rows.shape[1] > dimensions:
         points = random_projection(rows, dimensions, seed=seed)(rows)
     chosen = []

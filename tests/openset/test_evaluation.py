@@ -39,6 +39,13 @@ def test_every_figure_by_hand():
     row = result["scores"]["cbc"]
     assert row["auroc"] == metrics.auroc(score[known], score[~known])
     assert row["fpr_at_tpr"] == metrics.fpr_at_tpr(score[known], score[~known], tpr=0.9)
+    assert row["fpr_at_tpr_of_unknown"] == metrics.fpr_at_tpr(
+        -score[~known], -score[known], tpr=0.9
+    )
+    assert row["aupr_in"] == metrics.aupr_in(score[known], score[~known])
+    assert row["aupr_out"] == metrics.aupr_out(score[known], score[~known])
+    right = (predicted == test.labels)[known]
+    assert row["ccr_at_fpr"] == metrics.ccr_at_fpr(score[known], right, score[~known], fpr=0.1)
     accepted = 1 / (1 + np.exp(-np.float64(score))) >= 0.8
     decided = np.where(accepted, predicted, openset.UNKNOWN)
     assert row["open_accuracy"] == np.mean(decided == test.labels)

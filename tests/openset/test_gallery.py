@@ -52,13 +52,21 @@ def test_cosines_are_those_of_loops():
 
 
 def test_memory_is_that_of_a_class_and_a_block():
-    n, d, b, block = 4000, 64, 4096, 16
-    shapes = [((n, d), np.float16), ((n,), np.float32), ((b, d), np.float32)]
+    n, d, block = 4000, 64, 16
+    shapes = [((n, d), np.float16), ((n,), np.float32), ((block, d), np.float32)]
     structs = [jax.ShapeDtypeStruct(*shape) for shape in shapes]
-    ends = tuple(range(0, n + 1, 500))
-    compiled = gallery._distances.lower(*structs, ends, block).compile()
-    most = 4 * 500 * (d + 2 * block) * 8 + 2 * 4 * b * d  # of every class at once, at the most
+    compiled = gallery._distances.lower(*structs, tuple(range(0, n + 1, 500))).compile()
+    most = 8 * 4 * 500 * (d + 2 * block)  # of all eight classes at once, at the most
     assert compiled.memory_analysis().temp_size_in_bytes < most
+
+
+def test_a_block_of_any_size_is_one_of_few():
+    rows, labels = draw()
+    built = gallery.build(rows, labels, 4)
+    before = gallery._distances._cache_size()
+    for count in (0, 1, 5, 6, 7, 8):
+        assert gallery.class_distances(built, rows[:count], 4, block_size=8).shape == (count, 4)
+    assert gallery._distances._cache_size() <= before + 2
 
 
 def test_two_nearest():

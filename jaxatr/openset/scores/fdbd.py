@@ -44,7 +44,7 @@ def fit(features: Float[ArrayLike, "n d"], head: Head) -> Boundaries:
       ValueError: a feature is not finite, there is one class only, or two have the same weights.
     """
     features = finite("features", features)
-    weights = np.float64(last_layer(head, features.shape[1]).kernel).T
+    weights = np.asarray(last_layer(head, features.shape[1]).kernel, np.float64).T
     if len(weights) < 2:
         raise ValueError("kernel: got one class, wanted two or more, which have boundaries")
     between = np.linalg.norm(weights[:, None] - weights, axis=-1) + np.eye(len(weights))

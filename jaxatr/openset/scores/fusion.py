@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Answer, Score
-from jaxatr.openset.scores import mahalanobis, spatial, template, vim
+from jaxatr.openset.scores import mahalanobis, nearest, spatial, template
 from jaxatr.typing import ArrayLike, Float
 
 
@@ -96,8 +96,8 @@ def fuse(name: str, title: str, members: Sequence[Score]) -> Score:
 SCORES = (
     fuse(
         "fusion",
-        "stage 2 + Mahalanobis + ViM",
-        (spatial.SCORES[1], mahalanobis.SCORE, vim.SCORE),
+        "stage 2 + Mahalanobis + nearest chip",
+        (spatial.SCORES[1], mahalanobis.SCORE, nearest.SCORE),
     ),
     fuse("fusion_template", "stage 2 + template", (spatial.SCORES[1], template.SCORE)),
 )

@@ -89,7 +89,7 @@ def answer(model: Examples, rows: Shaped[np.ndarray, "b d"]) -> Answer:
     searched = Gallery(model.examples, model.half_squares, model.labels)
     centred = (np.asarray(rows, np.float64) - np.asarray(model.mean)) / float(model.scale)
     classes = int(np.asarray(model.classes))
-    return of_distances(gallery.class_distances(searched, np.float32(centred), classes))
+    return of_distances(gallery.class_distances(searched, centred, classes))
 
 
 def of_distances(distances: Float[ArrayLike, "b k"]) -> Answer:

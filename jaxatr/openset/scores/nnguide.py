@@ -46,7 +46,7 @@ def fit(features: Float[ArrayLike, "n d"], logits: Float[ArrayLike, "n k"]) -> G
       ValueError: a value is not finite.
     """
     energies = scipy.special.logsumexp(finite("logits", logits), axis=1, keepdims=True)
-    unit = nearest_neighbour.fit(features).features
+    unit = np.asarray(nearest_neighbour.fit(features).features)
     return Guide((unit * energies).astype(np.float32))
 
 

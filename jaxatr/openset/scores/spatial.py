@@ -89,7 +89,7 @@ def fit(
     axes = np.zeros((width, 0), np.float32)
     if channels is not None:
         pixels = (central(maps[chosen], window) - central(mean, window)).reshape(-1, width)
-        axes = np.float32(gallery.pca(pixels, channels).axes)
+        axes = gallery.pca(pixels, channels).axes.astype(np.float32)
     rows = _rows(mean, axes, window, maps[chosen])
     labels = labels[chosen]
     if keep is not None:

@@ -1,7 +1,7 @@
 r"""Templates: normalised correlation to the training chips, a classifier without any training.
 
 The square root of the amplitude, averaged over cells of 2 by 2 pixels, is compared with that of
-every training chip at shifts of up to 3 cells either way. With r the largest correlation to a chip
+every training chip at shifts of up to 3 pixels either way. With r the largest correlation to a chip
 of a class, :math:`d = 1 - r` is the distance to the class, the nearest class is the answer, and the
 score is :math:`\log(d_2 / d_1)` of the two nearest. Template matching is radar's classical
 recogniser (Novak et al. 1997, "Performance of a high-resolution polarimetric SAR ATR system"); the
@@ -20,7 +20,7 @@ from jaxatr.openset.score import Answer, Score
 from jaxatr.typing import ArrayLike, Float, Int, Shaped
 
 SHIFT = 3
-"""Cells that a chip is moved by at most."""
+"""Pixels that a chip is moved by at most."""
 
 CELLS = 32
 """Cells of the larger side of a chip at most; those of a chip above 64 pixels are larger than 2."""
@@ -37,11 +37,11 @@ class Template(NamedTuple):
 
     Attributes:
       examples: ``[n, d]``, as :class:`~jaxatr.openset.gallery.Gallery` has it: the training chips
-        without a margin of ``shift`` cells, of mean 0 and length 1.
+        without a margin of ``shift`` pixels, of mean 0 and length 1.
       half_squares: ``[n]``, as there.
       labels: ``[n]``, as there.
       classes: ``[]``, k.
-      shift: ``[]``, cells that a chip is moved by at most.
+      shift: ``[]``, pixels that a chip is moved by at most.
     """
 
     examples: Shaped[ArrayLike, "n d"]
@@ -66,7 +66,7 @@ def fit(
       chips: ``[n, h, w, c]``, training chips in their raw units; below 0 counts as 0.
       labels: ``[n]``, their classes.
       classes: k, all of them.
-      shift: cells that a chip is moved by at most.
+      shift: pixels that a chip is moved by at most.
       most: chips at most; of more, a random part is taken, evenly from all classes.
       seed: of that draw.
 
@@ -76,27 +76,29 @@ def fit(
     """
     labels = known_labels(labels, len(chips), classes)
     chosen = gallery.sample(labels, most, seed=seed)
-    cells = amplitudes(chips[chosen])
-    smallest = min(cells.shape[1:3])
-    if not 0 <= shift < smallest / 2:
-        raise ValueError(f"shift: got {shift}, wanted 0 to less than half of {smallest} cells")
-    found = gallery.directions(_window(cells, shift, shift, shift), labels[chosen], classes)
+    smallest = min(chips.shape[1:3])
+    if not 0 <= shift <= (smallest - 4) / 2:
+        raise ValueError(
+            f"shift: got {shift}, wanted 0 or more, and 2 by 2 cells left of {smallest} pixels"
+        )
+    rows = _window(amplitudes(chips[chosen]), shift, shift, shift)
+    found = gallery.directions(rows, labels[chosen], classes)
     return Template(*found, np.array(classes), np.array(shift))
 
 
-def amplitudes(chips: Shaped[np.ndarray, "n h w c"]) -> Float[np.ndarray, "n h2 w2 c"]:
-    """Averages the square root of chips over cells of at least 2 by 2 pixels."""
-    factor = max(2, -(-max(chips.shape[1:3]) // CELLS))
-    return mean_pool(np.sqrt(np.maximum(chips, 0, dtype=np.float32)), factor)
+def amplitudes(chips: Shaped[np.ndarray, "n h w c"]) -> Float[np.ndarray, "n h w c"]:
+    """Takes the square root of chips, in float32."""
+    return np.sqrt(np.maximum(chips, 0, dtype=np.float32))
 
 
 def _window(
-    cells: Float[np.ndarray, "n h w c"], top: int, left: int, shift: int
+    roots: Float[np.ndarray, "n h w c"], top: int, left: int, shift: int
 ) -> Float[np.ndarray, "n d"]:
-    """Cuts a window, ``2 * shift`` cells smaller than the chip, and takes its mean out."""
-    rows, columns = (side - 2 * shift for side in cells.shape[1:3])
-    window = cells[:, top : top + rows, left : left + columns].reshape(len(cells), -1)
-    return window - window.mean(axis=1, keepdims=True)
+    """Cuts a window ``2 * shift`` smaller than the chip, averages its cells, takes the mean out."""
+    rows, columns = (side - 2 * shift for side in roots.shape[1:3])
+    window = roots[:, top : top + rows, left : left + columns]
+    cells = mean_pool(window, max(2, -(-max(rows, columns) // CELLS))).reshape(len(roots), -1)
+    return cells - cells.mean(axis=1, keepdims=True)
 
 
 def answer(
@@ -113,11 +115,11 @@ def answer(
     searched = Gallery(model.examples, model.half_squares, model.labels)
     found = [np.zeros((0, classes))]
     for start in range(0, len(chips), block_size):
-        cells = amplitudes(chips[start : start + block_size])
-        best = np.full((len(cells), classes), -np.inf)
+        roots = amplitudes(chips[start : start + block_size])
+        best = np.full((len(roots), classes), -np.inf)
         for top in range(2 * shift + 1):
             for left in range(2 * shift + 1):
-                window = _window(cells, top, left, shift)
+                window = _window(roots, top, left, shift)
                 np.maximum(best, gallery.cosines(searched, window, classes), out=best)
         found.append(best)
     distances = np.maximum(1 - np.concatenate(found), LEAST)

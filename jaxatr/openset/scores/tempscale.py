@@ -7,16 +7,14 @@ Section 4.2: T minimises the negative log-likelihood of validation examples, and
 from typing import NamedTuple
 
 import numpy as np
-import scipy.optimize
 import scipy.special
 
 from jaxatr.openset.inputs import finite, known_labels
 from jaxatr.openset.score import Score
 from jaxatr.openset.scores.softmax import SCORE as SOFTMAX
-from jaxatr.openset.scores.softmax import softmax_score
-from jaxatr.typing import Array, ArrayLike, Float, Int
+from jaxatr.typing import ArrayLike, Float, Int
 
-LIMITS = (1e-2, 1e2)
+LIMITS = (0.1, 100.0)
 """T is looked for between these. Of examples that are all classified correctly the likelihood grows
 as T falls."""
 
@@ -43,6 +41,8 @@ def fit(logits: Float[ArrayLike, "n k"], labels: Int[ArrayLike, " n"]) -> Temper
     Raises:
       ValueError: there are none, a logit is not finite, or a label is of no known class.
     """
+    from scipy.optimize import minimize_scalar  # loads much that a training does not need
+
     logits = finite("logits", logits)
     labels = known_labels(labels, *logits.shape)
     right = np.take_along_axis(logits, labels[:, None], axis=1)[:, 0]
@@ -52,20 +52,19 @@ def fit(logits: Float[ArrayLike, "n k"], labels: Int[ArrayLike, " n"]) -> Temper
         return float(np.mean(scipy.special.logsumexp(logits / t, axis=1) - right / t))
 
     low, high = np.log(LIMITS)
-    found = scipy.optimize.minimize_scalar(
-        loss, bounds=(low, high), method="bounded", options={"xatol": 1e-8}
-    )
+    found = minimize_scalar(loss, bounds=(low, high), method="bounded", options={"xatol": 1e-8})
     return Temperature(np.array(np.exp(found.x)))
 
 
-def score(model: Temperature, logits: Float[ArrayLike, "b k"]) -> Float[Array, " b"]:
-    """Computes the logarithm of the largest probability.
+def score(model: Temperature, logits: Float[ArrayLike, "b k"]) -> Float[np.ndarray, " b"]:
+    """Computes the logarithm of the largest probability, in float64: a low T makes it nearly 0.
 
     Args:
       model: of :func:`fit`.
       logits: ``[b, k]``.
     """
-    return softmax_score(np.asarray(logits) / np.float32(model.temperature), log=True)
+    z = np.sort(np.asarray(logits, np.float64) / float(model.temperature), axis=1)
+    return -np.log1p(np.exp(z[:, :-1] - z[:, -1:]).sum(axis=1))
 
 
 SCORE = Score(

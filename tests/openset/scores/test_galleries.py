@@ -100,20 +100,15 @@ def test_ratio_of_two_distances_on_features_and_pixels():
 
 
 def correlation(query, example):
-    """The best normalised correlation of two chips at shifts of 3 cells."""
+    """The best normalised correlation of two chips at shifts of 3 pixels."""
 
-    def cells(chip):
-        root = np.sqrt(np.float64(chip[..., 0]))
-        return np.array(
-            [
-                [root[2 * i : 2 * i + 2, 2 * j : 2 * j + 2].mean() for j in range(12)]
-                for i in range(12)
-            ]
-        )
+    def cells(chip, top, left):
+        root = np.sqrt(np.float64(chip[top : top + 18, left : left + 18, 0]))
+        return [root[i : i + 2, j : j + 2].mean() for i in range(0, 18, 2) for j in range(0, 18, 2)]
 
-    still, moved = cells(example)[3:9, 3:9].ravel(), cells(query)
-    windows = [moved[i : i + 6, j : j + 6].ravel() for i in range(7) for j in range(7)]
-    return max(np.corrcoef(still, window)[0, 1] for window in windows)
+    still = cells(example, 3, 3)
+    shifts = np.ndindex(7, 7)
+    return max(np.corrcoef(still, cells(query, *shift))[0, 1] for shift in shifts)
 
 
 def test_templates_are_those_of_loops():
@@ -129,7 +124,7 @@ def test_templates_are_those_of_loops():
 def test_a_shifted_and_brighter_training_chip_is_known():
     chips = np.float32(np.random.default_rng(0).random((4, 32, 32, 2)))
     model = template.fit(chips, np.array([0, 0, 1, 1]), 2)
-    moved = 9 * np.roll(chips, (-4, 6), axis=(1, 2))  # of whole cells
+    moved = 9 * np.roll(chips, (-2, 3), axis=(1, 2))
     found = template.answer(model, moved)
     assert found.label.tolist() == [0, 0, 1, 1] and found.score.min() > 5
     np.testing.assert_allclose(found.distances.min(axis=1), 0, atol=2e-4)
@@ -142,7 +137,8 @@ def test_a_shifted_and_brighter_training_chip_is_known():
 
 
 def test_large_chips_have_larger_cells():
-    assert template.amplitudes(np.ones((1, 128, 96, 1), np.uint16)).shape == (1, 32, 24, 1)
+    large = np.float32(np.random.default_rng(0).random((2, 134, 102, 1)))
+    assert template.fit(large, np.arange(2), 2).examples.shape == (2, 32 * 24)
     chips = np.zeros((2, 130, 130, 1), np.uint8)
     outputs = openset.Outputs(*np.zeros((2, 2, 2)), np.arange(2), {"image": chips})
     assert nndr.pixels(outputs).shape == (2, 43 * 43)
@@ -206,8 +202,8 @@ def test_what_cannot_be_fitted_is_named(unchecked):
         spatial.fit(maps, labels, K, keep=0)
     with pytest.raises(ValueError, match="dimensions: got 7, wanted 1 to 6"):
         spatial.fit(maps, labels, K, channels=7)
-    with pytest.raises(ValueError, match="shift: got 6, wanted 0 to less than half of 12 cells"):
-        template.fit(TRAIN.more["image"], labels, K, shift=6)
+    with pytest.raises(ValueError, match="shift: got 11, wanted 0 or more, and 2 by 2 cells left"):
+        template.fit(TRAIN.more["image"], labels, K, shift=11)
     with pytest.raises(ValueError, match="examples: all are equal"):
         nndr.fit(np.ones((6, 4)), np.arange(6) % 2, 2)
     with pytest.raises(ValueError, match="labels: got class 0 only"):
