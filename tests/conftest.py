@@ -11,9 +11,11 @@ from pathlib import Path
 # that tests start too. CI's slow tests run with all of it.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
+import jax
 import jaxtyping
 import numpy as np
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
 from ml_collections import ConfigDict
 from PIL import Image
 
@@ -31,6 +33,17 @@ def nothing_shipped(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(database, "SHIPPED", tmp_path_factory.mktemp("shipped"))
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiles_in_memory():
+    """Ends what a command that ran in this process has begun: programs are kept on disk no more.
+
+    To write every program of the files that follow would take long, and XLA:CPU crashes on some.
+    """
+    yield
+    jax.config.update("jax_enable_compilation_cache", False)
+    compilation_cache.reset_cache()
 
 
 @pytest.fixture

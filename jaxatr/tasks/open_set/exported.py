@@ -1,5 +1,6 @@
 """The decision as part of an exported network: the score, and whether it reaches its threshold."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -58,19 +59,27 @@ def in_graph(run: TrainedRun, score: str | None) -> InGraph | None:
 
     Args:
       run: the run.
-      score: a name, ``"auto"`` or ``"none"``; None for the score that decides.
+      score: a name, ``"auto"`` or ``"none"``; None for the score that decides, or, with a warning,
+        for the network alone where that score has no form in ONNX.
 
     Raises:
-      ValueError: the score has no form in ONNX, or nothing decides; what can be done is said.
+      ValueError: the named score has no form in ONNX, or nothing decides; what can be done is said.
     """
     if score == NONE:
         return None
     decision = load_decision(run, score, None, {}, run.step).decision
     name = decision.score.name
     if name not in EXPRESSED or decision.gallery:
+        reason = f"{name} decides in {run.workdir}, and has no form in ONNX"
+        if score is None:
+            warnings.warn(
+                f"{reason}: the file has the network alone, without a decision; --score=NAME puts "
+                f"one of {', '.join(EXPRESSED)} into it",
+                stacklevel=2,
+            )
+            return None
         raise ValueError(
-            f"score: {name} decides in {run.workdir}, and has no form in ONNX: take one of "
-            f"{', '.join(EXPRESSED)}, or 'none' for the network alone"
+            f"score: {reason}: take one of {', '.join(EXPRESSED)}, or 'none' for the network alone"
         )
     compute = EXPRESSED[name]
     thresholds = decision.thresholds(len(run.classes))
