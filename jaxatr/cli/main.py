@@ -48,7 +48,7 @@ def run(name: str) -> None:
 
 def overview() -> str:
     """Lists the commands, each with the first line of its module; imports none of them."""
-    rows = [row for name in COMMANDS for row in columns(name, _summary(name), 12)]
+    rows = [row for name in COMMANDS for row in columns(name, _summary(name), 13)]
     return "\n".join(
         [
             "usage: jaxatr COMMAND [--flag=VALUE ...]",

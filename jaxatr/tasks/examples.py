@@ -130,10 +130,16 @@ class Examples:
         if not fields.normalize:
             self.mean, self.std = np.zeros_like(self.mean), np.ones_like(self.std)
         self._batch_size, self._seed = config.train.batch_size, config.seed
-        self._augment = dict(config.augment)
-        self._augment["box_shift"] /= 1 + fields.box_margin  # of the chip's side, no more the box's
+        self._config = config
         self._negatives: dict[str, Any] = {}
         self._outliers: Part | None = None
+
+    @property
+    def _augment(self) -> dict[str, Any]:
+        """The fields of ``config.augment``, shares of the box's side turned into the chip's."""
+        fields = dict(self._config.augment)
+        fields["box_shift"] /= 1 + self._config.data.box_margin
+        return fields
 
     @property
     def streamed(self) -> Part:
