@@ -20,9 +20,9 @@ def config(small_config):
     return config
 
 
-def augmented(examples, images, **changes):
+def augmented(examples, images, **options):
     ids = jnp.arange(len(images))
-    return examples.augment(jax.random.key(0), jnp.asarray(images), ids, 0 * ids, **changes)
+    return examples.augment(jax.random.key(0), jnp.asarray(images), ids, 0 * ids, **options)
 
 
 def test_training_reads_what_surrounds_the_chips(config):
@@ -31,7 +31,7 @@ def test_training_reads_what_surrounds_the_chips(config):
     # Half of 16, a tenth more, and a tenth of the box of 12.8: 2.08 pixels of surroundings.
     assert batch["image"].shape == (16, 22, 22, 1)
     images = batch["image"].astype(np.float32)
-    middle = augmented(examples, images, box_shift=0.0, box_scale=0.0)
+    middle = augmented(examples, images, only=["shift"])
     np.testing.assert_array_equal(middle, images[:, 3:-3, 3:-3])
     found = augmented(examples, images)
     assert found.shape == middle.shape == (16, 16, 16, 1)
