@@ -11,6 +11,8 @@ from PIL import Image
 from jaxatr import data, metrics, openset, reporting, runs, training
 from jaxatr.reporting.recorded import read_run
 
+pytestmark = pytest.mark.slow
+
 
 def small(config):
     config = config.copy_and_resolve_references()

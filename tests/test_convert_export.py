@@ -151,6 +151,7 @@ def test_a_surrogate_explains_the_same(small_config, trained_run, images, tmp_pa
     assert not [t.name for t in model.graph.initializer if "target" in t.name]
 
 
+@pytest.mark.slow
 def test_a_plain_classifier_has_no_binary_ones(small_config, trained_run, images, tmp_path):
     config = small_config.copy_and_resolve_references()
     config.loss.open, config.train.epochs = "none", 1

@@ -279,6 +279,7 @@ def test_too_few_images_for_a_validation_part_train_without_one(small_config, tm
     assert runs.evaluate_run(tmp_path / "run")["fitted_gamma"] is None
 
 
+@pytest.mark.slow
 def test_images_that_were_left_out_are_told_and_recorded(small_config, tmp_path):
     config = small_config.copy_and_resolve_references()
     config.data.source = folder(tmp_path / "chips", ("a", "b", "c", "d"), size=24)

@@ -14,6 +14,8 @@ import pytest
 
 from jaxatr import training
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 STEPS = 20
 EIGHT = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}

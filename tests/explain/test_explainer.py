@@ -45,6 +45,7 @@ def images(earlier):
     return paths, [data.read_image(path) for path in paths]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["surrogate", *METHODS])
 def test_every_method_explains_the_prediction(surrogate_run, images, method):
     _, arrays = images

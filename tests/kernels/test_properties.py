@@ -194,6 +194,7 @@ def check(problem):
         assert error <= allowed, (problem, choice, error)
 
 
+@pytest.mark.slow
 @repeatable(max_examples=4)
 @given(convolutions())
 def test_convolutions(problem):

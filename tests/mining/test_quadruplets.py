@@ -206,6 +206,7 @@ def test_where_there_is_no_quadruplet_it_is_not_valid(method, fine, coarse):
     assert [int(column[0]) for column in found[:4]] == [0, 0, 0, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_blocks_and_shares_do_not_change_the_answer(method):
     embeddings, fine, coarse = a_set(64, 3)
@@ -282,6 +283,7 @@ np.savez(sys.argv[2], **found)
 """
 
 
+@pytest.mark.slow
 def test_eight_devices_select_as_one_does(tmp_path):
     x, fine, coarse = a_set(61)  # no multiple of eight
     np.savez(tmp_path / "set.npz", x=x, fine=fine, coarse=coarse)

@@ -10,6 +10,7 @@ from jaxatr import models
 KEY = jax.random.key(0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "channels"), [(16, 1), (32, 3), (64, 1)])
 def test_images_fill_their_range_and_depend_on_noise_and_class(size, channels):
     generator = models.Generator(size, channels, width=8)
@@ -25,6 +26,7 @@ def test_images_fill_their_range_and_depend_on_noise_and_class(size, channels):
     assert np.isfinite(between).all() and not np.allclose(between, images)
 
 
+@pytest.mark.slow
 def test_the_logit_depends_on_image_and_class():
     discriminator = models.Discriminator(16, 3, width=8)
     images, classes = jax.random.normal(KEY, (4, 16, 16, 1)), jnp.eye(3)[jnp.array([0, 1, 2, 0])]

@@ -62,6 +62,7 @@ def resnet(block, stem, sizes=(1, 1, 1, 1)):
     return models.ResNet(stage_sizes=sizes, block=block, width=4, stem=stem)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backbone", "size"),
     [

@@ -49,6 +49,7 @@ def test_unknown_stem_is_refused(unchecked):
         init(models.ResNet18(stem="5x5"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("odd", [33, 47])
 def test_any_size_and_any_number_of_channels(odd):
     model = models.ResNet18(width=4)

@@ -174,6 +174,7 @@ def trained(end_to_end):
     return *largest, out, state
 
 
+@pytest.mark.slow
 def test_two_stages_the_saliencys_gradient_ends_at_the_explanation_network():
     saliency, _, _, state = trained(False)
     assert all((size > 0) == (path[0] == "explainer") for path, size in saliency.items())
@@ -182,6 +183,7 @@ def test_two_stages_the_saliencys_gradient_ends_at_the_explanation_network():
         assert np.any(leaf != before[path]) == (path[0] == "explainer"), path
 
 
+@pytest.mark.slow
 def test_end_to_end_it_reaches_attention_and_all_before_it():
     saliency, _, _, state = trained(True)
     past = {"shortcut_conv", "shortcut_norm"}  # of the last stage: to the classifier alone

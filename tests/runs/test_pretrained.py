@@ -95,6 +95,7 @@ def test_the_batch_statistics_are_the_files_too(started, file):
     same(found, loaded(file, started))
 
 
+@pytest.mark.slow
 def test_the_file_is_not_needed_once_the_run_has_begun(started, run, file, tmp_path, monkeypatch):
     copy = tmp_path / "run"
     shutil.copytree(run, copy)

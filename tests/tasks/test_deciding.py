@@ -128,6 +128,7 @@ def test_another_score_is_fitted_once_with_its_own_threshold(folder, images, tmp
     assert one[0].threshold == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_what_is_missing_or_of_another_step_is_made_again(folder, tmp_path):
     run = copied(folder, tmp_path)
     step = training.load_snapshot(run, "latest").step

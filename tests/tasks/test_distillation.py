@@ -157,6 +157,7 @@ def test_one_and_eight_devices_agree(config, kind):
     )
 
 
+@pytest.mark.slow
 def test_end_to_end_is_one_phase(config, tmp_path):
     config.distillation.end_to_end = True
     config.distillation.scorer = "student"
@@ -169,6 +170,7 @@ def test_end_to_end_is_one_phase(config, tmp_path):
     assert record["loss"] == pytest.approx(parts, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_the_curves_loss_is_its_two_images_probabilities(config):
     config.augment.shift = 0
     config.distillation.objective = "curves"
@@ -246,6 +248,7 @@ def test_methods_are_compared_on_validation_images(config, surrogate_run):
         task.compare(variables, "dev", "gradcam")
 
 
+@pytest.mark.slow
 def test_a_target_may_move_but_be_no_other(config, surrogate_run, trained_run, tmp_path):
     run, moved = tmp_path / "run", tmp_path / "moved"
     shutil.copytree(surrogate_run, run)

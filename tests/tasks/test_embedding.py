@@ -106,6 +106,7 @@ def test_devices_share_one_gradient(embedding_config, loss):
         np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["quadruplet", *IN_BATCH])
 def test_devices_share_one_loss(embedding_config, loss):
     embedding_config.model.backbone = "jaxatr_test_networks:Plain"
@@ -195,6 +196,7 @@ def cut_off(task, last):
     return task
 
 
+@pytest.mark.slow
 def test_interrupted_between_selections_and_resumed_it_ends_with_the_same_bits(
     embedding_config, tmp_path
 ):
@@ -211,6 +213,7 @@ def test_interrupted_between_selections_and_resumed_it_ends_with_the_same_bits(
     jax.tree.map(np.testing.assert_array_equal, resumed.params, whole.params)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", IN_BATCH)
 def test_the_baselines_train(embedding_config, tmp_path, loss):
     embedding_config.embedding.loss = loss

@@ -9,6 +9,8 @@ from jaxatr import config as configuration
 from jaxatr import runs, training
 from jaxatr.tasks.gan.task import ConditionalGan, mixtures
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def shades(tmp_path_factory):

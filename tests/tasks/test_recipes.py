@@ -208,6 +208,7 @@ def test_outliers_are_refused_by_all(config, outliers, open_loss):
     np.testing.assert_allclose(found["closed_accuracy"], np.mean(correct), rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("contrastive", [False, True])
 def test_devices_share_one_gradient(config, outliers, contrastive):
     set_fields(config, EVERYTHING)

@@ -108,6 +108,7 @@ def test_the_loss_is_equation_4_on_tracks_and_on_chips(config):
     assert out.count == 8 and 0 <= out.sums["chip_accuracy"][0] <= 8
 
 
+@pytest.mark.slow
 def test_eight_devices_agree_with_one(config):
     config.model.backbone = "jaxatr_test_networks:Plain"
     task = TrackOpenSet(config)
@@ -169,6 +170,7 @@ def test_the_report_shows_the_tracks(run, tmp_path):
     assert "simulated" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_scores_that_need_a_gradient_are_of_single_images(run):
     with pytest.raises(ValueError, match="scores: odin needs a gradient.*not for tracks"):
         runs.evaluate_run(run[0], scores="odin")
@@ -248,6 +250,7 @@ def test_what_takes_single_images_refuses_a_run_of_tracks(run):
         runs.train_baseline(run[0], "conflabel", progress=False)
 
 
+@pytest.mark.slow
 def test_without_an_lstm_single_chips_are_trained_and_averaged(config, run, tmp_path):
     config.track.hidden, config.train.steps = 0, 2
     task = runs.make_task(config, tmp_path)
@@ -301,6 +304,7 @@ def test_tracks_in_both_splits_are_refused(config):
         TrackOpenSet(config)
 
 
+@pytest.mark.slow
 def test_boxes_that_are_off_are_drawn_for_each_chip_and_tested(config, tmp_path):
     config.data.options = ConfigDict({"tracks": 4, "frames": (1, 3), "size": 16, "surround": 4})
     config.data.center_crop, config.data.box_margin, config.data.box_error = 16, 0.2, 0.1

@@ -9,6 +9,8 @@ import pytest
 
 from jaxatr import training
 
+pytestmark = pytest.mark.slow
+
 EIGHT = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
 
 

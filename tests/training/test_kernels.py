@@ -44,6 +44,7 @@ def remember(algorithm):
     database.store(of_platform("cpu"), {FORWARD.key: entry})
 
 
+@pytest.mark.slow
 def test_a_resumed_run_keeps_its_choices_when_the_database_says_otherwise(toy, used, tmp_path):
     devices = jax.local_devices()[:1]
     remember("matmul")

@@ -175,6 +175,7 @@ def test_memory_is_given_back_after_the_first_step_of_each_phase(toy, tmp_path, 
     assert len(given) == 2  # of ten steps
 
 
+@pytest.mark.slow
 def test_the_hooks_state_decides_the_batches_and_survives_a_stop(toy, tmp_path):
     calls = []
 

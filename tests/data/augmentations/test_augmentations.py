@@ -74,6 +74,7 @@ def test_a_draw_belongs_to_the_example_and_the_epoch(name):
     assert (other != first).any()
 
 
+@pytest.mark.slow
 def test_halves_of_a_batch_give_what_the_whole_gives():
     images, ids, epochs = chips(8, 8, 8), np.arange(8), np.arange(8) % 3
     options = {**EVERY, "rotate_degrees": 20.0, "shift": 1, "flip_horizontal": True}

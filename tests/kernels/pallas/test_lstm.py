@@ -53,6 +53,7 @@ def test_columns_of_a_tile():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("device", "hidden", "skip"),
     [

@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("onnx")
 SCRIPT = Path(__file__).parents[3] / "experiments" / "onnx" / "fuzz.py"
 

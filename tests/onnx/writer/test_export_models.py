@@ -153,6 +153,7 @@ def by_track(found):
     return outputs, jax.tree.map(lambda state: state.swapaxes(0, 1), states)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cell", ["lstm", "gru", "relu", "tanh"])
 def test_the_kernels_networks(exported, count, cell):
     key, rng = jax.random.key(0), np.random.default_rng(5)
