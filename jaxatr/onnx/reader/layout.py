@@ -48,11 +48,10 @@ def arguments(
     """Returns the values that an operator reads, and whether they have their channels last."""
     given = {name: values[name] for name in names if name}
     images = [value for value in given.values() if isinstance(value, ChannelsLast)]
-    fit = all(
-        isinstance(value, ChannelsLast) or np.ndim(value) <= _RANK for value in given.values()
-    )
-    if operator.layout == "any" and images and fit:
-        return {name: _turned(value) for name, value in given.items()}, True
+    if operator.layout == "any" and images:
+        others = [value for value in given.values() if not isinstance(value, ChannelsLast)]
+        if all(np.ndim(value) <= _RANK for value in others):
+            return {name: _turned(value) for name, value in given.items()}, True
     return {name: plain(value) for name, value in given.items()}, False
 
 
