@@ -40,11 +40,10 @@ def calibrate_run(
       ValueError: no run that decides, or a folder that cannot be used.
     """
     recogniser, fields = _recogniser(workdir, score, checkpoint)
-    step = training.load_snapshot(workdir, checkpoint).step
     return field.calibrate(
         recogniser,
         workdir,
-        step,
+        recogniser.step,
         source,
         tpr=fields.tpr if tpr is None else tpr,
         per_class=fields.per_class if per_class is None else per_class,
@@ -60,8 +59,8 @@ def undo_calibration(
       ValueError: there is no such calibration.
     """
     recogniser, _ = _recogniser(workdir, score, checkpoint)
-    step, name = training.load_snapshot(workdir, checkpoint).step, recogniser.decision.score.name
-    path = field.undo(workdir, step, name)
+    name = recogniser.decision.score.name
+    path = field.undo(workdir, recogniser.step, name)
     if path is None:
         raise ValueError(f"{workdir}: {name} is not calibrated to chips of the field")
     return str(path)

@@ -59,11 +59,12 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
       decision: the score that decides, with its threshold.
       gamma: γ of section 2.3, where CBC decides; else None.
       chip: from an image to the chip that the network sees.
+      step: of the checkpoint.
     """
 
     def __init__(self, run: TrainedRun, decision: openset.Decision, *, gamma: float | None = None):
         """Takes a run and what decides; :meth:`load` reads both from a folder."""
-        self.classes, self.chip = run.classes, run.intake
+        self.classes, self.chip, self.step = run.classes, run.intake, run.step
         self.decision, self._title = decision, decision.score.title
         if gamma is None and decision.score.name == openset.gamma_rule(0.5).score.name:
             gamma = float(scipy.special.expit(decision.thresholds(len(run.classes)).max()))
