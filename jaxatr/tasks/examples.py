@@ -146,17 +146,42 @@ class Examples:
         """The training part, and after it the outliers, labelled ``openset.UNKNOWN``."""
         return self._outliers or self.parts["train"]
 
-    def add_outliers(self, folder: str) -> None:
-        """Lets the images below a folder, of no known class, into the batches of the training.
+    def add_outliers(self, source: str) -> None:
+        """Lets images of no known class into the batches of the training.
 
         They are in no part: nothing is fitted to them, and nothing measured on them.
 
         Args:
-          folder: of images that become chips as the data's do.
+          source: a split of the data set, or else a folder of images, which become chips as the
+            data's do.
 
         Raises:
-          ValueError: there is no such folder, or its images do not fit.
+          ValueError: there is neither, it trains or is tested on already, or the images do not fit.
         """
+        if source in self.dataset.splits:
+            self._outliers = self._with_outlier_split(source)
+            count = len(self._outliers.labels) - len(self.parts["train"].labels)
+            self._negatives |= {"outliers": {"images": count, "split": source}}
+        else:
+            self._add_outlier_folder(source)
+
+    def _with_outlier_split(self, name: str) -> Part:
+        train, fields = self.parts["train"], self._config.data
+        for field in ("train_split", "test_split"):
+            if name in fields[field].split("+"):
+                raise ValueError(f"open_set.outliers: {name!r} is data.{field} already")
+        split = self.dataset.splits[name]
+        where = {field: tuple(values) for field, values in fields.select.items() if values}
+        own = data.select(split, classes=None, where=where)
+        labels = np.full(len(own), openset.UNKNOWN, train.labels.dtype)
+        return Part(
+            data.concatenated([train.split, split]),
+            np.concatenate([train.indices, len(train.split) + own]),
+            np.concatenate([train.labels, labels]),
+            train.chip,
+        )
+
+    def _add_outlier_folder(self, folder: str) -> None:
         train = self.parts["train"]
         images, fingerprint = data.read_chips(folder, train.chip)
         try:

@@ -288,6 +288,24 @@ def test_what_cannot_be_is_named(config, fields, message):
         OpenSet(set_fields(config, fields))
 
 
+def test_a_split_of_the_data_set_can_be_the_outliers(config):
+    config.data.name, config.data.source = "simulated", ""
+    views = {"aspects": 4, "ranges": (1000,), "bands": ("visible",)}
+    config.data.options = {**views, "decoys": 9, "size": 24, "surround": 4}
+    config.data.center_crop, config.open_set.split = 24, "random-5/3"
+    config.augment.box_shift, config.open_set.outliers = 0.1, "decoys"
+    task = OpenSet(config)
+    assert task.record["dataset"]["outliers"] == {"images": 9, "split": "decoys"}
+    streamed, train = task.examples.streamed, task.parts["train"]
+    assert np.sum(streamed.labels == openset.UNKNOWN) == 9
+    assert len(streamed.labels) == len(train.labels) + 9
+    batch = next(task.batches(task.phases[0]))
+    assert batch["image"].shape[1] > 24  # what other boxes show is there for outliers too
+    config.open_set.outliers = "test"
+    with pytest.raises(ValueError, match="open_set.outliers: 'test' is data.test_split already"):
+        OpenSet(config)
+
+
 def test_outliers_of_another_shape_are_refused(config, outliers, tmp_path):
     shutil.copytree(outliers, tmp_path / "mixed")
     from PIL import Image

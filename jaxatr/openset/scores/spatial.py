@@ -21,6 +21,10 @@ from jaxatr.typing import ArrayLike, Float, Int, Shaped
 MOST = 10_000
 """Training examples that are searched at most, which bounds the time of an evaluation."""
 
+MOST_BYTES = 4096
+"""Of a training example in the galleries of the package's scores: what a larger map is projected to
+loses next to nothing, and 10,000 examples take 40 MB."""
+
 STAGES = (1, 2, 3, 4)
 
 
@@ -53,14 +57,15 @@ def fit(
     *,
     window: float = 1.0,
     channels: int | None = None,
+    most_bytes: int | None = None,
     keep: float | None = None,
     most: int = MOST,
     seed: int = 0,
 ) -> Spatial:
     """Builds a gallery of the training examples' maps.
 
-    A chip takes two bytes for each pixel of the window and channel. ``channels`` and ``keep`` make
-    that less.
+    A chip takes two bytes for each pixel of the window and channel. ``channels`` or ``most_bytes``,
+    and ``keep``, make that less.
 
     Args:
       maps: ``[n, h, w, f]``, of training examples.
@@ -68,15 +73,19 @@ def fit(
       classes: k, all of them.
       window: share of each side of the map that is compared, about its middle.
       channels: project each pixel's f numbers to so many principal directions.
+      most_bytes: project them to as many as a chip of so many bytes can have, one at least.
       keep: share of the examples that is kept, as a coreset
         (:func:`jaxatr.openset.gallery.coreset`).
       most: examples at most; of more, a random part is taken, evenly from all classes.
       seed: of that draw, and of the coreset's projection.
 
     Raises:
-      ValueError: a map is not finite; a label is of no known class; all are of one class; or
-        ``window``, ``channels`` or ``keep`` is out of range.
+      ValueError: a map is not finite; a label is of no known class; all are of one class; both
+        ``channels`` and ``most_bytes`` are given; or ``window``, ``channels`` or ``keep`` is out of
+        range.
     """
+    if channels is not None and most_bytes is not None:
+        raise ValueError(f"got channels={channels} and most_bytes={most_bytes}, wanted one of them")
     if keep is not None and not 0 < keep <= 1:
         raise ValueError(f"keep: got {keep}, wanted a share in (0, 1]")
     labels = known_labels(labels, len(maps), classes)
@@ -87,6 +96,9 @@ def fit(
     width = maps.shape[-1]
     chosen = gallery.sample(labels, most, seed=seed)
     axes = np.zeros((width, 0), np.float32)
+    if channels is None and most_bytes is not None:
+        afforded = most_bytes // (2 * central(mean, window)[..., 0].size)
+        channels = max(1, afforded) if afforded < width else None
     if channels is not None:
         pixels = (central(maps[chosen], window) - central(mean, window)).reshape(-1, width)
         axes = gallery.pca(pixels, channels).axes.astype(np.float32)
@@ -135,7 +147,7 @@ def answer(
 
 
 def spatial(name: str, title: str, need: str, **options: Any) -> Score:
-    """Makes a score of one stage's map.
+    """Makes a score of one stage's map, of :data:`MOST_BYTES` a training example unless told.
 
     Args:
       name: of the score.
@@ -143,6 +155,9 @@ def spatial(name: str, title: str, need: str, **options: Any) -> Score:
       need: the map, such as ``"map_stage2"``.
       **options: of :func:`fit`.
     """
+
+    if not {"channels", "most_bytes"} & set(options):
+        options["most_bytes"] = MOST_BYTES
 
     def fit_to(outputs: Outputs, _) -> Spatial:
         maps, classes = outputs.more[need], outputs.logits.shape[1]

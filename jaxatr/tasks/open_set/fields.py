@@ -71,8 +71,8 @@ RECIPES: Fields = {
     ),
     "open_set.outliers": Field(
         "",
-        "a folder of images of no known class, which every class is to refuse (outlier exposure, "
-        "Hendrycks et al. 2019); never of the test's unknown classes",
+        "images of no known class, which every class is to refuse (outlier exposure, Hendrycks et "
+        "al. 2019): a folder, or a split of the data set; never of the test's unknown classes",
     ),
     "loss.outlier_weight": Field(0.5, "weight of their loss"),
 }

@@ -166,6 +166,10 @@ def test_a_smaller_gallery_of_maps():
     assert small.examples.shape == (18, 6 * 6 * 2)
     found = spatial.answer(small, KNOWN.more["map_stage2"])
     assert np.mean(found.label == KNOWN.labels) > 0.9
+    bounded = spatial.fit(maps, labels, K, most_bytes=2 * 8 * 8 * 2 + 5)
+    assert bounded.examples.shape == (45, 8 * 8 * 2) and bounded.axes.shape == (6, 2)
+    assert spatial.fit(maps, labels, K, most_bytes=1).axes.shape == (6, 1)
+    assert spatial.fit(maps, labels, K, most_bytes=4096).axes.shape == (6, 0)
     drawn = spatial.fit(maps, labels, K, most=12)
     assert np.bincount(drawn.labels).tolist() == [4, 4, 4]
     np.testing.assert_array_equal(drawn.mean, whole.mean)
@@ -198,6 +202,8 @@ def test_what_cannot_be_fitted_is_named(unchecked):
     maps, labels = TRAIN.more["map_stage2"], TRAIN.labels
     with pytest.raises(ValueError, match="maps: some are not finite"):
         spatial.fit(maps * np.float16(np.inf), labels, K)
+    with pytest.raises(ValueError, match="got channels=2 and most_bytes=9, wanted one of them"):
+        spatial.fit(maps, labels, K, channels=2, most_bytes=9)
     with pytest.raises(ValueError, match="keep: got 0, wanted a share"):
         spatial.fit(maps, labels, K, keep=0)
     with pytest.raises(ValueError, match="dimensions: got 7, wanted 1 to 6"):

@@ -44,6 +44,7 @@ SOURCE = Simulator(
         "size": "rows and columns of a chip",
         **FRAMING,
         "turns": "how often training sees every view, each time with draws of its own, 1 to 100",
+        "decoys": "random vehicles of no class, in a split of that name, 0 to 3600",
     },
     _bands_at_ranges,
 )

@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxatr.data.sources.simulated import radiance, raycast, sensor, terrain
 from jaxatr.data.sources.simulated.framing import Framing, framing
-from jaxatr.data.sources.simulated.vehicles import FLEET
+from jaxatr.data.sources.simulated.vehicles import FLEET, Vehicle
 from jaxatr.typing import Float, Int
 
 _FINEST = 0.1  # metres between rays at most
@@ -19,7 +19,7 @@ class View:
     """What is seen and from where.
 
     Attributes:
-      vehicle: index into ``FLEET``.
+      vehicle: index into ``FLEET``, or one that is not of the fleet.
       aspect_deg: degrees clockwise, 0 faces the sensor.
       range_m: metres from the sensor.
       band: index into ``sensor.BANDS``.
@@ -28,12 +28,22 @@ class View:
         along it: paint, light, weather, temperatures, the sensor's height and the turret's pose.
     """
 
-    vehicle: int
+    vehicle: int | Vehicle
     aspect_deg: float
     range_m: int
     band: int
     seed: tuple[int, ...]
     shared: tuple[int, ...] | None = None
+
+    @property
+    def seen(self) -> Vehicle:
+        """The vehicle itself."""
+        return self.vehicle if isinstance(self.vehicle, Vehicle) else FLEET[self.vehicle]
+
+    @property
+    def label(self) -> int:
+        """Index into ``FLEET``, -1 for a vehicle that is not of it."""
+        return -1 if isinstance(self.vehicle, Vehicle) else self.vehicle
 
 
 @dataclass(frozen=True)
@@ -171,7 +181,7 @@ def place(
     pixel = sensor.pixel_size(view.range_m)
     azimuth = float(np.radians(view.aspect_deg))
     elevation = float(np.radians(slow.uniform(2.0, 6.0)))
-    shape = FLEET[view.vehicle].posed(
+    shape = view.seen.posed(
         traverse=float(np.radians(slow.normal(0, 4))), lift=float(np.radians(slow.uniform(0, 3)))
     )
     axes = raycast.frame(azimuth, elevation)
@@ -272,7 +282,7 @@ def _see_thermal(
             pose.azimuth + rng.uniform(-np.pi, np.pi), float(np.radians(rng.uniform(15, 65)))
         ),
     )
-    seen = radiance.temperature(pose.hits, heat, FLEET[view.vehicle].engine)
+    seen = radiance.temperature(pose.hits, heat, view.seen.engine)
     soil = rng.normal(0, 1) + 3 * day - 1.5
     bush = terrain.Layer(soil + rng.uniform(-3, 1.5), 0.6)
     cover = ground.cover(

@@ -21,7 +21,7 @@ from jaxatr.data.source import (
 )
 from jaxatr.data.sources.simulated.framing import framing
 from jaxatr.data.sources.simulated.sensor import BANDS
-from jaxatr.data.sources.simulated.views import SPLITS, VEHICLES
+from jaxatr.data.sources.simulated.views import DECOYS, SPLITS, VEHICLES
 
 Columns: TypeAlias = dict[str, np.ndarray]
 
@@ -32,7 +32,7 @@ FRAMING: Mapping[str, str] = {
 """The options that say what a chip shows, to their meanings."""
 
 # Options that came later, at the values that there were before: what they gave is found again.
-_ONCE = {"crop": "window", "surround": 0, "turns": 1}
+_ONCE = {"crop": "window", "surround": 0, "turns": 1, "decoys": 0}
 
 
 class Simulator(Source):
@@ -94,8 +94,9 @@ class Simulator(Source):
         )
 
     def _rendered(self, settings: dict[str, Any]) -> dict[str, Columns]:
-        parts = [(split, settings | part) for split in SPLITS for part in self._parts(settings)]
-        found: dict[str, list[Columns]] = {split: [] for split in SPLITS}
+        splits = (*SPLITS, DECOYS) if settings.get("decoys") else SPLITS
+        parts = [(split, settings | part) for split in splits for part in self._parts(settings)]
+        found: dict[str, list[Columns]] = {split: [] for split in splits}
         with (
             ThreadPoolExecutor(os.cpu_count()) as pool,
             tqdm(

@@ -50,16 +50,16 @@ class Vehicle:
         )
 
 
-def _on_turret(*solids: Solid) -> list[Solid]:
+def on_turret(*solids: Solid) -> list[Solid]:
     return [Solid(s.part, s.normals, s.offsets, s.corners, turns=True) for s in solids]
 
 
-def _barrel(z: float, radius: float, x: tuple[float, float], y: float = 0.0) -> Solid:
+def barrel(z: float, radius: float, x: tuple[float, float], y: float = 0.0) -> Solid:
     tube = cylinder(_GUN, "x", (y, z), radius, x, sides=8)
     return Solid(tube.part, tube.normals, tube.offsets, tube.corners, turns=True, lifts=True)
 
 
-def _wheels(xs: Sequence[float], radius: float, y: tuple[float, float]) -> list[Solid]:
+def wheels(xs: Sequence[float], radius: float, y: tuple[float, float]) -> list[Solid]:
     """Returns tyres with bright hubs on both sides, the outer face at ``y[1]``."""
     solids = []
     for x in xs:
@@ -68,7 +68,7 @@ def _wheels(xs: Sequence[float], radius: float, y: tuple[float, float]) -> list[
     return solids
 
 
-def _tracks(
+def tracks(
     x: tuple[float, float],
     height: float,
     y: tuple[float, float],
@@ -119,7 +119,7 @@ def _pickup() -> Vehicle:
         *pair(prism(_BODY, side=front_pillar, y=(0.68, 0.8))),
         prism(_DARK, x=(2.62, 2.7), y=(-0.55, 0.55), z=(0.5, 0.85)),
         cylinder(Part.EXHAUST, "x", (-0.5, 0.3), 0.06, (-2.7, -1.9), sides=8),
-        *_wheels((-1.65, 1.72), 0.37, (0.66, 0.9)),
+        *wheels((-1.65, 1.72), 0.37, (0.66, 0.9)),
     ]
     return Vehicle("PICKUP", (5.41, 1.80, 1.68), solids, (1.8, 0.0, 0.8))
 
@@ -140,7 +140,7 @@ def _suv() -> Vehicle:
         *pair(prism(_BODY, x=(-0.1, 0.04), y=(0.68, 0.8), z=(1.0, 1.62))),
         prism(_DARK, x=(2.2, 2.28), y=(-0.55, 0.55), z=(0.6, 0.9)),
         cylinder(Part.EXHAUST, "x", (0.5, 0.34), 0.06, (-2.28, -1.6), sides=8),
-        *_wheels((-1.35, 1.4), 0.38, (0.62, 0.865)),
+        *wheels((-1.35, 1.4), 0.38, (0.62, 0.865)),
     ]
     return Vehicle("SUV", (4.57, 1.73, 1.73), solids, (1.5, 0.0, 0.85))
 
@@ -157,9 +157,9 @@ def _btr70() -> Vehicle:
         prism(Part.DECK, side=deck, y=(-0.85, 0.85)),
         *pair(cylinder(Part.EXHAUST, "x", (1.1, 1.35), 0.16, (-3.5, -2.2), sides=8)),
         *pair(prism(_DARK, x=(2.45, 2.62), y=(0.15, 0.7), z=(1.5, 1.62))),
-        *_on_turret(frustum(_BODY, (0.75, 0.0), (0.75, 0.45), (1.78, 2.16))),
-        _barrel(2.0, 0.05, (1.2, 2.5)),
-        *_wheels((-2.65, -1.2, 0.55, 2.0), 0.56, (1.0, 1.395)),
+        *on_turret(frustum(_BODY, (0.75, 0.0), (0.75, 0.45), (1.78, 2.16))),
+        barrel(2.0, 0.05, (1.2, 2.5)),
+        *wheels((-2.65, -1.2, 0.55, 2.0), 0.56, (1.0, 1.395)),
     ]
     return Vehicle("BTR70", (7.62, 2.79, 2.16), solids, (-2.7, 0.0, 1.3), (0.75, 0.0, 2.0))
 
@@ -178,9 +178,9 @@ def _brdm2() -> Vehicle:
         prism(Part.DECK, side=deck, y=(-0.7, 0.7)),
         *pair(cylinder(Part.EXHAUST, "x", (0.95, 1.15), 0.12, (-2.7, -1.9), sides=8)),
         *pair(prism(_DARK, x=(1.12, 1.3), y=(0.15, 0.6), z=(1.38, 1.5))),
-        *_on_turret(frustum(_BODY, (-0.25, 0.0), (0.62, 0.4), (1.63, 2.03))),
-        _barrel(1.87, 0.05, (0.1, 1.3)),
-        *_wheels((-1.45, 1.55), 0.6, (0.75, 1.145)),
+        *on_turret(frustum(_BODY, (-0.25, 0.0), (0.62, 0.4), (1.63, 2.03))),
+        barrel(1.87, 0.05, (0.1, 1.3)),
+        *wheels((-1.45, 1.55), 0.6, (0.75, 1.145)),
     ]
     return Vehicle("BRDM2", (5.72, 2.29, 2.03), solids, (-2.0, 0.0, 1.2), (-0.25, 0.0, 1.85))
 
@@ -197,11 +197,11 @@ def _bmp2() -> Vehicle:
         prism(Part.DECK, side=deck, y=(-1.2, 0.0)),
         prism(Part.EXHAUST, x=(0.1, 0.75), y=(-1.3, -1.0), z=(1.6, 1.84)),
         *pair(prism(_BODY, x=(-3.365, -3.3), y=(0.1, 1.1), z=(0.7, 1.7))),
-        *_on_turret(frustum(_BODY, (-0.35, 0.0), (1.15, 0.8), (1.73, 2.3), width=1.05)),
-        *_on_turret(prism(_BODY, x=(-0.9, -0.3), y=(0.1, 0.6), z=(2.25, 2.45))),
-        *_on_turret(prism(_DARK, x=(0.1, 0.4), y=(-0.6, -0.3), z=(2.25, 2.4))),
-        _barrel(2.03, 0.06, (0.5, 3.1)),
-        *_tracks((-3.2, 2.95), 1.05, (1.0, 1.575), (6, 0.3), 0.12),
+        *on_turret(frustum(_BODY, (-0.35, 0.0), (1.15, 0.8), (1.73, 2.3), width=1.05)),
+        *on_turret(prism(_BODY, x=(-0.9, -0.3), y=(0.1, 0.6), z=(2.25, 2.45))),
+        *on_turret(prism(_DARK, x=(0.1, 0.4), y=(-0.6, -0.3), z=(2.25, 2.4))),
+        barrel(2.03, 0.06, (0.5, 3.1)),
+        *tracks((-3.2, 2.95), 1.05, (1.0, 1.575), (6, 0.3), 0.12),
     ]
     return Vehicle("BMP2", (6.73, 3.15, 2.45), solids, (1.4, -0.5, 1.3), (-0.35, 0.0, 2.03))
 
@@ -218,15 +218,15 @@ def _t72() -> Vehicle:
         prism(Part.DECK, side=deck, y=(-1.1, 1.1)),
         prism(Part.EXHAUST, x=(-2.2, -1.5), y=(1.5, 1.795), z=(1.1, 1.36)),
         *pair(cylinder(_BODY, "y", (-3.1, 1.52), 0.19, (0.15, 1.05), sides=8)),
-        *_on_turret(
+        *on_turret(
             frustum(_BODY, (0.3, 0.0), (1.35, 1.2), (1.38, 1.75)),
             frustum(_BODY, (0.25, 0.0), (1.2, 0.65), (1.75, 2.05)),
             cylinder(_BODY, "z", (-0.1, 0.5), 0.35, (1.9, 2.21)),
             prism(_BODY, x=(-1.6, -0.7), y=(-0.9, 0.9), z=(1.5, 1.85)),
         ),
-        _barrel(1.72, 0.1, (1.2, 5.9)),
-        _barrel(1.72, 0.15, (3.6, 4.2)),
-        *_tracks((-3.25, 3.15), 1.05, (1.2, 1.795), (6, 0.37), 0.32),
+        barrel(1.72, 0.1, (1.2, 5.9)),
+        barrel(1.72, 0.15, (3.6, 4.2)),
+        *tracks((-3.25, 3.15), 1.05, (1.2, 1.795), (6, 0.37), 0.32),
     ]
     return Vehicle("T72", (6.59, 3.59, 2.21), solids, (-2.4, 0.0, 1.1), (0.3, 0.0, 1.72))
 
@@ -243,13 +243,13 @@ def _zsu23() -> Vehicle:
         prism(_BODY, x=(-2.9, 2.1), y=(-1.4, 1.4), z=(1.0, 1.3)),
         prism(Part.DECK, x=(-2.9, -1.8), y=(-1.0, 1.0), z=(1.2, 1.4)),
         prism(Part.EXHAUST, x=(-2.6, -1.7), y=(-1.44, -1.2), z=(1.0, 1.25)),
-        *_on_turret(
+        *on_turret(
             prism(_BODY, side=turret, front=front),
             cylinder(Part.ANTENNA, "x", (0.0, 2.85), 0.5, (-1.5, -1.35)),
             prism(Part.ANTENNA, x=(-1.55, -1.3), y=(-0.12, 0.12), z=(2.3, 2.8)),
         ),
-        *(_barrel(z, 0.055, (1.0, 2.9), y) for y, z in guns),
-        *_tracks((-2.9, 2.75), 0.95, (1.05, 1.44), (6, 0.33), 0.1),
+        *(barrel(z, 0.055, (1.0, 2.9), y) for y, z in guns),
+        *tracks((-2.9, 2.75), 0.95, (1.05, 1.44), (6, 0.33), 0.1),
     ]
     return Vehicle("ZSU23", (5.94, 2.88, 2.34), solids, (-2.2, 0.0, 1.0), (0.0, 0.0, 1.9))
 
@@ -268,14 +268,14 @@ def _2s3() -> Vehicle:
         *pair(prism(_BODY, x=(-3.3, 2.5), y=(1.1, 1.58), z=(1.05, 1.6))),
         prism(Part.DECK, side=deck, y=(-1.05, 0.1)),
         prism(Part.EXHAUST, x=(0.9, 1.6), y=(-1.615, -1.3), z=(1.15, 1.45)),
-        *_on_turret(
+        *on_turret(
             prism(_BODY, side=turret, plan=plan),
             cylinder(_BODY, "z", (-1.0, 0.7), 0.4, (2.45, 2.72)),
         ),
-        _barrel(2.05, 0.11, (0.3, 4.3)),
-        _barrel(2.05, 0.19, (4.2, 4.85)),
-        _barrel(2.05, 0.16, (1.9, 2.4)),
-        *_tracks((-3.2, 3.15), 1.05, (1.1, 1.615), (6, 0.33), 0.1),
+        barrel(2.05, 0.11, (0.3, 4.3)),
+        barrel(2.05, 0.19, (4.2, 4.85)),
+        barrel(2.05, 0.16, (1.9, 2.4)),
+        *tracks((-3.2, 3.15), 1.05, (1.1, 1.615), (6, 0.33), 0.1),
     ]
     return Vehicle("2S3", (6.71, 3.23, 2.72), solids, (1.9, -0.5, 1.2), (-1.0, 0.0, 2.05))
 

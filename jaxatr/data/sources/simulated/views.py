@@ -6,9 +6,11 @@
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
+from jaxatr.data.sources.simulated.decoys import decoy
 from jaxatr.data.sources.simulated.render import View, render
 from jaxatr.data.sources.simulated.sensor import BANDS
 from jaxatr.data.sources.simulated.vehicles import FLEET
@@ -16,6 +18,8 @@ from jaxatr.typing import Int
 
 VEHICLES: tuple[str, ...] = tuple(vehicle.name for vehicle in FLEET)
 SPLITS: tuple[str, ...] = ("train", "test")
+DECOYS = "decoys"
+"""The split of random vehicles, of no class, where some are asked for."""
 RANGES_M: tuple[int, ...] = (1000, 1500, 2000, 2500, 3000, 3500, 4000, 4500, 5000)
 _PLACES = (len(SPLITS), len(FLEET), len(RANGES_M), len(BANDS))
 _TRACKS = int(np.prod(_PLACES))  # of one turn
@@ -34,14 +38,16 @@ def generate(
     crop: str = "box",
     surround: int = 0,
     turns: int = 1,
+    decoys: int = 0,
 ) -> dict[str, np.ndarray]:
-    """Renders a split: every vehicle, range and band over a full turn.
+    """Renders a split: every vehicle, range and band over a full turn, or the decoys.
 
     Test aspects lie half-way between the train aspects. Each view is drawn from (seed, split,
     vehicle, range, band, frame, turn) alone, so it does not depend on what else is asked for.
 
     Args:
-      split: ``"train"`` or ``"test"``.
+      split: ``"train"``, ``"test"``, or ``"decoys"``: random vehicles of no class
+        (:mod:`~jaxatr.data.sources.simulated.decoys`), each at every range and in every band once.
       ranges: metres, of :data:`RANGES_M`.
       bands: of :data:`BANDS`.
       aspects: views a turn, 1 to 3600.
@@ -51,19 +57,20 @@ def generate(
       surround: chip pixels kept around the chip of a box on every side.
       turns: of the training split, 1 to 100: how often every view is seen, each time with draws of
         its own.
+      decoys: of their split, 0 to 3600.
 
     Returns:
       Stacked examples, one turn after the other: ``image`` and ``mask`` [n, s, s, 1] uint8 with
       s = size + 2 · surround, ``box`` [n, 4] float32 (y0, x0, y1, x1 in chip pixels), and [n] each
-      ``label`` (index into :data:`VEHICLES`), ``id``, ``range_m``, ``band`` (index into
+      ``label`` (index into :data:`VEHICLES`, -1 for decoys), ``id``, ``range_m``, ``band`` (index into
       :data:`BANDS`), ``track`` and ``frame`` int32 and ``aspect_deg`` float32; of the crop by the
       box ``sensor_pixels`` float32 as well, the sensor's along the box's longer side. A track is
-      one vehicle's turn at one range in one band; no id or track is in both splits.
+      one vehicle's turn at one range in one band; no id or track is in two splits.
 
     Raises:
       ValueError: an argument is not of those listed.
     """
-    check_choices("split", [split], SPLITS)
+    check_choices("split", [split], (*SPLITS, DECOYS))
     check_choices("ranges", ranges, RANGES_M)
     check_choices("bands", bands, BANDS)
     if not 1 <= aspects <= _MOST_ASPECTS:
@@ -72,6 +79,10 @@ def generate(
         raise ValueError(f"seed: got {seed}, wanted a non-negative integer")
     if not 1 <= turns <= _MOST_TURNS:
         raise ValueError(f"turns: got {turns}, wanted 1 to {_MOST_TURNS}")
+    if not 0 <= decoys <= _MOST_ASPECTS:
+        raise ValueError(f"decoys: got {decoys}, wanted 0 to {_MOST_ASPECTS}")
+    if split == DECOYS:
+        return _decoys(ranges, bands, decoys, seed, size=size, crop=crop, surround=surround)
     turns = turns if split == "train" else 1
     views = [
         view for turn in range(turns) for view in _views(split, ranges, bands, aspects, seed, turn)
@@ -105,7 +116,7 @@ def rendered(
       surround: likewise.
     """
     examples = render(views, size, crop=crop, surround=surround) | {
-        "label": np.array([view.vehicle for view in views]),
+        "label": np.array([view.label for view in views]),
         "id": ids,
         "range_m": np.array([view.range_m for view in views]),
         "band": np.array([view.band for view in views]),
@@ -133,8 +144,27 @@ def _views(
                     yield View(vehicle, aspect, range_m, band, entropy)
 
 
+def _decoys(
+    ranges: Sequence[int], bands: Sequence[str], count: int, seed: int, **framing: Any
+) -> dict[str, np.ndarray]:
+    vehicles = [decoy(number, seed) for number in range(count)]
+    views, frames, tracks = [], [], []
+    for range_m in ranges:
+        for band in map(BANDS.index, bands):
+            place = np.ravel_multi_index((RANGES_M.index(range_m), band), _PLACES[2:])
+            for number, vehicle in enumerate(vehicles):
+                entropy = (seed, len(SPLITS), number, range_m, band)
+                aspect = np.random.default_rng((*entropy, 0)).uniform(0, 360)
+                views.append(View(vehicle, float(aspect), range_m, band, entropy))
+                frames.append(number)
+                tracks.append(_TRACKS * _MOST_TURNS + int(place))
+    numbers, of_track = np.array(frames), np.array(tracks)
+    ids = of_track * _MOST_ASPECTS + numbers
+    return rendered(views, ids, of_track, numbers, **framing)
+
+
 def _track(split: str, view: View) -> int:
-    place = (SPLITS.index(split), view.vehicle, RANGES_M.index(view.range_m), view.band)
+    place = (SPLITS.index(split), view.label, RANGES_M.index(view.range_m), view.band)
     return int(np.ravel_multi_index(place, _PLACES))
 
 
