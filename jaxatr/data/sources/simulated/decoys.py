@@ -182,8 +182,6 @@ def _cabin(
             prism(Part.BODY, x=(at - 0.06, at + 0.06), y=(0.9 * narrow, wide), z=(roof, top))
         )
     if front - long - x[0] > 1.0 and rng.random() < 0.6:
-        height = roof + rng.uniform(0.15, 1.3)
-        solids.append(
-            prism(Part.BODY, x=(x[0], front - long - 0.05), y=(-wide, wide), z=(roof - 0.05, height))
-        )
+        z = (roof - 0.05, roof + rng.uniform(0.15, 1.3))
+        solids.append(prism(Part.BODY, x=(x[0], front - long - 0.05), y=(-wide, wide), z=z))
     return solids

@@ -51,10 +51,19 @@ class Vehicle:
 
 
 def on_turret(*solids: Solid) -> list[Solid]:
+    """Makes solids turn with the turret."""
     return [Solid(s.part, s.normals, s.offsets, s.corners, turns=True) for s in solids]
 
 
 def barrel(z: float, radius: float, x: tuple[float, float], y: float = 0.0) -> Solid:
+    """Makes a gun's barrel, which moves with turret and trunnion.
+
+    Args:
+      z: height of its axis.
+      radius: of the tube.
+      x: rear and front end.
+      y: of its axis.
+    """
     tube = cylinder(_GUN, "x", (y, z), radius, x, sides=8)
     return Solid(tube.part, tube.normals, tube.offsets, tube.corners, turns=True, lifts=True)
 

@@ -62,10 +62,10 @@ def generate(
     Returns:
       Stacked examples, one turn after the other: ``image`` and ``mask`` [n, s, s, 1] uint8 with
       s = size + 2 · surround, ``box`` [n, 4] float32 (y0, x0, y1, x1 in chip pixels), and [n] each
-      ``label`` (index into :data:`VEHICLES`, -1 for decoys), ``id``, ``range_m``, ``band`` (index into
-      :data:`BANDS`), ``track`` and ``frame`` int32 and ``aspect_deg`` float32; of the crop by the
-      box ``sensor_pixels`` float32 as well, the sensor's along the box's longer side. A track is
-      one vehicle's turn at one range in one band; no id or track is in two splits.
+      ``label`` (index into :data:`VEHICLES`, -1 for decoys), ``id``, ``range_m``, ``band`` (index
+      into :data:`BANDS`), ``track`` and ``frame`` int32 and ``aspect_deg`` float32; of the crop by
+      the box ``sensor_pixels`` float32 as well, the sensor's along the box's longer side. A track
+      is one vehicle's turn at one range in one band; no id or track is in two splits.
 
     Raises:
       ValueError: an argument is not of those listed.
