@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.openset.inputs import finite
+from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Score
 from jaxatr.typing import Array, ArrayLike, Float
 
@@ -92,10 +93,15 @@ def score(
     return jax.nn.logsumexp(jnp.asarray(logits), axis=-1) - virtual
 
 
+def _score(model: ViM, outputs: Outputs) -> Array:
+    return score(model, outputs.more["features"], outputs.logits)
+
+
 SCORE = Score(
     name="vim",
     title="ViM",
-    score=lambda model, out: score(model, out.more["features"], out.logits),
+    score=_score,
+    traced=_score,
     fit=lambda out, head: fit(out.more["features"], out.logits, head.kernel, head.bias),
     needs=("features",),
     model=ViM,
