@@ -22,10 +22,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).parents[1]
-TRAINED = {"conflabel": "conflabel_detector", "gopenmax": "gopenmax"}
-"""What can be trained beside a run to the score that it brings."""
+from jaxatr.runs import BASELINES
 
+ROOT = Path(__file__).parents[1]
 # What the loop says of a loss, of what it would save, and of embeddings.
 _NOT_FINITE = r"the loss of step \d+ .* is (nan|-?inf)$|.* (is|are) not finite.*"
 
@@ -92,7 +91,7 @@ class Run(NamedTuple):
     @property
     def all_scores(self) -> tuple[str, ...]:
         """Its scores with those of what is trained besides."""
-        return (*self.scores, *(TRAINED[name] for name in self.baselines))
+        return (*self.scores, *(BASELINES[name].name for name in self.baselines))
 
     def done(self, results: Path) -> bool:
         """Whether its result is recorded, with every score and method that it is to have."""

@@ -46,12 +46,18 @@ class OwnTraining(NamedTuple):
 
     Attributes:
       baseline: its name for ``train --baselines``, and its folder in the run's.
-      model: the named tuple of arrays that it leaves; None where it leaves a network of its own,
+      train: dotted path of the function that does it, which takes a
+        :class:`jaxatr.runs.baselines.Beside` and goes on where it was cut. It returns ``model``;
+        without ``model`` it returns None, and leaves a run of a network of its own.
+      leaves: name in that folder of the file that keeps ``model``, or of the folder of the run,
         whose evaluation has the score.
+      model: the named tuple of arrays that ``train`` returns; None where it leaves a run.
       adapt: ``(model, outputs on validation examples) -> model`` for the run's network.
     """
 
     baseline: str
+    train: str
+    leaves: str
     model: type | None = None
     adapt: Callable[[Any, Outputs], Any] | None = None
 

@@ -167,5 +167,11 @@ SCORE = Score(
     title="ConfLabel",
     score=lambda model, out: score(model, out.more["gradient_norms"]),
     needs=("gradient_norms",),
-    training=OwnTraining(baseline="conflabel", model=Detector, adapt=_adapt),
+    training=OwnTraining(
+        baseline="conflabel",
+        train="jaxatr.runs.baselines.conflabel:train",
+        leaves="detector.npz",
+        model=Detector,
+        adapt=_adapt,
+    ),
 )

@@ -26,6 +26,8 @@ SCORE = Score(
     fit=lambda out, _: openmax.fit(_all_logits(out), out.labels),
     needs=("extra_logits",),
     fixed_threshold=lambda gamma: float(scipy.special.logit(gamma)),
-    training=OwnTraining(baseline="gopenmax"),
+    training=OwnTraining(
+        baseline="gopenmax", train="jaxatr.runs.baselines.gopenmax:train", leaves="classifier"
+    ),
     model=openmax.OpenMax,
 )

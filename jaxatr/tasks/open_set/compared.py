@@ -11,16 +11,6 @@ import numpy as np
 from jaxatr import openset
 from jaxatr.training.folder import EVALUATION, SCORES
 
-BASELINES = {
-    score.training.baseline: name
-    for name, score in openset.SCORES.items()
-    if score.training is not None
-}
-"""Name of what can be trained beside a run, and of its folder, to the score that it brings."""
-
-DETECTOR = "detector.npz"
-CLASSIFIER = "classifier"
-
 
 def trained_scores(
     workdir: str | os.PathLike, scores: Iterable[openset.Score] = tuple(openset.SCORES.values())
@@ -42,13 +32,12 @@ def trained_scores(
     for score in scores:
         if score.training is None:
             continue
-        folder, model = Path(workdir) / score.training.baseline, score.training.model
-        if model is None:
-            network = folder / CLASSIFIER
-            if (network / EVALUATION).is_file() and (network / SCORES).is_file():
-                found[score.name] = network
-        elif (folder / DETECTOR).is_file():
-            found[score.name] = _load(model, folder / DETECTOR)
+        path = Path(workdir) / score.training.baseline / score.training.leaves
+        if score.training.model is None:
+            if (path / EVALUATION).is_file() and (path / SCORES).is_file():
+                found[score.name] = path
+        elif path.is_file():
+            found[score.name] = _load(score.training.model, path)
     return found
 
 

@@ -67,10 +67,11 @@ def choose(
     Raises:
       ValueError: a score is named that does not exist, or cannot be computed; it is said why.
     """
-    found = {} if workdir is None else trained_scores(workdir)
     listed = openset.choose_scores(default if scores is None else scores)
+    considered = {**openset.SCORES, **{score.name: score for score in listed}}
+    found = {} if workdir is None else trained_scores(workdir, considered.values())
     if scores in (None, "all"):
-        listed += tuple(openset.SCORES[name] for name in found)
+        listed += tuple(considered[name] for name in found if considered[name] not in listed)
         if made is not None and made.decision is not None and made.decision.score not in listed:
             listed += (made.decision.score,)
     chosen, trained, networks = [], {}, {}
@@ -79,9 +80,11 @@ def choose(
         if score.training and workdir is not None and (score.fit is None or reason):
             left = found.get(score.name)
             if left is None:
+                own = score.name in openset.SCORES
+                baseline = score.training.baseline if own else f"MODULE:{score.name.upper()}"
                 raise ValueError(
                     f"scores: nothing was trained for {score.name} in {workdir}: python -m "
-                    f"jaxatr train --workdir={workdir} --baselines={score.training.baseline}"
+                    f"jaxatr train --workdir={workdir} --baselines={baseline}"
                 )
             if score.training.model is None:
                 networks[score.name] = left
