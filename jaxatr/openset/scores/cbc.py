@@ -1,4 +1,4 @@
-"""The predicted class's binary classifier (Safaei et al. 2023, section 2.3)."""
+"""Logit of the predicted class's binary classifier (Safaei et al. 2023, section 2.3)."""
 
 import chex
 import jax.numpy as jnp

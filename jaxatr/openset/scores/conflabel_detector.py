@@ -1,4 +1,4 @@
-"""ConfLabel: a small network tells known from unknown by gradients under a confounding label.
+"""A small network's answer to each layer's gradient norm, as of `conflabel`, by ConfLabel.
 
 The detector of Lee and AlRegib (2021), "Open-Set Recognition With Gradient-Based Representations":
 its features are the squared norms of the gradient, layer by layer.

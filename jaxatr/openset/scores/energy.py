@@ -1,4 +1,4 @@
-"""The free energy of the logits, negated (Liu et al. 2020)."""
+"""Energy: log of the sum of the exponentials of the logits (Liu et al. 2020)."""
 
 import chex
 import jax

@@ -1,4 +1,4 @@
-"""G-OpenMax (Ge et al. 2017): OpenMax of a network that was shown generated images as unknown.
+"""OpenMax of a network that was shown generated images as one class more (Ge et al. 2017).
 
 The generated images are the classes after the known ones; their probability counts as that of
 "unknown".

@@ -1,4 +1,7 @@
-"""The largest logit (Vaze et al. 2022, "a good closed-set classifier is all you need")."""
+"""Largest logit (Vaze et al. 2022).
+
+"A good closed-set classifier is all you need".
+"""
 
 import chex
 import jax.numpy as jnp

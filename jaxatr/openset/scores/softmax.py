@@ -1,4 +1,4 @@
-"""The largest class probability (Hendrycks & Gimpel 2017)."""
+"""Largest class probability (Hendrycks and Gimpel 2017)."""
 
 import chex
 import jax

@@ -1,7 +1,9 @@
-r"""ViM (Wang et al. 2022, "ViM: out-of-distribution with virtual-logit matching").
+r"""Energy less the features' part outside the principal subspace (Wang et al. 2022).
 
 Few directions explain most of the features of known classes. The rest of a query's features is
 scaled to the size of a logit, :math:`\alpha \lVert x^{P^\perp} \rVert`, and set against the others.
+
+"ViM: out-of-distribution with virtual-logit matching".
 """
 
 from typing import NamedTuple
