@@ -10,7 +10,8 @@ from jaxatr import openset, parallel
 from jaxatr.explain import Method, find_methods
 from jaxatr.explain.measures import judge
 from jaxatr.tasks.distillation.sheet import arrays_to_record, evenly_spread
-from jaxatr.tasks.examples import Examples, Part
+from jaxatr.tasks.examples import Examples
+from jaxatr.tasks.parts import Part
 from jaxatr.training import Target
 from jaxatr.typing import Batch, Config, Float, PyTree
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from jaxatr import metrics, openset
-from jaxatr.tasks.examples import Part
+from jaxatr.tasks.parts import Part
 from jaxatr.typing import Bool, Float, Int, Shaped
 
 _KS = (1, 2, 4, 8)

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxatr import openset
-from jaxatr.tasks.examples import BOX_OFF, Part
 from jaxatr.tasks.open_set.compared import add_recorded, trained_scores
 from jaxatr.tasks.open_set.deciding import Deciding, Made, decides, made_for
 from jaxatr.tasks.open_set.judged import judge
 from jaxatr.tasks.open_set.needs import refusal
 from jaxatr.tasks.open_set.scored import Scored, head
+from jaxatr.tasks.parts import BOX_OFF, Part
 from jaxatr.typing import PyTree
 
 PARTS = ("validation", "test", BOX_OFF)

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Any, Protocol, runtime_checkable
 
 from jaxatr import openset
-from jaxatr.tasks.examples import Part
+from jaxatr.tasks.parts import Part
 from jaxatr.typing import Config, PyTree
 
 

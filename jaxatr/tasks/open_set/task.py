@@ -15,7 +15,7 @@ from jaxatr.config import Fields
 from jaxatr.data import augmentations
 from jaxatr.resolve import nearest, resolve
 from jaxatr.tasks.apply import apply_training
-from jaxatr.tasks.examples import Examples, Part
+from jaxatr.tasks.examples import Examples
 from jaxatr.tasks.gan.fields import FIELDS as GENERATOR
 from jaxatr.tasks.limits import check_limits
 from jaxatr.tasks.open_set.deciding import AUTO, decides, made_for, score_of
@@ -26,6 +26,7 @@ from jaxatr.tasks.open_set.needs import COMPUTED, compute, given_by
 from jaxatr.tasks.open_set.recipes import Recipe, added_up, check_recipe, rotation_head
 from jaxatr.tasks.open_set.recipes import Target as Labels
 from jaxatr.tasks.optimizer import build_optimizer
+from jaxatr.tasks.parts import Part
 from jaxatr.tasks.pretrained import Pretrained
 from jaxatr.training import Exportable, LossOutput, Phase, Target, Task, TrainedRun, digest
 from jaxatr.typing import ArrayLike, Batch, Config, Float, PyTree, Shaped

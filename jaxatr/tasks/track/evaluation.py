@@ -7,12 +7,12 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from jaxatr import openset
-from jaxatr.tasks.examples import BOX_OFF
 from jaxatr.tasks.open_set import evaluation
 from jaxatr.tasks.open_set.deciding import Deciding, decides, made_for
 from jaxatr.tasks.open_set.evaluation import PARTS
 from jaxatr.tasks.open_set.judged import judge
 from jaxatr.tasks.open_set.scored import head
+from jaxatr.tasks.parts import BOX_OFF
 from jaxatr.typing import Int, PyTree, Shaped
 
 TRACKS, MEAN, CHIPS = "all", "mean over chips", "single chips"

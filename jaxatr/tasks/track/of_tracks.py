@@ -10,11 +10,11 @@ import numpy as np
 
 from jaxatr import models, openset, parallel
 from jaxatr.config import Fields
-from jaxatr.tasks.examples import Part
 from jaxatr.tasks.limits import check_limits
 from jaxatr.tasks.open_set.fields import FIELDS as OF_SINGLE_CHIPS
 from jaxatr.tasks.open_set.needs import COMPUTED
 from jaxatr.tasks.open_set.task import OpenSet
+from jaxatr.tasks.parts import Part
 from jaxatr.tasks.track.evaluation import Group, PartOutputs, Seen, evaluate
 from jaxatr.tasks.track.examples import TrackExamples
 from jaxatr.tasks.track.fields import FIELDS
