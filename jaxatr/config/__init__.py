@@ -10,6 +10,7 @@ from jaxatr.config.building import built, fields_of, group_of, has
 from jaxatr.config.common import COMMON, OPEN_SET
 from jaxatr.config.field import Field, Fields, table
 from jaxatr.config.recorded import completed
+from jaxatr.config.simulated import simulated_vehicles
 from jaxatr.typing import Config
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "of_task",
     "of_variant",
     "retasked",
+    "simulated_vehicles",
     "table",
 ]
 
