@@ -82,7 +82,7 @@ class Run(NamedTuple):
         return [[sys.executable, "-m", *command] for command in found]
 
     def result(self, results: Path) -> dict[str, Any] | None:
-        """Returns what is recorded of it; nothing where that had other overrides."""
+        """Reads its recorded result; None where that had other overrides."""
         path = results / f"{self.name}.json"
         found = json.loads(path.read_text()) if path.exists() else {}
         same = found.get("overrides") == json.loads(json.dumps(dict(self.overrides)))
@@ -155,7 +155,7 @@ def carry_out(
 
 
 def _divergence(output: Path) -> str | None:
-    """Returns what a training said of the loss that ended it, ``None`` if it ended otherwise."""
+    """Reads the message of a training that its loss ended; None if it ended otherwise."""
     said = output.read_text(errors="replace").splitlines()[-1:]
     found = re.search(_NOT_FINITE, said[0]) if said else None
     return found[0] if found else None

@@ -112,7 +112,7 @@ class Examples:
 
     @property
     def record(self) -> dict[str, Any]:
-        """What a recogniser needs beside the parameters, and what a result must state."""
+        """Facts that a recogniser needs beside the parameters, and that a result must state."""
         return {
             "dataset": {
                 "name": self.dataset.name,

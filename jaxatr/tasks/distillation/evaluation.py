@@ -30,7 +30,7 @@ class Explaining(Protocol):
 
     @property
     def record(self) -> dict[str, Any]:
-        """What a result must state."""
+        """Facts that a result must state."""
         ...
 
     def infer(self, variables: PyTree, batch: Batch) -> dict[str, jax.Array]:
@@ -86,7 +86,7 @@ def evaluate(
 def _explained(
     task: Explaining, variables: PyTree, part: str, methods: str | Collection[str], progress: bool
 ) -> tuple[dict[str, Any], dict[str, np.ndarray], dict[str, Any], Any]:
-    """Returns what was found of a part, all maps, what they are worth, and the convention."""
+    """Explains a part: returns the outputs on it, all maps, their figures, and the convention."""
     chosen = find_methods(methods)
     found = _tested(task, variables, part)
     maps, values, convention = {"surrogate": found["saliency"]}, {}, []

@@ -32,7 +32,7 @@ class Embeds(Protocol):
 
     @property
     def record(self) -> dict[str, Any]:
-        """What a result must state."""
+        """Facts that a result must state."""
         ...
 
     def embed(

@@ -1,4 +1,4 @@
-"""What was trained beside a run, in its folder, and how it joins the run's evaluation."""
+"""Finds the trainings beside a run, in its folder, and adds them to the run's evaluation."""
 
 import json
 import os

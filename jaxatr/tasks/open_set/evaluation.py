@@ -36,12 +36,12 @@ class Chosen(NamedTuple):
 
     @property
     def needs(self) -> frozenset[str]:
-        """What all of them need beside the logits."""
+        """Needs of all of them beside the logits."""
         return frozenset().union(*(score.all_needs for score in self.scores))
 
     @property
     def needs_of_fit(self) -> frozenset[str] | None:
-        """What those need that are fitted to training examples; None if there are none."""
+        """Needs of those that are fitted to training examples; None if there are none."""
         fitted = [score.all_needs for score in self.scores if score.fitted]
         return frozenset().union(*fitted) if fitted else None
 

@@ -17,7 +17,7 @@ NONE = "none"
 """In place of a score: the network alone."""
 
 GIVEN = frozenset({"open_logits", "features"})
-"""What an exported network gives for a score beside the logits."""
+"""Outputs of an exported network that a score may take beside the logits."""
 
 
 class InGraph(NamedTuple):

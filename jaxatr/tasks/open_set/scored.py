@@ -22,7 +22,7 @@ class Scored(Protocol):
 
     @property
     def record(self) -> dict[str, Any]:
-        """What a result must state."""
+        """Facts that a result must state."""
         ...
 
     def outputs(self, variables: PyTree, part: str, needs: Collection[str] = ()) -> openset.Outputs:

@@ -143,7 +143,7 @@ class OpenSet(Task):
 
     @property
     def record(self) -> dict[str, Any]:
-        """What a recogniser needs beside the parameters, and what a result must state."""
+        """Facts that a recogniser needs beside the parameters, and that a result must state."""
         return {**self.examples.record, **self._pretrained.record}
 
     def init(self, key: jax.Array) -> tuple[PyTree, PyTree]:
