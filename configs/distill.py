@@ -82,6 +82,7 @@ def _from_scratch(config: Config) -> None:
 
 def _simulated(config: Config) -> None:
     _from_scratch(config)
+    configuration.simulated_vehicles(config, turns=2)
     # The student learns the attention alone: it begins as the target, wherever that is.
     config.model.pretrained = config.distillation.get_oneway_ref("target")
     config.train.epochs = 3
@@ -89,26 +90,6 @@ def _simulated(config: Config) -> None:
     config.explanation.epochs = 6.0
     config.model.width = 32
     config.surrogate.width = 16
-    config.data.name = "simulated"
-    config.data.options = ConfigDict(
-        {
-            "aspects": 216,
-            "ranges": (1000, 2000, 3000),
-            "bands": ("visible",),
-            "size": 64,
-            "seed": 0,
-            "crop": "box",
-            "surround": 12,  # for other boxes
-            "turns": 2,
-        }
-    )
-    config.data.center_crop = 64
-    config.data.box_margin = 0.2
-    config.open_set.split = "random-5/3"
-    config.augment.flip_horizontal = True
-    config.augment.rotate_degrees = 5.0
-    config.augment.box_shift = 0.1
-    config.augment.box_scale = 0.1
 
 
 def _smoke(config: Config) -> None:

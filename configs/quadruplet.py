@@ -56,21 +56,10 @@ def _from_scratch(config: Config) -> None:
 
 def _simulated(config: Config) -> None:
     _from_scratch(config)
-    config.data.name = "simulated"
-    config.data.options = ConfigDict(
-        {
-            "aspects": 216,
-            "ranges": (1000, 2000),
-            "bands": ("visible",),
-            "size": 64,
-            "seed": 0,
-            "crop": "box",
-        }
-    )
+    views = {"aspects": 216, "ranges": (1000, 2000)}
+    configuration.simulated_vehicles(config, views, other_boxes=False)
     config.data.coarse = "simulated"
     config.open_set.split = "first-6"
-    config.augment.flip_horizontal = True
-    config.augment.rotate_degrees = 5.0
     config.augment.shift = 4
     config.train.epochs = 15
     config.train.evaluate_every = 5.0

@@ -14,8 +14,6 @@ Variants:
   smoke     the default on very little data: does it run?
 """
 
-from ml_collections import ConfigDict
-
 from jaxatr import config as configuration
 from jaxatr.typing import Config
 
@@ -27,28 +25,9 @@ def get_config(variant: str = "default") -> Config:
 
 
 def _default(config: Config) -> None:
-    config.data.name = "simulated_tracks"
-    config.data.options = ConfigDict(
-        {
-            "tracks": 192,
-            "frames": (4, 8),
-            "starts": (2000, 3500),
-            "closing": 150,
-            "bands": ("visible",),
-            "size": 64,
-            "seed": 0,
-            "crop": "box",
-            "surround": 12,  # for other boxes
-        }
-    )
-    config.data.center_crop = 64
-    config.data.box_margin = 0.2
+    views = {"tracks": 192, "frames": (4, 8), "starts": (2000, 3500), "closing": 150}
+    configuration.simulated_vehicles(config, views, name="simulated_tracks")
     config.data.box_error = 0.1
-    config.open_set.split = "random-5/3"
-    config.augment.flip_horizontal = True
-    config.augment.rotate_degrees = 5.0
-    config.augment.box_shift = 0.1
-    config.augment.box_scale = 0.1
     config.model.width = 32
     config.optimizer.learning_rate = 3e-2
     config.optimizer.nesterov = True

@@ -22,10 +22,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).parents[1]
-TRAINED = {"conflabel": "conflabel_detector", "gopenmax": "gopenmax"}
-"""What can be trained beside a run to the score that it brings."""
+from jaxatr.runs import BASELINES
 
+ROOT = Path(__file__).parents[1]
 # What the loop says of a loss, of what it would save, and of embeddings.
 _NOT_FINITE = r"the loss of step \d+ .* is (nan|-?inf)$|.* (is|are) not finite.*"
 
@@ -83,7 +82,7 @@ class Run(NamedTuple):
         return [[sys.executable, "-m", *command] for command in found]
 
     def result(self, results: Path) -> dict[str, Any] | None:
-        """Returns what is recorded of it; nothing where that had other overrides."""
+        """Reads its recorded result; None where that had other overrides."""
         path = results / f"{self.name}.json"
         found = json.loads(path.read_text()) if path.exists() else {}
         same = found.get("overrides") == json.loads(json.dumps(dict(self.overrides)))
@@ -92,7 +91,7 @@ class Run(NamedTuple):
     @property
     def all_scores(self) -> tuple[str, ...]:
         """Its scores with those of what is trained besides."""
-        return (*self.scores, *(TRAINED[name] for name in self.baselines))
+        return (*self.scores, *(BASELINES[name].name for name in self.baselines))
 
     def done(self, results: Path) -> bool:
         """Whether its result is recorded, with every score and method that it is to have."""
@@ -156,7 +155,7 @@ def carry_out(
 
 
 def _divergence(output: Path) -> str | None:
-    """Returns what a training said of the loss that ended it, ``None`` if it ended otherwise."""
+    """Reads the message of a training that its loss ended; None if it ended otherwise."""
     said = output.read_text(errors="replace").splitlines()[-1:]
     found = re.search(_NOT_FINITE, said[0]) if said else None
     return found[0] if found else None

@@ -1,4 +1,4 @@
-"""What the table makers share: recorded runs in, cells and Markdown out."""
+"""Helpers of the table makers: recorded runs in, cells and Markdown out."""
 
 import json
 from collections.abc import Iterable, Sequence

@@ -84,6 +84,12 @@ def gather_json(value: Any) -> list[Any]:
     return [json.loads(bytes(row[:size])) for row, size in zip(rows, sizes, strict=True)]
 
 
+def wait_for_all(name: str) -> None:
+    """Waits until every process of a run has come to the point of this name."""
+    if jax.process_count() > 1:
+        multihost_utils.sync_global_devices(name)
+
+
 def replicate(tree: PyTree, devices: Sequence[Device] | None = None) -> PyTree:
     """Returns ``tree`` with a leading axis that holds one copy per local device."""
     devices = jax.local_devices() if devices is None else devices

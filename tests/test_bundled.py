@@ -1,5 +1,6 @@
 """The configurations that come with the package, found by name from a checkout and from a wheel."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -74,3 +75,23 @@ def test_a_training_takes_a_name(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="enough"):
         runs.train_run("cbc:smoke", tmp_path)
     assert seen == [bundled.load("cbc:smoke")]
+
+
+@pytest.mark.parametrize("name", bundled.names())
+def test_a_users_copy_in_an_empty_folder_is_the_same(tmp_path, monkeypatch, name):
+    shutil.copy(ROOT / "configs" / f"{name}.py", tmp_path / "mine.py")
+    monkeypatch.chdir(tmp_path)
+    for variant in ("default", "smoke"):
+        mine = bundled.load(f"mine.py:{variant}")
+        assert mine.to_json() == bundled.load(f"{name}:{variant}").to_json()
+
+
+def test_the_recipes_on_simulated_vehicles_share_their_data():
+    """A surrogate's target has its data: the same chips, classes and boxes."""
+    target, surrogate = bundled.load("cbc"), bundled.load("distill")
+    assert target.data.options.to_dict() == surrogate.data.options.to_dict()
+    assert target.data.options.turns == 2 and target.data.center_crop == 64
+    assert target.open_set.split == surrogate.open_set.split == "random-5/3"
+    tracks, embedding = bundled.load("track").data, bundled.load("quadruplet").data
+    assert tracks.name == "simulated_tracks" and tracks.options.surround == 12
+    assert "surround" not in embedding.options and embedding.center_crop == 0

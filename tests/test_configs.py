@@ -8,7 +8,7 @@ import pytest
 from ml_collections import ConfigDict, config_flags
 
 from jaxatr import config as configuration
-from jaxatr import data, models
+from jaxatr import data, models, openset
 from jaxatr.config import Field
 
 ROOT = Path(__file__).parents[1]
@@ -18,6 +18,7 @@ TASKS = (
     *("jaxatr.tasks.embedding:Embedding", "jaxatr.tasks.gan:ConditionalGan"),
     "jaxatr.tasks.distillation:Distillation",
 )
+PAGES = [p.stem for p in (ROOT / "docs").glob("*.md") if "<!-- table:" in p.read_text("utf-8")]
 
 
 def load(file="cbc", folder="configs"):
@@ -55,6 +56,30 @@ def test_the_documentation_is_what_the_declarations_say():
     assert (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8") == made
     documented = [line.split("`")[1] for line in made.splitlines() if line.startswith("| `")]
     assert set(documented) == {name for task in TASKS for name in configuration.fields_of(task)}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_tables_of_a_page_are_what_the_code_says(page):
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    tables = load("make_tables", "docs")
+    assert tables.filled(text) == text
+
+
+def test_every_score_is_in_the_table_and_described():
+    assert "open_set" in PAGES
+    listed = load("make_tables", "docs").scores().splitlines()[2:]
+    names = [name for row in listed for name in row.split("|")[1].replace("`", "").split(",")]
+    assert sorted(name.strip() for name in names) == sorted(openset.SCORES)
+    assert all(len(row.split("|")[2].strip()) > 12 for row in listed)  # each is described
+
+
+def test_a_table_of_a_page_is_made_between_its_marks():
+    tables = load("make_tables", "docs")
+    mark = "<!-- table: fields jaxatr.tasks.open_set:OpenSet loss.open_weight -->"
+    made = tables.filled(f"before\n{mark}\nstale\n<!-- end of the table -->\nafter\n")
+    rows = made.splitlines()
+    assert rows[:2] == ["before", mark] and rows[-2:] == ["<!-- end of the table -->", "after"]
+    assert "stale" not in made and [row for row in rows if row.startswith("| `loss.open_weight` |")]
 
 
 def test_a_task_has_the_common_fields_and_its_own():

@@ -3,6 +3,7 @@
 import functools
 import json
 import shutil
+import sys
 
 import jax
 import numpy as np
@@ -10,17 +11,55 @@ import pytest
 from ml_collections import ConfigDict
 
 from jaxatr import config as configuration
-from jaxatr import data, runs
+from jaxatr import data, openset, runs
 from jaxatr.cli import convert
 from jaxatr.explain import Explainer, load_target
 from jaxatr.tasks.embedding.predictor import Retriever
-from jaxatr.tasks.open_set import exported
 from jaxatr.tasks.open_set.predictor import UNKNOWN, Recogniser
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 
 from jaxatr.runs.export import export_run  # noqa: E402
+
+OUTSIDE = """
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxatr.openset import Score
+
+
+class Box(NamedTuple):
+    low: np.ndarray
+    high: np.ndarray
+
+
+def fit(outputs, head):
+    features = outputs.more["features"]
+    return Box(features.min(axis=0), features.max(axis=0))
+
+
+def score(model, outputs):
+    features = outputs.more["features"]
+    beyond = np.maximum(model.low - features, features - model.high)
+    return -np.maximum(beyond, 0).sum(axis=1)
+
+
+def traced(model, outputs):
+    features = outputs.more["features"]
+    inside = jnp.clip(features, model.low, model.high)
+    return -jnp.sum(jnp.abs(features - inside), axis=1)
+
+
+def bright(model, outputs):
+    return outputs.more["image"].mean(axis=(1, 2, 3))
+
+
+BOX = Score("box", "Box", score, fit, needs=("features",), traced=traced)
+BRIGHT = Score("bright", "Brightness", bright, needs=("image",), traced=bright)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +103,20 @@ def test_a_recogniser_says_the_same(trained_run, images, flags, tmp_path, capsys
         np.testing.assert_allclose(jax.nn.softmax(found["logits"][row]), expected, atol=1e-4)
 
 
-@pytest.mark.parametrize("score", exported.EXPRESSED)
-def test_the_graph_decides_as_the_recogniser_does(
-    small_config, trained_run, images, tmp_path, score
-):
+@pytest.fixture
+def outside(tmp_path, monkeypatch):
+    """Puts scores of a user's own on the import path, as ``users_traced``."""
+    (tmp_path / "users_traced.py").write_text(OUTSIDE)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    sys.modules.pop("users_traced", None)
+
+
+TRACED = [name for name, score in openset.SCORES.items() if score.traced]
+
+
+@pytest.mark.parametrize("score", [*TRACED, "users_traced:BOX"])
+def test_the_graph_decides_as_the_recogniser_does(outside, trained_run, images, tmp_path, score):
     run = tmp_path / "run"
     shutil.copytree(trained_run, run)
     record = json.loads((run / "config.json").read_text())
@@ -88,11 +137,18 @@ def test_the_graph_decides_as_the_recogniser_does(
     clear = np.abs(scores - threshold) > 2e-3 * (1 + abs(threshold))
     accepted = np.array([prediction.label != UNKNOWN for prediction in predictions])
     np.testing.assert_array_equal(found["known"][clear], accepted[clear])
-    assert properties(tmp_path / "model.onnx")["decides"] == score
+    assert properties(tmp_path / "model.onnx")["decides"] == recogniser.decision.score.name
+
+
+def test_a_score_that_takes_more_than_the_exported_network_gives(outside, trained_run, tmp_path):
+    with pytest.raises(ValueError, match="bright decides in .* needs image, which an exported net"):
+        export_run(trained_run, tmp_path / "model.onnx", score="users_traced:BRIGHT")
 
 
 def test_a_score_without_a_form_in_onnx_is_refused(trained_run, embedding_run, tmp_path):
-    with pytest.raises(ValueError, match="template decides in .* no form in ONNX: take one of cbc"):
+    with pytest.raises(
+        ValueError, match="template decides in .* no form in ONNX: take one of soft"
+    ):
         export_run(trained_run, tmp_path / "model.onnx", score="template")
     with pytest.raises(ValueError, match="score: .* is a run of Embedding"):
         export_run(embedding_run, tmp_path / "model.onnx", score="cbc")

@@ -76,7 +76,7 @@ the one with the largest margin: by how much it meets the aim that it meets leas
 
 
 def explanations(data: str, way: str) -> list[dict[str, Any]]:
-    """Returns what was measured of each recorded run of a way."""
+    """Reads the measured explanation of each recorded run of a way."""
     runs = (recorded(RESULTS, f"{data}-{way}-{seed}") for seed in SEEDS)
     return [run["evaluation"]["explanation"] for run in runs if run]
 
@@ -159,7 +159,7 @@ def aims(data: str) -> list[str]:
 
 
 def tuning(data: str) -> list[str]:
-    """Returns what the ways reached on validation images, by which one was chosen."""
+    """Lists the figures of the ways on validation images, by which one was chosen."""
     names = ("insertion", "deletion", "fidelity", "mean_intensity", "student_accuracy")
     others = (recorded(RESULTS, f"rivals-{data}") or {}).get("validation")
     rows = []

@@ -18,7 +18,7 @@ _AT_ONCE = 3  # times as slow as that, and it is out after one
 
 
 def timed(run: Callable[[], object]) -> Callable[[], float]:
-    """Returns what runs once, waits for it and gives its seconds."""
+    """Makes a function that runs once, waits for the end and returns the seconds."""
 
     def once() -> float:
         start = time.perf_counter()

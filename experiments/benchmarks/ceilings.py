@@ -1,4 +1,4 @@
-"""What a device can do at best, measured, and what part of it a run reached (the roofline)."""
+"""Measures the limits of a device, and the share of them that a run reached (the roofline)."""
 
 from typing import Any, TypeAlias
 

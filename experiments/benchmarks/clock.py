@@ -1,4 +1,4 @@
-"""What contenders share that run in processes of their own: the cores, and what a turn is.
+"""Shares cores and turns between contenders that run in processes of their own.
 
 PyTorch's worker imports it, so that nothing here imports jax.
 """

@@ -190,7 +190,7 @@ def _operations(text: str) -> str:
 
 
 def compiled(programs: Mapping[str, tuple[Callable, tuple]]) -> dict[str, Callable[[], object]]:
-    """Returns what runs each program, after a first run.
+    """Compiles each program, and runs it once.
 
     What is the same program under two names, as the choice and the form that was chosen are, is one
     function: timed as two, one of them would seem the faster. Forms that are written differently

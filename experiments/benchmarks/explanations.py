@@ -103,7 +103,7 @@ def turns(size: int) -> dict[str, Turns]:
 
 
 def timed(case: Case, batch: int) -> dict[str, Callable[[], Any]]:
-    """Returns what is timed: of the batch, but the methods of many passes of one image."""
+    """Lists the timed functions: of the batch, but the methods of many passes of one image."""
     config = configuration.of_task("jaxatr.tasks.distillation:Distillation")
     channels, size = case.channels, case.size
     for name in ("backbone", "width", "stem"):

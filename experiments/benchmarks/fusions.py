@@ -139,7 +139,7 @@ def work(plan: FusionPlan, problem: FusionProblem, moved: float) -> tuple[float,
 
 
 def separate(plan: FusionPlan, arguments: dict[str, jax.Array]) -> Callable[[], jax.Array]:
-    """Returns what runs each operation as its own program."""
+    """Makes a function that runs each operation as its own program."""
     programs = [jax.jit(operation.apply) for operation in plan.operations]
 
     def run() -> jax.Array:
@@ -184,7 +184,7 @@ def measure(plan: FusionPlan, problem: FusionProblem, rounds: int) -> dict[str, 
 
 
 def row_of(plan: FusionPlan, problem: FusionProblem, options: argparse.Namespace, ceilings) -> dict:
-    """Returns what is recorded of a plan; the others must not be lost with one that raises."""
+    """Measures a plan for the record; the others must not be lost with one that raises."""
     try:
         row = measure(plan, problem, options.rounds)
     except Exception as error:  # a compiler, a kernel or a full memory may raise anything

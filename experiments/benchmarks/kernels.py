@@ -71,7 +71,7 @@ def problems(options: argparse.Namespace) -> Iterator[tuple[dict[str, str], Prob
 
 
 def programs(problem: Problem, algorithms: list[str]) -> dict[str, tuple[Callable, tuple]]:
-    """Returns what computes the problem, and its arguments, by name."""
+    """Lists the functions that compute the problem, with their arguments, by name."""
     draw = np.random.default_rng(0)
     arguments = tuple(
         jnp.asarray(draw.standard_normal(shape, np.float32), problem.dtype)
@@ -149,7 +149,7 @@ def page(recording: Recording) -> list[str]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Returns what reads the command line."""
+    """Builds the parser of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lists", nargs="+", default=["deepbench", "resnet"])
     parser.add_argument("--sizes", type=int, nargs="+", default=[32, 64, 128, 224])

@@ -100,7 +100,7 @@ def timed_part(problem: Problem, layer: Callable[..., Any]) -> Callable[..., Any
 
 
 def programs(problem: Problem, algorithms: list[str]) -> dict[str, tuple[Callable, tuple]]:
-    """Returns what computes the problem, and its arguments, by name."""
+    """Lists the functions that compute the problem, with their arguments, by name."""
     params = recurrent.init(
         jax.random.key(0), problem.cell, problem.inputs, problem.hidden, dtype=problem.dtype
     )

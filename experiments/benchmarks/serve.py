@@ -1,4 +1,4 @@
-"""What both workers of training_step.py share: options, and steps timed on demand."""
+"""Shared by both workers of training_step.py: options, and steps timed on demand."""
 
 import argparse
 import json

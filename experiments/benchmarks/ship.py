@@ -48,7 +48,7 @@ def best(row: dict[str, Any], problem: Problem, device: Device) -> tuple[Choice,
 
 
 def default(algorithm: str, problem: Problem, times: dict[str, float]) -> tuple[Choice, float, int]:
-    """Returns what :func:`best` does, for an algorithm as single forms are timed."""
+    """Chooses as :func:`best` does, for an algorithm as single forms are timed."""
     solver = OPERATION.solvers[algorithm]
     return Choice(algorithm, solver.configs(problem)[0]), times[algorithm], solver.version
 

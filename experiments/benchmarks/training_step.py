@@ -176,7 +176,7 @@ def ratios(contenders: dict) -> dict:
 
 
 def machine() -> dict:
-    """Returns what the figures depend on."""
+    """Describes the machine and the versions that the figures depend on."""
     names = ("jax", "jaxlib", "flax", "torch", "numpy")
     cpu = Path("/proc/cpuinfo")
     lines = cpu.read_text().splitlines() if cpu.exists() else []

@@ -271,7 +271,7 @@ def memory(what):
 
 
 def outcome(raw, apply=True):
-    """Returns what becomes of one model: loaded, refused, or what is wrong.
+    """Tries one model: it is loaded or refused, or a text says what went wrong.
 
     Args:
       raw: its bytes.
@@ -292,7 +292,7 @@ def outcome(raw, apply=True):
 
 
 def tried(path, values, apply):
-    """Returns what becomes of one model; ``values`` gets the bytes of those that are computed."""
+    """Tries one model; ``values`` gets the bytes of those that are computed."""
     import jax
 
     from jaxatr.onnx import generate, layers, load

@@ -105,8 +105,8 @@ def main(arguments: Sequence[str]) -> None:
     if values.config is not None:
         runs.train_run(values.config, workdir, progress=values.progress)
     with training.stopping_at_once():
-        for baseline in baselines:
-            print(f"training {baseline} in {workdir / baseline}", flush=True)
+        for baseline, folder in baselines.items():
+            print(f"training {baseline} in {workdir / folder}", flush=True)
             runs.train_baseline(workdir, baseline, progress=values.progress)
         print("evaluating on the test data", flush=True)
         evaluation = runs.evaluate_run(workdir)

@@ -18,7 +18,7 @@ def normalize(
 
 
 class Intake(NamedTuple):
-    """What a network's images have to be.
+    """Requirements of a network for its images.
 
     Attributes:
       chip: geometry that every image goes through.
@@ -32,7 +32,7 @@ class Intake(NamedTuple):
 
     @classmethod
     def of_run(cls, config: Config, record: Mapping[str, Any]) -> "Intake":
-        """Returns what a run's network takes.
+        """Reads the requirements of a run's network.
 
         Args:
           config: the run's.

@@ -69,7 +69,7 @@ def distillation(
     temperature: float = 1.0,
     alpha: float = 0.5,
 ) -> Float[Array, " b"]:
-    r"""Returns what trains the student network, the summand of equation 4.
+    r"""Computes the loss of the student network, the summand of equation 4.
 
     .. math:: L_{KD} = \alpha L_{soft} + (1 - \alpha) L_{hard}
 
@@ -148,7 +148,7 @@ def sparse_explanation(
     l1_weight: float = 1e-5,
     reduction: Reduction = "sum",
 ) -> Float[Array, " b"]:
-    r"""Returns what trains the explanation network, the summand of equation 8.
+    r"""Computes the loss of the explanation network, the summand of equation 8.
 
     .. math:: L_{EXP} + \lambda \|H_x\|_1
 
@@ -178,7 +178,7 @@ def end_to_end(
     l1_weight: float = 1e-5,
     reduction: Reduction = "sum",
 ) -> Float[Array, " b"]:
-    r"""Returns what trains both networks at once, the summand of equation 11.
+    r"""Computes the loss of both networks at once, the summand of equation 11.
 
     .. math:: L_{KD} + L_{EXP} + \lambda \|H_x\|_1
 

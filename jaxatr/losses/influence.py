@@ -1,4 +1,4 @@
-"""What random masks say of a pixel, as a loss: a saliency map that is learnt as RISE makes one.
+"""A loss by which a network learns saliency maps such as RISE makes, from random masks.
 
 RISE (Petsiuk et al. 2018) averages random masks by what the target network answers under each, for
 thousands of masks of one image. Here a few masks of each image are drawn at every step, and a

@@ -13,7 +13,7 @@ from jaxatr.typing import Array, ArrayLike, Float
 
 
 class EmbeddingOutput(NamedTuple):
-    """What the network says of a batch.
+    """The network's outputs on a batch.
 
     Attributes:
       embeddings: ``[b, d]``.

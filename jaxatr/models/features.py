@@ -1,4 +1,4 @@
-"""What a network asks of its feature extractor, which may be a user's own."""
+"""The interface of a network's feature extractor, which may be a user's own."""
 
 from typing import Any
 

@@ -10,7 +10,7 @@ from jaxatr.typing import Array, ArrayLike, Float
 
 
 class OpenSetOutput(NamedTuple):
-    """What the network says of a batch.
+    """The network's outputs on a batch.
 
     Attributes:
       logits: ``[b, k]``, of the closed-set classifier C.

@@ -99,7 +99,7 @@ def read(
     in_channels: int = 3,
     channels: Literal["same", "sum"] = "same",
 ) -> Weights:
-    """Returns what :func:`load` does, with the file's path and SHA-256 for the record."""
+    """Loads weights as :func:`load` does, with the file's path and SHA-256 for the record."""
     tensors, digest = _tensors(path)
     variables = fit(tensors, model, in_channels=in_channels, channels=channels, title=str(path))
     return Weights(variables, {"path": str(path), "sha256": digest})

@@ -13,7 +13,7 @@ from jaxatr.typing import Array, ArrayLike, Float
 
 
 class StudentOutput(NamedTuple):
-    """What the student says of a batch.
+    """The student's outputs on a batch.
 
     Attributes:
       logits: ``[b, k]``.

@@ -12,7 +12,7 @@ from jaxatr.typing import Array, ArrayLike, Float, Int, Key
 
 
 class TrackOutput(NamedTuple):
-    """What the network says of a batch of tracks.
+    """The network's outputs on a batch of tracks.
 
     Attributes:
       track: of each track, after its last chip; the features are the LSTM's state.
@@ -81,7 +81,7 @@ class TrackClassifier(nn.Module):
         train: bool = False,
         lengths: Int[ArrayLike, " b"] | None = None,
     ) -> TrackOutput:
-        """Returns what the heads say of the tracks and of their chips.
+        """Computes the heads' outputs on the tracks and on their chips.
 
         Args:
           tracks: chips in the order of time.

@@ -46,12 +46,18 @@ class OwnTraining(NamedTuple):
 
     Attributes:
       baseline: its name for ``train --baselines``, and its folder in the run's.
-      model: the named tuple of arrays that it leaves; None where it leaves a network of its own,
+      train: dotted path of the function that does it, which takes a
+        :class:`jaxatr.runs.baselines.Beside` and goes on where it was cut. It returns ``model``;
+        without ``model`` it returns None, and leaves a run of a network of its own.
+      leaves: name in that folder of the file that keeps ``model``, or of the folder of the run,
         whose evaluation has the score.
+      model: the named tuple of arrays that ``train`` returns; None where it leaves a run.
       adapt: ``(model, outputs on validation examples) -> model`` for the run's network.
     """
 
     baseline: str
+    train: str
+    leaves: str
     model: type | None = None
     adapt: Callable[[Any, Outputs], Any] | None = None
 
@@ -85,6 +91,9 @@ class Score:
         set.
       model: the named tuple that ``fit`` returns. A score outside of the package may leave it out:
         a model that is read from a file is then a named tuple with the same fields.
+      traced: ``(model, outputs) -> [n]``, the same values in operations of jax.numpy that ONNX can
+        express, for an exported network, which gives logits, ``"open_logits"`` and ``"features"``;
+        None for a score that is not exported.
     """
 
     name: str
@@ -100,6 +109,7 @@ class Score:
     members: tuple["Score", ...] = ()
     recorded: bool = True
     model: type | None = None
+    traced: Callable[[Any, Outputs], Any] | None = None
 
     def __post_init__(self):
         """Checks the name, which becomes part of the names of arrays."""

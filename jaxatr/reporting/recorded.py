@@ -1,4 +1,4 @@
-"""What an evaluated run's folder holds, read for a report."""
+"""Reads an evaluated run's folder for a report."""
 
 import dataclasses
 import json
@@ -92,7 +92,7 @@ def is_simulated(record: dict[str, Any]) -> bool:
 
 
 def read_run(workdir: str | os.PathLike, *, name: str | None = None) -> RecordedRun:
-    """Returns what is recorded of a run that tells known from unknown by a score.
+    """Reads the record of a run that tells known from unknown by a score.
 
     Args:
       workdir: the run's folder.

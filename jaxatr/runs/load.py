@@ -1,4 +1,4 @@
-"""What predicts with a finished run, whatever its kind."""
+"""Loads the predictor of a finished run, whatever its kind."""
 
 import os
 from typing import Any

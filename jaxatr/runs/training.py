@@ -32,7 +32,7 @@ def train_run(config: Config | str, workdir: str | os.PathLike, *, progress: boo
     task.check_continues(workdir, training.read_record(workdir))
     training.record_config(workdir, full, free=free)
     training.update_record(workdir, task=full.task, **task.record)
-    training.train(
+    result = training.train(
         task,
         workdir=workdir,
         config=full,
@@ -46,9 +46,8 @@ def train_run(config: Config | str, workdir: str | os.PathLike, *, progress: boo
         find_kernels=full.kernels.find,
         ema=full.train.ema,
     )
-    snapshot = training.load_snapshot(workdir, "latest")
-    variables = training.variables_of(snapshot)
-    training.update_record(workdir, **task.finished(variables, Path(workdir), snapshot.step))
+    decided = task.finished(result.variables, Path(workdir), result.step)
+    training.update_record(workdir, **decided)
 
 
 def make_task(config: Config, workdir: str | os.PathLike) -> Task:

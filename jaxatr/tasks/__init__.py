@@ -1,4 +1,4 @@
-"""What can be trained: one file per thing, each for the one loop of :mod:`jaxatr.training`."""
+"""The kinds of run, a folder for each, all trained by the one loop of :mod:`jaxatr.training`."""
 
 from jaxatr.explain import Target
 from jaxatr.tasks.distillation.task import Distillation

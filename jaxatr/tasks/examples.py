@@ -1,81 +1,17 @@
 """The examples of a data set that a task trains on, validates on and tests on."""
 
 import hashlib
-import math
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Any
 
 import jax
 import numpy as np
 
 from jaxatr import data, openset
+from jaxatr.tasks.boxes import shares_of_chip, surrounded_chip
+from jaxatr.tasks.parts import Part, parts_of, shared_shape
 from jaxatr.typing import Array, ArrayLike, Config, Float, Int, Key, Shaped
-
-BOX_OFF = "box_off"
-
-
-class Part:
-    """Some examples of a data set's split, with labels among the known classes.
-
-    Attributes:
-      split: of the data set.
-      indices: ``[n]``, which of its examples.
-      labels: ``[n]``, known class, or ``openset.UNKNOWN``.
-      chip: geometry that every image goes through.
-    """
-
-    def __init__(
-        self,
-        split: data.Split,
-        indices: Int[np.ndarray, " n"],
-        labels: Int[np.ndarray, " n"],
-        chip: data.Chip,
-    ):
-        """Takes what the attributes say."""
-        self.split, self.indices, self.labels, self.chip = split, indices, labels, chip
-
-    def column(self, name: str) -> np.ndarray | None:
-        """Returns a per-example field, or ``None`` where the data set has no such field."""
-        column = self.split.columns.get(name)
-        return None if column is None else column[self.indices]
-
-    def chips(self, rows: Int[np.ndarray, " m"]) -> Shaped[np.ndarray, "m h w c"]:
-        """Returns some examples' chips, in their raw units."""
-        return np.stack([self.chip(self.split.image(i)) for i in self.indices[rows]])
-
-    def truth(self, rows: Int[np.ndarray, " m"]) -> data.Truth:
-        """Returns where the targets of some chips are, as far as the data says it."""
-        examples = [self.split[i] for i in self.indices[rows]]
-        found: dict[str, np.ndarray] = {}
-        if examples and "mask" in examples[0]:
-            found["masks"] = np.stack([self.chip.mask(one["mask"]) for one in examples])
-        if examples and "box" in examples[0]:
-            shapes = (one["image"].shape for one in examples)
-            boxes = [self.chip.box(o["box"], s) for o, s in zip(examples, shapes, strict=True)]
-            found["boxes"] = np.stack(boxes)
-        return data.Truth(**found)
-
-    @property
-    def classes(self) -> Int[np.ndarray, " n"]:
-        """The class of each example among all that the data set has, unknown ones too."""
-        return self.split.columns["label"][self.indices]
-
-    def joined(self, images: Shaped[np.ndarray, "m h w c"], label: int) -> "Part":
-        """Returns this part with further examples, which are chips already.
-
-        Raises:
-          ValueError: they are not shaped as this part's chips are, or have another type.
-        """
-        shape, dtype = self.split.chip_shape(self.indices, self.chip), self.split.dtype
-        if images.shape[1:] != shape or images.dtype != dtype:
-            raise ValueError(
-                f"got images of shape {images.shape[1:]} and type {images.dtype}, wanted those of "
-                f"the data's chips, {shape} and {dtype}"
-            )
-        split = data.chips_and_images(self.split, self.indices, self.chip, images)
-        labels = np.concatenate([self.labels, np.full(len(images), label, self.labels.dtype)])
-        return Part(split, np.arange(len(labels)), labels, data.Chip())
 
 
 class Examples:
@@ -123,23 +59,16 @@ class Examples:
         )
         if self.dataset.skipped:
             warnings.warn(_listing(self.dataset.skipped), stacklevel=3)
-        self.parts = _parts(self.dataset, self.split, fields, config, chip, tracks)
-        self.image_shape = _shared_shape(self.parts)
+        self.parts = parts_of(self.dataset, self.split, config, chip, tracks=tracks)
+        self.image_shape = shared_shape(self.parts)
         train = self.parts["train"]
         self.mean, self.std = data.image_statistics(train.split, train.indices, chip)
         if not fields.normalize:
             self.mean, self.std = np.zeros_like(self.mean), np.ones_like(self.std)
         self._batch_size, self._seed = config.train.batch_size, config.seed
-        self._config = config
+        self._augmentation = shares_of_chip(config.augment, fields.box_margin)
         self._negatives: dict[str, Any] = {}
         self._outliers: Part | None = None
-
-    @property
-    def _augment(self) -> dict[str, Any]:
-        """The fields of ``config.augment``, shares of the box's side turned into the chip's."""
-        fields = dict(self._config.augment)
-        fields["box_shift"] /= 1 + self._config.data.box_margin
-        return fields
 
     @property
     def streamed(self) -> Part:
@@ -208,7 +137,7 @@ class Examples:
 
     @property
     def record(self) -> dict[str, Any]:
-        """What a recogniser needs beside the parameters, and what a result must state."""
+        """Facts that a recogniser needs beside the parameters, and that a result must state."""
         return {
             "dataset": {
                 "name": self.dataset.name,
@@ -293,31 +222,21 @@ class Examples:
           raw: the images are in their raw units.
           only: names of the fields that count; by default all.
         """
-        fields = {name: value for name, value in self._augment.items() if not only or name in only}
+        fields = {name: v for name, v in self._augmentation.items() if not only or name in only}
         if not raw:
             fields |= {"mean": self.mean, "std": self.std}
         shape = self.image_shape[:2]
         return data.augment(key, images, ids, epochs, shape=shape, boxes=boxes, **fields)
 
-    def _training_chip(self) -> data.Chip:
-        """Finds the geometry of the training images, which hold what other boxes show."""
-        train, fields = self.parts["train"], self._augment
-        if not (fields["box_shift"] or fields["box_scale"]) or not train.chip.cuts:
-            return train.chip
-        side, turn = train.chip.center_crop, math.radians(fields["rotate_degrees"])
-        corner = (1 + fields["box_scale"]) * (abs(math.cos(turn)) + abs(math.sin(turn)))
-        wanted = math.ceil(side * (fields["box_shift"] + (corner - 1) / 2))
-        columns = [train.split.columns[name][train.indices] for name in ("height", "width")]
-        return train.chip.surrounded(min(wanted, (int(np.min(columns)) - side) // 2))
-
     def _training(self, make: Callable, *arguments: Any, **options: Any) -> data.BatchIterator:
-        train = self.streamed
+        cut, train = self.parts["train"], self.streamed
+        chip = surrounded_chip(cut.split, cut.indices, cut.chip, self._augmentation)
         return make(
             train.split,
             train.indices,
             train.labels,
             *arguments,
-            chip=self._training_chip(),
+            chip=chip,
             seed=self._seed,
             process_index=jax.process_index(),
             process_count=jax.process_count(),
@@ -334,105 +253,6 @@ class Examples:
             chip=chosen.chip,
             batch_size=self._batch_size,
         )
-
-
-def _parts(
-    dataset: data.Dataset,
-    split: data.KnownUnknown,
-    fields: Config,
-    config: Config,
-    chip: data.Chip,
-    tracks: bool,
-) -> dict[str, Part]:
-    train, test = _splits(dataset, fields.train_split, fields.test_split)
-    to_known = np.full(len(dataset.classes), openset.UNKNOWN, np.int32)
-    for label, name in enumerate(split.known):
-        to_known[dataset.classes.index(name)] = label
-    where = {name: tuple(values) for name, values in fields.select.items() if values}
-
-    indices = data.select(train, classes=split.known, where=where)
-    labels = to_known[train.columns["label"][indices]]
-    if missing := [name for i, name in enumerate(split.known) if not np.any(labels == i)]:
-        raise ValueError(
-            f"data: the split {fields.train_split!r} of {dataset.name} holds no example of "
-            f"{', '.join(missing)}, known by open_set.split"
-        )
-    groups = _track_numbers(train, test)[indices] if tracks else None
-    parts = {}
-    if fields.validation:
-        kept, held_out = data.holdout(labels, fields.validation, config.seed, groups=groups)
-        if len(held_out):
-            parts["validation"] = Part(train, indices[held_out], labels[held_out], chip)
-            indices, labels = indices[kept], labels[kept]
-        else:
-            warnings.warn(
-                f"data.validation: a share of {fields.validation} of each class is less than one "
-                "image, so nothing is validated and no γ is fitted",
-                stacklevel=4,
-            )
-    parts["train"] = Part(train, indices, labels, chip)
-    if config.open_set.hold_out:
-        indices = data.select(train, classes=split.unknown, where=where)
-        unknown = np.full(len(indices), openset.UNKNOWN, np.int32)
-        parts["held_out"] = Part(train, indices, unknown, chip)
-
-    indices = data.select(test, classes=split.known + split.unknown, where=where)
-    # Where both are made of the same examples, those that train are no test.
-    seen = [part.column("id") for part in parts.values()]
-    indices = indices[~np.isin(test.columns["id"][indices], np.concatenate(seen))]
-    if not len(indices):
-        raise ValueError(f"data: every example of the split {fields.test_split!r} trains")
-    labels = to_known[test.columns["label"][indices]]
-    parts["test"] = Part(test, indices, labels, chip)
-    if fields.box_error:
-        off = _with_boxes_off(test, chip, fields)
-        parts[BOX_OFF] = Part(off, indices, labels, data.Chip())
-    return parts
-
-
-def _with_boxes_off(test: data.Split, chip: data.Chip, fields: Config) -> data.Split:
-    try:
-        return data.other_boxes(test, chip, error=fields.box_error, margin=fields.box_margin)
-    except ValueError as error:
-        raise ValueError(f"data.box_error: {error}") from error
-
-
-def _track_numbers(train: data.Split, test: data.Split) -> np.ndarray:
-    """Returns the track of each training example; refuses tracks that are in both splits."""
-    for split in (train, test):
-        data.check_tracks(split)
-    numbers = train.columns["track"]
-    if len(both := np.intersect1d(numbers, test.columns["track"])):
-        raise ValueError(f"data: {len(both)} tracks have chips to train on and to test on")
-    return numbers
-
-
-def _splits(dataset: data.Dataset, *names: str) -> list[data.Split]:
-    """Returns splits by their names; ``"train+test"`` is both, one after the other."""
-    made: dict[str, data.Split] = {}
-    for name in names:
-        wanted = name.split("+")
-        for one in wanted:
-            if one not in dataset.splits:
-                raise ValueError(
-                    f"data: no split {one!r} in {dataset.name}, "
-                    f"which has {', '.join(dataset.splits)}"
-                )
-        # One object for one name: it keeps its chips in memory.
-        made.setdefault(name, data.concatenated([dataset.splits[one] for one in wanted]))
-    return [made[name] for name in names]
-
-
-def _shared_shape(parts: Mapping[str, Part]) -> tuple[int, int, int]:
-    """Refuses test chips of another shape: a network of convolutions would take them in silence."""
-    shapes = {name: part.split.chip_shape(part.indices, part.chip) for name, part in parts.items()}
-    for name, shape in shapes.items():
-        if shape != shapes["train"]:
-            raise ValueError(
-                f"data: chips of shape {shape} in the {name} part and {shapes['train']} in the "
-                "training part: set data.size, or data.center_crop"
-            )
-    return shapes["train"]
 
 
 def _listing(skipped) -> str:

@@ -17,7 +17,7 @@ Channels = Literal["same", "sum"]
 
 
 class Pretrained:
-    """What ``config.model.pretrained`` names, put in the place of freshly drawn weights.
+    """Weights that ``config.model.pretrained`` names, in the place of freshly drawn ones.
 
     Attributes:
       record: what a result must state of it; empty where nothing is named, or was read.

@@ -16,6 +16,7 @@ from jaxatr.training.kernels import recorded_choices
 from jaxatr.training.loop import TrainResult, train
 from jaxatr.training.meter import ExplodingLoss, NonFiniteLoss
 from jaxatr.training.networks import Exportable, Surrogate, Target, digest
+from jaxatr.training.predictor import Predictor
 from jaxatr.training.record import (
     ConfigMismatch,
     check_config,
@@ -26,14 +27,7 @@ from jaxatr.training.record import (
 from jaxatr.training.snapshot import Snapshot
 from jaxatr.training.state import TrainState
 from jaxatr.training.stop import EXIT_PREEMPTED, Preempted, Stopped, stopping_at_once
-from jaxatr.training.task import (
-    Hook,
-    LossOutput,
-    Phase,
-    Predictor,
-    Task,
-    TrainedRun,
-)
+from jaxatr.training.task import Hook, LossOutput, Phase, Task, TrainedRun
 from jaxatr.training.trained import (
     Checkpoint,
     check_predictor,

@@ -1,4 +1,4 @@
-"""What computes the steps of a run: chosen once, written down, and the same from then on.
+"""Chooses the kernels of a run once, writes them down, and keeps to them from then on.
 
 Which algorithm is the fastest is measured, and a measurement can come out otherwise another day;
 the bits of a result follow the algorithm. So the choices are part of the run's record.
@@ -21,7 +21,7 @@ MADE_FOR = "kernels_for"  # the device, which the rest of the record follows whe
 
 
 def recorded_choices(workdir: str | os.PathLike, phase: str) -> dict[str, Any]:
-    """Returns what computed a run's phase, where this is the same kind of device; else the rules.
+    """Returns the kernels of a run's phase where this is the same kind of device; else the rules.
 
     What is in the database today must not change the figures of a run.
 

@@ -46,6 +46,11 @@ class TrainResult(NamedTuple):
     step: int
     metrics: dict[str, float]
 
+    @property
+    def variables(self) -> PyTree:
+        """The variables for a network's ``apply``."""
+        return {"params": self.params, **self.model_state}
+
 
 def train(
     task: Task,

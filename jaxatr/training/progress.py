@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: a bar on a terminal, now and then a line elsewhere."""
+"""Shows a person how a run goes on: a bar on a terminal, now and then a line elsewhere."""
 
 import io
 import math

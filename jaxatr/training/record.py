@@ -1,4 +1,4 @@
-"""What a run writes down about itself: its configuration, and what it ran on."""
+"""The record that a run keeps of itself: its configuration, and the machine that it ran on."""
 
 import datetime
 import hashlib

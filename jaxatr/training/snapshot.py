@@ -1,4 +1,4 @@
-"""What a checkpoint holds, how orbax writes it, and the proof, on reading, that it is whole."""
+"""The content of a checkpoint, how orbax writes it, and the proof, on reading, that it is whole."""
 
 import json
 import math
@@ -33,7 +33,7 @@ class Snapshot(NamedTuple):
 
 
 def save_arguments(snapshot: Snapshot, fingerprint: str) -> ocp.args.Composite:
-    """Returns what orbax is to write: the arrays, and a record with a checksum of each and itself.
+    """Lists the items that orbax writes: arrays, and a record with checksums of them and itself.
 
     Args:
       snapshot: its arrays must not change any more; everything else is copied here, because orbax

@@ -10,7 +10,7 @@ EXIT_PREEMPTED = 75  # EX_TEMPFAIL of sysexits.h: "try again later"
 
 
 class Stopped(Exception):
-    """What was asked to stop did so, and has lost nothing; the same command continues it.
+    """Says that a command stopped when asked to and lost nothing; the same command continues it.
 
     Attributes:
       exit_code: what a command exits with.

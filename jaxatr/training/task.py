@@ -8,9 +8,9 @@ with it, what it exports, how its results are shown. A kind outside of the packa
 
 import abc
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
 import flax.struct
 import jax
@@ -85,63 +85,6 @@ class Hook(NamedTuple):
     batches: Callable[[Phase, dict[str, Any]], BatchIterator]
 
 
-Item = TypeVar("Item")
-Answer = TypeVar("Answer")
-
-
-class Predictor(abc.ABC, Generic[Item, Answer]):
-    """A trained network that takes files and gives predictions; ``jaxatr predict`` runs it.
-
-    Its type arguments are those of an input (an image, a track) and of a prediction.
-    """
-
-    #: What a path on the command line is: ``"IMAGE"``, or ``"FOLDER"`` where one input is several.
-    takes: ClassVar[str] = "IMAGE"
-    #: What a user should know before the predictions; empty for nothing.
-    note: str = ""
-
-    @classmethod
-    @abc.abstractmethod
-    def load(cls, workdir: str | os.PathLike, **options: Any) -> "Predictor[Item, Answer]":
-        """Loads what a finished run trained.
-
-        Args:
-          workdir: the run's folder.
-          **options: the kind's own keyword arguments, which ``jaxatr predict`` has as flags.
-
-        Raises:
-          ValueError: no run, a run of another kind, or one that is not ready.
-        """
-
-    @abc.abstractmethod
-    def read(self, path: str) -> Item:
-        """Reads one input.
-
-        Raises:
-          ValueError: the file or folder holds nothing that this network takes.
-        """
-
-    @abc.abstractmethod
-    def check(self, item: Item) -> object:
-        """Checks an input before it is predicted.
-
-        Raises:
-          ValueError: the network cannot take it.
-        """
-
-    @abc.abstractmethod
-    def __call__(self, items: Iterable[Item]) -> Iterator[Answer]:
-        """Yields a prediction for each input, in order."""
-
-    @abc.abstractmethod
-    def describe(self, prediction: Answer) -> str:
-        """Writes a prediction as one line of text."""
-
-    @abc.abstractmethod
-    def to_json(self, prediction: Answer) -> dict[str, Any]:
-        """Turns a prediction into JSON values."""
-
-
 class Task(abc.ABC):
     """A kind of run; an instance is one run of it, ready to be trained or evaluated.
 
@@ -162,7 +105,7 @@ class Task(abc.ABC):
     free_fields: ClassVar[tuple[str, ...]] = ()
     #: The command that uses a finished run, and its arguments.
     usage: ClassVar[str] = "predict --workdir={workdir} IMAGE..."
-    #: Dotted path of the kind's :class:`Predictor`; empty for a kind that predicts nothing.
+    #: Dotted path of the kind's ``Predictor``; empty for a kind that predicts nothing.
     predictor: ClassVar[str] = ""
     #: Dotted path of the :class:`jaxatr.reporting.Report` that shows results of this kind.
     report: ClassVar[str] = "jaxatr.reporting.plain:REPORT"

@@ -7,8 +7,9 @@ from typing import Literal
 from jaxatr.resolve import resolve
 from jaxatr.training.checkpoints import load_snapshot
 from jaxatr.training.folder import load_config, variables_of
+from jaxatr.training.predictor import Predictor
 from jaxatr.training.record import read_record
-from jaxatr.training.task import Predictor, Task, TrainedRun
+from jaxatr.training.task import Task, TrainedRun
 
 Checkpoint = Literal["best", "latest"] | int
 """Which checkpoint: the newest, the one with the best evaluation, or that of a step."""

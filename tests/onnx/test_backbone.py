@@ -1,7 +1,5 @@
 """A network from a file as the backbone that heads are trained on."""
 
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,8 +9,8 @@ from ml_collections import config_flags
 
 onnx = pytest.importorskip("onnx")
 
+from jaxatr import bundled, models, parallel, runs, training  # noqa: E402
 from jaxatr import config as configuration  # noqa: E402 (what needs the package comes after it)
-from jaxatr import models, parallel, runs, training  # noqa: E402
 from jaxatr.cli import convert  # noqa: E402
 from jaxatr.explain import load_target  # noqa: E402
 from jaxatr.onnx.backbone import OnnxBackbone, until  # noqa: E402
@@ -21,7 +19,7 @@ from jaxatr.onnx.writer.exporter import export  # noqa: E402
 from jaxatr.runs.export import export_run  # noqa: E402
 from jaxatr.tasks.open_set.predictor import Recogniser  # noqa: E402
 
-CONFIGS = Path(configuration.__file__).parents[1] / "configs"
+CONFIGS = bundled.folder()
 
 
 def a_model(channels=1, output="map"):

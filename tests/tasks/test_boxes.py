@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from jaxatr import runs
-from jaxatr.tasks.examples import BOX_OFF, Examples
+from jaxatr.tasks.examples import Examples
 from jaxatr.tasks.open_set import OpenSet
+from jaxatr.tasks.parts import BOX_OFF
 
 
 @pytest.fixture

@@ -86,7 +86,7 @@ def test_a_run_evaluates_and_saves_it(toy, unbroken, tmp_path):
     same(last.state["params"], unbroken.result.params)  # the training is not changed by it
     assert last.state["opt_state"][AVERAGE]["steps"] == {"train": 20}
     same(training.variables_of(last)["params"], last.state["opt_state"][AVERAGE]["params"])
-    same(result.params, training.variables_of(last)["params"])
+    same(result.variables, training.variables_of(last))
     same(seen.params[-1], result.params)
     expected = create_state(task, jax.random.key(0)).params
     for step, snapshot in enumerate(snapshots):

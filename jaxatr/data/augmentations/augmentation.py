@@ -8,7 +8,7 @@ from jaxatr.config import Field
 from jaxatr.typing import Array
 
 Units = Literal["raw", "normalised"]
-"""What the pixels are that it takes: as the sensor gave them, or mean 0 and deviation 1."""
+"""Units of the pixels that it takes: as the sensor gave them, or of mean 0 and deviation 1."""
 
 
 class Option(NamedTuple):

@@ -1,7 +1,8 @@
 """The scores of how known an example is, found by themselves.
 
 Every module of this folder gives one as ``SCORE``, or several that differ in one thing, such as the
-stage of the network that they look at, as ``SCORES``.
+stage of the network that they look at, as ``SCORES``. The first line of its docstring describes
+them in the documentation's table.
 """
 
 import importlib
@@ -14,12 +15,20 @@ DEFAULT = ("softmax", "mls", "cbc")
 """The score of the paper's method, and the two that need nothing but its network's logits."""
 
 
-def _scores() -> dict[str, Score]:
+def _by_module() -> dict[ModuleType, tuple[Score, ...]]:
     modules = (
         importlib.import_module(f"{__name__}.{found.name}")
         for found in pkgutil.iter_modules(__path__)
     )
-    listed = [score for module in modules for score in _of(module)]
+    return {module: _of(module) for module in modules}
+
+
+def _of(module: ModuleType) -> tuple[Score, ...]:
+    return tuple(module.SCORES) if hasattr(module, "SCORES") else (module.SCORE,)
+
+
+def _by_name() -> dict[str, Score]:
+    listed = [score for scores in BY_MODULE.values() for score in scores]
     found = {score.name: score for score in listed}
     if len(found) < len(listed):
         names = [score.name for score in listed]
@@ -27,9 +36,8 @@ def _scores() -> dict[str, Score]:
     return {name: found[name] for name in dict.fromkeys((*DEFAULT, *found))}
 
 
-def _of(module: ModuleType) -> tuple[Score, ...]:
-    return tuple(module.SCORES) if hasattr(module, "SCORES") else (module.SCORE,)
-
+#: By the module that gives them.
+BY_MODULE: dict[ModuleType, tuple[Score, ...]] = _by_module()
 
 #: By name, the default ones first.
-SCORES: dict[str, Score] = _scores()
+SCORES: dict[str, Score] = _by_name()

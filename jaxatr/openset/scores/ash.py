@@ -1,10 +1,12 @@
-r"""ASH-S (Djurisic et al. 2023, "Extremely simple activation shaping").
+r"""Energy after all but the largest features are pruned and the rest scaled (Djurisic et al. 2023).
 
 Of each example's features the largest are kept, the others set to 0, and what is kept is
 multiplied by :math:`e^{s_1 / s_2}`, with :math:`s_1` the sum before and :math:`s_2` the sum after;
 the score is minus the energy of the logits. Of the paper's three variants this is the best on its
 benchmarks; the others, ASH-P, which only prunes, and ASH-B, which makes what is kept equal, can be
 asked for.
+
+ASH-S of "Extremely simple activation shaping"; features are 0 or more.
 """
 
 from typing import Literal

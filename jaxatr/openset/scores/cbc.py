@@ -1,9 +1,10 @@
-"""The predicted class's binary classifier (Safaei et al. 2023, section 2.3)."""
+"""Logit of the predicted class's binary classifier (Safaei et al. 2023, section 2.3)."""
 
 import chex
 import jax.numpy as jnp
 import scipy.special
 
+from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Score
 from jaxatr.typing import Array, ArrayLike, Float
 
@@ -29,10 +30,15 @@ def cbc_score(
     return jnp.take_along_axis(jnp.asarray(open_logits), predicted, axis=-1)[:, 0]
 
 
+def _score(_: None, outputs: Outputs) -> Array:
+    return cbc_score(outputs.logits, outputs.open_logits)
+
+
 SCORE = Score(
     name="cbc",
     title="CBC",
-    score=lambda _, out: cbc_score(out.logits, out.open_logits),
+    score=_score,
+    traced=_score,
     needs=("open_logits",),
     scale="logit",
     fixed_threshold=lambda gamma: float(scipy.special.logit(gamma)),

@@ -1,4 +1,4 @@
-"""ConfLabel: how far an example would move the network, by gradients under a confounding label.
+"""Minus the summed squared gradient norms under a confounding label (Lee and AlRegib 2021).
 
 Lee and AlRegib (2021), "Open-Set Recognition With Gradient-Based Representations": the label says
 yes to every class at once, which no training example did. A network knows how to answer an example

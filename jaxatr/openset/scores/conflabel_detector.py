@@ -1,4 +1,4 @@
-"""ConfLabel: a small network tells known from unknown by gradients under a confounding label.
+"""A small network's answer to each layer's gradient norm, as of `conflabel`, by ConfLabel.
 
 The detector of Lee and AlRegib (2021), "Open-Set Recognition With Gradient-Based Representations":
 its features are the squared norms of the gradient, layer by layer.
@@ -167,5 +167,11 @@ SCORE = Score(
     title="ConfLabel",
     score=lambda model, out: score(model, out.more["gradient_norms"]),
     needs=("gradient_norms",),
-    training=OwnTraining(baseline="conflabel", model=Detector, adapt=_adapt),
+    training=OwnTraining(
+        baseline="conflabel",
+        train="jaxatr.runs.baselines.conflabel:train",
+        leaves="detector.npz",
+        model=Detector,
+        adapt=_adapt,
+    ),
 )

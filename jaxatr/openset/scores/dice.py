@@ -1,7 +1,9 @@
-"""DICE (Sun and Li 2022, "Leveraging sparsification for out-of-distribution detection").
+"""Energy by the tenth of the last layer's weights that contribute most (Sun and Li 2022).
 
 A weight's contribution is the weight times the mean of its feature; those that contribute least are
 set to 0, and the score is minus the energy of the logits of what is left.
+
+DICE of "Leveraging sparsification for out-of-distribution detection".
 """
 
 import numpy as np

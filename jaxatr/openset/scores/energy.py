@@ -1,9 +1,10 @@
-"""The free energy of the logits, negated (Liu et al. 2020)."""
+"""Energy: log of the sum of the exponentials of the logits (Liu et al. 2020)."""
 
 import chex
 import jax
 import jax.numpy as jnp
 
+from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Score
 from jaxatr.typing import Array, ArrayLike, Float
 
@@ -29,4 +30,8 @@ def energy_score(
     return temperature * jax.nn.logsumexp(jnp.asarray(logits) / temperature, axis=-1)
 
 
-SCORE = Score(name="energy", title="energy", score=lambda _, out: energy_score(out.logits))
+def _score(_: None, outputs: Outputs) -> Array:
+    return energy_score(outputs.logits)
+
+
+SCORE = Score(name="energy", title="energy", score=_score, traced=_score)

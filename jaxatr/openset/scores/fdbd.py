@@ -1,4 +1,4 @@
-r"""fDBD (Liu and Qin 2024, "Fast decision boundary based out-of-distribution detector").
+r"""Distance to the decision boundaries, over that to the mean features (Liu and Qin 2024).
 
 The features' distance to the boundaries between the predicted class and each other, averaged, over
 their distance to the mean of the training features:
@@ -6,6 +6,8 @@ their distance to the mean of the training features:
 .. math::
   \frac{1}{K - 1} \sum_{c \ne \hat y}
   \frac{z_{\hat y} - z_c}{\lVert w_{\hat y} - w_c \rVert_2 \, \lVert f - \mu \rVert_2}
+
+"Fast decision boundary based out-of-distribution detector".
 """
 
 from typing import NamedTuple

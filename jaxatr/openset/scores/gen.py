@@ -1,8 +1,10 @@
-r"""Generalised entropy of the class probabilities (Liu et al. 2023, "GEN: Pushing the limits").
+r"""Minus the generalised entropy of the class probabilities (Liu et al. 2023).
 
 The generalised entropy, negated, over the M largest probabilities:
 
 .. math:: -\sum_{j \le M} p_{(j)}^{\gamma} \, (1 - p_{(j)})^{\gamma}
+
+"GEN: Pushing the limits".
 """
 
 import chex

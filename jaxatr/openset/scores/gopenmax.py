@@ -1,4 +1,4 @@
-"""G-OpenMax (Ge et al. 2017): OpenMax of a network that was shown generated images as unknown.
+"""OpenMax of a network that was shown generated images as one class more (Ge et al. 2017).
 
 The generated images are the classes after the known ones; their probability counts as that of
 "unknown".
@@ -26,6 +26,8 @@ SCORE = Score(
     fit=lambda out, _: openmax.fit(_all_logits(out), out.labels),
     needs=("extra_logits",),
     fixed_threshold=lambda gamma: float(scipy.special.logit(gamma)),
-    training=OwnTraining(baseline="gopenmax"),
+    training=OwnTraining(
+        baseline="gopenmax", train="jaxatr.runs.baselines.gopenmax:train", leaves="classifier"
+    ),
     model=openmax.OpenMax,
 )

@@ -1,9 +1,11 @@
-r"""Length of the last layer's gradient (Huang et al. 2021, "On the importance of gradients").
+r"""Length of the last layer's gradient towards uniform probabilities (Huang et al. 2021).
 
 The gradient is that of the divergence of the class probabilities from uniform ones, with respect to
 the last layer's weights, its length the sum of absolute values. For this layer that is a product:
 
 .. math:: \lVert f \rVert_1 \cdot \sum_k \left| p_k - 1 / K \right|
+
+"On the importance of gradients".
 """
 
 import chex

@@ -1,9 +1,11 @@
-r"""KL matching (Hendrycks et al. 2022, "Scaling out-of-distribution detection").
+r"""Minus the divergence from the nearest mean probabilities (Hendrycks et al. 2022).
 
 The mean class probabilities :math:`d_k` of the validation examples that are predicted
 as class k are its template, and the score is minus the divergence from the nearest template:
 
 .. math:: -\min_k D_{\mathrm{KL}}(p(y \mid x) \,\Vert\, d_k)
+
+KL matching of "Scaling out-of-distribution detection".
 """
 
 from typing import NamedTuple

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.openset.inputs import finite, known_labels
+from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Score
 from jaxatr.typing import Array, ArrayLike, Float, Int
 
@@ -83,10 +84,15 @@ def score(model: Mahalanobis, features: Float[ArrayLike, "b d"]) -> Float[Array,
     return -jnp.min(jnp.sum(squares, axis=-1), axis=-1)
 
 
+def _score(model: Mahalanobis, outputs: Outputs) -> Array:
+    return score(model, outputs.more["features"])
+
+
 SCORE = Score(
     name="mahalanobis",
     title="Mahalanobis",
-    score=lambda model, out: score(model, out.more["features"]),
+    score=_score,
+    traced=_score,
     fit=lambda out, _: fit(out.more["features"], out.labels),
     needs=("features",),
     model=Mahalanobis,

@@ -1,8 +1,12 @@
-"""The largest logit (Vaze et al. 2022, "a good closed-set classifier is all you need")."""
+"""Largest logit (Vaze et al. 2022).
+
+"A good closed-set classifier is all you need".
+"""
 
 import chex
 import jax.numpy as jnp
 
+from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Score
 from jaxatr.typing import Array, ArrayLike, Float
 
@@ -20,9 +24,14 @@ def max_logit_score(logits: Float[ArrayLike, "b k"]) -> Float[Array, " b"]:
     return jnp.max(jnp.asarray(logits), axis=-1)
 
 
+def _score(_: None, outputs: Outputs) -> Array:
+    return max_logit_score(outputs.logits)
+
+
 SCORE = Score(
     name="mls",
     title="MLS",
-    score=lambda _, out: max_logit_score(out.logits),
+    score=_score,
+    traced=_score,
     fixed_threshold=lambda gamma: THRESHOLD,
 )

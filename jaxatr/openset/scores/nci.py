@@ -1,9 +1,11 @@
-r"""NCI (Liu and Qin 2025, "out-of-distribution through the lens of neural collapse").
+r"""Cosine of centred features and the predicted class's weights, and length (Liu and Qin 2025).
 
 How well the centred features point along the predicted class's weights, and how long they are:
 
 .. math::
   \frac{w_{\hat y}^\top (f - \mu)}{\lVert f - \mu \rVert_2} + \alpha \lVert f \rVert_1
+
+"Out-of-distribution through the lens of neural collapse".
 """
 
 from typing import NamedTuple

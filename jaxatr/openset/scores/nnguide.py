@@ -1,10 +1,12 @@
-r"""NNGuide (Park et al. 2023, "Nearest neighbor guidance for out-of-distribution detection").
+r"""Energy times that of the nearest training examples and their cosine (Park et al. 2023).
 
 What an example's logits say times its guidance, which is the mean of the k largest products of its
 features with those of training examples, each scaled by its own energy. With E minus the energy:
 
 .. math::
   E(x) \cdot \frac{1}{k} \sum_{i \in \mathrm{top}\,k} E(x_i) \, \hat f(x)^\top \hat f(x_i)
+
+"Nearest neighbor guidance for out-of-distribution detection".
 """
 
 from functools import partial

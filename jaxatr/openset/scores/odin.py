@@ -1,4 +1,4 @@
-"""ODIN (Liang et al. 2018): temperature, and a small step towards the predicted class."""
+"""Largest probability at a high temperature after a step of the image (Liang et al. 2018)."""
 
 from collections.abc import Callable
 

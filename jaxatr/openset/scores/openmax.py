@@ -1,9 +1,11 @@
-r"""OpenMax (Bendale & Boult 2016, "Towards open set deep networks").
+r"""Log odds of the known classes against "unknown", OpenMax (Bendale and Boult 2016).
 
 For each known class a Weibull distribution describes how far from the class's mean logits its most
 distant training examples lie. A query's logits are revised downwards by how improbable its
 distances are, and what they lose is the logit of the class "unknown". NumPy in float64 throughout:
 with a shift of :math:`10^4`, float32 is wrong in the third digit.
+
+"Towards open set deep networks".
 """
 
 from typing import Literal, NamedTuple

@@ -1,7 +1,9 @@
-"""ReAct (Sun et al. 2021, "Out-of-distribution detection with rectified activations").
+"""Energy after large features are cut to a limit (Sun et al. 2021).
 
 Features above a limit are cut to it, and the score is minus the energy of the logits of what is
 left. An unknown example's large logits often come from few large features.
+
+"Out-of-distribution detection with rectified activations".
 """
 
 from typing import NamedTuple

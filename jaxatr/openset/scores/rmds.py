@@ -1,8 +1,10 @@
-r"""Relative Mahalanobis distance (Ren et al. 2021, "A simple fix to Mahalanobis distance").
+r"""Mahalanobis distance less that to all classes together (Ren et al. 2021).
 
 The distance to the nearest class, less that to one Gaussian of all training features, negated:
 
 .. math:: -\min_c \left( \mathrm{MD}_c(f) - \mathrm{MD}_0(f) \right)
+
+"A simple fix to Mahalanobis distance".
 """
 
 from typing import NamedTuple

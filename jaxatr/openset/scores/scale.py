@@ -1,7 +1,9 @@
-r"""SCALE (Xu et al. 2024, "Scaling for training time and post-hoc detection enhancement").
+r"""Energy after the features are scaled by how peaked they are (Xu et al. 2024).
 
 All features of an example are multiplied by :math:`e^{Q / Q_p}`, with Q their sum and :math:`Q_p`
 the sum of the largest; the score is minus the energy of the logits of the product.
+
+"Scaling for training time and post-hoc detection enhancement"; features are 0 or more.
 """
 
 import jax

@@ -1,7 +1,9 @@
-"""SHE (Zhang et al. 2023, "in-distribution data patterns memorization with Hopfield energy").
+"""Product of the features with the predicted class's mean ones (Zhang et al. 2023).
 
 The mean features of the correctly classified training examples of a class are its stored pattern;
 the score is the inner product of an example's features with the pattern of the predicted class.
+
+"In-distribution data patterns memorization with Hopfield energy".
 """
 
 from typing import NamedTuple

@@ -1,10 +1,11 @@
-"""The largest class probability (Hendrycks & Gimpel 2017)."""
+"""Largest class probability (Hendrycks and Gimpel 2017)."""
 
 import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Score
 from jaxatr.typing import Array, ArrayLike, Float
 
@@ -30,10 +31,15 @@ def softmax_score(logits: Float[ArrayLike, "b k"], *, log: bool = False) -> Floa
     return -jnp.log1p(jnp.sum(jnp.exp(z), axis=-1, where=others))
 
 
+def _score(_: None, outputs: Outputs) -> Array:
+    return softmax_score(outputs.logits, log=True)
+
+
 SCORE = Score(
     name="softmax",
     title="SoftMax",
-    score=lambda _, out: softmax_score(out.logits, log=True),
+    score=_score,
+    traced=_score,
     scale="log",
     fixed_threshold=lambda gamma: float(np.log(gamma)) if gamma > 0 else -np.inf,
 )

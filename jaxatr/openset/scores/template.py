@@ -1,4 +1,4 @@
-r"""Templates: normalised correlation to the training chips, a classifier without any training.
+r"""Ratio of the two best classes' distances by correlation with their chips, without a training.
 
 The square root of the amplitude, averaged over cells of 2 by 2 pixels, is compared with that of
 every training chip at shifts of up to 3 pixels either way. With r the largest correlation to a chip

@@ -1,7 +1,9 @@
-r"""The largest class probability at a fitted temperature (Guo et al. 2017, "On calibration").
+r"""Largest class probability at a fitted temperature (Guo et al. 2017).
 
 Section 4.2: T minimises the negative log-likelihood of validation examples, and the score is
 :math:`\max_k \operatorname{softmax}(z / T)_k`.
+
+"On calibration of modern neural networks".
 """
 
 from typing import NamedTuple

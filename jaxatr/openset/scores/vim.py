@@ -1,7 +1,9 @@
-r"""ViM (Wang et al. 2022, "ViM: out-of-distribution with virtual-logit matching").
+r"""Energy less the features' part outside the principal subspace (Wang et al. 2022).
 
 Few directions explain most of the features of known classes. The rest of a query's features is
 scaled to the size of a logit, :math:`\alpha \lVert x^{P^\perp} \rVert`, and set against the others.
+
+"ViM: out-of-distribution with virtual-logit matching".
 """
 
 from typing import NamedTuple
@@ -12,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.openset.inputs import finite
+from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Score
 from jaxatr.typing import Array, ArrayLike, Float
 
@@ -92,10 +95,15 @@ def score(
     return jax.nn.logsumexp(jnp.asarray(logits), axis=-1) - virtual
 
 
+def _score(model: ViM, outputs: Outputs) -> Array:
+    return score(model, outputs.more["features"], outputs.logits)
+
+
 SCORE = Score(
     name="vim",
     title="ViM",
-    score=lambda model, out: score(model, out.more["features"], out.logits),
+    score=_score,
+    traced=_score,
     fit=lambda out, head: fit(out.more["features"], out.logits, head.kernel, head.bias),
     needs=("features",),
     model=ViM,

@@ -10,7 +10,8 @@ from jaxatr import openset, parallel
 from jaxatr.explain import Method, find_methods
 from jaxatr.explain.measures import judge
 from jaxatr.tasks.distillation.sheet import arrays_to_record, evenly_spread
-from jaxatr.tasks.examples import Examples, Part
+from jaxatr.tasks.examples import Examples
+from jaxatr.tasks.parts import Part
 from jaxatr.training import Target
 from jaxatr.typing import Batch, Config, Float, PyTree
 
@@ -29,7 +30,7 @@ class Explaining(Protocol):
 
     @property
     def record(self) -> dict[str, Any]:
-        """What a result must state."""
+        """Facts that a result must state."""
         ...
 
     def infer(self, variables: PyTree, batch: Batch) -> dict[str, jax.Array]:
@@ -85,7 +86,7 @@ def evaluate(
 def _explained(
     task: Explaining, variables: PyTree, part: str, methods: str | Collection[str], progress: bool
 ) -> tuple[dict[str, Any], dict[str, np.ndarray], dict[str, Any], Any]:
-    """Returns what was found of a part, all maps, what they are worth, and the convention."""
+    """Explains a part: returns the outputs on it, all maps, their figures, and the convention."""
     chosen = find_methods(methods)
     found = _tested(task, variables, part)
     maps, values, convention = {"surrogate": found["saliency"]}, {}, []

@@ -111,7 +111,7 @@ class Distillation(Task):
 
     @property
     def record(self) -> dict[str, Any]:
-        """What an explanation needs beside the parameters, and what a result must state."""
+        """Facts that an explanation needs beside the parameters, and that a result must state."""
         source = {"target": dict(self.target.source)}
         return {**self.examples.record, **source, **self._pretrained.record}
 
@@ -254,7 +254,7 @@ class Distillation(Task):
         return self._run(params, model_state, images, method="classify").logits
 
     def _run(self, params: PyTree, model_state: PyTree, images: jax.Array, **options: Any) -> Any:
-        """Returns what the surrogate says of raw images."""
+        """Runs the surrogate on raw images."""
         own = {name: params[name] for name in ("student", "explainer")}
         images = self.examples.normalize(images)
         return self.module.apply({"params": own, **model_state}, images, **options)
@@ -287,7 +287,7 @@ class Distillation(Task):
         methods: str | Collection[str] = (),
         progress: bool = False,
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Returns what the surrogate is worth on the test examples of the known classes.
+        """Measures the surrogate on the test examples of the known classes.
 
         Args:
           variables: parameters and batch statistics, for one device.

@@ -13,8 +13,9 @@ from jaxatr.tasks.embedding.retrieval import (
     retrieval,
     retrieval_pictures,
 )
-from jaxatr.tasks.examples import Examples, Part
+from jaxatr.tasks.examples import Examples
 from jaxatr.tasks.open_set.evaluation import PARTS, ids, part_arrays
+from jaxatr.tasks.parts import Part
 from jaxatr.typing import Config, Float, PyTree
 
 SCORE = openset.SCORES["nearest"].name
@@ -31,7 +32,7 @@ class Embeds(Protocol):
 
     @property
     def record(self) -> dict[str, Any]:
-        """What a result must state."""
+        """Facts that a result must state."""
         ...
 
     def embed(

@@ -25,7 +25,7 @@ class EmbeddingMap(NamedTuple):
 
 
 class Searches(NamedTuple):
-    """What some test examples find among the others, the nearest first.
+    """The others that some test examples find, the nearest first.
 
     Attributes:
       rows: ``[q]``, of the test part: the queries.

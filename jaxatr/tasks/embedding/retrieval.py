@@ -1,4 +1,4 @@
-"""What an embedding's test measures and shows of its searches."""
+"""Measures an embedding's searches, and picks those that the report shows."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from jaxatr import metrics, openset
-from jaxatr.tasks.examples import Part
+from jaxatr.tasks.parts import Part
 from jaxatr.typing import Bool, Float, Int, Shaped
 
 _KS = (1, 2, 4, 8)
@@ -77,7 +77,7 @@ def nearest_outputs(
 
 
 def index_arrays(index: Float[np.ndarray, "n d"], train: Part) -> dict[str, np.ndarray]:
-    """Returns what a search among the training examples needs, by names that begin with index."""
+    """Lists the arrays of a search among the training examples, by names that begin with index."""
     arrays = {
         "index_embeddings": index,
         "index_labels": train.labels,
@@ -93,7 +93,7 @@ def retrieval_pictures(
     labels: Int[np.ndarray, " n"],
     kinds: Mapping[str, Bool[np.ndarray, " n"]],
 ) -> dict[str, np.ndarray]:
-    """Returns what the report shows: a map of the embedding, and what some queries find.
+    """Makes the report's pictures: a map of the embedding, and the finds of some queries.
 
     Args:
       embeddings: ``[n, d]``, of the test examples.

@@ -97,7 +97,7 @@ class Embedding(Task):
 
     @property
     def record(self) -> dict[str, Any]:
-        """What a retriever needs beside the parameters, and what a result must state."""
+        """Facts that a retriever needs beside the parameters, and that a result must state."""
         return {**self.examples.record, **self._levels, **self._pretrained.record}
 
     @property

@@ -77,7 +77,7 @@ class ConditionalGan(Task):
 
     @property
     def record(self) -> dict[str, Any]:
-        """What a result must state."""
+        """Facts that a result must state."""
         return self.examples.record
 
     def init(self, key: jax.Array) -> tuple[PyTree, PyTree]:
@@ -214,7 +214,7 @@ def _chunks(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
 
 
 def _value_range(examples: Examples, most: int = 2000) -> tuple[float, float]:
-    """Returns what the chips' values lie between; of other types than uint8, what some have."""
+    """Finds the range of the chips' values; of other types than uint8, that of some chips."""
     train = examples.parts["train"]
     if train.split.dtype == np.uint8:
         return 0.0, 255.0

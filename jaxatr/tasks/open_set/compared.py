@@ -1,4 +1,4 @@
-"""What was trained beside a run, in its folder, and how it joins the run's evaluation."""
+"""Finds the trainings beside a run, in its folder, and adds them to the run's evaluation."""
 
 import json
 import os
@@ -10,16 +10,6 @@ import numpy as np
 
 from jaxatr import openset
 from jaxatr.training.folder import EVALUATION, SCORES
-
-BASELINES = {
-    score.training.baseline: name
-    for name, score in openset.SCORES.items()
-    if score.training is not None
-}
-"""Name of what can be trained beside a run, and of its folder, to the score that it brings."""
-
-DETECTOR = "detector.npz"
-CLASSIFIER = "classifier"
 
 
 def trained_scores(
@@ -42,13 +32,12 @@ def trained_scores(
     for score in scores:
         if score.training is None:
             continue
-        folder, model = Path(workdir) / score.training.baseline, score.training.model
-        if model is None:
-            network = folder / CLASSIFIER
-            if (network / EVALUATION).is_file() and (network / SCORES).is_file():
-                found[score.name] = network
-        elif (folder / DETECTOR).is_file():
-            found[score.name] = _load(model, folder / DETECTOR)
+        path = Path(workdir) / score.training.baseline / score.training.leaves
+        if score.training.model is None:
+            if (path / EVALUATION).is_file() and (path / SCORES).is_file():
+                found[score.name] = path
+        elif path.is_file():
+            found[score.name] = _load(score.training.model, path)
     return found
 
 

@@ -6,11 +6,10 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-import jax
 import numpy as np
-from jax.experimental import multihost_utils
 
 from jaxatr import openset
+from jaxatr.parallel import wait_for_all
 from jaxatr.tasks.open_set import fitted
 from jaxatr.tasks.open_set.needs import NEEDS, refusal
 from jaxatr.tasks.open_set.scored import Scored, head
@@ -108,8 +107,7 @@ def made_for(
             fitted.save_choice(workdir, step, made.record)
     except OSError as error:
         warnings.warn(f"what was fitted for score={name} is not kept: {error}", stacklevel=2)
-    if jax.process_count() > 1:  # the others read what one has written
-        multihost_utils.sync_global_devices(f"decision {name}")
+    wait_for_all(f"decision {name}")  # the others read what one has written
     return made
 
 

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxatr import openset
-from jaxatr.tasks.examples import BOX_OFF, Part
 from jaxatr.tasks.open_set.compared import add_recorded, trained_scores
 from jaxatr.tasks.open_set.deciding import Deciding, Made, decides, made_for
 from jaxatr.tasks.open_set.judged import judge
 from jaxatr.tasks.open_set.needs import refusal
 from jaxatr.tasks.open_set.scored import Scored, head
+from jaxatr.tasks.parts import BOX_OFF, Part
 from jaxatr.typing import PyTree
 
 PARTS = ("validation", "test", BOX_OFF)
@@ -36,12 +36,12 @@ class Chosen(NamedTuple):
 
     @property
     def needs(self) -> frozenset[str]:
-        """What all of them need beside the logits."""
+        """Needs of all of them beside the logits."""
         return frozenset().union(*(score.all_needs for score in self.scores))
 
     @property
     def needs_of_fit(self) -> frozenset[str] | None:
-        """What those need that are fitted to training examples; None if there are none."""
+        """Needs of those that are fitted to training examples; None if there are none."""
         fitted = [score.all_needs for score in self.scores if score.fitted]
         return frozenset().union(*fitted) if fitted else None
 
@@ -67,10 +67,11 @@ def choose(
     Raises:
       ValueError: a score is named that does not exist, or cannot be computed; it is said why.
     """
-    found = {} if workdir is None else trained_scores(workdir)
     listed = openset.choose_scores(default if scores is None else scores)
+    considered = {**openset.SCORES, **{score.name: score for score in listed}}
+    found = {} if workdir is None else trained_scores(workdir, considered.values())
     if scores in (None, "all"):
-        listed += tuple(openset.SCORES[name] for name in found)
+        listed += tuple(considered[name] for name in found if considered[name] not in listed)
         if made is not None and made.decision is not None and made.decision.score not in listed:
             listed += (made.decision.score,)
     chosen, trained, networks = [], {}, {}
@@ -79,9 +80,11 @@ def choose(
         if score.training and workdir is not None and (score.fit is None or reason):
             left = found.get(score.name)
             if left is None:
+                own = score.name in openset.SCORES
+                baseline = score.training.baseline if own else f"MODULE:{score.name.upper()}"
                 raise ValueError(
                     f"scores: nothing was trained for {score.name} in {workdir}: python -m "
-                    f"jaxatr train --workdir={workdir} --baselines={score.training.baseline}"
+                    f"jaxatr train --workdir={workdir} --baselines={baseline}"
                 )
             if score.training.model is None:
                 networks[score.name] = left

@@ -16,27 +16,8 @@ from jaxatr.typing import Array, PyTree
 NONE = "none"
 """In place of a score: the network alone."""
 
-
-def _nearest(model: Any, outputs: openset.Outputs) -> Array:
-    """Computes minus the distance to the nearest example, by the gallery's largest product."""
-    features = jnp.asarray(outputs.more["features"])
-    lengths = jnp.linalg.norm(features, axis=1, keepdims=True)
-    unit = features / jnp.where(lengths > 0, lengths, 1)
-    products = jnp.dot(unit, model.features.T, precision=jax.lax.Precision.HIGHEST)
-    squares = jnp.sum(jnp.square(unit), axis=1) + jnp.min(
-        jnp.sum(jnp.square(model.features), axis=1) - 2 * products, axis=1
-    )
-    return -jnp.sqrt(jnp.maximum(squares, 0))
-
-
-EXPRESSED: dict[str, Callable[[Any, openset.Outputs], Any]] = {
-    **{
-        name: openset.SCORES[name].score
-        for name in ("cbc", "softmax", "mls", "energy", "mahalanobis", "vim")
-    },
-    "nearest": _nearest,
-}
-"""Scores that ONNX's operators express, by name."""
+GIVEN = frozenset({"open_logits", "features"})
+"""Outputs of an exported network that a score may take beside the logits."""
 
 
 class InGraph(NamedTuple):
@@ -59,8 +40,8 @@ def in_graph(run: TrainedRun, score: str | None) -> InGraph | None:
 
     Args:
       run: the run.
-      score: a name, ``"auto"`` or ``"none"``; None for the score that decides, or, with a warning,
-        for the network alone where that score has no form in ONNX.
+      score: a name, ``my.module:SCORE``, ``"auto"`` or ``"none"``; None for the score that decides,
+        or, with a warning, for the network alone where that score has no form in ONNX.
 
     Raises:
       ValueError: the named score has no form in ONNX, or nothing decides; what can be done is said.
@@ -68,20 +49,19 @@ def in_graph(run: TrainedRun, score: str | None) -> InGraph | None:
     if score == NONE:
         return None
     decision = load_decision(run, score, None, {}, run.step).decision
-    name = decision.score.name
-    if name not in EXPRESSED or decision.gallery:
-        reason = f"{name} decides in {run.workdir}, and has no form in ONNX"
+    compute, name = decision.score.traced, decision.score.name
+    obstacle = _obstacle(decision)
+    if compute is None or obstacle:
+        reason = f"{name} decides in {run.workdir}, and {obstacle}"
+        choice = ", ".join(found.name for found in openset.SCORES.values() if found.traced)
         if score is None:
             warnings.warn(
                 f"{reason}: the file has the network alone, without a decision; --score=NAME puts "
-                f"one of {', '.join(EXPRESSED)} into it",
+                f"one of {choice} into it",
                 stacklevel=2,
             )
             return None
-        raise ValueError(
-            f"score: {reason}: take one of {', '.join(EXPRESSED)}, or 'none' for the network alone"
-        )
-    compute = EXPRESSED[name]
+        raise ValueError(f"score: {reason}: take one of {choice}, or 'none' for the network alone")
     thresholds = decision.thresholds(len(run.classes))
     # float32 as the graph: a score that equals the threshold is accepted there too.
     limits = np.float32(np.clip(thresholds, -3e38, 3e38))
@@ -100,6 +80,15 @@ def in_graph(run: TrainedRun, score: str | None) -> InGraph | None:
         "thresholds": [float(t) if np.isfinite(t) else None for t in thresholds],
     }
     return InGraph(apply, {"score": single, "thresholds": limits}, properties)
+
+
+def _obstacle(decision: openset.Decision) -> str:
+    """Says why a decision cannot be in a graph; empty where it can."""
+    score = decision.score
+    if score.traced is None or score.members or decision.gallery:
+        return "has no form in ONNX"
+    missing = ", ".join(sorted(score.all_needs - GIVEN))
+    return f"needs {missing}, which an exported network does not give" if missing else ""
 
 
 def exportable(

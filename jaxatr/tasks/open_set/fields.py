@@ -8,7 +8,7 @@ FIELDS: Fields = {
         "of the binary classifiers: `cbc`, `bce` (the ablation), `none` (a plain "
         "classifier), or [your own](extending.md#a-loss), `my.module:function`",
     ),
-    "loss.open_weight": Field(1.0, "weight of that loss"),
+    "loss.open_weight": Field(1.0, "weight of that loss, equation 3; the paper's code has 0.5"),
     "loss.entropy_weight": Field(0.1, "weight of the entropy, λ of equation 4"),
     "loss.label_smoothing": Field(
         0.0, "share of the closed-set target that is uniform (Szegedy et al. 2016); 0: off"

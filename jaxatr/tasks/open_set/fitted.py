@@ -1,4 +1,4 @@
-"""What was fitted for a run, in its folder: ``fitted/STEP/NAME.npz``, and what was chosen.
+"""Keeps fitted decisions and the choice of one in a run's folder, ``fitted/STEP/NAME.npz``.
 
 A file belongs to the checkpoint of its step. ``choice.json`` says which score ``auto`` chose and by
 what; ``NAME.field.npz`` is a calibration to chips of the field, which comes before that of the run.

@@ -14,7 +14,7 @@ from jaxatr import data, openset, training
 from jaxatr.tasks.open_set.loading import load_decision
 from jaxatr.tasks.open_set.needs import compute
 from jaxatr.training import Checkpoint, Predictor, TrainedRun
-from jaxatr.training.task import Item
+from jaxatr.training.predictor import Item
 from jaxatr.typing import ArrayLike, PyTree
 
 UNKNOWN = "unknown"

@@ -1,4 +1,4 @@
-"""What a training of single images can add to equation 4; everything is off by default."""
+"""Recipes that a training of single images can add to equation 4; all are off by default."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Any, Protocol, runtime_checkable
 
 from jaxatr import openset
-from jaxatr.tasks.examples import Part
+from jaxatr.tasks.parts import Part
 from jaxatr.typing import Config, PyTree
 
 
@@ -22,7 +22,7 @@ class Scored(Protocol):
 
     @property
     def record(self) -> dict[str, Any]:
-        """What a result must state."""
+        """Facts that a result must state."""
         ...
 
     def outputs(self, variables: PyTree, part: str, needs: Collection[str] = ()) -> openset.Outputs:

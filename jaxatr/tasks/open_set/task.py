@@ -15,7 +15,7 @@ from jaxatr.config import Fields
 from jaxatr.data import augmentations
 from jaxatr.resolve import nearest, resolve
 from jaxatr.tasks.apply import apply_training
-from jaxatr.tasks.examples import Examples, Part
+from jaxatr.tasks.examples import Examples
 from jaxatr.tasks.gan.fields import FIELDS as GENERATOR
 from jaxatr.tasks.limits import check_limits
 from jaxatr.tasks.open_set.deciding import AUTO, decides, made_for, score_of
@@ -26,6 +26,7 @@ from jaxatr.tasks.open_set.needs import COMPUTED, compute, given_by
 from jaxatr.tasks.open_set.recipes import Recipe, added_up, check_recipe, rotation_head
 from jaxatr.tasks.open_set.recipes import Target as Labels
 from jaxatr.tasks.optimizer import build_optimizer
+from jaxatr.tasks.parts import Part
 from jaxatr.tasks.pretrained import Pretrained
 from jaxatr.training import Exportable, LossOutput, Phase, Target, Task, TrainedRun, digest
 from jaxatr.typing import ArrayLike, Batch, Config, Float, PyTree, Shaped
@@ -142,7 +143,7 @@ class OpenSet(Task):
 
     @property
     def record(self) -> dict[str, Any]:
-        """What a recogniser needs beside the parameters, and what a result must state."""
+        """Facts that a recogniser needs beside the parameters, and that a result must state."""
         return {**self.examples.record, **self._pretrained.record}
 
     def init(self, key: jax.Array) -> tuple[PyTree, PyTree]:

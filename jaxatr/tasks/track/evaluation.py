@@ -1,18 +1,18 @@
 """The evaluation of a recogniser of tracks: by track, by the mean of its chips, and by chip."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from jaxatr import openset
-from jaxatr.tasks.examples import BOX_OFF
 from jaxatr.tasks.open_set import evaluation
 from jaxatr.tasks.open_set.deciding import Deciding, decides, made_for
 from jaxatr.tasks.open_set.evaluation import PARTS
 from jaxatr.tasks.open_set.judged import judge
 from jaxatr.tasks.open_set.scored import head
+from jaxatr.tasks.parts import BOX_OFF
 from jaxatr.typing import Int, PyTree, Shaped
 
 TRACKS, MEAN, CHIPS = "all", "mean over chips", "single chips"
@@ -22,22 +22,17 @@ class PartOutputs(NamedTuple):
     """A network's outputs on the r tracks of a part and on their m chips.
 
     Attributes:
-      tracks: on each track; None of a network without a recurrent part.
+      tracks: on each track; of a network of single chips, the mean of the track's chips.
       chips: on each chip, track after track.
       lengths: ``[r]``, chips of each track.
     """
 
-    tracks: openset.Outputs | None
+    tracks: openset.Outputs
     chips: openset.Outputs
     lengths: Int[np.ndarray, " r"]
 
-    @property
-    def mean(self) -> openset.Outputs:
-        """The mean of each track's chips."""
-        return openset.mean_outputs(self.chips, self.lengths)
 
-
-class _Group(NamedTuple):
+class Group(NamedTuple):
     """One way to look at the test data.
 
     Attributes:
@@ -53,6 +48,7 @@ class _Group(NamedTuple):
     recorded: str | None
 
     def arrays(self) -> dict[str, np.ndarray]:
+        """Names its arrays for ``scores.npz``."""
         found = {} if self.recorded else self.fitted.arrays()  # the chips' models are not recorded
         for part, outputs in self.outputs.items():
             prefix = f"{part}_{self.recorded}"
@@ -60,16 +56,71 @@ class _Group(NamedTuple):
         return found
 
 
+class Seen(NamedTuple):
+    """A network's outputs, and the scores that are wanted of them.
+
+    Attributes:
+      chosen: the scores.
+      variables: of the network, for one device.
+      training: outputs on the training part; None where no score is fitted to it.
+      parts: name of each other part to the outputs on it.
+    """
+
+    chosen: evaluation.Chosen
+    variables: PyTree
+    training: PartOutputs | None
+    parts: dict[str, PartOutputs]
+
+    def tracks(self) -> Group:
+        """Scores each track by the outputs on it."""
+        return self._scored(lambda found: found.tracks, "", "")
+
+    def chips(self, head: str, *, mean: str, recorded: str | None) -> dict[str, Group]:
+        """Scores each chip, and each track by the mean over its chips.
+
+        Args:
+          head: prefix of the names of the chips' heads among the parameters.
+          mean: name of the group of the means.
+          recorded: of that group.
+        """
+        chips = self._scored(lambda found: found.chips, head, "chip_")
+        outputs, values = {}, {}
+        for part, found in self.parts.items():
+            outputs[part] = openset.mean_outputs(found.chips, found.lengths)
+            values[part] = _means(chips.values[part], found.lengths)
+        return {mean: Group(chips.fitted, outputs, values, recorded), CHIPS: chips}
+
+    def _scored(
+        self, take: Callable[[PartOutputs], openset.Outputs], prefix: str, recorded: str
+    ) -> Group:
+        outputs = {part: take(found) for part, found in self.parts.items()}
+        fitted = openset.fit_scores(
+            self.chosen.scores,
+            None if self.training is None else take(self.training),
+            head(self.variables, prefix),
+            validation=outputs.get("validation"),
+            leave_out=self.chosen.leave_out,
+        )
+        values = {part: fitted.on(one) for part, one in outputs.items()}
+        return Group(fitted, outputs, values, recorded)
+
+
 @runtime_checkable  # the tests check annotations as they run
 class ScoredTracks(Deciding, Protocol):
     """The task of a run on tracks whose outputs are scored."""
-
-    recurrent: ClassVar[bool]
 
     def part_outputs(
         self, variables: PyTree, part: str, needs: Collection[str] = ()
     ) -> PartOutputs:
         """Computes the network's outputs on the tracks of a part and on their chips."""
+        ...
+
+    def groups(self, seen: Seen) -> dict[str, Group]:
+        """Sorts an evaluation's outputs into groups, by name."""
+        ...
+
+    def decided(self, found: PartOutputs) -> openset.Outputs:
+        """Picks the outputs on what a recogniser takes one by one."""
         ...
 
 
@@ -92,26 +143,8 @@ def evaluate(
     training = None
     if chosen.needs_of_fit is not None:
         training = task.part_outputs(variables, "train", chosen.needs_of_fit)
-    groups: dict[str, _Group] = {}
-    if task.recurrent:
-        held_out = found["validation"].tracks if "validation" in found else None
-        fitted = _fit(chosen, training and training.tracks, held_out, variables, "")
-        outputs = {part: one.tracks for part, one in found.items() if one.tracks is not None}
-        values = {part: fitted.on(out) for part, out in outputs.items()}
-        groups[TRACKS] = _Group(fitted, outputs, values, "")
-    if not task.recurrent or task.config.track.chip_weight:
-        prefix = "chip_" if task.recurrent else ""
-        held_out = found["validation"].chips if "validation" in found else None
-        fitted = _fit(chosen, training and training.chips, held_out, variables, prefix)
-        chips = {part: one.chips for part, one in found.items()}
-        values = {part: fitted.on(out) for part, out in chips.items()}
-        outputs = {part: one.mean for part, one in found.items()}
-        means = {part: _means(values[part], one.lengths) for part, one in found.items()}
-        mean, recorded = (MEAN, None) if task.recurrent else (TRACKS, "")
-        groups[mean] = _Group(fitted, outputs, means, recorded)
-        groups[CHIPS] = _Group(fitted, chips, values, "chip_")
     figures, arrays = {}, {}
-    for name, group in groups.items():
+    for name, group in task.groups(Seen(chosen, variables, training, found)).items():
         test = group.outputs["test"]
         everything = np.ones(len(test.labels), bool)
         figures[name] = evaluation.measure(task, group.fitted, test, group.values, everything)
@@ -126,22 +159,8 @@ def evaluate(
         arrays[f"{part}_length"] = one.lengths
     measured = evaluation.summary(task, figures, chosen.scores)
     if made is not None:
-        tested = found["test"]
-        judge(made, tested.chips if tested.tracks is None else tested.tracks, measured, arrays)
+        judge(made, task.decided(found["test"]), measured, arrays)
     return measured, arrays
-
-
-def _fit(
-    chosen: evaluation.Chosen,
-    training: openset.Outputs | None,
-    validation: openset.Outputs | None,
-    variables: PyTree,
-    prefix: str,
-) -> openset.Fitted:
-    last = head(variables, prefix)
-    return openset.fit_scores(
-        chosen.scores, training, last, validation=validation, leave_out=chosen.leave_out
-    )
 
 
 def _means(

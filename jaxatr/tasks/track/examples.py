@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from jaxatr import data
-from jaxatr.tasks.examples import Examples, Part
+from jaxatr.tasks.examples import Examples
+from jaxatr.tasks.parts import Part
 from jaxatr.typing import Config, Int
 
 

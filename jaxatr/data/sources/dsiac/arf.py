@@ -84,7 +84,7 @@ class Arf:
         )
 
     def footer(self, number: int) -> Footer | None:
-        """Returns what follows a frame, or None where nothing does.
+        """Reads the footer of a frame; None where there is none.
 
         Args:
           number: of the frame, from 0.

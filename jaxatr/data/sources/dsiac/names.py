@@ -59,7 +59,7 @@ class ClipName:
 
 
 def clip_name(stem: str) -> ClipName | None:
-    """Returns what a file name without its suffix says, or None if it is no clip's."""
+    """Parses a file name without its suffix; None if it is no clip's."""
     match = re.fullmatch(r"(cegr|i1co)(\d{5})_(\d{4})", stem.lower())
     return ClipName(match[0], BANDS[match[1]], match[2], match[3]) if match else None
 

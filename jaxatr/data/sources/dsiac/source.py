@@ -136,7 +136,7 @@ def _surveys(
     left_out: Reasons,
     noted: Reasons,
 ) -> tuple[list[Survey], list[tuple[str, str]]]:
-    """Returns what the clips that were asked for give, and (file, why) of the damaged ones."""
+    """Surveys the clips that were asked for, and lists (file, why) of the damaged ones."""
     surveys, damaged = [], []
     for clip in clips:
         asked = (

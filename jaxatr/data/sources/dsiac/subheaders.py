@@ -77,7 +77,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Subheaders:
-    """What the flags announce; a part that they do not is None, or 0.
+    """The parts that the flags announce; another part is None, or 0.
 
     Attributes:
       source: of the imagery.

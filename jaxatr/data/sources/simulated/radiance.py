@@ -97,7 +97,7 @@ class Heat:
 
 
 class Shade:
-    """What the sun sees of a vehicle, so as to ask which points it lights."""
+    """The vehicle's depths as seen from the sun, to ask which points the sun lights."""
 
     def __init__(self, shape: raycast.Mesh, axes: Float[np.ndarray, "3 3"]):
         """Casts rays from the sun, whose axes are given, at the vehicle."""

@@ -16,7 +16,7 @@ _HIDDEN = 0.5  # a chip pixel belongs to the target if this share of it shows th
 
 @dataclass(frozen=True)
 class View:
-    """What is seen and from where.
+    """A view of a vehicle: which one, and from where.
 
     Attributes:
       vehicle: index into ``FLEET``, or one that is not of the fleet.

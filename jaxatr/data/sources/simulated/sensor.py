@@ -20,7 +20,7 @@ def pixel_size(range_m: int) -> float:
 
 @dataclass(frozen=True)
 class Path:
-    """What lies between scene and chip.
+    """The air and the sensor between scene and chip.
 
     Attributes:
       transmission: share of the scene's contrast that the air lets through.

@@ -16,7 +16,7 @@ Polygon = Sequence[tuple[float, float]]
 
 
 class Part(enum.IntEnum):
-    """What a solid is made of, which decides how bright and how warm it is."""
+    """The material of a solid, which decides how bright and how warm it is."""
 
     BODY = 0
     GLASS = 1
@@ -61,7 +61,7 @@ def prism(
     y: Interval | None = None,
     z: Interval | None = None,
 ) -> Solid:
-    """Returns what is inside each of the given outlines at once.
+    """Makes the solid that lies inside all of the given outlines.
 
     Args:
       part: what it is made of.

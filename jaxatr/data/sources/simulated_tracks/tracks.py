@@ -29,7 +29,7 @@ class Track(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """What the tracks of a set are drawn from.
+    """The ranges from which the tracks of a set are drawn.
 
     Attributes:
       tracks: of each vehicle in each band.

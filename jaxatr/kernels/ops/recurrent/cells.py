@@ -22,7 +22,7 @@ def product(problem: Problem, a: Array, matrix: ArrayLike) -> Array:
 
 
 def input_part(problem: Problem, weights: Weights, x: Array) -> Array:
-    """Returns what the input adds to the gates, without their bias, for any leading axes (eq. 12).
+    """Computes the input's part of the gates, without their bias, for any leading axes (eq. 12).
 
     Only the input's matrix is read.
     """
@@ -68,7 +68,7 @@ def close(problem: Problem, s: Array, state: State) -> tuple[State, tuple[Array,
 
 
 def gates(problem: Problem, saved: tuple[Array, ...]) -> tuple[Array, ...]:
-    """Returns what the derivative is made of, from what the steps saved, ``[t, b, ...]`` each.
+    """Computes the factors of the derivative from what the steps saved, ``[t, b, ...]`` each.
 
     Of an LSTM that is i, f, o, the candidate, and tanh of the cell's state.
     """

@@ -22,7 +22,7 @@ def linearised(
     from_input: Array,
     from_weights: Array,
 ) -> tuple[Any, Callable[[State, Any, Array], State]]:
-    """Returns what each step of the linear loop reads, and the step.
+    """Makes the inputs of each step of the linear loop, and the step.
 
     Args:
       problem: the layer's problem; a GRU must be ``reset_after``.

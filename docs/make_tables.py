@@ -1,0 +1,82 @@
+"""Fills the tables in the pages of this folder that are made from the code.
+
+python docs/make_tables.py
+
+A table stands between ``<!-- table: KIND ARGUMENTS -->`` and ``<!-- end of the table -->``. The
+kinds are ``scores``, all open-set scores, and ``fields``, the named fields of a task.
+"""
+
+import inspect
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from jaxatr import config as configuration
+from jaxatr.openset import Score
+from jaxatr.openset.scores import BY_MODULE, DEFAULT
+from jaxatr.tasks.open_set.needs import MAPS, NEEDS
+
+FOLDER = Path(__file__).parent
+GAMMA = 0.9
+
+_TABLE = re.compile(r"(<!-- table: (\w+)(.*?) -->\n).*?(?=\n<!-- end of the table -->)", re.DOTALL)
+
+
+def filled(text: str) -> str:
+    """Returns a page with its tables made anew."""
+    return _TABLE.sub(lambda found: found[1] + "\n" + KINDS[found[2]](*found[3].split()), text)
+
+
+def fields(task: str, *names: str) -> str:
+    """Returns some fields of a task, as ``--config.FIELD`` sets them."""
+    declared = configuration.fields_of(task)
+    return configuration.table({name: declared[name] for name in names}) + "\n"
+
+
+def scores() -> str:
+    """Returns a row for each score, or for several of a module that need the same."""
+    rows = [
+        "| name | score | needs besides the logits | threshold at γ = 0.9 |",
+        "|---|---|---|---|",
+    ]
+    modules = sorted(BY_MODULE, key=lambda m: (_place(BY_MODULE[m]), m.__name__))
+    for module in modules:
+        about = (inspect.getdoc(module) or "").partition("\n")[0].removesuffix(".")
+        groups: dict[tuple[str, str], list[Score]] = {}
+        for score in BY_MODULE[module]:
+            groups.setdefault((_needs(score), _threshold(score)), []).append(score)
+        for (needs, threshold), group in groups.items():
+            names = ", ".join(f"`{score.name}`" for score in group)
+            rows.append(f"| {names} | {about} | {needs} | {threshold} |")
+    return "\n".join(rows) + "\n"
+
+
+def _place(group: Iterable[Score]) -> int:
+    """Puts the default scores first, and those with a training of their own last."""
+    (first, *_) = group
+    if first.name in DEFAULT:
+        return DEFAULT.index(first.name) - len(DEFAULT)
+    return 1 if first.training else 0
+
+
+def _needs(score: Score) -> str:
+    needs = {"a stage's map" if need in MAPS else NEEDS[need].phrase for need in score.all_needs}
+    found = sorted(needs)
+    if len(score.members) > 1:
+        found = [f"`{member.name}`" for member in score.members]
+    if score.training:
+        found.append("a training beside the run")
+    fits = {"training": score.fitted, "validation": score.calibrated}
+    return ", ".join([*found, *(f"a fit to {part} examples" for part, fit in fits.items() if fit)])
+
+
+def _threshold(score: Score) -> str:
+    return f"{score.fixed_threshold(GAMMA):.3g}" if score.fixed_threshold else ""
+
+
+KINDS = {"fields": fields, "scores": scores}
+
+
+if __name__ == "__main__":
+    for page in FOLDER.glob("*.md"):
+        page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,70 @@
+"""From declared fields to a configuration, and to its groups."""
+
+from collections.abc import Mapping
+from typing import cast
+
+from ml_collections import ConfigDict, config_dict
+
+from jaxatr.config.common import COMMON
+from jaxatr.config.field import Fields
+from jaxatr.resolve import resolve
+from jaxatr.typing import Config
+
+
+def fields_of(task: str) -> Fields:
+    """Returns the fields of a task's runs, the common ones first.
+
+    Args:
+      task: its dotted path. Its class method ``fields`` declares its own; one that is common too
+        gets another default so.
+
+    Raises:
+      ValueError: there is no such task.
+    """
+    return {**COMMON, **getattr(resolve(task), "fields", dict)()}
+
+
+def built(fields: Fields) -> Config:
+    """Builds the configuration of some fields, at their defaults."""
+    config = cast(Config, ConfigDict())
+    for name, field in fields.items():
+        group = config
+        *groups, last = name.split(".")
+        for part in groups:
+            if part not in group:
+                group[part] = ConfigDict()
+            group = group[part]
+        if field.default is None:
+            group[last] = config_dict.placeholder(field.kind)
+        else:
+            is_open = isinstance(field.default, Mapping)
+            group[last] = ConfigDict(field.default) if is_open else field.default
+    return locked(config, fields)
+
+
+def locked(config: Config, fields: Fields) -> Config:
+    """Locks a configuration, so that a misspelt field is an error; open groups take any name."""
+    config.lock()
+    for name, field in fields.items():
+        if isinstance(field.default, Mapping):
+            group, last = group_of(config, name)
+            group[last].unlock()
+    return config
+
+
+def group_of(config: Config, name: str) -> tuple[Config, str]:
+    """Returns the group that holds a field, and the field's name in it."""
+    *groups, last = name.split(".")
+    for part in groups:
+        config = config[part]
+    return config, last
+
+
+def has(config: Config, name: str) -> bool:
+    """Says whether a configuration has a field."""
+    *groups, last = name.split(".")
+    for part in groups:
+        if part not in config:
+            return False
+        config = config[part]
+    return last in config

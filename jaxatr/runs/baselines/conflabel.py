@@ -1,0 +1,41 @@
+"""Trains ConfLabel's detector, which tells the classes of a training from some held out of it.
+
+The network of the run is trained again, on two thirds of the known classes; the detector is fitted
+to the gradients of that network.
+"""
+
+import copy
+from typing import cast
+
+import jax
+
+from jaxatr.openset import conflabel_detector
+from jaxatr.runs.baselines.beside import Beside
+from jaxatr.runs.training import make_task, train_run
+from jaxatr.tasks.open_set.task import OpenSet
+from jaxatr.training import load_snapshot, variables_of
+
+
+def train(run: Beside) -> conflabel_detector.Detector:
+    """Trains a network without some known classes, and fits the detector to its gradients.
+
+    Raises:
+      ValueError: there are fewer than three known classes, or no validation examples.
+    """
+    config, known = copy.deepcopy(run.config), len(run.task.split.known)
+    if known < 3:
+        raise ValueError(f"conflabel: got {known} known classes, wanted 3, to hold one of them out")
+    if not config.data.validation:
+        raise ValueError(
+            "conflabel: there are no validation examples to show its detector as known: "
+            "set data.validation"
+        )
+    config.open_set.hold_out = max(1, known // 3)
+    train_run(config, run.folder, progress=run.progress)
+    task = cast(OpenSet, make_task(config, run.folder))
+    variables = variables_of(load_snapshot(run.folder, "latest"))
+    known_norms, unknown_norms = (
+        task.outputs(variables, part, ("gradient_norms",)).more["gradient_norms"]
+        for part in ("validation", "held_out")
+    )
+    return conflabel_detector.fit(known_norms, unknown_norms, key=jax.random.key(config.seed))

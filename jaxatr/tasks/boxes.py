@@ -1,0 +1,53 @@
+"""Chips that are cut by boxes which are off: in the test, and in the augmentation."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from jaxatr import data
+from jaxatr.typing import Config
+
+
+def with_boxes_off(test: data.Split, chip: data.Chip, fields: Config) -> data.Split:
+    """Cuts the test examples by boxes that are off by up to ``data.box_error``.
+
+    Args:
+      test: of the data set.
+      chip: geometry of the chips that are cut by the right box.
+      fields: ``config.data``.
+
+    Raises:
+      ValueError: the images hold no more than the chip.
+    """
+    try:
+        return data.other_boxes(test, chip, error=fields.box_error, margin=fields.box_margin)
+    except ValueError as error:
+        raise ValueError(f"data.box_error: {error}") from error
+
+
+def shares_of_chip(augment: Config, box_margin: float) -> dict[str, Any]:
+    """Turns the shares of a box's side in ``config.augment`` into shares of the chip's side."""
+    fields = dict(augment)
+    fields["box_shift"] /= 1 + box_margin
+    return fields
+
+
+def surrounded_chip(
+    train: data.Split, indices: np.ndarray, chip: data.Chip, fields: dict[str, Any]
+) -> data.Chip:
+    """Finds the geometry of training images, which hold what other boxes show.
+
+    Args:
+      train: of the data set.
+      indices: ``[n]``, which of its examples train.
+      chip: geometry of the chips.
+      fields: of the augmentation, from :func:`shares_of_chip`.
+    """
+    if not (fields["box_shift"] or fields["box_scale"]) or not chip.cuts:
+        return chip
+    side, turn = chip.center_crop, math.radians(fields["rotate_degrees"])
+    corner = (1 + fields["box_scale"]) * (abs(math.cos(turn)) + abs(math.sin(turn)))
+    wanted = math.ceil(side * (fields["box_shift"] + (corner - 1) / 2))
+    columns = [train.columns[name][indices] for name in ("height", "width")]
+    return chip.surrounded(min(wanted, (int(np.min(columns)) - side) // 2))

@@ -1,0 +1,181 @@
+"""The parts of a data set: for training, validation and test, of known and unknown classes."""
+
+import warnings
+from collections.abc import Mapping
+
+import numpy as np
+
+from jaxatr import data, openset
+from jaxatr.tasks.boxes import with_boxes_off
+from jaxatr.typing import Config, Int, Shaped
+
+BOX_OFF = "box_off"
+"""The part of test examples whose boxes are off."""
+
+
+class Part:
+    """Some examples of a data set's split, with labels among the known classes.
+
+    Attributes:
+      split: of the data set.
+      indices: ``[n]``, which of its examples.
+      labels: ``[n]``, known class, or ``openset.UNKNOWN``.
+      chip: geometry that every image goes through.
+    """
+
+    def __init__(
+        self,
+        split: data.Split,
+        indices: Int[np.ndarray, " n"],
+        labels: Int[np.ndarray, " n"],
+        chip: data.Chip,
+    ):
+        """Takes what the attributes say."""
+        self.split, self.indices, self.labels, self.chip = split, indices, labels, chip
+
+    def column(self, name: str) -> np.ndarray | None:
+        """Returns a per-example field, or ``None`` where the data set has no such field."""
+        column = self.split.columns.get(name)
+        return None if column is None else column[self.indices]
+
+    def chips(self, rows: Int[np.ndarray, " m"]) -> Shaped[np.ndarray, "m h w c"]:
+        """Returns some examples' chips, in their raw units."""
+        return np.stack([self.chip(self.split.image(i)) for i in self.indices[rows]])
+
+    def truth(self, rows: Int[np.ndarray, " m"]) -> data.Truth:
+        """Returns where the targets of some chips are, as far as the data says it."""
+        examples = [self.split[i] for i in self.indices[rows]]
+        found: dict[str, np.ndarray] = {}
+        if examples and "mask" in examples[0]:
+            found["masks"] = np.stack([self.chip.mask(one["mask"]) for one in examples])
+        if examples and "box" in examples[0]:
+            shapes = (one["image"].shape for one in examples)
+            boxes = [self.chip.box(o["box"], s) for o, s in zip(examples, shapes, strict=True)]
+            found["boxes"] = np.stack(boxes)
+        return data.Truth(**found)
+
+    @property
+    def classes(self) -> Int[np.ndarray, " n"]:
+        """The class of each example among all that the data set has, unknown ones too."""
+        return self.split.columns["label"][self.indices]
+
+    def joined(self, images: Shaped[np.ndarray, "m h w c"], label: int) -> "Part":
+        """Returns this part with further examples, which are chips already.
+
+        Raises:
+          ValueError: they are not shaped as this part's chips are, or have another type.
+        """
+        shape, dtype = self.split.chip_shape(self.indices, self.chip), self.split.dtype
+        if images.shape[1:] != shape or images.dtype != dtype:
+            raise ValueError(
+                f"got images of shape {images.shape[1:]} and type {images.dtype}, wanted those of "
+                f"the data's chips, {shape} and {dtype}"
+            )
+        split = data.chips_and_images(self.split, self.indices, self.chip, images)
+        labels = np.concatenate([self.labels, np.full(len(images), label, self.labels.dtype)])
+        return Part(split, np.arange(len(labels)), labels, data.Chip())
+
+
+def parts_of(
+    dataset: data.Dataset,
+    split: data.KnownUnknown,
+    config: Config,
+    chip: data.Chip,
+    *,
+    tracks: bool,
+) -> dict[str, Part]:
+    """Divides a data set into the parts of a run, by name.
+
+    Args:
+      dataset: to be divided.
+      split: which of its classes are known.
+      config: of the run.
+      chip: geometry of every image.
+      tracks: hold tracks out for validation, not chips.
+
+    Raises:
+      ValueError: a part would be empty, or the data set has no such split.
+    """
+    fields = config.data
+    train, test = _splits(dataset, fields.train_split, fields.test_split)
+    to_known = np.full(len(dataset.classes), openset.UNKNOWN, np.int32)
+    for label, name in enumerate(split.known):
+        to_known[dataset.classes.index(name)] = label
+    where = {name: tuple(values) for name, values in fields.select.items() if values}
+
+    indices = data.select(train, classes=split.known, where=where)
+    labels = to_known[train.columns["label"][indices]]
+    if missing := [name for i, name in enumerate(split.known) if not np.any(labels == i)]:
+        raise ValueError(
+            f"data: the split {fields.train_split!r} of {dataset.name} holds no example of "
+            f"{', '.join(missing)}, known by open_set.split"
+        )
+    groups = _track_numbers(train, test)[indices] if tracks else None
+    parts = {}
+    if fields.validation:
+        kept, held_out = data.holdout(labels, fields.validation, config.seed, groups=groups)
+        if len(held_out):
+            parts["validation"] = Part(train, indices[held_out], labels[held_out], chip)
+            indices, labels = indices[kept], labels[kept]
+        else:
+            warnings.warn(
+                f"data.validation: a share of {fields.validation} of each class is less than one "
+                "image, so nothing is validated and no γ is fitted",
+                stacklevel=4,
+            )
+    parts["train"] = Part(train, indices, labels, chip)
+    if config.open_set.hold_out:
+        indices = data.select(train, classes=split.unknown, where=where)
+        unknown = np.full(len(indices), openset.UNKNOWN, np.int32)
+        parts["held_out"] = Part(train, indices, unknown, chip)
+
+    indices = data.select(test, classes=split.known + split.unknown, where=where)
+    # Where both are made of the same examples, those that train are no test.
+    seen = [part.column("id") for part in parts.values()]
+    indices = indices[~np.isin(test.columns["id"][indices], np.concatenate(seen))]
+    if not len(indices):
+        raise ValueError(f"data: every example of the split {fields.test_split!r} trains")
+    labels = to_known[test.columns["label"][indices]]
+    parts["test"] = Part(test, indices, labels, chip)
+    if fields.box_error:
+        off = with_boxes_off(test, chip, fields)
+        parts[BOX_OFF] = Part(off, indices, labels, data.Chip())
+    return parts
+
+
+def _track_numbers(train: data.Split, test: data.Split) -> np.ndarray:
+    """Returns the track of each training example; refuses tracks that are in both splits."""
+    for split in (train, test):
+        data.check_tracks(split)
+    numbers = train.columns["track"]
+    if len(both := np.intersect1d(numbers, test.columns["track"])):
+        raise ValueError(f"data: {len(both)} tracks have chips to train on and to test on")
+    return numbers
+
+
+def _splits(dataset: data.Dataset, *names: str) -> list[data.Split]:
+    """Returns splits by their names; ``"train+test"`` is both, one after the other."""
+    made: dict[str, data.Split] = {}
+    for name in names:
+        wanted = name.split("+")
+        for one in wanted:
+            if one not in dataset.splits:
+                raise ValueError(
+                    f"data: no split {one!r} in {dataset.name}, "
+                    f"which has {', '.join(dataset.splits)}"
+                )
+        # One object for one name: it keeps its chips in memory.
+        made.setdefault(name, data.concatenated([dataset.splits[one] for one in wanted]))
+    return [made[name] for name in names]
+
+
+def shared_shape(parts: Mapping[str, Part]) -> tuple[int, int, int]:
+    """Refuses test chips of another shape: a network of convolutions would take them in silence."""
+    shapes = {name: part.split.chip_shape(part.indices, part.chip) for name, part in parts.items()}
+    for name, shape in shapes.items():
+        if shape != shapes["train"]:
+            raise ValueError(
+                f"data: chips of shape {shape} in the {name} part and {shapes['train']} in the "
+                "training part: set data.size, or data.center_crop"
+            )
+    return shapes["train"]
