@@ -78,6 +78,9 @@ COMMON: Fields = {
         "so many known classes stand in for the unknown ones, and the unknown ones stay away "
         "altogether",
     ),
+    "open_set.hold_out_turn": Field(
+        0, "which of them: 0 the first that are drawn, 1 the next, and so on, round and round"
+    ),
     "augment.rotate_degrees": Field(0.0, "turn by an angle drawn uniformly from ± this"),
     "augment.flip_horizontal": Field(False, "mirror left to right, half of the time"),
     "augment.flip_vertical": Field(False, "mirror top to bottom, half of the time"),

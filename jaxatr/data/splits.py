@@ -110,7 +110,7 @@ def known_unknown(name: str, classes: Sequence[str], *, seed: int = 0) -> KnownU
     )
 
 
-def hold_out_classes(split: KnownUnknown, count: int) -> KnownUnknown:
+def hold_out_classes(split: KnownUnknown, count: int, turn: int = 0) -> KnownUnknown:
     """Returns a split in which some of the known classes stand in for the unknown ones.
 
     What is to tell known from unknown can be trained on it: the split's own unknown classes, which
@@ -119,6 +119,7 @@ def hold_out_classes(split: KnownUnknown, count: int) -> KnownUnknown:
     Args:
       split: whose known classes are shared out.
       count: how many of them are held out, drawn by the split's seed.
+      turn: 0 holds out the first ``count`` as drawn, 1 the next, and so on, round and round.
 
     Raises:
       ValueError: fewer than two known classes would be left.
@@ -132,10 +133,10 @@ def hold_out_classes(split: KnownUnknown, count: int) -> KnownUnknown:
             "1, and 2 to be left"
         )
     drawn = _drawn(split.known, f"hold-out/{split.seed}")
-    held = set(drawn[:count])
+    held = {drawn[(turn * count + i) % len(drawn)] for i in range(count)}
     return dataclasses.replace(
         split,
-        name=f"{split.name}, {count} held out",
+        name=f"{split.name}, {count} held out" + (f", turn {turn}" if turn else ""),
         known=tuple(c for c in split.known if c not in held),
         unknown=tuple(c for c in split.known if c in held),
     )

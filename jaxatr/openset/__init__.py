@@ -16,7 +16,7 @@ from jaxatr.openset.decision import Answers, Calibration, Decision, calibrate, g
 from jaxatr.openset.evaluation import evaluate, fixed_thresholds
 from jaxatr.openset.fitted_scores import Fitted, fit_scores
 from jaxatr.openset.held_out import Compared, Trial, best_of, compare, leave_classes_out
-from jaxatr.openset.outputs import UNKNOWN, Outputs
+from jaxatr.openset.outputs import UNKNOWN, Outputs, concatenated
 from jaxatr.openset.probability import Sigmoid, fit_sigmoid, fit_temperature, standing_of
 from jaxatr.openset.recorded import (
     Shown,
@@ -70,6 +70,7 @@ __all__ = [
     "choose_scores",
     "class_thresholds",
     "compare",
+    "concatenated",
     "confident_mistakes",
     "conflabel",
     "conflabel_detector",

@@ -1,6 +1,6 @@
 """The outputs of a network on some examples, which scores are computed from."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -46,3 +46,14 @@ class Outputs(NamedTuple):
         moved[kept] = np.arange(len(kept))
         labels = moved[self.labels]  # the last element is for UNKNOWN, -1
         return Outputs(self.logits[:, kept], self.open_logits[:, kept], labels, self.more)
+
+
+def concatenated(parts: Sequence[Outputs]) -> Outputs:
+    """Joins outputs of one network on several sets of examples, one after the other.
+
+    Args:
+      parts: at least one, all with the same ``more``.
+    """
+    more = {name: np.concatenate([part.more[name] for part in parts]) for name in parts[0].more}
+    logits, open_logits, labels = (np.concatenate([part[i] for part in parts]) for i in range(3))
+    return Outputs(logits, open_logits, labels, more)

@@ -46,6 +46,8 @@ def train_run(config: Config | str, workdir: str | os.PathLike, *, progress: boo
         find_kernels=full.kernels.find,
         ema=full.train.ema,
     )
+    for folder, other in task.beside(full).items():
+        train_run(other, Path(workdir) / folder, progress=progress)
     decided = task.finished(result.variables, Path(workdir), result.step)
     training.update_record(workdir, **decided)
 

@@ -50,7 +50,8 @@ class Examples:
             config.open_set.split, self.dataset.classes, seed=config.open_set.split_seed
         )
         if config.open_set.hold_out:
-            self.split = data.hold_out_classes(self.split, config.open_set.hold_out)
+            held = config.open_set
+            self.split = data.hold_out_classes(self.split, held.hold_out, held.hold_out_turn)
         chip = data.Chip(
             center_crop=fields.center_crop,
             square=fields.square,

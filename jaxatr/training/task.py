@@ -239,6 +239,18 @@ class Task(abc.ABC):
         del measured, step
         return {}
 
+    def beside(self, config: Config) -> Mapping[str, Config]:
+        """Lists further trainings that :meth:`finished` needs, in folders of their own.
+
+        Args:
+          config: the run's, as it was given.
+
+        Returns:
+          Path of a folder in the run's folder to its configuration.
+        """
+        del config
+        return {}
+
     @classmethod
     def fields(cls) -> Fields:
         """Declares the kind's own configuration fields, by dotted name."""

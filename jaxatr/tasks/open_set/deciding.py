@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxatr import openset
 from jaxatr.parallel import wait_for_all
-from jaxatr.tasks.open_set import fitted
+from jaxatr.tasks.open_set import fitted, trials
 from jaxatr.tasks.open_set.needs import NEEDS, refusal
 from jaxatr.tasks.open_set.scored import Scored, head
 from jaxatr.typing import Config, PyTree
@@ -99,7 +99,7 @@ def made_for(
         return fit(task, variables, name)
     if (found := read(workdir, step, task.config, score=name)) is not None:
         return found
-    made = fit(task, variables, name)
+    made = fit(task, variables, name, workdir)
     try:
         if made.decision is not None and name != RULE:
             fitted.save(workdir, step, made.decision.score.name, made.decision, made.record)
@@ -142,7 +142,7 @@ def read(workdir: Path, step: int, config: Config, *, score: str | None = None) 
     return Made(_as_configured(found, config), record)
 
 
-def fit(task: Deciding, variables: PyTree, name: str) -> Made:
+def fit(task: Deciding, variables: PyTree, name: str, workdir: Path | None = None) -> Made:
     """Chooses, fits and calibrates the score by which a run decides.
 
     Args:
@@ -151,6 +151,8 @@ def fit(task: Deciding, variables: PyTree, name: str) -> Made:
       name: of a score; ``"auto"`` chooses the one that tells known classes best from each other's
         stand-ins (:mod:`jaxatr.openset.held_out`). Without validation examples, or with fewer than
         three known classes, it is the paper's.
+      workdir: the run's folder, with its trials (:mod:`jaxatr.tasks.open_set.trials`) if it has
+        some; without it, classes are left out of this network's outputs.
 
     Raises:
       ValueError: the score is named and the run cannot compute it, or fit it.
@@ -170,9 +172,10 @@ def fit(task: Deciding, variables: PyTree, name: str) -> Made:
     if any(score.fitted for score in listed):
         training = task.decided_outputs(variables, "train", needs)
     classes, last = tuple(task.record["split"]["known"]), head(variables)
-    trials = openset.leave_classes_out(training, validation, last, classes)
-    compared = openset.compare(listed, trials)
-    score, why = _choose(name, listed, compared, task.config)
+    of_their_own = trials.load(task, workdir, needs) if workdir is not None else []
+    left_out = openset.leave_classes_out(training, validation, last, classes)
+    compared = openset.compare(listed, of_their_own or left_out)
+    score, why = _choose(name, listed, compared, task.config, len(of_their_own))
     models = openset.fit_scores([score], training, last, validation=validation).models
     one, names = compared[score.name], _accuracies(score, models, validation)
     decision = openset.calibrate(
@@ -193,12 +196,14 @@ def _choose(
     listed: tuple[openset.Score, ...],
     compared: dict[str, openset.Compared],
     config: Config,
+    trained: int,
 ) -> tuple[openset.Score, dict[str, Any]]:
     if name != AUTO:
         return listed[0], {"by": "name"}
     if (best := openset.best_of(compared)) is not None:
         (score,) = (one for one in listed if one.name == best)
-        return score, {"by": "known classes left out in turn, after the network"}
+        by = "known classes left out in turn, after the network"
+        return score, {"by": f"known classes left out of {trained} trainings" if trained else by}
     score = next(one for one in listed if one.name in (RULE, "softmax"))
     reason = f"fewer than {_FEWEST_CLASSES} known classes with validation examples"
     warnings.warn(f"open_set.score: {score.name} decides, as there are {reason}", stacklevel=4)

@@ -75,5 +75,12 @@ RECIPES: Fields = {
         "al. 2019): a folder, or a split of the data set; never of the test's unknown classes",
     ),
     "loss.outlier_weight": Field(0.5, "weight of their loss"),
+    "open_set.trials": Field(
+        0,
+        "short trainings beside the run's own, each without a third of the known classes, by which "
+        "[`auto`](open_set.md#the-score-that-decides) compares the scores; 0: the classes are left "
+        "out of the finished network's outputs only",
+    ),
+    "open_set.trial_share": Field(0.5, "of the run's steps, which each of them takes"),
 }
 """Those of what a training of single images can add."""

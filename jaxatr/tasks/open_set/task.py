@@ -18,6 +18,7 @@ from jaxatr.tasks.apply import apply_training
 from jaxatr.tasks.examples import Examples
 from jaxatr.tasks.gan.fields import FIELDS as GENERATOR
 from jaxatr.tasks.limits import check_limits
+from jaxatr.tasks.open_set import trials
 from jaxatr.tasks.open_set.deciding import AUTO, decides, made_for, score_of
 from jaxatr.tasks.open_set.evaluation import evaluate
 from jaxatr.tasks.open_set.exported import NONE, exportable
@@ -271,6 +272,10 @@ class OpenSet(Task):
         The arguments are those of :meth:`outputs`.
         """
         return self.outputs(variables, part, needs)
+
+    def beside(self, config: Config) -> Mapping[str, Config]:
+        """Lists the trainings without some known classes, by which ``auto`` chooses a score."""
+        return trials.configurations(config, len(self.split.known), self.phases[0].steps)
 
     def finished(self, variables: PyTree, workdir: Path, step: int) -> dict[str, Any]:
         """Fits the score that decides, and keeps it in the run's folder."""
