@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxatr import data, openset
 from jaxatr.tasks.boxes import shares_of_chip, surrounded_chip
-from jaxatr.tasks.parts import Part, parts_of, shared_shape
+from jaxatr.tasks.parts import Part, parts_of, shared_shape, with_outliers
 from jaxatr.typing import Array, ArrayLike, Config, Float, Int, Key, Shaped
 
 
@@ -66,7 +66,7 @@ class Examples:
         self.mean, self.std = data.image_statistics(train.split, train.indices, chip)
         if not fields.normalize:
             self.mean, self.std = np.zeros_like(self.mean), np.ones_like(self.std)
-        self._batch_size, self._seed = config.train.batch_size, config.seed
+        self._batch_size, self._seed, self._data = config.train.batch_size, config.seed, fields
         self._augmentation = shares_of_chip(config.augment, fields.box_margin)
         self._negatives: dict[str, Any] = {}
         self._outliers: Part | None = None
@@ -89,27 +89,11 @@ class Examples:
           ValueError: there is neither, it trains or is tested on already, or the images do not fit.
         """
         if source in self.dataset.splits:
-            self._outliers = self._with_outlier_split(source)
+            self._outliers = with_outliers(self.dataset, self.parts["train"], source, self._data)
             count = len(self._outliers.labels) - len(self.parts["train"].labels)
             self._negatives |= {"outliers": {"images": count, "split": source}}
         else:
             self._add_outlier_folder(source)
-
-    def _with_outlier_split(self, name: str) -> Part:
-        train, fields = self.parts["train"], self._config.data
-        for field in ("train_split", "test_split"):
-            if name in fields[field].split("+"):
-                raise ValueError(f"open_set.outliers: {name!r} is data.{field} already")
-        split = self.dataset.splits[name]
-        where = {field: tuple(values) for field, values in fields.select.items() if values}
-        own = data.select(split, classes=None, where=where)
-        labels = np.full(len(own), openset.UNKNOWN, train.labels.dtype)
-        return Part(
-            data.concatenated([train.split, split]),
-            np.concatenate([train.indices, len(train.split) + own]),
-            np.concatenate([train.labels, labels]),
-            train.chip,
-        )
 
     def _add_outlier_folder(self, folder: str) -> None:
         train = self.parts["train"]

@@ -179,3 +179,30 @@ def shared_shape(parts: Mapping[str, Part]) -> tuple[int, int, int]:
                 "training part: set data.size, or data.center_crop"
             )
     return shapes["train"]
+
+
+def with_outliers(dataset: data.Dataset, train: Part, name: str, fields: Config) -> Part:
+    """Appends the examples of another split to the training part, labelled as unknown.
+
+    Args:
+      dataset: with that split.
+      train: the training part.
+      name: of the split.
+      fields: ``config.data``, of which ``select`` applies to the outliers too.
+
+    Raises:
+      ValueError: the split trains or is tested on already, or none of its examples is selected.
+    """
+    for field in ("train_split", "test_split"):
+        if name in fields[field].split("+"):
+            raise ValueError(f"open_set.outliers: {name!r} is data.{field} already")
+    split = dataset.splits[name]
+    where = {column: tuple(values) for column, values in fields.select.items() if values}
+    chosen = data.select(split, where=where)
+    labels = np.full(len(chosen), openset.UNKNOWN, train.labels.dtype)
+    return Part(
+        data.concatenated([train.split, split]),
+        np.concatenate([train.indices, len(train.split) + chosen]),
+        np.concatenate([train.labels, labels]),
+        train.chip,
+    )

@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Answer, Score
-from jaxatr.openset.scores import mahalanobis, nearest, spatial, template
+from jaxatr.openset.scores import cbc, mahalanobis, nearest, spatial, template
 from jaxatr.typing import ArrayLike, Float
 
 
@@ -99,5 +99,6 @@ SCORES = (
         "stage 2 + Mahalanobis + nearest chip",
         (spatial.SCORES[1], mahalanobis.SCORE, nearest.SCORE),
     ),
+    fuse("fusion_cbc", "CBC + stage 2", (cbc.SCORE, spatial.SCORES[1])),
     fuse("fusion_template", "stage 2 + template", (spatial.SCORES[1], template.SCORE)),
 )
