@@ -97,6 +97,7 @@ def test_a_task_has_the_common_fields_and_its_own():
         "split": "closed",
         "split_seed": 0,
         "hold_out": 0,
+        "hold_out_turn": 0,
         "tpr": 0.95,
     }
     config.data.options = ConfigDict({"x": 1})  # nothing is shared between two of them
