@@ -14,10 +14,17 @@ def draw(shape, seed=0):
     return jnp.asarray(np.random.default_rng(seed).standard_normal(shape), jnp.float32)
 
 
+GEOMETRIES = [(3, 2, 1), (2, 2, 0), (3, 1, 1), (2, 3, 0)]
+
+
 @pytest.mark.parametrize(
-    ("window", "stride", "padding"), [(3, 2, 1), (2, 2, 0), (3, 1, 1), (2, 3, 0)]
+    ("shape", "window", "stride", "padding"),
+    [
+        *(((2, 7, 8, 3), *geometry) for geometry in GEOMETRIES),
+        ((1, 4, 5, 2), *GEOMETRIES[0]),
+        *(pytest.param((1, 4, 5, 2), *one, marks=pytest.mark.slow) for one in GEOMETRIES[1:]),
+    ],
 )
-@pytest.mark.parametrize("shape", [(2, 7, 8, 3), (1, 4, 5, 2)])
 def test_values_and_gradients_are_reduce_windows(shape, window, stride, padding):
     x = draw(shape)
 
