@@ -96,10 +96,7 @@ def test_it_starts_without_weights(small):
     assert jax.tree.map(lambda v: v.dtype, made) == jax.tree.map(lambda v: v.dtype, wanted)
 
 
-@pytest.mark.parametrize(
-    "name, size",
-    [("resnet50", 32), pytest.param("densenet121", 64, marks=pytest.mark.slow)],
-)
+@pytest.mark.parametrize("name, size", [("resnet50", 32), ("densenet121", 64)])
 def test_a_long_network_is_short(built, tmp_path, name, size, check, networks):
     model = getattr(networks, name)(built)
     path = generate(model, tmp_path)
