@@ -45,7 +45,9 @@ def test_the_slope_at_a_bend_is_one_sides_and_nan_is_kept():
         assert jnp.isnan(values[2]), name
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", "bfloat16", pytest.param("float16", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_large_arguments_stay_finite(name, dtype):
     (values, slopes), (_, wanted) = (table[name] for table in evaluated(FAR, dtype))

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import warnings
 from pathlib import Path
 
@@ -258,6 +259,7 @@ def test_two_processes_that_write_at_once_lose_nothing():
     while any(writer.poll() is None for writer in writers):
         if path.exists():
             json.loads(path.read_text())  # whole at every moment
+        time.sleep(0.005)
     assert [writer.communicate()[1] for writer in writers] == [b"", b""]
     expected = {f"{name} {index}" for name in "ab" for index in range(40)}
     assert set(database.entries(path)) == expected

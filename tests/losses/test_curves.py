@@ -9,6 +9,15 @@ from jax.test_util import check_grads
 from jaxatr import losses
 from jaxatr.explain import measures
 
+# An operation compiled by itself takes longer than a small loss compiled whole.
+top_share = jax.jit(losses.top_share, static_argnames="softness")
+
+
+@jax.jit
+def slope_of(maps):
+    return jax.grad(lambda m: losses.top_share(m, jnp.full(len(m), 0.3)).sum())(maps)
+
+
 WEIGHTS = np.random.default_rng(0).normal(size=(36, 3)).astype(np.float32)
 
 
@@ -23,7 +32,7 @@ def draw(seed, *shape):
 @pytest.mark.parametrize("share", [0.0, 0.25, 0.5, 1.0])
 def test_a_hard_mask_holds_the_share(share):
     maps = draw(1, 2, 6, 6)
-    taken = np.asarray(losses.top_share(maps, jnp.full(2, share), softness=1e-5))
+    taken = np.asarray(top_share(maps, np.full(2, share, np.float32), softness=1e-5))
     wanted = max(1, round(36 * share))  # the threshold's own pixel is half in
     np.testing.assert_allclose(taken.sum((1, 2)), wanted - 0.5, atol=1e-3)
     for one, mask in zip(maps, taken, strict=True):
@@ -38,12 +47,15 @@ def test_its_mean_over_shares_is_what_the_measures_say():
     classes = np.asarray(predict(images)).argmax(-1)
     blurred = measures.Blur()(images)
     shares = (np.arange(36) + 0.5) / 36
-    found = []
-    for share in shares:
+
+    @jax.jit
+    @jax.vmap
+    def at(share):
         taken = losses.top_share(maps, jnp.full(4, share), softness=1e-4)[..., None]
         inserted = predict(taken * images + (1 - taken) * blurred)
-        erased = predict((1 - taken) * images)
-        found.append(losses.faithfulness(inserted, erased, classes))
+        return losses.faithfulness(inserted, predict((1 - taken) * images), classes)
+
+    found = at(np.float32(shares))
     step = {"pixels_per_step": 1}
     inserted = measures.insertion(predict, images, maps, **step).auc
     erased = measures.deletion(predict, images, maps, **step).auc
@@ -54,6 +66,7 @@ def test_gradients_agree_with_finite_differences():
     images, maps = draw(4, 2, 6, 6, 1), draw(5, 2, 6, 6)
     classes = np.array([0, 2])
 
+    @jax.jit
     def loss(saliency, images):
         # The threshold is a constant of the loss: it is given, as the gradient sees it.
         taken = jax.nn.sigmoid((saliency - 0.5) / 0.3)[..., None]
@@ -61,7 +74,7 @@ def test_gradients_agree_with_finite_differences():
             predict(taken * images), predict((1 - taken) * images), classes
         ).sum()
 
-    check_grads(loss, (jnp.asarray(maps), jnp.asarray(images)), 1, modes=["rev"], rtol=2e-2)
+    check_grads(loss, (maps, images), 1, modes=["rev"], rtol=2e-2)
 
 
 def test_the_gradient_lifts_what_the_class_needs():
@@ -75,31 +88,27 @@ def test_the_gradient_lifts_what_the_class_needs():
         logits = [jnp.reshape(x, (1, -1)) @ only for x in (taken * images, (1 - taken) * images)]
         return losses.faithfulness(*logits, np.array([0]))[0]
 
-    slope = jax.grad(loss)(jnp.full((1, 6, 6), 0.5) + 0.01 * draw(6, 1, 6, 6))[0]
+    slope = np.asarray(jax.jit(jax.grad(loss))(0.5 + 0.01 * draw(6, 1, 6, 6)))[0]
     assert slope.argmin() == 2 * 6 + 3 and slope[2, 3] < 0
-
-
-def slope_of(maps):
-    return jax.grad(lambda m: losses.top_share(m, jnp.full(len(m), 0.3)).sum())(maps)
 
 
 def test_the_slope_of_flat_maps_is_bounded():
     for value in (0.0, 0.3, 1.0):
-        maps = jnp.full((1, 4, 4), value)
-        np.testing.assert_array_equal(losses.top_share(maps, jnp.array([0.3])), 0.5)
+        maps = np.full((1, 4, 4), value, np.float32)
+        np.testing.assert_array_equal(top_share(maps, np.float32([0.3])), 0.5)
         np.testing.assert_array_equal(slope_of(maps), 0)
     flat = 0.3 + 1e-6 * draw(7, 1, 4, 4)
     assert 1 < np.abs(slope_of(flat)).max() <= 0.25 / (0.1 * 0.01) * 1.001
     # Above the least deviation it is the map's own that counts, beside flat maps too.
     wide = draw(8, 1, 4, 4)
     own = 0.25 / (0.1 * wide.std())
-    both = slope_of(jnp.concatenate([wide, flat]))
+    both = slope_of(np.concatenate([wide, flat]))
     np.testing.assert_allclose(both[0].max(), own, rtol=1e-4)
     np.testing.assert_allclose(both[0], slope_of(wide)[0], rtol=1e-5)
 
 
 def test_wild_logits():
-    wild = jnp.array([[1e4, -1e4]])
-    assert float(losses.faithfulness(wild, -wild, jnp.array([0]))[0]) == 0
+    wild = np.float32([[1e4, -1e4]])
+    assert jax.jit(losses.faithfulness)(wild, -wild, np.array([0])) == 0
     with pytest.raises(ValueError, match="softness: got 0"):
         losses.top_share(jnp.ones((1, 2, 2)), jnp.array([0.5]), softness=0.0)

@@ -30,6 +30,7 @@ def recorded(workdir, name):
 def test_a_loss_of_the_binary_classifiers(small_config, tmp_path):
     config = small_config.copy_and_resolve_references()
     config.loss.open, config.train.steps = "own_losses:focal", 4
+    config.open_set.score = "cbc"  # one score alone, whose fit is not what is tried here
     runs.train_run(config, tmp_path / "run", progress=False)
     found = recorded(tmp_path / "run", "own_losses:focal")
     assert found and np.isfinite(found).all() and min(found) > 0

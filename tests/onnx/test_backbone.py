@@ -70,10 +70,10 @@ def test_a_part_of_a_model(path, images):
     nchw = images.transpose(0, 3, 1, 2)
     by_value, by_node = until(whole, "map"), until(whole, "relu")
     assert set(by_value.variables["params"]) == {"stem/conv.weight", "scale", "bias"}
-    maps = by_value.apply(by_value.variables, nchw)
-    np.testing.assert_array_equal(by_node.apply(by_node.variables, nchw), maps)
+    maps = jax.jit(by_value.apply)(by_value.variables, nchw)
+    np.testing.assert_array_equal(jax.jit(by_node.apply)(by_node.variables, nchw), maps)
     dense = np.asarray(maps).mean((2, 3)) @ np.asarray(whole.variables["params"]["dense"])
-    np.testing.assert_allclose(whole.apply(whole.variables, nchw), dense, atol=1e-5)
+    np.testing.assert_allclose(jax.jit(whole.apply)(whole.variables, nchw), dense, atol=1e-5)
     with pytest.raises(ValueError, match="output: got 'mop', .* did you mean 'map'"):
         until(whole, "mop")
 
@@ -84,7 +84,7 @@ def test_features_are_the_models_values(path, images, output):
     variables = jax.jit(backbone.init)(jax.random.key(0), images)
     features = jax.jit(backbone.apply)(variables, images)
     model = until(load(path), output) if output else load(path)
-    wanted = np.asarray(model.apply(model.variables, images.transpose(0, 3, 1, 2)))
+    wanted = np.asarray(jax.jit(model.apply)(model.variables, images.transpose(0, 3, 1, 2)))
     wanted = wanted.mean((2, 3)) if output else wanted
     np.testing.assert_allclose(features, wanted, atol=1e-5)
     assert features.dtype == jnp.float32

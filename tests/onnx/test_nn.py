@@ -47,9 +47,10 @@ def test_conv_transpose_is_torch_s():
 def test_batch_norm_is_torch_s():
     x = image(4, 3, 5) * 3 + 1
     layer = nn.BatchNorm(epsilon=1e-3, momentum=0.8)
-    variables = layer.init(jax.random.key(0), x)
+    variables = jax.jit(layer.init)(jax.random.key(0), x)
     peer = torch.nn.BatchNorm1d(3, eps=1e-3, momentum=0.2)
-    y, changed = layer.apply(variables, x, True, mutable=["batch_stats"])
+    train = jax.jit(lambda v, x: layer.apply(v, x, True, mutable=["batch_stats"]))
+    y, changed = train(variables, x)
     wanted = peer(tensor(x)).detach().numpy()
     np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-5)
     mean, var = peer.running_mean, peer.running_var

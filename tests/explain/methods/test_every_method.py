@@ -43,7 +43,7 @@ IN_TWO_PARTS = {
     "grad_cam": grad_cam,
     "grad_cam_plus_plus": grad_cam_plus_plus,
 }
-MANY_OPERATIONS = ("rise", "smoothgrad", "occlusion")
+MANY_OPERATIONS = ("rise", "lime", "smoothgrad", "occlusion")
 EVERY = [*PREDICTING, *IN_TWO_PARTS]
 every = pytest.mark.parametrize("name", EVERY)
 

@@ -30,12 +30,20 @@ def test_totals_of_any_rank_are_numpys(shape):
 
 def test_each_is_the_others_transpose():
     arrays, vectors = [draw(4, 3, 2), draw(4, 3, 2, seed=1)], [draw(2, seed=2), draw(2, seed=3)]
-    _, pull = jax.vjp(lambda *vectors: spread((4, 3), *vectors), *vectors)
-    np.testing.assert_allclose(pull(arrays), totals(*arrays), rtol=1e-6)
-    _, pull = jax.vjp(totals, *arrays)
-    np.testing.assert_array_equal(pull(vectors), spread((4, 3), *vectors))
-    _, pull = jax.vjp(lambda *vectors: spread((4, 3), *vectors)[0], *vectors)  # one is not used
-    np.testing.assert_allclose(pull(arrays[0]), [arrays[0].sum((0, 1)), [0, 0]], rtol=1e-6)
+
+    @jax.jit
+    def run(arrays, vectors):
+        _, of_spread = jax.vjp(lambda *vectors: spread((4, 3), *vectors), *vectors)
+        _, of_totals = jax.vjp(totals, *arrays)
+        _, of_first = jax.vjp(lambda *vectors: spread((4, 3), *vectors)[0], *vectors)
+        pulled = of_spread(arrays), of_totals(vectors), of_first(arrays[0])
+        return *pulled, totals(*arrays), spread((4, 3), *vectors)
+
+    of_spread, of_totals, of_first, summed, wide = run(arrays, vectors)
+    np.testing.assert_allclose(of_spread, summed, rtol=1e-6)
+    np.testing.assert_array_equal(of_totals, wide)
+    expected = [np.sum(np.asarray(arrays[0]), axis=(0, 1)), [0, 0]]  # one is not used
+    np.testing.assert_allclose(of_first, expected, rtol=1e-6)
 
 
 def test_mapped_where_one_argument_is_not():
@@ -43,7 +51,9 @@ def test_mapped_where_one_argument_is_not():
     run = jax.jit(jax.vmap(totals, (0, None)))
     expected = [many.sum(1), np.broadcast_to(one.sum(0), (3, 2))]
     np.testing.assert_allclose(run(many, one), expected, rtol=1e-5)
-    (wide, _) = jax.vmap(lambda v, w: spread((4,), v, w), (1, None))(many[0], one[0])
+    many, one = np.asarray(many), np.asarray(one)
+    map_spread = jax.jit(jax.vmap(lambda v, w: spread((4,), v, w), (1, None)))
+    (wide, _) = map_spread(many[0], one[0])
     np.testing.assert_array_equal(wide, np.broadcast_to(many[0].T[:, None], (2, 4, 4)))
 
 
@@ -58,8 +68,8 @@ def ours(x, scale, shift):
 
 
 def test_a_norms_first_and_second_derivatives_are_those_of_its_definition():
-    given = draw(3, 4, 5, 2) + 7, draw(2, seed=1), draw(2, seed=2)
-    along = tuple(jnp.cos(a) for a in given)
+    given = jnp.asarray(np.asarray(draw(3, 4, 5, 2)) + 7), draw(2, seed=1), draw(2, seed=2)
+    along = tuple(jnp.asarray(np.cos(a)) for a in given)
 
     def derivatives(fn):
         gradients = jax.grad(lambda *a: jnp.sum(jnp.sin(fn(*a))), (0, 1, 2))
@@ -70,7 +80,8 @@ def test_a_norms_first_and_second_derivatives_are_those_of_its_definition():
 
 
 def test_a_first_image_unlike_the_others_costs_no_digits():
-    x = (1e-2 * draw(8, 6, 6, 3) + 1).at[0].add(100)
-    mean, variance = batch_statistics(x)
+    x = np.float32(1e-2) * np.asarray(draw(8, 6, 6, 3)) + 1
+    x[0] += 100
+    mean, variance = jax.jit(batch_statistics)(x)
     np.testing.assert_allclose(mean, np.float64(x).mean((0, 1, 2)), rtol=1e-5)
     np.testing.assert_allclose(variance, np.float64(x).var((0, 1, 2)), rtol=1e-5)

@@ -86,13 +86,13 @@ def fits(algorithm, arguments):
 
 # A few problems for each algorithm are enough for a quick run: plain, strided, grouped, cropped.
 QUICK = {
-    "auto": (0, 3, 8),
+    "auto": (0, 8),
     "xla": (8,),
     "blocked": (4,),
     "direct": (2,),
     "fft": (5,),
-    "matmul": (5, 8, 11),
-    "taps": (3, 7, 11),
+    "matmul": (5, 8),
+    "taps": (3, 11),
     "winograd": (1, 2),
     "winograd4": (1,),
 }
@@ -167,8 +167,9 @@ def in_single(dtype):
 @pytest.mark.parametrize(
     ("algorithm", "dtype"),
     [
-        *product(("auto", "xla", "matmul", "taps", "winograd"), [jnp.bfloat16]),
+        *product(("xla", "matmul", "taps", "winograd"), [jnp.bfloat16]),
         ("matmul", jnp.float16),
+        pytest.param("auto", jnp.bfloat16, marks=pytest.mark.slow),
         pytest.param("winograd4", jnp.bfloat16, marks=pytest.mark.slow),
         *(
             pytest.param(name, jnp.float16, marks=pytest.mark.slow)
@@ -181,7 +182,8 @@ def test_half_precision(algorithm, dtype):
     ours = jax.jit(partial(value_and_pullback, partial(run, algorithm, PROBLEMS[0])))(x, w)
     for one, other in zip(ours, theirs, strict=True):
         assert one.dtype == dtype
-        error = jnp.max(jnp.abs(one.astype(jnp.float32) - other)) / jnp.max(jnp.abs(other))
+        one, other = np.float32(one), np.asarray(other)
+        error = np.max(np.abs(one - other)) / np.max(np.abs(other))
         assert error < (0.03 if dtype == jnp.bfloat16 else 0.005)
 
 
@@ -189,16 +191,16 @@ def test_winograd_rounds_like_the_direct_product():
     x, w = draw((2, 12, 12, 64)), draw((3, 3, 64, 32), 1)
     problem = problem_of(x.shape, w.shape, (1, 1), ((1, 1), (1, 1)), (1, 1), 1)
     exact = OPERATION.reference(problem, (np.asarray(x), np.asarray(w)))
-    errors = {
-        name: np.sqrt(np.mean((convolution(x, w, padding=1, algorithm=name) - exact) ** 2))
-        for name in ("winograd", "winograd4", "matmul")
-    }
+    names = ("winograd", "winograd4", "matmul")
+    program = jax.jit(lambda *given: [convolution(*given, padding=1, algorithm=n) for n in names])
+    results = zip(names, program(x, w), strict=True)
+    errors = {name: np.sqrt(np.mean((np.asarray(y) - exact) ** 2)) for name, y in results}
     assert errors["winograd"] < 4 * errors["matmul"] + 1e-7
     assert errors["winograd4"] < 20 * errors["matmul"] + 1e-7
 
 
-# Nor does the result of test_every_direction's winograd4-1.
-QUICK_TILES = [("winograd", 1, 1), ("winograd", 6, ((2, 0), (0, 3)))]
+# Nor do the results of test_every_direction's winograd-1 and winograd4-1.
+QUICK_TILES = [("winograd", 6, ((2, 0), (0, 3)))]
 
 
 @pytest.mark.parametrize(
@@ -258,10 +260,10 @@ def test_same_padding_gives_xlas_values():
 
 def test_no_images_and_no_gradient_of_them():
     x, w = jnp.zeros((0, 4, 4, 2)), draw((3, 3, 2, 3))
-    y, pull = jax.vjp(lambda x, w: convolution(x, w, padding=1), x, w)
-    dx, dw = pull(y)
+    conv = partial(convolution, padding=1)
+    y, dx, dw = jax.jit(partial(value_and_pullback, conv))(x, w)
     assert y.shape == (0, 4, 4, 3) and dx.shape == x.shape
-    np.testing.assert_array_equal(dw, jnp.zeros_like(w))
+    np.testing.assert_array_equal(dw, np.zeros(w.shape))
 
 
 def test_problems_can_be_keys():

@@ -86,6 +86,7 @@ def check(problem):
 SLOW = {  # to compile, or not of that solver
     *(("winograd", "data"), ("winograd", "weight"), ("fft", "forward")),
     *(("split", "weight"), ("space_to_depth", "forward")),
+    *(("fft", "weight"), ("split", "data")),  # see test_convolution.py
 }
 
 

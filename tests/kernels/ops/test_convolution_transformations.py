@@ -84,11 +84,10 @@ AXES = [(0, None), (None, 1), (2, 3)]
     ("axes", "algorithm"),
     [
         *((axes, "matmul") for axes in AXES),  # what is batched is the primitive, whatever it runs
-        ((2, 3), "auto"),
         *(
             pytest.param(axes, name, marks=pytest.mark.slow)
             for name in ("auto", "xla", "winograd")
-            for axes in AXES[: 2 if name == "auto" else 3]
+            for axes in AXES
         ),
     ],
 )
@@ -120,15 +119,16 @@ def test_pmap_with_a_gradient_reduced_over_the_devices():
         return jax.lax.psum(value, "data")
 
     ours = jax.pmap(gradient, axis_name="data", in_axes=(0, None))(x, w)
-    expected = jax.grad(lambda w: jnp.sum(reference(x[0], w, padding=1) ** 2))(w)
+    loss = lambda w, x: jnp.sum(reference(x, w, padding=1) ** 2)  # noqa: E731
+    expected = jax.jit(jax.grad(loss))(w, x[0])
     np.testing.assert_allclose(ours[0], expected, rtol=1e-4, atol=1e-4)
 
 
 def test_rematerialization_keeps_the_gradient():
     x, w = draw((1, 4, 4, 2)), draw((3, 3, 2, 2), 1)
     loss = lambda conv: lambda w: jnp.sum(jnp.sin(conv(x, w, padding=1)))  # noqa: E731
-    plain = jax.grad(loss(convolution))(w)
-    again = jax.grad(jax.checkpoint(loss(convolution)))(w)
+    plain = jax.jit(jax.grad(loss(convolution)))(w)
+    again = jax.jit(jax.grad(jax.checkpoint(loss(convolution))))(w)
     np.testing.assert_allclose(again, plain, rtol=1e-6)
 
 
@@ -227,6 +227,6 @@ def test_int8_is_summed_in_int32():
 
 def test_a_batch_that_a_named_algorithm_cannot_compute_is_xlas():
     x, w = draw((3, 1, 4, 4, 2)), draw((3, 3, 3, 2, 2), 1)  # becomes groups, which taps has none of
-    ours = jax.vmap(partial(convolution, padding=1, algorithm="taps"))(x, w)
-    theirs = jax.vmap(partial(reference, padding=1))(x, w)
+    ours = jax.jit(jax.vmap(partial(convolution, padding=1, algorithm="taps")))(x, w)
+    theirs = jax.jit(jax.vmap(partial(reference, padding=1)))(x, w)
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)

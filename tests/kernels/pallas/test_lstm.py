@@ -1,5 +1,7 @@
 """The LSTM's kernel: lowered for its platforms, and interpreted within a whole layer."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -104,15 +106,16 @@ def test_a_layer_with_its_gradient(device, hidden, skip, mosaic):
     ],
 )
 def test_lowering_of_a_network_and_its_gradient(platform, algorithm, dtype, kernels_in):
-    params = recurrent.init(jax.random.key(0), "lstm", 128, 128, bidirectional=True, dtype=dtype)
-    x = draw((5, 3, 128), dtype, 1)
+    init = partial(recurrent.init, bidirectional=True, dtype=dtype)
+    params = jax.eval_shape(lambda key: init(key, "lstm", 128, 128), jax.random.key(0))
+    x = jax.ShapeDtypeStruct((5, 3, 128), dtype)
     fn = lambda p, x: lstm(p, x, algorithm=algorithm)[0].sum().astype(jnp.float32)  # noqa: E731
     assert kernels_in(platform, fn, params, x) == 2
     assert kernels_in(platform, jax.grad(fn), params, x) == 2
 
 
 def test_sizes_that_do_not_fit(unchecked):
-    params = recurrent.init(jax.random.key(0), "lstm", 5, 5)
+    params = jax.jit(lambda key: recurrent.init(key, "lstm", 5, 5))(jax.random.key(0))
     with pytest.raises(ValueError, match="algorithm: 'hopper' cannot compute"):
         lstm(params, jnp.zeros((2, 3, 5)), algorithm="hopper")
     arrays = [jnp.zeros(shape, jnp.bfloat16) for shape in ((2, 64), (2, 64), (64, 256), (2, 256))]

@@ -77,8 +77,18 @@ CASES = [
      {"coefficients": [1.0, 2.0, 3.0, -1.0], "intercepts": [0.5, -0.5], "targets": 2}),
     ("LinearClassifier", (normal(5, 2),),
      {"classlabels_ints": [4, 8, 6], "coefficients": [1.0, 2.0, 3.0, -1.0, 0.0, 1.0],
-      "intercepts": [0.5, -0.5, 0.1], "post_transform": "SOFTMAX"}, 2),
+       "intercepts": [0.5, -0.5, 0.1], "post_transform": "SOFTMAX"}, 2),
+    ("GridSample", (IMAGE, np.float32(RNG.uniform(-1.2, 1.2, (2, 3, 5, 2)))),
+     {"mode": "bilinear", "padding_mode": "reflection"}),
+    ("NegativeLogLikelihoodLoss", (np.log(np.float32(RNG.uniform(0.1, 1, (3, 4, 5)))),
+     RNG.integers(0, 4, (3, 5)), np.float32(RNG.uniform(0.5, 2, 4))), {"ignore_index": 2}),
+    ("SoftmaxCrossEntropyLoss", (normal(3, 4, 5), RNG.integers(0, 4, (3, 5))),
+     {"reduction": "none"}, 2),
+    ("Attention", (normal(2, 3, 16), normal(2, 5, 8), normal(2, 5, 8)),
+     {"q_num_heads": 4, "kv_num_heads": 2, "is_causal": 1, "softcap": 2.0}),
+    ("Div", (np.array([7, -7, 7, -7]), np.array([2, 2, -2, -2])), {}),
 ]  # fmt: skip
+OPSET = {"Attention": 23}  # 18 for the others
 STATIC = {"CumSum": (1,), "TopK": (1,)}
 NAMES = [f"{case[0]}-{i}" for i, case in enumerate(CASES)]
 
@@ -101,7 +111,10 @@ def model_of(operator, inputs, attributes, outputs):
     results = [onnx.helper.make_value_info(y, onnx.TypeProto()) for y in ys]
     made = node(operator, names, ys, domain=domain, **attributes)
     graph = onnx.helper.make_graph([made], "one", infos, results, weights)
-    versions = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid(ML, 3)]
+    versions = [
+        onnx.helper.make_opsetid("", OPSET.get(operator, 18)),
+        onnx.helper.make_opsetid(ML, 3),
+    ]
     return onnx.helper.make_model(graph, opset_imports=versions, ir_version=8)
 
 

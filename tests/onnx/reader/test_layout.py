@@ -51,6 +51,11 @@ def test_traced_is_what_runs_operator_by_operator(network):
     eager = model.apply(model.variables, X)
     np.testing.assert_allclose(jax.jit(model.apply)(model.variables, X), eager, rtol=1e-5)
 
+
+@pytest.mark.slow  # to compile each operator; test_peers.py has the gradients of a network
+def test_the_gradient_is_that_of_operator_by_operator(network):
+    model = importer.load(network)
+
     def loss(params, x):
         out, _ = model.apply({"params": params}, x, training=True)
         return jnp.sum(jnp.sin(out))
@@ -92,7 +97,7 @@ def test_each_call_is_shown_with_channels_first(network):
     changed = run(model.variables, X)
     assert seen["b"] == seen["e"] == (2, 4, 6, 5) and seen["g"] == (2, 8, 6, 5)
     np.testing.assert_allclose(changed, model.apply(model.variables, X, each=each), rtol=1e-5)
-    assert not np.allclose(changed, model.apply(model.variables, X))
+    assert not np.allclose(changed, jax.jit(model.apply)(model.variables, X))
 
 
 def test_bounds_are_no_weights(network):

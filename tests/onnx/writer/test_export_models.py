@@ -12,6 +12,7 @@ from jaxatr import kernels, models
 
 pytest.importorskip("onnx")
 
+TINY = functools.partial(models.ResNet18, width=8, stage_sizes=(1,), stem="3x3")
 SMALL = functools.partial(models.ResNet18, width=8, stage_sizes=(1, 1))
 
 
@@ -80,7 +81,7 @@ def test_resnet18_has_as_many_nodes_as_torch_would_write(exported, count):
 
 
 def test_an_embedding(exported, count):
-    network, x = models.EmbeddingNetwork(SMALL(), 2, 4, dimension=8), images()
+    network, x = models.EmbeddingNetwork(TINY(), 2, 4, dimension=8), images(16)
     model = exported(network, drawn(network, x), x, apart=True)
     names = [value.name for value in model.graph.output]
     assert names == ["embeddings", "coarse_logits", "fine_logits"]
@@ -131,7 +132,15 @@ def test_a_generator_and_its_discriminator(exported):
     exported(judge, variables, x, mixture, apart=True)
 
 
-@pytest.mark.parametrize("cell", [nn.OptimizedLSTMCell, nn.LSTMCell, nn.GRUCell, nn.SimpleCell])
+@pytest.mark.parametrize(
+    "cell",
+    [
+        nn.OptimizedLSTMCell,
+        pytest.param(nn.LSTMCell, marks=pytest.mark.slow),  # as in both directions, below
+        nn.GRUCell,
+        nn.SimpleCell,
+    ],
+)
 def test_recurrent_layers(exported, count, cell):
     tracks = np.random.default_rng(3).normal(size=(3, 5, 4)).astype(np.float32)
     for options in ({}, {"reverse": True, "keep_order": True}):
@@ -175,7 +184,8 @@ def test_the_kernels_networks(exported, count, cell):
 
 
 def test_a_gated_network_whose_reset_acts_before_the_product(exported, count):
-    params = kernels.recurrent.init(jax.random.key(1), "gru", 4, 6, bias=False)
+    init = functools.partial(kernels.recurrent.init, cell="gru", inputs=4, hidden=6, bias=False)
+    params = jax.jit(init)(jax.random.key(1))
     tracks = np.random.default_rng(6).normal(size=(3, 5, 4)).astype(np.float32)
 
     def run(variables, tracks):
@@ -185,14 +195,15 @@ def test_a_gated_network_whose_reset_acts_before_the_product(exported, count):
 
 
 def test_a_skip_input_has_no_operator(exported, count):
-    params = kernels.recurrent.init(jax.random.key(1), "lstm", 6, 6, skip=True)
+    init = functools.partial(kernels.recurrent.init, cell="lstm", inputs=6, hidden=6, skip=True)
+    params = jax.jit(init)(jax.random.key(1))
     tracks = np.random.default_rng(6).normal(size=(3, 5, 6)).astype(np.float32)
     model = exported(lambda v, x: by_track(kernels.lstm(v, x)), params, tracks, apart=True)
     assert count(model, "LSTM") == 0 and count(model, "Scan") == 1
 
 
 def test_a_function_of_a_network(exported):
-    network, x = models.OpenSetClassifier(SMALL(stem="3x3"), 4), images(16)
+    network, x = models.OpenSetClassifier(TINY(), 4), images(16)
 
     def probabilities(variables, chips):
         out = network.apply(variables, chips / 255)
@@ -204,5 +215,5 @@ def test_a_function_of_a_network(exported):
 
 
 def test_half_precision(exported):
-    network, x = SMALL(dtype=jnp.float16, stem="3x3"), images(16)
+    network, x = TINY(dtype=jnp.float16), images(16)
     exported(network, drawn(network, x), x, apart=True, atol=2e-2)
