@@ -10,6 +10,11 @@ from pathlib import Path
 # Most of a test's time is the compiler's: it does less for these small programs, in the programs
 # that tests start too. CI's slow tests run with all of it.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+if os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1":
+    # XLA:CPU's earlier emitters, in one LLVM module: a training step compiles in an eighth of the
+    # time.
+    cheaper = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+    os.environ["XLA_FLAGS"] = f"{cheaper} {os.environ.get('XLA_FLAGS', '')}".strip()
 
 import jax
 import jaxtyping

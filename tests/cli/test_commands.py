@@ -11,24 +11,20 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-def command(name, *arguments, path=None, cache=None, **environment):
-    environment = os.environ | {"JAX_PLATFORMS": "cpu"} | environment
-    if path:
-        environment["PYTHONPATH"] = str(path)
-    if cache:
-        environment["JAXATR_COMPILATION_CACHE"] = str(cache)
+def as_module(name, *arguments, **environment):
+    """Runs the module of a command in a new interpreter."""
     return subprocess.run(
         [sys.executable, "-m", f"jaxatr.{name}", *map(str, arguments)],
         cwd=ROOT,
-        env=environment,
+        env=os.environ | {"JAX_PLATFORMS": "cpu"} | environment,
         capture_output=True,
         text=True,
         timeout=300,
     )
 
 
-def test_train_evaluate_predict(chips, networks_of_the_tests, tmp_path):
-    shared = {"path": networks_of_the_tests, "cache": tmp_path / "cache"}
+def test_train_evaluate_predict(command, chips, networks_of_the_tests, tmp_path):
+    shared = {"path": [networks_of_the_tests], "JAXATR_COMPILATION_CACHE": tmp_path / "cache"}
     run = tmp_path / "run"
     done = command(
         "train",
@@ -106,14 +102,14 @@ def test_train_evaluate_predict(chips, networks_of_the_tests, tmp_path):
         (["evaluate", "--workdir=nowhere", "stray"], "got 'stray', which is no flag"),
     ],
 )
-def test_a_users_error_is_one_line(arguments, message):
+def test_a_users_error_is_one_line(command, arguments, message):
     done = command(*arguments)
     assert done.returncode == 2
     assert message in done.stderr and "Traceback" not in done.stderr
     assert done.stderr.count("error:") == 1
 
 
-def test_a_misspelt_field_of_a_configuration_file_is_named(tmp_path):
+def test_a_misspelt_field_of_a_configuration_file_is_named(command, tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(
         "from jaxatr import config\n\n\ndef get_config():\n    made = config.of_task()\n"
@@ -126,5 +122,5 @@ def test_a_misspelt_field_of_a_configuration_file_is_named(tmp_path):
 
 
 def test_several_processes_must_be_told_the_run_folder():
-    done = command("train", "--config=configs/cbc.py", JAX_NUM_PROCESSES="2")
+    done = as_module("train", "--config=configs/cbc.py", JAX_NUM_PROCESSES="2")
     assert done.returncode == 2 and "--workdir is missing" in done.stderr

@@ -88,8 +88,8 @@ main.main()
     assert done.stdout.startswith("[]\nusage: jaxatr report --workdir=DIR")
 
 
-def test_help_of_training_has_the_configurations_and_no_librarys_flags():
-    done = script("from jaxatr.cli.main import main; main()", "train", "--help")
+def test_help_of_training_has_the_configurations_and_no_librarys_flags(command):
+    done = command("train", "--help", COLUMNS=100)
     assert done.returncode == 0, done.stderr
     page = done.stdout
     assert page.startswith("usage: jaxatr train --config=NAME[:VARIANT]")
@@ -114,8 +114,8 @@ def test_help_of_training_a_configuration_has_its_fields(monkeypatch):
     assert re.search(r"^  train.epochs .*Value: 2\.$", page, re.MULTILINE)
 
 
-def test_helpfull_has_the_libraries_flags_too():
-    done = script("from jaxatr.cli.main import main; main()", "report", "--helpfull")
+def test_helpfull_has_the_libraries_flags_too(command):
+    done = command("report", "--helpfull", COLUMNS=100)
     assert done.returncode == 0, done.stderr
     own, libraries = done.stdout.split("flags of libraries:")
     assert "--out " in own and "verbosity" not in own and "--verbosity" in libraries
