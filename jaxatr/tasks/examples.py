@@ -66,9 +66,14 @@ class Examples:
         if not fields.normalize:
             self.mean, self.std = np.zeros_like(self.mean), np.ones_like(self.std)
         self._batch_size, self._seed = config.train.batch_size, config.seed
-        self._augmentation = shares_of_chip(config.augment, fields.box_margin)
+        self._config = config
         self._negatives: dict[str, Any] = {}
         self._outliers: Part | None = None
+
+    @property
+    def _augmentation(self) -> dict[str, Any]:
+        """The fields of ``config.augment`` as they are now, in shares of the chip's side."""
+        return shares_of_chip(self._config.augment, self._config.data.box_margin)
 
     @property
     def streamed(self) -> Part:
