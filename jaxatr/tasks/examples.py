@@ -66,10 +66,15 @@ class Examples:
         self.mean, self.std = data.image_statistics(train.split, train.indices, chip)
         if not fields.normalize:
             self.mean, self.std = np.zeros_like(self.mean), np.ones_like(self.std)
-        self._batch_size, self._seed, self._data = config.train.batch_size, config.seed, fields
-        self._augmentation = shares_of_chip(config.augment, fields.box_margin)
+        self._batch_size, self._seed = config.train.batch_size, config.seed
+        self._config = config
         self._negatives: dict[str, Any] = {}
         self._outliers: Part | None = None
+
+    @property
+    def _augmentation(self) -> dict[str, Any]:
+        """The fields of ``config.augment`` as they are now, in shares of the chip's side."""
+        return shares_of_chip(self._config.augment, self._config.data.box_margin)
 
     @property
     def streamed(self) -> Part:
@@ -89,7 +94,7 @@ class Examples:
           ValueError: there is neither, it trains or is tested on already, or the images do not fit.
         """
         if source in self.dataset.splits:
-            self._outliers = with_outliers(self.dataset, self.parts["train"], source, self._data)
+            self._outliers = with_outliers(self.dataset, self.parts["train"], source, self._config.data)
             count = len(self._outliers.labels) - len(self.parts["train"].labels)
             self._negatives |= {"outliers": {"images": count, "split": source}}
         else:

@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from jaxatr import models, runs, training
-from jaxatr.runs import baselines
+from jaxatr.runs.baselines import conflabel, gopenmax
 from jaxatr.tasks import OpenSet
 from jaxatr.tasks.open_set.predictor import Recogniser
 
@@ -178,7 +178,8 @@ def test_the_generator_of_a_baseline_has_no_weights_to_begin_with(run, monkeypat
         seen.append(config)
         raise InterruptedError
 
-    monkeypatch.setattr(baselines, "train_run", stop)
+    for module in (gopenmax, conflabel):
+        monkeypatch.setattr(module, "train_run", stop)
     for name in ("gopenmax", "conflabel"):
         with pytest.raises(InterruptedError):
             runs.train_baseline(run, name, progress=False)
