@@ -5,6 +5,8 @@ The generalised entropy, negated, over the M largest probabilities:
 .. math:: -\sum_{j \le M} p_{(j)}^{\gamma} \, (1 - p_{(j)})^{\gamma}
 """
 
+from functools import partial
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -13,6 +15,7 @@ from jaxatr.openset.score import Score
 from jaxatr.typing import Array, ArrayLike, Float
 
 
+@partial(jax.jit, static_argnames=("gamma", "largest"))
 def gen_score(
     logits: Float[ArrayLike, "b k"], *, gamma: float = 0.1, largest: int = 100
 ) -> Float[Array, " b"]:

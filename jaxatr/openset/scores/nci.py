@@ -6,9 +6,11 @@ How well the centred features point along the predicted class's weights, and how
   \frac{w_{\hat y}^\top (f - \mu)}{\lVert f - \mu \rVert_2} + \alpha \lVert f \rVert_1
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import chex
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -47,6 +49,7 @@ def fit(features: Float[ArrayLike, "n d"], head: Head) -> Collapse:
     return Collapse(features.mean(axis=0), last_layer(head, features.shape[1]).kernel)
 
 
+@partial(jax.jit, static_argnames="alpha")
 def score(
     model: Collapse,
     features: Float[ArrayLike, "b d"],
