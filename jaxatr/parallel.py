@@ -107,7 +107,12 @@ def replicate(tree: PyTree, devices: Sequence[Device] | None = None) -> PyTree:
 
 def unreplicate(tree: PyTree) -> PyTree:
     """Returns the first local device's copy of a replicated tree, still on that device."""
-    return jax.tree.map(lambda leaf: leaf.addressable_shards[0].data[0], tree)
+    return _without_axis(jax.tree.map(lambda leaf: leaf.addressable_shards[0].data, tree))
+
+
+@jax.jit
+def _without_axis(tree: PyTree) -> PyTree:
+    return jax.tree.map(lambda leaf: leaf[0], tree)
 
 
 def shard(batch: Batch, num_devices: int) -> dict[str, np.ndarray]:

@@ -1,6 +1,7 @@
 """Fixtures for every test: a small folder of chips, and a run trained on it."""
 
 import functools
+import gc
 import json
 import os
 import shutil
@@ -30,6 +31,13 @@ from jaxatr.kernels import database
 collect_ignore = ["fixtures/make_runs.py"]  # of an earlier version of the package
 
 CLASSES = ("cross", "disc", "ring", "square")
+
+
+def pytest_collection_finish():
+    """Leaves what has been imported out of every garbage collection, and collects less often."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 @pytest.fixture(scope="session", autouse=True)

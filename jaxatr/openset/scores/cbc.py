@@ -1,6 +1,7 @@
 """Logit of the predicted class's binary classifier (Safaei et al. 2023, section 2.3)."""
 
 import chex
+import jax
 import jax.numpy as jnp
 import scipy.special
 
@@ -9,6 +10,7 @@ from jaxatr.openset.score import Score
 from jaxatr.typing import Array, ArrayLike, Float
 
 
+@jax.jit
 def cbc_score(
     logits: Float[ArrayLike, "b k"], open_logits: Float[ArrayLike, "b k"]
 ) -> Float[Array, " b"]:

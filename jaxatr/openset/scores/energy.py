@@ -1,5 +1,7 @@
 """Energy: log of the sum of the exponentials of the logits (Liu et al. 2020)."""
 
+from functools import partial
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -9,6 +11,7 @@ from jaxatr.openset.score import Score
 from jaxatr.typing import Array, ArrayLike, Float
 
 
+@partial(jax.jit, static_argnames="temperature")
 def energy_score(
     logits: Float[ArrayLike, "b k"], *, temperature: float = 1.0
 ) -> Float[Array, " b"]:

@@ -13,6 +13,7 @@ their distance to the mean of the training features:
 from typing import NamedTuple
 
 import chex
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -56,6 +57,7 @@ def fit(features: Float[ArrayLike, "n d"], head: Head) -> Boundaries:
     return Boundaries(features.mean(axis=0), between)
 
 
+@jax.jit
 def score(
     model: Boundaries, features: Float[ArrayLike, "b d"], logits: Float[ArrayLike, "b k"]
 ) -> Float[Array, " b"]:

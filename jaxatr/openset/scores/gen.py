@@ -7,6 +7,8 @@ The generalised entropy, negated, over the M largest probabilities:
 "GEN: Pushing the limits".
 """
 
+from functools import partial
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -15,6 +17,7 @@ from jaxatr.openset.score import Score
 from jaxatr.typing import Array, ArrayLike, Float
 
 
+@partial(jax.jit, static_argnames=("gamma", "largest"))
 def gen_score(
     logits: Float[ArrayLike, "b k"], *, gamma: float = 0.1, largest: int = 100
 ) -> Float[Array, " b"]:

@@ -8,6 +8,8 @@ the last layer's weights, its length the sum of absolute values. For this layer 
 "On the importance of gradients".
 """
 
+from functools import partial
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -16,6 +18,7 @@ from jaxatr.openset.score import Score
 from jaxatr.typing import Array, ArrayLike, Float
 
 
+@partial(jax.jit, static_argnames="temperature")
 def gradnorm_score(
     features: Float[ArrayLike, "b d"], logits: Float[ArrayLike, "b k"], *, temperature: float = 1.0
 ) -> Float[Array, " b"]:

@@ -47,6 +47,7 @@ def fit(logits: Float[ArrayLike, "n k"]) -> KLMatching:
     return KLMatching(np.stack(means))
 
 
+@jax.jit
 def score(model: KLMatching, logits: Float[ArrayLike, "b k"]) -> Float[Array, " b"]:
     """Computes minus the divergence of each example's probabilities from the nearest template.
 

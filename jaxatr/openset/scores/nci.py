@@ -8,9 +8,11 @@ How well the centred features point along the predicted class's weights, and how
 "Out-of-distribution through the lens of neural collapse".
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import chex
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -49,6 +51,7 @@ def fit(features: Float[ArrayLike, "n d"], head: Head) -> Collapse:
     return Collapse(features.mean(axis=0), last_layer(head, features.shape[1]).kernel)
 
 
+@partial(jax.jit, static_argnames="alpha")
 def score(
     model: Collapse,
     features: Float[ArrayLike, "b d"],

@@ -1,5 +1,7 @@
 """Largest class probability (Hendrycks and Gimpel 2017)."""
 
+from functools import partial
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -10,6 +12,7 @@ from jaxatr.openset.score import Score
 from jaxatr.typing import Array, ArrayLike, Float
 
 
+@partial(jax.jit, static_argnames="log")
 def softmax_score(logits: Float[ArrayLike, "b k"], *, log: bool = False) -> Float[Array, " b"]:
     """Returns the largest class probability.
 
