@@ -82,7 +82,7 @@ def _from_scratch(config: Config) -> None:
 
 def _simulated(config: Config) -> None:
     _from_scratch(config)
-    configuration.simulated_vehicles(config, turns=2)
+    configuration.simulated_vehicles(config, turns=2, decoys=500)  # as its target
     # The student learns the attention alone: it begins as the target, wherever that is.
     config.model.pretrained = config.distillation.get_oneway_ref("target")
     config.train.epochs = 3
@@ -94,7 +94,7 @@ def _simulated(config: Config) -> None:
 
 def _smoke(config: Config) -> None:
     _by_curves(_simulated, config, masks=4)
-    config.data.options.aspects = 12
+    config.data.options.aspects = config.data.options.decoys = 12
     config.data.options.turns = 1
     config.data.options.ranges = (1000,)
     config.model.width = 16

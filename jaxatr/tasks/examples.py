@@ -94,7 +94,9 @@ class Examples:
           ValueError: there is neither, it trains or is tested on already, or the images do not fit.
         """
         if source in self.dataset.splits:
-            self._outliers = with_outliers(self.dataset, self.parts["train"], source, self._config.data)
+            self._outliers = with_outliers(
+                self.dataset, self.parts["train"], source, self._config.data
+            )
             count = len(self._outliers.labels) - len(self.parts["train"].labels)
             self._negatives |= {"outliers": {"images": count, "split": source}}
         else:

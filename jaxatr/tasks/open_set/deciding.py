@@ -179,7 +179,7 @@ def fit(task: Deciding, variables: PyTree, name: str, workdir: Path | None = Non
     models = openset.fit_scores([score], training, last, validation=validation).models
     one, names = compared[score.name], _accuracies(score, models, validation)
     decision = openset.calibrate(
-        openset.Decision(score, models, gallery=names.get("gallery", 0.0) > names["head"]),
+        openset.Decision(score, models, gallery=names.get("gallery", -1.0) >= names["head"]),
         validation,
         tpr=fields.tpr,
         per_class=fields.per_class,

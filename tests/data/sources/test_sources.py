@@ -266,7 +266,7 @@ data.Chip(size=4), data.augment, data.Truth(), data.source_flags
 assert not loaded("tensorflow_datasets", "tensorflow", "grain"), loaded("tensorflow_datasets")
 inside = [name for name in sys.modules if name.startswith("jaxatr.data.sources.")]
 assert inside == ["jaxatr.data.sources._tfds"], inside
-assert len(sources.find("simulated").options) == 8
+assert len(sources.find("simulated").options) == 9
 assert not loaded(*(f"jaxatr.data.sources.{name}" for name in sources.names()[:-2])), sys.modules
 sources.flags()
 assert not loaded("tensorflow_datasets", "tensorflow", "grain"), loaded("tensorflow_datasets")

@@ -231,7 +231,7 @@ def test_global_statistics_do_not_give_the_class_away(range_m, band):
 @pytest.mark.parametrize(
     "split,options,message",
     [
-        ("val", {}, r"split: got \['val'\], wanted some of \['train', 'test'\]"),
+        ("val", {}, r"split: got \['val'\], wanted some of \['train', 'test', 'decoys'\]"),
         ("train", {"ranges": (1200,)}, r"ranges: got \[1200\], wanted some of \[1000"),
         ("train", {"ranges": ()}, r"ranges: got \[\]"),
         ("train", {"bands": ("visible", "visible")}, "each once"),
