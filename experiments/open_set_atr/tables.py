@@ -357,8 +357,8 @@ def default() -> str:
     names = ", ".join(result["evaluation"]["decides"] for result in found)
     device = found[0]["record"]["device"]["kind"]
     return (
-        f"{len(found)} of 3 splits into known and unknown vehicles; {times} from the command to its "
-        f"table, on {device}. What decides, chosen by known vehicles: {names}.\n\n"
+        f"{len(found)} of 3 splits into known and unknown vehicles; {times} from the command to "
+        f"its table, on {device}. What decides, chosen by known vehicles: {names}.\n\n"
         f"{markdown(header, rows)}"
     )
 
