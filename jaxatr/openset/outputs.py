@@ -54,6 +54,9 @@ def concatenated(parts: Sequence[Outputs]) -> Outputs:
     Args:
       parts: at least one, all with the same ``more``.
     """
-    more = {name: np.concatenate([part.more[name] for part in parts]) for name in parts[0].more}
-    logits, open_logits, labels = (np.concatenate([part[i] for part in parts]) for i in range(3))
-    return Outputs(logits, open_logits, labels, more)
+    return Outputs(
+        np.concatenate([part.logits for part in parts]),
+        np.concatenate([part.open_logits for part in parts]),
+        np.concatenate([part.labels for part in parts]),
+        {name: np.concatenate([part.more[name] for part in parts]) for name in parts[0].more},
+    )
