@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 SERVER = """
 import json, os, sys
 from jaxatr.cli import command, evaluate, main, predict, report, train
+from jaxatr.training import events
 
 for line in sys.stdin:
     asked = json.loads(line)

@@ -52,8 +52,22 @@ def task(config):
     return Distillation(config)
 
 
+def drawn_variables(task):
+    """Parameters and state of the right shapes, without the compilation of their true beginning."""
+    params, state = jax.eval_shape(task.init, jax.random.key(0))
+    draw = np.random.default_rng(0)
+
+    def value(path, leaf):
+        if path[-1].key == "kernel":
+            return jnp.float32(draw.normal(size=leaf.shape) * np.prod(leaf.shape[:-1]) ** -0.5)
+        return jnp.float32(draw.uniform(0.5, 1, leaf.shape))
+
+    params, state = jax.tree_util.tree_map_with_path(value, (params, state))
+    return {**params, "target": task.target.variables}, state
+
+
 def shares(task, phase, batch, devices=1, step=0):
-    params, state = jax.jit(task.init)(jax.random.key(0))
+    params, state = drawn_variables(task)
     loss = jax.vmap(
         lambda part: phase.loss(params, state, part, jax.random.key(1), jnp.int32(step)),
         axis_name=parallel.AXIS,
@@ -361,6 +375,6 @@ def test_what_cannot_be_the_target_is_named(module_with_a_target):
         load_target(f"{module_with_a_target}:targte")
 
 
-def test_a_run_that_is_no_classifier_is_no_target(embedding_run):
+def test_a_run_that_is_no_classifier_is_no_target(earlier):
     with pytest.raises(ValueError, match="wanted the run of a classifier"):
-        load_target(embedding_run)
+        load_target(earlier / "embedding")

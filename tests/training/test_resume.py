@@ -46,6 +46,7 @@ def check(workdir, unbroken, records):
     assert records(workdir) == unbroken.records
 
 
+@pytest.mark.slow
 def test_killed_while_saving(start, finish, unbroken_program, records, tmp_path):
     for _ in range(5):  # the save is so short that the kill may come just after it
         if left := kill_while_saving(start, tmp_path, 10):
