@@ -190,7 +190,7 @@ def earlier(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_database_of_the_user(tmp_path_factory):
-    """What somebody has measured here, or asks for in the environment, is not part of the tests."""
+    """Keeps measurements made here, and wishes in the environment, out of the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAXATR_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.delenv("JAXATR_FIND", raising=False)

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -101,7 +102,7 @@ def parts_of(
     to_known = np.full(len(dataset.classes), openset.UNKNOWN, np.int32)
     for label, name in enumerate(split.known):
         to_known[dataset.classes.index(name)] = label
-    where = {name: tuple(values) for name, values in fields.select.items() if values}
+    where = _conditions(fields)
 
     indices = data.select(train, classes=split.known, where=where)
     labels = to_known[train.columns["label"][indices]]
@@ -141,6 +142,11 @@ def parts_of(
         off = with_boxes_off(test, chip, fields)
         parts[BOX_OFF] = Part(off, indices, labels, data.Chip())
     return parts
+
+
+def _conditions(fields: Config) -> dict[str, tuple[Any, ...]]:
+    """Lists the columns that ``data.select`` restricts, with the values that it accepts."""
+    return {name: tuple(values) for name, values in fields.select.items() if values}
 
 
 def _track_numbers(train: data.Split, test: data.Split) -> np.ndarray:
@@ -197,8 +203,7 @@ def with_outliers(dataset: data.Dataset, train: Part, name: str, fields: Config)
         if name in fields[field].split("+"):
             raise ValueError(f"open_set.outliers: {name!r} is data.{field} already")
     split = dataset.splits[name]
-    where = {column: tuple(values) for column, values in fields.select.items() if values}
-    chosen = data.select(split, where=where)
+    chosen = data.select(split, where=_conditions(fields))
     labels = np.full(len(chosen), openset.UNKNOWN, train.labels.dtype)
     return Part(
         data.concatenated([train.split, split]),

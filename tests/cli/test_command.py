@@ -1,4 +1,4 @@
-"""What becomes of an exception: one line and 2, or a traceback and 70; each in its own process."""
+"""An exception ends a command: one line and 2, or a traceback and 70; each in its own process."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What holds for every augmentation: it is off by default, and belongs to example and epoch."""
+"""Properties of every augmentation: it is off by default, and belongs to example and epoch."""
 
 import importlib
 import zlib

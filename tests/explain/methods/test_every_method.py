@@ -1,4 +1,4 @@
-"""What all methods have in common: values, classes, keys, errors, one compilation."""
+"""Properties that all methods share: values, classes, keys, errors, one compilation."""
 
 import io
 from functools import partial

@@ -1,4 +1,4 @@
-"""What jax does to functions, done to the convolution: derivatives, batches, devices, platforms."""
+"""Transformations of jax applied to the convolution: derivatives, batches, devices, platforms."""
 
 from functools import partial
 

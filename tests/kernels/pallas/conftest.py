@@ -1,4 +1,4 @@
-"""What the tests of Pallas kernels share: lowering without a device, and Mosaic's interpreter."""
+"""Helpers of the tests of Pallas kernels: lowering without a device, and Mosaic's interpreter."""
 
 import jax
 import pytest

@@ -183,7 +183,7 @@ def test_agt(dsiac_files, tmp_path, trials):
 
 
 def check_literally(text, target):
-    """What was read of a target is what stands behind its place; ``text`` has no strings."""
+    """Compares a target with the text behind its place; ``text`` has no strings."""
     if target.pixel is not None:
         match = re.compile(r"(?<![^\s{}\"])pixloc\s+([^\s{}]+)\s+([^\s{}]+)", re.IGNORECASE)
         x, y = match.search(text, target.at).groups()
