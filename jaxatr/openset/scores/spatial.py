@@ -22,8 +22,9 @@ MOST = 10_000
 """Training examples that are searched at most, which bounds the time of an evaluation."""
 
 MOST_BYTES = 4096
-"""Of a training example in the galleries of the package's scores; a larger map is projected, so that
-10,000 examples take at most 40 MB."""
+"""Of a training example in the galleries of the package's scores; a larger map is projected.
+
+10,000 examples take 40 MB at most."""
 
 STAGES = (1, 2, 3, 4)
 
