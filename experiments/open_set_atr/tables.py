@@ -8,51 +8,35 @@ and deviation stands, in parentheses, of how many runs they are.
 """
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from experiments.open_set_atr.run import RESULTS, all_runs
-from experiments.records import NOT_RUN, commits, table
+from experiments.open_set_atr.deciding import deciding, default, held_out
+from experiments.open_set_atr.published import (
+    PAPER_CIFAR10,
+    PAPER_DSIAC,
+    PAPER_TABLE1,
+    PAPER_TABLE2,
+    PAPER_TABLE3,
+    PAPER_TABLE4,
+    PYTORCH_CIFAR10,
+    PYTORCH_MSTAR,
+)
+from experiments.open_set_atr.recorded import (
+    NAMES,
+    cell,
+    difference,
+    figure,
+    markdown,
+    over_all,
+    some,
+    summary,
+)
+from experiments.open_set_atr.run import RESULTS
+from experiments.records import NOT_RUN, commits
 from jaxatr import metrics
 
-RUNS = {run.name: run for run in all_runs()}
-
-# Measured once with a PyTorch port: lr 1e-2 with a cosine schedule, one run a split.
-PYTORCH_MSTAR = {
-    "closed": (0.967, 0.910, 0.983),
-    "softmax": (0.874, 0.610, 0.862),
-    "mls": (0.885, 0.594, 0.810),
-    "cbc": (0.876, 0.621, 0.863),
-    "plain closed": (0.974, 0.923, 0.982),
-    "plain softmax": (0.859, 0.624, 0.822),
-    "plain mls": (0.819, 0.565, 0.801),
-}
-PYTORCH_CIFAR10 = {"closed": 0.862, "softmax": 0.744, "mls": 0.765, "cbc": 0.749}
-PAPER_CIFAR10 = {"softmax": 67.7, "mls": 69.7, "cbc": 73.6}
-PAPER_DSIAC = {  # AUROC in percent, table 1: (visible, thermal)
-    "1000": {"mls": (95.71, 94.59), "softmax": (96.10, 94.33), "cbc": (98.61, 96.27)},
-    "2000": {"mls": (90.83, 93.50), "softmax": (89.41, 94.94), "cbc": (93.28, 96.17)},
-    "3000": {"mls": (87.68, 83.73), "softmax": (89.71, 86.07), "cbc": (92.03, 87.52)},
-    "combined": {"mls": (91.74, 88.81), "softmax": (94.66, 92.04), "cbc": (94.89, 92.93)},
-}
-PAPER_TABLE1 = {  # AUROC in percent: mean and deviation, (visible, thermal) of each range
-    "conflabel_detector": ((72.05, 74.29), (70.69, 72.88), (69.27, 71.39), (68.78, 63.60)),
-    "mls": ((95.71, 94.59), (90.83, 93.50), (87.68, 83.73), (91.74, 88.81)),
-    "softmax": ((96.10, 94.33), (89.41, 94.94), (89.71, 86.07), (94.66, 92.04)),
-    "openmax": ((94.74, 93.85), (90.04, 93.41), (91.57, 87.00), (93.92, 90.80)),
-    "cbc": ((98.61, 96.27), (93.28, 96.17), (92.03, 87.52), (94.89, 92.93)),
-}
-PAPER_TABLE2 = {  # accuracy over six classes in percent: ranges 1000, 3000, combined
-    "conflabel_detector": ((61.2, 61.7), (57.3, 57.5), (59.4, 55.2)),
-    "mls": ((82.3, 73.8), (74.6, 75.8), (74.8, 72.1)),
-    "softmax": ((85.3, 82.8), (79.7, 77.7), (81.1, 78.1)),
-    "openmax": ((83.2, 83.2), (81.8, 81.6), (81.6, 81.4)),
-    "cbc": ((91.7, 88.6), (81.2, 83.3), (86.3, 86.4)),
-}
-PAPER_TABLE3 = {"mls": 69.7, "softmax": 67.7, "gopenmax": 67.5, "openmax": 69.5, "cbc": 73.6}
-PAPER_TABLE4 = {"bce-entropy": (90.71, 91.60), "cbc": (94.21, 91.88), "full": (94.89, 92.93)}
 RANGES, BANDS = ("1000", "2000", "3000", "combined"), ("visible", "thermal")
 BOXES_OFF = "boxes off by 10 %"
-NAMES = {"softmax": "SoftMax", "mls": "MLS", "cbc": "CBC"}
 ALL_NAMES = NAMES | {
     "openmax": "OpenMax",
     "gopenmax": "G-OpenMax",
@@ -64,45 +48,6 @@ ALL_NAMES = NAMES | {
     "knn": "k-NN",
     "vim": "ViM",
 }
-
-
-def over_all(name: str, group: str = "all") -> dict | None:
-    """Returns a run's evaluation over a group of its test data, by default all of it.
-
-    ``None`` where the run was not carried out with the settings that it has today.
-    """
-    found = RUNS[name].result(RESULTS)
-    return found and found["evaluation"]["groups"].get(group)
-
-
-def figure(evaluation: dict, score: str, measure: str) -> float:
-    """Returns one figure of an evaluation; the closed-set accuracy belongs to no score."""
-    if measure == "closed_accuracy":
-        return evaluation["closed_accuracy"]
-    return evaluation["scores"][score][measure]
-
-
-def summary(names: Iterable[str], score: str, measure: str) -> metrics.Summary | None:
-    """Returns mean and standard deviation over runs, or ``None`` unless all of them were run."""
-    values = [over_all(name) for name in names]
-    if any(value is None for value in values):
-        return None
-    return metrics.summarize(figure(value, score, measure) for value in values if value)
-
-
-def cell(found: metrics.Summary | None, spec: str = ".3f") -> str:
-    """Returns a summary as a table's cell."""
-    return NOT_RUN if found is None else format(found, spec)
-
-
-def difference(found: metrics.Summary | None, published: float, spec: str = "+.3f") -> str:
-    """Returns how far ours is above the published value."""
-    return NOT_RUN if found is None else format(found.mean - published, spec)
-
-
-def markdown(header: list[str], rows: list[list[str]]) -> str:
-    """Returns a Markdown table."""
-    return "\n".join(table(header, rows))
 
 
 def mstar() -> str:
@@ -219,26 +164,6 @@ def simulated() -> str:
     return markdown([*header, "closed acc. ours"], rows)
 
 
-def percentages(names: Iterable[str], score: str, measure: str, group: str = "all") -> list[float]:
-    """Returns a figure of those runs that are recorded with it."""
-    found = (over_all(name, group) for name in names)
-    return [
-        100 * figure(run, score, measure)
-        for run in found
-        if run and (measure == "closed_accuracy" or score in run["scores"])
-    ]
-
-
-def some(names: Iterable[str], score: str, measure: str, group: str = "all") -> str:
-    """Returns mean, deviation and number of those runs that are recorded with this figure."""
-    values = percentages(names, score, measure, group)
-    if not values:
-        return NOT_RUN
-    found = metrics.summarize(values)
-    spread = f" ± {found.deviation:.1f}" if len(values) > 1 else ""
-    return f"{found.mean:.1f}{spread} ({len(values)})"
-
-
 def against(published: float, ours: str) -> list[str]:
     """Returns the cells published, ours, difference."""
     gained = "" if ours == NOT_RUN else f"{float(ours.split()[0]) - published:+.1f}"
@@ -334,93 +259,6 @@ def mstar_scores() -> str:
     return markdown(["score", "AUROC", "OSCR", "FPR at 95 % TPR", "open acc., fitted"], rows)
 
 
-def default() -> str:
-    """The first command of the README: its time, and its figures by range, over three splits."""
-    found = [result for i in range(3) if (result := RUNS[f"default-{i}"].result(RESULTS))]
-    if not found:
-        return NOT_RUN
-    rows = []
-    for group in found[0]["evaluation"]["groups"]:
-        measured = [(one["evaluation"]["groups"][group], one) for one in found]
-        closed = metrics.summarize(one["closed_accuracy"] for one, _ in measured)
-        deciding = metrics.summarize(
-            one["scores"][result["evaluation"]["decides"]]["auroc"] for one, result in measured
-        )
-        aurocs = [
-            metrics.summarize(one["scores"][score]["auroc"] for one, _ in measured)
-            for score in NAMES
-        ]
-        rows.append([group, *(f"{figures:.3f}" for figures in (closed, deciding, *aurocs))])
-    header = ["test data", "closed acc.", "AUROC, the deciding score"]
-    header += [f"AUROC {name}" for name in NAMES.values()]
-    times = ", ".join(f"{result['seconds']} s" for result in found)
-    names = ", ".join(result["evaluation"]["decides"] for result in found)
-    device = found[0]["record"]["device"]["kind"]
-    return (
-        f"{len(found)} of 3 splits into known and unknown vehicles; {times} from the command to "
-        f"its table, on {device}. What decides, chosen by known vehicles: {names}.\n\n"
-        f"{markdown(header, rows)}"
-    )
-
-
-def deciding() -> str:
-    """How well the score that decides does, and how far the choice is from the best."""
-    groups = {
-        "simulated, the default": ("default-",),
-        "MSTAR, reference splits": ("mstar-auto-",),
-        "MSTAR, fresh splits": ("mstar-fresh-",),
-    }
-    rows = []
-    for label, prefixes in groups.items():
-        names = [name for name in RUNS if name.startswith(prefixes)]
-        results = [found for name in names if (found := RUNS[name].result(RESULTS))]
-        if not results:
-            rows.append([label, *[NOT_RUN] * 7])
-            continue
-        tested = [result["evaluation"]["decision"]["test"] for result in results]
-        scores = [result["evaluation"]["groups"]["all"]["scores"] for result in results]
-        chosen = [result["evaluation"]["decides"] for result in results]
-        shared = set.intersection(*map(set, scores))
-        mean = {
-            name: metrics.summarize(one[name]["auroc"] for one in scores).mean for name in shared
-        }
-        best = max(mean, key=lambda name: mean[name])
-        auroc = metrics.summarize(one["auroc"] for one in tested)
-        rates = [
-            one[name]["fpr_at_tpr"] for one, name in zip(scores, chosen, strict=True) if name in one
-        ]
-        rows.append(
-            [
-                label,
-                f"{len(results)} of {len(names)}",
-                ", ".join(sorted(set(chosen))),
-                f"{auroc:.3f}",
-                f"{metrics.summarize(rates):.3f}" if rates else "",
-                f"{metrics.summarize(one['closed_accuracy'] for one in tested):.3f}",
-                f"{best} {mean[best]:.3f}",
-                f"{auroc.mean - mean[best]:+.3f}",
-            ]
-        )
-    header = ["data", "runs", "decides", "AUROC", "FPR at 95 % TPR", "closed acc."]
-    return markdown([*header, "best single score, in the mean", "difference"], rows)
-
-
-def held_out() -> str:
-    """The choice of the default's decoys: AUROC of two known vehicles held out of the training."""
-    shown = ("cbc", "mls", "vim", "nearest", "spatial_stage2", "fusion_cbc")
-    labels = {"none": "no decoys", "half": "decoys, weight 0.5", "more": "decoys, weight 1.5"}
-    rows = [
-        [
-            label,
-            some(names, "cbc", "closed_accuracy"),
-            *(some(names, score, "auroc") for score in shown),
-        ]
-        for kind, label in labels.items()
-        for names in [[f"held-out-{kind}-{split}" for split in range(2)]]
-    ]
-    return markdown(["training", "closed acc.", *(f"AUROC {score}" for score in shown)], rows)
-
-
 SECTIONS: dict[str, Callable[[], str]] = {
     "The default run": default,
     "The score that decides": deciding,
@@ -438,8 +276,6 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "Simulated vehicles by the box in the shape of the paper's table 1: ResNet-18, half the width, "
     "one seed, 5,000 steps of 16": simulated,
 }
-
-
 FIGURES = {"mstar.png": "AUROC of every score on MSTAR", "table1.png": "AUROC by range and band"}
 
 

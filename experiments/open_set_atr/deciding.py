@@ -1,0 +1,93 @@
+"""Tables of the score that decides: the default run, the choice by known classes, the decoys."""
+
+from experiments.open_set_atr.recorded import NAMES, RUNS, markdown, some
+from experiments.open_set_atr.run import RESULTS
+from experiments.records import NOT_RUN
+from jaxatr import metrics
+
+
+def default() -> str:
+    """The first command of the README: its time, and its figures by range, over three splits."""
+    found = [result for i in range(3) if (result := RUNS[f"default-{i}"].result(RESULTS))]
+    if not found:
+        return NOT_RUN
+    rows = []
+    for group in found[0]["evaluation"]["groups"]:
+        measured = [(one["evaluation"]["groups"][group], one) for one in found]
+        closed = metrics.summarize(one["closed_accuracy"] for one, _ in measured)
+        deciding = metrics.summarize(
+            one["scores"][result["evaluation"]["decides"]]["auroc"] for one, result in measured
+        )
+        aurocs = [
+            metrics.summarize(one["scores"][score]["auroc"] for one, _ in measured)
+            for score in NAMES
+        ]
+        rows.append([group, *(f"{figures:.3f}" for figures in (closed, deciding, *aurocs))])
+    header = ["test data", "closed acc.", "AUROC, the deciding score"]
+    header += [f"AUROC {name}" for name in NAMES.values()]
+    times = ", ".join(f"{result['seconds']} s" for result in found)
+    names = ", ".join(result["evaluation"]["decides"] for result in found)
+    device = found[0]["record"]["device"]["kind"]
+    return (
+        f"{len(found)} of 3 splits into known and unknown vehicles; {times} from the command to "
+        f"its table, on {device}. What decides, chosen by known vehicles: {names}.\n\n"
+        f"{markdown(header, rows)}"
+    )
+
+
+def deciding() -> str:
+    """How well the score that decides does, and how far the choice is from the best."""
+    groups = {
+        "simulated, the default": ("default-",),
+        "MSTAR, reference splits": ("mstar-auto-",),
+        "MSTAR, fresh splits": ("mstar-fresh-",),
+    }
+    rows = []
+    for label, prefixes in groups.items():
+        names = [name for name in RUNS if name.startswith(prefixes)]
+        results = [found for name in names if (found := RUNS[name].result(RESULTS))]
+        if not results:
+            rows.append([label, *[NOT_RUN] * 7])
+            continue
+        tested = [result["evaluation"]["decision"]["test"] for result in results]
+        scores = [result["evaluation"]["groups"]["all"]["scores"] for result in results]
+        chosen = [result["evaluation"]["decides"] for result in results]
+        shared = set.intersection(*map(set, scores))
+        mean = {
+            name: metrics.summarize(one[name]["auroc"] for one in scores).mean for name in shared
+        }
+        best = max(mean, key=lambda name: mean[name])
+        auroc = metrics.summarize(one["auroc"] for one in tested)
+        rates = [
+            one[name]["fpr_at_tpr"] for one, name in zip(scores, chosen, strict=True) if name in one
+        ]
+        rows.append(
+            [
+                label,
+                f"{len(results)} of {len(names)}",
+                ", ".join(sorted(set(chosen))),
+                f"{auroc:.3f}",
+                f"{metrics.summarize(rates):.3f}" if rates else "",
+                f"{metrics.summarize(one['closed_accuracy'] for one in tested):.3f}",
+                f"{best} {mean[best]:.3f}",
+                f"{auroc.mean - mean[best]:+.3f}",
+            ]
+        )
+    header = ["data", "runs", "decides", "AUROC", "FPR at 95 % TPR", "closed acc."]
+    return markdown([*header, "best single score, in the mean", "difference"], rows)
+
+
+def held_out() -> str:
+    """The choice of the default's decoys: AUROC of two known vehicles held out of the training."""
+    shown = ("cbc", "mls", "vim", "nearest", "spatial_stage2", "fusion_cbc")
+    labels = {"none": "no decoys", "half": "decoys, weight 0.5", "more": "decoys, weight 1.5"}
+    rows = [
+        [
+            label,
+            some(names, "cbc", "closed_accuracy"),
+            *(some(names, score, "auroc") for score in shown),
+        ]
+        for kind, label in labels.items()
+        for names in [[f"held-out-{kind}-{split}" for split in range(2)]]
+    ]
+    return markdown(["training", "closed acc.", *(f"AUROC {score}" for score in shown)], rows)
