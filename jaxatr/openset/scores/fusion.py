@@ -2,7 +2,8 @@
 
 Mean and deviation are those of known examples that took no part in training, never the test's. What
 a member adds is how unusual its value would be for a known example, so no weights have to be chosen
-(Kittler et al. 1998, "On combining classifiers", the sum rule).
+(Kittler et al. 1998, "On combining classifiers", the sum rule). The class is the one with the
+smallest product of the distances to it, over the members that search for it (the product rule).
 """
 
 from collections.abc import Sequence
@@ -14,6 +15,9 @@ from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Answer, Score
 from jaxatr.openset.scores import cbc, mahalanobis, nearest, spatial, template
 from jaxatr.typing import ArrayLike, Float
+
+LEAST = 1e-6
+"""Distance that counts as 0, which would settle the class on its own."""
 
 
 class Spread(NamedTuple):
@@ -58,13 +62,22 @@ def score(model: Spread, values: Float[np.ndarray, "b m"]) -> Float[np.ndarray, 
     return ((values - mean) / deviation).sum(axis=1)
 
 
+def product(distances: Sequence[Float[np.ndarray, "b k"]]) -> Float[np.ndarray, "b k"]:
+    """Multiplies the members' distances to each class.
+
+    Args:
+      distances: ``[b, k]`` of each member.
+    """
+    return np.exp(sum(np.log(np.maximum(one, LEAST)) for one in distances) / len(distances))
+
+
 def fuse(name: str, title: str, members: Sequence[Score]) -> Score:
-    """Makes a score of others; the class is that of the first that names one.
+    """Makes a score of others, which names a class if one of them does.
 
     Args:
       name: of the score.
       title: of the score.
-      members: two or more.
+      members: two or more; one that names a class gives distances.
 
     Raises:
       ValueError: there are fewer.
@@ -72,7 +85,7 @@ def fuse(name: str, title: str, members: Sequence[Score]) -> Score:
     if len(members) < 2:
         raise ValueError(f"members: got {len(members)}, wanted two or more")
     names = [member.name for member in members]
-    first = next((member.name for member in members if member.names_class), None)
+    naming = [member.name for member in members if member.names_class]
 
     def values(outputs: Outputs) -> np.ndarray:
         columns = (outputs.more[f"score_{one}"] for one in names)
@@ -80,14 +93,17 @@ def fuse(name: str, title: str, members: Sequence[Score]) -> Score:
 
     def answer(model: Spread, outputs: Outputs) -> Answer | np.ndarray:
         found = score(model, values(outputs))
-        return found if first is None else Answer(found, outputs.more[f"label_{first}"])
+        if not naming:
+            return found
+        distances = product([outputs.more[f"distances_{one}"] for one in naming])
+        return Answer(found, distances.argmin(axis=1), distances)
 
     return Score(
         name=name,
         title=title,
         score=answer,
         calibrate=lambda _, out: fit(values(out), names),
-        names_class=first is not None,
+        names_class=bool(naming),
         members=tuple(members),
         model=Spread,
     )

@@ -4,7 +4,7 @@ import dataclasses
 import warnings
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from jaxatr import openset
 from jaxatr.parallel import wait_for_all
 from jaxatr.tasks.open_set import fitted, trials
 from jaxatr.tasks.open_set.needs import NEEDS, refusal
-from jaxatr.tasks.open_set.scored import Scored, head
+from jaxatr.tasks.open_set.scored import Deciding, head
 from jaxatr.typing import Config, PyTree
 
 AUTO = "auto"
@@ -32,17 +32,6 @@ class Made(NamedTuple):
 
     decision: openset.Decision | None
     record: dict[str, Any]
-
-
-@runtime_checkable  # the tests check annotations as they run
-class Deciding(Scored, Protocol):
-    """The task of a run that decides whether something is known."""
-
-    def decided_outputs(
-        self, variables: PyTree, part: str, needs: Collection[str] = ()
-    ) -> openset.Outputs:
-        """Computes the outputs on a part, example by example as a recogniser takes them."""
-        ...
 
 
 def score_of(name: str) -> openset.Score:

@@ -9,10 +9,10 @@ import numpy as np
 
 from jaxatr import openset
 from jaxatr.tasks.open_set.compared import add_recorded, trained_scores
-from jaxatr.tasks.open_set.deciding import Deciding, Made, decides, made_for
+from jaxatr.tasks.open_set.deciding import Made, decides, made_for
 from jaxatr.tasks.open_set.judged import judge
 from jaxatr.tasks.open_set.needs import refusal
-from jaxatr.tasks.open_set.scored import Scored, head
+from jaxatr.tasks.open_set.scored import Deciding, Scored, head
 from jaxatr.tasks.parts import BOX_OFF, Part
 from jaxatr.typing import PyTree
 

@@ -1,6 +1,6 @@
 """The facts about a run that scores are computed from."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from jaxatr import openset
@@ -27,6 +27,24 @@ class Scored(Protocol):
 
     def outputs(self, variables: PyTree, part: str, needs: Collection[str] = ()) -> openset.Outputs:
         """Computes the network's outputs on a part of the data."""
+        ...
+
+
+@runtime_checkable  # the tests check annotations as they run
+class Deciding(Scored, Protocol):
+    """The task of a run that decides whether something is known."""
+
+    def __init__(self, config: Config):
+        """Opens the data and describes the training."""
+
+    def decided_outputs(
+        self, variables: PyTree, part: str, needs: Collection[str] = ()
+    ) -> openset.Outputs:
+        """Computes the outputs on a part, example by example as a recogniser takes them."""
+        ...
+
+    def beside(self, config: Config) -> Mapping[str, Config]:
+        """Lists the short trainings that the choice of a score needs, by their folders."""
         ...
 
 

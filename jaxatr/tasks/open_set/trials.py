@@ -9,11 +9,10 @@ import copy
 import warnings
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
 
 from jaxatr import openset, training
 from jaxatr.tasks.limits import check_limits
-from jaxatr.tasks.open_set.scored import head
+from jaxatr.tasks.open_set.scored import Deciding, head
 from jaxatr.training.folder import load_config, variables_of
 from jaxatr.typing import Config
 
@@ -56,7 +55,7 @@ def configurations(config: Config, known: int, steps: int) -> Mapping[str, Confi
     return made
 
 
-def load(task: Any, workdir: Path, needs: Collection[str]) -> list[openset.Trial]:
+def load(task: Deciding, workdir: Path, needs: Collection[str]) -> list[openset.Trial]:
     """Computes the outputs of a run's trials; none, with a warning, where one is missing.
 
     Args:
@@ -82,6 +81,6 @@ def load(task: Any, workdir: Path, needs: Collection[str]) -> list[openset.Trial
             for part in ("train", "validation", "held_out")
         }
         both = openset.concatenated([outputs["validation"], outputs["held_out"]])
-        left_out = ", ".join(trial.split.unknown)
+        left_out = ", ".join(trial.record["split"]["unknown"])
         found.append(openset.Trial(left_out, outputs["train"], both, head(variables)))
     return found

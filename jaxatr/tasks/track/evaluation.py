@@ -8,10 +8,10 @@ import numpy as np
 
 from jaxatr import openset
 from jaxatr.tasks.open_set import evaluation
-from jaxatr.tasks.open_set.deciding import Deciding, decides, made_for
+from jaxatr.tasks.open_set.deciding import decides, made_for
 from jaxatr.tasks.open_set.evaluation import PARTS
 from jaxatr.tasks.open_set.judged import judge
-from jaxatr.tasks.open_set.scored import head
+from jaxatr.tasks.open_set.scored import Deciding, head
 from jaxatr.tasks.parts import BOX_OFF
 from jaxatr.typing import Int, PyTree, Shaped
 

@@ -100,15 +100,19 @@ def test_ratio_of_two_distances_on_features_and_pixels():
 
 
 def correlation(query, example):
-    """The best normalised correlation of two chips at shifts of 3 pixels."""
+    """The best mean correlation of two chips' windows at shifts of 3 pixels."""
 
-    def cells(chip, top, left):
-        root = np.sqrt(np.float64(chip[top : top + 18, left : left + 18, 0]))
-        return [root[i : i + 2, j : j + 2].mean() for i in range(0, 18, 2) for j in range(0, 18, 2)]
+    def cells(chip, top, left, side):
+        skipped = (18 - side) // 2
+        top, left, whole = top + skipped, left + skipped, range(0, side - 1, 2)
+        root = np.sqrt(np.float64(chip[top : top + side, left : left + side, 0]))
+        return [root[i : i + 2, j : j + 2].mean() for i in whole for j in whole]
 
-    still = cells(example, 3, 3)
-    shifts = np.ndindex(7, 7)
-    return max(np.corrcoef(still, cells(query, *shift))[0, 1] for shift in shifts)
+    def mean(shift):
+        pairs = ((cells(example, 3, 3, side), cells(query, *shift, side)) for side in (18, 14, 9))
+        return np.mean([np.corrcoef(*pair)[0, 1] for pair in pairs])
+
+    return max(map(mean, np.ndindex(7, 7)))
 
 
 def test_templates_are_those_of_loops():
@@ -136,9 +140,21 @@ def test_a_shifted_and_brighter_training_chip_is_known():
     np.testing.assert_array_equal(without.examples, model.examples)
 
 
+def test_a_fusion_names_the_class_with_the_smallest_product_of_distances():
+    few = KNOWN.select(np.arange(24) < 12)
+    near = [answers(name, few).distances for name in ("spatial_stage2", "template")]
+    fitted = openset.fit_scores([SCORES["fusion_template"]], TRAIN, HEAD, validation=HELD_OUT)
+    found = fitted.answers(few)["fusion_template"]
+    np.testing.assert_allclose(found.distances, np.sqrt(near[0] * near[1]), atol=1e-6)
+    np.testing.assert_array_equal(found.label, found.distances.argmin(axis=1))
+    apart = fusion.product([np.array([[0.1, 0.2]]), np.array([[0.9, 0.3]])])
+    assert apart.argmin() == 1  # though the first member alone names class 0
+
+
 def test_large_chips_have_larger_cells():
     large = np.float32(np.random.default_rng(0).random((2, 134, 102, 1)))
-    assert template.fit(large, np.arange(2), 2).examples.shape == (2, 32 * 24)
+    fitted = template.fit(large, np.arange(2), 2, windows=(1.0, 0.5))
+    assert fitted.examples.shape == (2, 32 * 24 + 16 * 12)
     chips = np.zeros((2, 130, 130, 1), np.uint8)
     outputs = openset.Outputs(*np.zeros((2, 2, 2)), np.arange(2), {"image": chips})
     assert nndr.pixels(outputs).shape == (2, 43 * 43)
