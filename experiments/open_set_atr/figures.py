@@ -7,7 +7,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.open_set_atr import tables
+from experiments.open_set_atr import recorded, tables
 
 
 def mstar() -> Figure:
@@ -15,7 +15,7 @@ def mstar() -> Figure:
     scores = [
         (label, values)
         for score, label in tables.ALL_NAMES.items()
-        if (values := tables.percentages(tables.mstar_runs(), score, "auroc"))
+        if (values := recorded.percentages(tables.mstar_runs(), score, "auroc"))
     ]
     scores.sort(key=lambda pair: np.mean(pair[1]))
     figure, axes = plt.subplots(figsize=(7, 0.4 * len(scores) + 1), layout="constrained")
@@ -35,7 +35,7 @@ def by_range() -> Figure:
         for place, (score, published) in enumerate(tables.PAPER_TABLE1.items()):
             colour, found = f"C{place}", []
             for name in tables.RANGES:
-                values = tables.percentages(tables.protocol(name, band), score, "auroc")
+                values = recorded.percentages(tables.protocol(name, band), score, "auroc")
                 found.append(np.mean(values) if values else np.nan)
             axes.plot(tables.RANGES, found, "o-", color=colour, label=tables.ALL_NAMES[score])
             theirs = [row[side] for row in published]
@@ -52,7 +52,7 @@ def main() -> None:
     """Writes the figures."""
     cells = [tables.protocol(name, band) for name in tables.RANGES for band in tables.BANDS]
     drawn = {"mstar": mstar}
-    if all(tables.percentages(runs, "cbc", "auroc") for runs in cells):
+    if all(recorded.percentages(runs, "cbc", "auroc") for runs in cells):
         drawn["table1"] = by_range
     for name, draw in drawn.items():
         draw().savefig(tables.RESULTS / f"{name}.png", dpi=110)
