@@ -11,14 +11,7 @@ PYTORCH_MSTAR = {
     "plain mls": (0.819, 0.565, 0.801),
 }
 PYTORCH_CIFAR10 = {"closed": 0.862, "softmax": 0.744, "mls": 0.765, "cbc": 0.749}
-PAPER_CIFAR10 = {"softmax": 67.7, "mls": 69.7, "cbc": 73.6}
-PAPER_DSIAC = {  # AUROC in percent, table 1: (visible, thermal)
-    "1000": {"mls": (95.71, 94.59), "softmax": (96.10, 94.33), "cbc": (98.61, 96.27)},
-    "2000": {"mls": (90.83, 93.50), "softmax": (89.41, 94.94), "cbc": (93.28, 96.17)},
-    "3000": {"mls": (87.68, 83.73), "softmax": (89.71, 86.07), "cbc": (92.03, 87.52)},
-    "combined": {"mls": (91.74, 88.81), "softmax": (94.66, 92.04), "cbc": (94.89, 92.93)},
-}
-PAPER_TABLE1 = {  # AUROC in percent: mean and deviation, (visible, thermal) of each range
+PAPER_TABLE1 = {  # AUROC in percent, (visible, thermal) of each range
     "conflabel_detector": ((72.05, 74.29), (70.69, 72.88), (69.27, 71.39), (68.78, 63.60)),
     "mls": ((95.71, 94.59), (90.83, 93.50), (87.68, 83.73), (91.74, 88.81)),
     "softmax": ((96.10, 94.33), (89.41, 94.94), (89.71, 86.07), (94.66, 92.04)),

@@ -17,6 +17,9 @@ from jaxatr.typing import Array, ArrayLike, Float, Int, Shaped
 
 BLOCK = 256
 
+LEAST = 1e-6
+"""Distance that counts as 0, which has no logarithm."""
+
 
 class Gallery(NamedTuple):
     """Examples to search among.
@@ -88,10 +91,11 @@ def directions(
       ValueError: as :func:`build`.
     """
     kept = np.any(rows != 0, axis=1)
-    return build(_unit(rows[kept]), np.asarray(labels)[kept], classes)
+    return build(unit(rows[kept]), np.asarray(labels)[kept], classes)
 
 
-def _unit(rows: Shaped[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+def unit(rows: Shaped[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+    """Scales rows to length 1, in float32; one that is all 0 stays so."""
     rows = np.asarray(rows, np.float32)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows / np.where(lengths > 0, lengths, 1)
@@ -162,9 +166,9 @@ def cosines(
     Raises:
       ValueError: as :func:`class_distances`.
     """
-    unit = _unit(queries)
-    distances = class_distances(gallery, unit, classes, block_size=block_size)
-    squares = np.square(unit, dtype=np.float64).sum(axis=1, keepdims=True)
+    rows = unit(queries)
+    distances = class_distances(gallery, rows, classes, block_size=block_size)
+    squares = np.square(rows, dtype=np.float64).sum(axis=1, keepdims=True)
     return (squares + 1 - np.square(distances, dtype=np.float64)) / 2
 
 

@@ -1,4 +1,4 @@
-"""What ``"auto"`` is: by the rules, the database, a measurement, or what was pinned."""
+"""The choice of ``"auto"``: by the rules, the database, a measurement, or what was pinned."""
 
 import sys
 

@@ -175,7 +175,7 @@ def test_a_run_goes_out_again(run, flags_of, tmp_path):
 
 @pytest.fixture
 def parsed(monkeypatch):
-    """Returns what a command line makes of ``--config``."""
+    """Parses a command line's ``--config``."""
 
     def parse(*arguments):
         values = flags.FlagValues()

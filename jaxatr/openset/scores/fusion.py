@@ -11,13 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxatr.openset import gallery
 from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Answer, Score
 from jaxatr.openset.scores import cbc, mahalanobis, nearest, spatial, template
 from jaxatr.typing import ArrayLike, Float
-
-LEAST = 1e-6
-"""Distance that counts as 0, which would settle the class on its own."""
 
 
 class Spread(NamedTuple):
@@ -63,12 +61,12 @@ def score(model: Spread, values: Float[np.ndarray, "b m"]) -> Float[np.ndarray, 
 
 
 def product(distances: Sequence[Float[np.ndarray, "b k"]]) -> Float[np.ndarray, "b k"]:
-    """Multiplies the members' distances to each class.
+    """Computes the geometric mean of the members' distances to each class.
 
     Args:
       distances: ``[b, k]`` of each member.
     """
-    return np.exp(sum(np.log(np.maximum(one, LEAST)) for one in distances) / len(distances))
+    return np.exp(sum(np.log(np.maximum(one, gallery.LEAST)) for one in distances) / len(distances))
 
 
 def fuse(name: str, title: str, members: Sequence[Score]) -> Score:

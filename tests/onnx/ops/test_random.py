@@ -1,4 +1,4 @@
-"""What is drawn: by the key alone, with the right moments, under jit without 64 bits."""
+"""Random draws: by the key alone, with the right moments, under jit without 64 bits."""
 
 import warnings
 

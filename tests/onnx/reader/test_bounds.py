@@ -1,4 +1,4 @@
-"""What a hostile file may cost: time, memory, and the error that says which node it was."""
+"""Bounds on the cost of a hostile file: time, memory, and the error that says which node it was."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""What a model is made of, told without its weights."""
+"""The layers of a model, listed without its weights."""
 
 import numpy as np
 import pytest

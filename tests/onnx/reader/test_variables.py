@@ -1,4 +1,4 @@
-"""What is trained, what is known, what folds, and how much a file may ask for."""
+"""Values that are trained, known or folded, and how much a file may ask for."""
 
 import jax
 import numpy as np

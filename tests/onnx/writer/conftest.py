@@ -1,4 +1,4 @@
-"""What the tests of the export share."""
+"""Helpers of the tests of the export."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""What becomes of a translated graph: the operators that it is found to hold, and the layouts."""
+"""A translated graph: the operators that it is found to hold, and the layouts."""
 
 import functools
 
