@@ -71,16 +71,21 @@ def from_arrays(score: Score, arrays: Mapping[str, np.ndarray]) -> Decision:
 
 
 def _models(score: Score, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Builds the models of a score and of its members, by name."""
+    """Builds the models of a score and of its members, by name.
+
+    A field that the model got after the run was saved takes its default: it gives the same scores.
+    """
     found: dict[str, Any] = {}
     for member in score.members:
         found |= _models(member, arrays)
     if f"model.{score.name}" in arrays:
         fields = tuple(map(str, arrays[f"model.{score.name}"]))
         kind: Any = score.model or namedtuple("Model", fields)
-        if kind._fields != fields:
+        unset = set(kind._fields) - set(fields)  # fields that the model got after it was saved
+        if not set(fields) <= set(kind._fields) or not unset <= set(kind._field_defaults):
             raise ValueError(f"{score.name}: got a model of {fields}, wanted one of {kind._fields}")
-        found[score.name] = kind(*(arrays.get(f"model.{score.name}.{name}") for name in fields))
+        kept = {name: arrays.get(f"model.{score.name}.{name}") for name in fields}
+        found[score.name] = kind(**kept)
     return found
 
 

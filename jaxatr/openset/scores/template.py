@@ -47,7 +47,7 @@ class Template(NamedTuple):
       labels: ``[n]``, as there.
       classes: ``[]``, k.
       shift: ``[]``, pixels that a chip is moved by at most.
-      windows: ``[w]``, shares of a chip's sides.
+      windows: ``[w]``, shares of a chip's sides; the whole chip in models from before there were any.
     """
 
     examples: Shaped[ArrayLike, "n d"]
@@ -55,7 +55,7 @@ class Template(NamedTuple):
     labels: Int[ArrayLike, " n"]
     classes: Int[ArrayLike, ""]
     shift: Int[ArrayLike, ""]
-    windows: Float[ArrayLike, " w"]
+    windows: Float[ArrayLike, " w"] = (1.0,)
 
 
 def fit(

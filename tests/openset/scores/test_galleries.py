@@ -160,6 +160,22 @@ def test_large_chips_have_larger_cells():
     assert nndr.pixels(outputs).shape == (2, 43 * 43)
 
 
+def test_templates_saved_before_there_were_windows_compare_whole_chips():
+    chips, labels = TRAIN.more["image"], TRAIN.labels
+    whole = template.fit(chips, labels, K, windows=(1.0,))
+    score = SCORES["template"]
+    arrays = openset.to_arrays(openset.Decision(score, {"template": whole}))
+    del arrays["model.template.windows"]
+    arrays["model.template"] = np.array([f for f in template.Template._fields if f != "windows"])
+    old = openset.from_arrays(score, arrays)
+    expected = template.answer(whole, KNOWN.more["image"])
+    found = template.answer(old.models["template"], KNOWN.more["image"])
+    np.testing.assert_array_equal(found.score, expected.score)
+    arrays["model.template"] = np.array(["examples"])
+    with pytest.raises(ValueError, match="template: got a model of .'examples',., wanted one of"):
+        openset.from_arrays(score, arrays)
+
+
 def test_ratios_by_hand():
     found = nndr.of_distances(np.array([[2.0, 1.0, 4.0], [0.0, 0.0, 1.0], [np.inf, 0.0, 3.0]]))
     assert found.score.tolist() == [-0.5, -1.0, 0.0] and found.label.tolist() == [1, 0, 1]
