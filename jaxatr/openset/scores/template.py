@@ -47,7 +47,7 @@ class Template(NamedTuple):
       labels: ``[n]``, as there.
       classes: ``[]``, k.
       shift: ``[]``, pixels that a chip is moved by at most.
-      windows: ``[w]``, shares of a chip's sides; the whole chip in models from before there were any.
+      windows: ``[w]``, shares of a chip's sides. Models from before there were any have one, 1.0.
     """
 
     examples: Shaped[ArrayLike, "n d"]
