@@ -78,7 +78,7 @@ def held_out() -> list[Run]:
 
 
 def recipes() -> list[Run]:
-    """What a recipe adds on MSTAR, told by known vehicles that are held out.
+    """MSTAR's recipes, compared on known vehicles that are held out.
 
     Two of six known vehicles are strangers, half of the other four's training chips train, the
     rest are tested: all from the training's depression angle, no unknown vehicle among them.
@@ -89,7 +89,7 @@ def recipes() -> list[Run]:
         "rotate": {"augment.rotate_degrees": 5.0},
         "background": {"augment.background": 0.5, "augment.background_edge": 0.1},
         "smoothing": {"loss.label_smoothing": 0.1},
-        "supcon": {"loss.supcon_weight": 0.5},
+        "supcon": {"loss.contrastive_weight": 0.5},
     }
     held_out = {"open_set.hold_out": 2, "data.test_split": "train", "data.validation": 0.5}
     return [
