@@ -77,11 +77,34 @@ def deciding() -> str:
     return markdown([*header, "best single score, in the mean", "difference"], rows)
 
 
+def controls() -> str:
+    """How much the clutter around MSTAR's vehicles tells of their classes."""
+    shown = ("cbc", "mahalanobis", "spatial_stage2", "template", "fusion_template")
+    labels = {
+        "auto": "the centre 64 px, the variant's",
+        "centre": "the centre 48 px",
+        "blanked": "80 px whose centre 48 px are blank: clutter alone",
+    }
+    return _compared(
+        {
+            label: [name for name in RUNS if name.startswith(f"mstar-{kind}-")]
+            for kind, label in labels.items()
+        },
+        shown,
+    )
+
+
 def held_out() -> str:
     """The choice of the default's decoys: AUROC of two known vehicles held out of the training."""
     shown = ("cbc", "mls", "vim", "nearest", "spatial_stage2", "fusion_cbc")
     labels = {"none": "no decoys", "half": "decoys, weight 0.5", "more": "decoys, weight 1.5"}
-    return _compared("held-out", labels, 2, shown)
+    return _compared(
+        {
+            label: [f"held-out-{kind}-{split}" for split in range(2)]
+            for kind, label in labels.items()
+        },
+        shown,
+    )
 
 
 def recipes() -> str:
@@ -102,18 +125,20 @@ def recipes() -> str:
         "smoothing": "label smoothing 0.1",
         "supcon": "SupCon, weight 0.5",
     }
-    return _compared("recipe", labels, 3, shown)
+    return _compared(
+        {label: [f"recipe-{kind}-{split}" for split in range(3)] for kind, label in labels.items()},
+        shown,
+    )
 
 
-def _compared(prefix: str, labels: dict[str, str], splits: int, shown: tuple[str, ...]) -> str:
-    """Compares kinds of training, which are named by ``labels``, over so many splits each."""
+def _compared(runs: dict[str, list[str]], shown: tuple[str, ...]) -> str:
+    """Compares trainings, each of several runs, by closed accuracy and the AUROC of some scores."""
     rows = [
         [
             label,
             some(names, "cbc", "closed_accuracy"),
             *(some(names, score, "auroc") for score in shown),
         ]
-        for kind, label in labels.items()
-        for names in [[f"{prefix}-{kind}-{split}" for split in range(splits)]]
+        for label, names in runs.items()
     ]
     return markdown(["training", "closed acc.", *(f"AUROC {score}" for score in shown)], rows)

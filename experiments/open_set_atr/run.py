@@ -77,6 +77,26 @@ def held_out() -> list[Run]:
     ]
 
 
+def controls() -> list[Run]:
+    """How much of MSTAR's classes is told by the clutter: its centre alone, and all but that.
+
+    The score is the one that ``auto`` chose in every run on whole chips.
+    """
+    kinds = {"centre": {"data.center_crop": 48}, "blanked": {"data.blank_center": 48}}
+    wide = {"data.center_crop": 80, "open_set.trials": 0, "open_set.score": "fusion_template"}
+    return [
+        Run(
+            f"mstar-{kind}-{split}",
+            "cbc.py:mstar",
+            {**wide, "open_set.split": f"mstar/reference-{split}", **overrides},
+            "mstar10.tar.gz",
+            scores=COMPARED,
+        )
+        for kind, overrides in kinds.items()
+        for split in range(3)
+    ]
+
+
 def recipes() -> list[Run]:
     """MSTAR's recipes, compared on known vehicles that are held out.
 
@@ -223,6 +243,7 @@ def all_runs() -> list[Run]:
         *default(),
         *held_out(),
         *mstar_auto(),
+        *controls(),
         *recipes(),
         *mstar(),
         *cifar10(),

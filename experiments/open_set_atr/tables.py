@@ -10,7 +10,7 @@ and deviation stands, in parentheses, of how many runs they are.
 import json
 from collections.abc import Callable
 
-from experiments.open_set_atr.deciding import deciding, default, held_out, recipes
+from experiments.open_set_atr.deciding import controls, deciding, default, held_out, recipes
 from experiments.open_set_atr.published import (
     PAPER_TABLE1,
     PAPER_TABLE2,
@@ -261,6 +261,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "The default run": default,
     "The score that decides": deciding,
     "Decoys, tried on known vehicles that are held out, in %, mean ± sd (runs)": held_out,
+    "MSTAR's clutter: the control of what surrounds the vehicles, in %, mean ± sd (runs)": controls,
     "MSTAR's recipes, on known vehicles that are held out, in %, mean ± sd (runs)": recipes,
     "MSTAR, 6 known / 4 unknown, three seeds a split (mean ± sd)": mstar,
     "MSTAR: is CBC better?": against_cbc,

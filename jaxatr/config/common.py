@@ -46,6 +46,11 @@ COMMON: Fields = {
         "bands to keep, in training and test; empty: all. A set that does not say the band refuses "
         "it",
     ),
+    "data.blank_center": Field(
+        0,
+        "side in pixels of the centre square that is blanked in every image, before it is cut: a "
+        "control of how much is told by the target's surroundings; 0: none",
+    ),
     "data.center_crop": Field(
         0,
         "side in pixels of the centre square that is cut out first; a smaller image is refused; 0: "

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 from PIL import Image
 
-from jaxatr.typing import Bool, Float, Shaped
+from jaxatr.typing import Bool, Config, Float, Shaped
 
 _LUMA = np.array([0.299, 0.587, 0.114])  # ITU-R BT.601, as in most image libraries
 
@@ -15,6 +15,8 @@ class Chip:
     """Image → chip; each step is left out at its default, and they run in this order.
 
     Attributes:
+      blank_center: side in pixels of the centre square that is set to zero, and the target with it:
+        a control of how much its surroundings tell.
       center_crop: side in pixels of the centre square that is cut out. An image smaller than that
         is refused: padding it would put its size, and with it perhaps its class, into the chip.
       square: pads the shorter side evenly with zeros, so that a resize keeps the aspect ratio.
@@ -22,6 +24,7 @@ class Chip:
       channels: 1 or 3; RGB becomes gray by its luma, gray becomes three equal channels.
     """
 
+    blank_center: int = 0
     center_crop: int = 0
     square: bool = False
     size: int = 0
@@ -29,7 +32,7 @@ class Chip:
 
     def __post_init__(self):
         """Refuses values that name no geometry."""
-        for name in ("center_crop", "size"):
+        for name in ("blank_center", "center_crop", "size"):
             if getattr(self, name) < 0:
                 raise ValueError(
                     f"chip.{name} must be 0 (off) or a side in pixels, got {getattr(self, name)}"
@@ -39,6 +42,16 @@ class Chip:
                 f"chip.channels must be 1, 3 or None (as they are), got {self.channels}"
             )
 
+    @classmethod
+    def configured(cls, fields: Config, channels: int | None) -> "Chip":
+        """Reads the geometry of a run.
+
+        Args:
+          fields: ``config.data``.
+          channels: of the chip.
+        """
+        return cls(fields.blank_center, fields.center_crop, fields.square, fields.size, channels)
+
     def __call__(self, image: Shaped[np.ndarray, "h w c"]) -> Shaped[np.ndarray, "y x d"]:
         """Returns the chip of one ``[h, w, c]`` image, in the image's dtype and range.
 
@@ -47,6 +60,9 @@ class Chip:
             where ``channels`` asks for another number.
         """
         self.output_shape(image.shape)
+        if self.blank_center:
+            image = image.copy()
+            _center(image, self.blank_center)[:] = 0
         if self.center_crop:
             image = _center(image, self.center_crop)
         if self.square:
@@ -129,7 +145,8 @@ class Chip:
 
 
 def _center(image: np.ndarray, side: int) -> np.ndarray:
-    top, left = (image.shape[0] - side) // 2, (image.shape[1] - side) // 2
+    """Views the centre square of an image, or all of a side that is shorter."""
+    top, left = (max(0, (length - side) // 2) for length in image.shape[:2])
     return image[top : top + side, left : left + side]
 
 

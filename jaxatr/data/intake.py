@@ -38,14 +38,8 @@ class Intake(NamedTuple):
           config: the run's.
           record: the content of its ``record.json``.
         """
-        fields = config.data
         height, width, channels = record["image_shape"]
-        chip = Chip(
-            center_crop=fields.center_crop,
-            square=fields.square,
-            size=fields.size,
-            channels=channels if channels in (1, 3) else None,
-        )
+        chip = Chip.configured(config.data, channels if channels in (1, 3) else None)
         return cls(chip, (height, width, channels), record["image_dtype"])
 
     def __call__(self, image: np.ndarray) -> np.ndarray:

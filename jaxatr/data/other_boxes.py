@@ -28,8 +28,13 @@ def other_boxes(split: Split, chip: Chip, *, error: float, margin: float = 0.0) 
       margin: by how much larger a chip is than the box, a share of the box's longer side.
 
     Raises:
-      ValueError: the chip does not cut, or an image has too little around it.
+      ValueError: the chip does not cut, or blanks its centre, or an image has too little around it.
     """
+    if chip.blank_center:
+        raise ValueError(
+            f"data.blank_center: got {chip.blank_center} and boxes that are off, whose centres are "
+            "not the images': wanted data.box_error=0"
+        )
     side = chip.center_crop
     room = error * side / (1 + margin) + error * side / 2
     wanted = side + 2 * math.ceil(room)

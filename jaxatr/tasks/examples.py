@@ -52,12 +52,7 @@ class Examples:
         if config.open_set.hold_out:
             held = config.open_set
             self.split = data.hold_out_classes(self.split, held.hold_out, held.hold_out_turn)
-        chip = data.Chip(
-            center_crop=fields.center_crop,
-            square=fields.square,
-            size=fields.size,
-            channels=fields.channels or None,
-        )
+        chip = data.Chip.configured(fields, fields.channels or None)
         if self.dataset.skipped:
             warnings.warn(_listing(self.dataset.skipped), stacklevel=3)
         self.parts = parts_of(self.dataset, self.split, config, chip, tracks=tracks)

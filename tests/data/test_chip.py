@@ -29,6 +29,16 @@ def test_center_crop_is_the_middle(height, width, top, left):
     np.testing.assert_array_equal(Chip(center_crop=side)(x), expected)
 
 
+def test_the_blanked_centre_is_that_of_the_image():
+    x = image(11, 8) // 2 + 1
+    chip = Chip(blank_center=3, center_crop=6)(x)
+    around = np.ones((6, 6), bool)
+    around[2:5, 1:4] = False  # rows 4 to 6 and columns 2 to 4 of the image
+    np.testing.assert_array_equal(chip[around], x[2:8, 1:7][around])
+    assert not chip[~around].any()
+    np.testing.assert_array_equal(Chip(blank_center=20)(x), 0 * x)
+
+
 def test_crop_larger_than_the_image_is_refused():
     with pytest.raises(ValueError, match="100x90 is smaller than chip.center_crop=128"):
         Chip(center_crop=128)(image(100, 90))
@@ -86,14 +96,16 @@ def test_gray_is_the_luma():
 @pytest.mark.parametrize(
     "chip",
     [Chip(), Chip(center_crop=5), Chip(square=True), Chip(size=9), Chip(channels=3),
-     Chip(6, True, 4, 3), Chip(square=True, size=3)],
+     Chip(5, 6, True, 4, 3), Chip(square=True, size=3)],
 )  # fmt: skip
 @pytest.mark.parametrize("shape", [(7, 9, 1), (8, 6, 3)])
 def test_output_shape_is_the_shape(chip, shape):
     assert chip.output_shape(shape) == chip(image(*shape)).shape
 
 
-@pytest.mark.parametrize("fields", [{"center_crop": -1}, {"size": -2}, {"channels": 2}])
+@pytest.mark.parametrize(
+    "fields", [{"center_crop": -1}, {"blank_center": -1}, {"size": -2}, {"channels": 2}]
+)
 def test_geometry_that_is_none_is_refused(fields):
     with pytest.raises(ValueError, match=f"chip.{next(iter(fields))}"):
         Chip(**fields)
