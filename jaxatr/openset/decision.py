@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.special
 
+from jaxatr.openset import gallery
 from jaxatr.openset.conformal import class_thresholds, conformal_p_values, conformal_threshold
 from jaxatr.openset.fitted_scores import Fitted
 from jaxatr.openset.outputs import Outputs
@@ -93,6 +94,10 @@ class Decision:
         if self.calibration is not None:
             return "p-value" if self.calibration.sigmoid is None else "calibrated"
         return "score" if self.score.scale in ("log", "logit") else ""
+
+    def ready(self) -> "Decision":
+        """Returns the decision with its galleries on the device, to decide about many batches."""
+        return replace(self, models=gallery.ready(self.models))
 
     def at(self, threshold: float | None) -> "Decision":
         """Returns the decision at another threshold of its score."""

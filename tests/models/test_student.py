@@ -99,8 +99,10 @@ def test_without_attention_all_is_as_in_the_plain_network():
 
 def test_open_gates_change_nothing():
     opened = gates_open(VARIABLES)
-    # The other emitters' sigmoid, which conftest.py chooses, ends just below 1.
-    exactly = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": True}
+    exactly = {"xla_backend_optimization_level": 0}
+    if jax.__version_info__ < (0, 11):
+        # The other emitters' sigmoid, which conftest.py chooses, ends just below 1.
+        exactly["xla_cpu_use_fusion_emitters"] = True
     found = jax.jit(STUDENT.apply, compiler_options=exactly)(opened, IMAGES)
     assert all((delta == 0).all() for delta in found.deltas)
     plain = SHALLOW.clone(attention=None)

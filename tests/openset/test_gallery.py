@@ -69,6 +69,17 @@ def test_a_block_of_any_size_is_one_of_few():
     assert gallery._distances._cache_size() <= before + 2
 
 
+def test_a_gallery_on_the_device_gives_the_same():
+    rows, labels = np.random.default_rng(4).normal(size=(30, 7)), np.arange(30) % 3
+    kept = gallery.build(rows, labels, 3)
+    ready = gallery.ready({"one": kept, "none": None})
+    assert isinstance(ready["one"].examples, jax.Array) and ready["none"] is None
+    assert ready["one"].examples.dtype == np.float32 and ready["one"].labels is kept.labels
+    np.testing.assert_array_equal(ready["one"].examples, np.float32(kept.examples))
+    found = gallery.class_distances(ready["one"], rows[:5], 3)
+    np.testing.assert_array_equal(found, gallery.class_distances(kept, rows[:5], 3))
+
+
 def test_two_nearest():
     first, second = gallery.two_nearest(np.array([[3.0, 1.0, 2.0], [0.0, 0.0, np.inf]]))
     assert first.tolist() == [1, 0] and second.tolist() == [2, 0]

@@ -85,11 +85,17 @@ class Tapped:
     def __init__(self, iterator, see):
         self._iterator, self._see = iterator, see
 
+    def __iter__(self):
+        return self
+
     def __next__(self):
         return self._see(next(self._iterator))
 
-    def __getattr__(self, name):
-        return getattr(self._iterator, name)
+    def get_state(self):
+        return self._iterator.get_state()
+
+    def set_state(self, state):
+        self._iterator.set_state(state)
 
 
 def test_a_loss_that_is_no_number_stops_the_run_at_its_step(toy, tmp_path):

@@ -22,9 +22,12 @@ MOST = 10_000
 """Training examples that are searched at most, which bounds the time of an evaluation."""
 
 MOST_BYTES = 4096
-"""Of a training example in the galleries of the package's scores; a larger map is projected.
+"""Of a training example in the galleries of the package's scores; a larger map is projected."""
 
-10,000 examples take 40 MB at most."""
+MOST_OF_ALL = 24 * 2**20
+"""Bytes of such a gallery: with more than 6,144 examples, each has less than :data:`MOST_BYTES`.
+
+The time of a search is that of reading and multiplying them all."""
 
 STAGES = (1, 2, 3, 4)
 
@@ -136,7 +139,7 @@ def answer(
       block_size: maps at a time.
     """
     fields = (np.asarray(array) for array in model[:3])
-    searched = Gallery(model.examples, model.half_squares, model.labels)
+    searched = gallery.ready(Gallery(model.examples, model.half_squares, model.labels))
     classes, (mean, axes, window) = int(np.asarray(model.classes)), fields
     found = [np.zeros((0, classes))]
     for start in range(0, len(maps), block_size):
@@ -148,7 +151,9 @@ def answer(
 
 
 def spatial(name: str, title: str, need: str, **options: Any) -> Score:
-    """Makes a score of one stage's map, of :data:`MOST_BYTES` a training example unless told.
+    """Makes a score of one stage's map.
+
+    Unless told, its gallery is of :data:`MOST_BYTES` a training example, and :data:`MOST_OF_ALL`.
 
     Args:
       name: of the score.
@@ -156,13 +161,14 @@ def spatial(name: str, title: str, need: str, **options: Any) -> Score:
       need: the map, such as ``"map_stage2"``.
       **options: of :func:`fit`.
     """
-
-    if not {"channels", "most_bytes"} & set(options):
-        options["most_bytes"] = MOST_BYTES
+    bounded = not {"channels", "most_bytes"} & set(options)
 
     def fit_to(outputs: Outputs, _) -> Spatial:
-        maps, classes = outputs.more[need], outputs.logits.shape[1]
-        return fit(maps, outputs.labels, classes, **options)
+        maps, classes, own = outputs.more[need], outputs.logits.shape[1], dict(options)
+        if bounded:
+            examples = max(1, min(len(maps), own.get("most", MOST)))
+            own["most_bytes"] = min(MOST_BYTES, MOST_OF_ALL // examples)
+        return fit(maps, outputs.labels, classes, **own)
 
     return Score(
         name=name,

@@ -55,7 +55,7 @@ class Template(NamedTuple):
     labels: Int[ArrayLike, " n"]
     classes: Int[ArrayLike, ""]
     shift: Int[ArrayLike, ""]
-    windows: Float[ArrayLike, " w"] = (1.0,)
+    windows: Float[ArrayLike, " w"] = np.ones(1)
 
 
 def fit(
@@ -134,7 +134,7 @@ def answer(
     """
     classes, shift = int(np.asarray(model.classes)), int(np.asarray(model.shift))
     windows = np.asarray(model.windows).tolist()
-    searched = Gallery(model.examples, model.half_squares, model.labels)
+    searched = gallery.ready(Gallery(model.examples, model.half_squares, model.labels))
     found = [np.zeros((0, classes))]
     for start in range(0, len(chips), block_size):
         roots = amplitudes(chips[start : start + block_size])

@@ -56,7 +56,6 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
 
     Attributes:
       classes: names of the known classes.
-      decision: the score that decides, with its threshold.
       gamma: γ of section 2.3, where CBC decides; else None.
       chip: from an image to the chip that the network sees.
       step: of the checkpoint.
@@ -65,13 +64,19 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
     def __init__(self, run: TrainedRun, decision: openset.Decision, *, gamma: float | None = None):
         """Takes a run and what decides; :meth:`load` reads both from a folder."""
         self.classes, self.chip, self.step = run.classes, run.intake, run.step
-        self.decision, self._title = decision, decision.score.title
+        self._decision, self._title = decision, decision.score.title
+        self._decide = decision.ready()
         if gamma is None and decision.score.name == openset.gamma_rule(0.5).score.name:
             gamma = float(scipy.special.expit(decision.thresholds(len(run.classes)).max()))
         self.gamma = gamma
         self._needs = decision.score.all_needs
         self._variables = jax.device_put(run.variables)
         self._infer = jax.jit(self._network(run, self._needs))
+
+    @property
+    def decision(self) -> openset.Decision:
+        """The score that decides, with its threshold."""
+        return self._decision
 
     @staticmethod
     @abc.abstractmethod
@@ -145,7 +150,7 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
         return openset.Outputs(kept["logits"], kept["open_logits"], labels, more)
 
     def _predictions(self, outputs: openset.Outputs) -> Iterator[Prediction]:
-        answers = self.decision(outputs)
+        answers = self._decide(outputs)
         for index, label in enumerate(answers.nearest):
             nearest = self.classes[int(label)]
             row = map(float, answers.probabilities[index])

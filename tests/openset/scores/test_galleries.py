@@ -211,6 +211,12 @@ def test_a_smaller_gallery_of_maps():
     np.testing.assert_array_equal(np.sort(thinned.labels), np.sort(labels[kept]))
 
 
+def test_a_gallery_of_many_maps_has_fewer_directions(monkeypatch):
+    monkeypatch.setattr(spatial, "MOST_OF_ALL", 45 * (2 * 8 * 8 * 3) + 1)
+    fitted = openset.fit_scores([SCORES["spatial_stage2"]], TRAIN, HEAD)
+    assert fitted.models["spatial_stage2"].axes.shape == (6, 3)
+
+
 def test_a_fusion_is_the_sum_of_deviations_from_validation_examples():
     members = spatial.SCORES[1], SCORES["mls"]
     made = fusion.fuse("made", "Made", members)

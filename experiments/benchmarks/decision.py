@@ -1,0 +1,110 @@
+"""Times a decision by a gallery of 10,000 training examples beside the network's forward pass.
+
+A network of the default variant's size takes batches of chips: by itself (its outputs alone), and
+in recognisers that decide by CBC, by the map of stage 2, by the template, and by the fusion of the
+last two. The galleries hold random examples: what lies in them does not change what a search costs.
+All run alternately in one process; medians, and their ratio to the outputs alone.
+
+Run: python experiments/benchmarks/decision.py [--examples=10000] [--repeats=20]
+"""
+
+import argparse
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from alternating import alternately
+
+import jaxatr
+from jaxatr import bundled, openset, training
+from jaxatr.openset import gallery
+from jaxatr.openset.scores import spatial, template
+
+OUTPUT = Path(__file__).parent / "results" / "decision_cpu.json"
+SCORES = ("cbc", "spatial_stage2", "template", "fusion_template")
+BATCHES = (1, 32)
+
+
+def trained(folder: Path) -> None:
+    """Trains the default variant's network for two epochs on very little data."""
+    config = bundled.load("cbc:smoke")
+    config.model.width = 32
+    jaxatr.train(config, folder, progress=False)
+
+
+def enlarged(model: Any, examples: int) -> Any:
+    """Makes a model's gallery one of random examples, evenly from its classes."""
+    if "examples" not in getattr(model, "_fields", ()):
+        return model
+    rng, classes = np.random.default_rng(0), int(model.classes)
+    labels = np.arange(examples) % classes
+    if isinstance(model, spatial.Spatial):  # with as many directions as so many examples can have
+        shape = (examples, *model.mean.shape)
+        return spatial.fit(
+            rng.normal(size=shape).astype(np.float16),
+            labels,
+            classes,
+            most_bytes=min(spatial.MOST_BYTES, spatial.MOST_OF_ALL // examples),
+        )
+    kept = gallery.sample(labels, template.MOST)
+    rows = rng.normal(size=(len(kept), model.examples.shape[1]))
+    return model._replace(**gallery.directions(rows, labels[kept], classes)._asdict())
+
+
+def contenders(folder: Path, examples: int, chips: list[np.ndarray]) -> dict[str, Callable]:
+    """Makes what is timed: chips to outputs, and chips to decisions by each score."""
+    made = {}
+    for name in SCORES:
+        recogniser = jaxatr.Recogniser.load(folder, score=name)
+        models = {key: enlarged(one, examples) for key, one in recogniser.decision.models.items()}
+        decision = openset.Decision(
+            recogniser.decision.score, models, recogniser.decision.gallery, threshold=0.0
+        )
+        large = jaxatr.Recogniser(training.load_run(folder, "latest"), decision)
+        if name == "cbc":
+            made["network"] = lambda large=large: list(large.outputs(chips, batch_size=len(chips)))
+        made[name] = lambda large=large: list(large(chips, batch_size=len(chips)))
+    return made
+
+
+def measured(folder: Path, examples: int, batch: int, repeats: int) -> dict[str, Any]:
+    """Times a batch: milliseconds of each, and the ratio to the network's outputs alone."""
+    rng = np.random.default_rng(batch)
+    chips = list(rng.integers(0, 255, (batch, 64, 64, 1), dtype=np.uint8))
+    seconds = alternately(contenders(folder, examples, chips), repeats, warm=True)
+    return {
+        name: {"ms": round(1e3 * value, 3), "ratio": round(value / seconds["network"], 3)}
+        for name, value in seconds.items()
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--examples", type=int, default=10_000)
+    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--out", type=Path, default=OUTPUT)
+    flags = parser.parse_args()
+    device = jax.devices()[0]
+    record: dict[str, Any] = {
+        "device": f"{device.platform}, {device.device_kind}, {jax.device_count()} device",
+        "jax": jax.__version__,
+        "examples": flags.examples,
+        "repeats": flags.repeats,
+        "batches": {},
+    }
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "run"
+        trained(folder)
+        for batch in BATCHES:
+            found = measured(folder, flags.examples, batch, flags.repeats)
+            record["batches"][str(batch)] = found
+            print(batch, json.dumps(found), flush=True)
+            flags.out.write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
