@@ -35,11 +35,11 @@ class Chip:
         for name in ("blank_center", "center_crop", "size"):
             if getattr(self, name) < 0:
                 raise ValueError(
-                    f"chip.{name} must be 0 (off) or a side in pixels, got {getattr(self, name)}"
+                    f"data.{name} must be 0 (off) or a side in pixels, got {getattr(self, name)}"
                 )
         if self.channels not in (None, 1, 3):
             raise ValueError(
-                f"chip.channels must be 1, 3 or None (as they are), got {self.channels}"
+                f"data.channels must be 1, 3 or 0 (as they are), got {self.channels}"
             )
 
     @classmethod
@@ -79,7 +79,7 @@ class Chip:
         if self.center_crop:
             if min(height, width) < self.center_crop:
                 raise ValueError(
-                    f"an image of {height}x{width} is smaller than chip.center_crop="
+                    f"an image of {height}x{width} is smaller than data.center_crop="
                     f"{self.center_crop}: set it to {min(height, width)} or less"
                 )
             height = width = self.center_crop
@@ -91,7 +91,7 @@ class Chip:
             if channels not in (1, 3):
                 raise ValueError(
                     f"an image of {channels} channels cannot be turned into "
-                    f"chip.channels={self.channels}"
+                    f"data.channels={self.channels}"
                 )
             channels = self.channels
         return height, width, channels

@@ -109,8 +109,8 @@ class Split:
             found = ", ".join("x".join(map(str, shape)) for shape in sorted(shapes)[:4])
             raise ValueError(
                 f"the images of split {self.name!r} do not share a shape ({found}"
-                f"{', …' if len(shapes) > 4 else ''}): set chip.center_crop or chip.size "
-                "(and chip.channels where gray and colour are mixed)"
+                f"{', …' if len(shapes) > 4 else ''}): set data.center_crop or data.size "
+                "(and data.channels where gray and colour are mixed)"
             )
         return next(iter(shapes))
 

@@ -9,13 +9,18 @@ from typing import Any
 import jax
 from tqdm import tqdm
 
-LINE_EVERY = 30.0  # seconds between plain lines
+LINES = 2.0, 30.0
+"""Seconds from the start to the first plain line, and between two at most; it doubles up to that."""
+
+
+_COMPILING = "compiling"
 
 
 class Progress:
     """Shows the step, images/s, the loss and the time left, on standard error. Used as a context.
 
-    Nothing is shown by processes other than 0.
+    The time left is told from the steps after the first one, which has to be compiled. Nothing is
+    shown by processes other than 0.
     """
 
     def __init__(
@@ -24,8 +29,10 @@ class Progress:
         """Begins at ``step`` of ``total``; ``stream`` is standard error unless given."""
         self._stream: Any = sys.stderr if stream is None else stream
         self._enabled = enabled and jax.process_index() == 0
-        self._total, self._first, self._start = total, step, time.monotonic()
-        self._next_line = self._start + LINE_EVERY
+        self._total, self._step = total, step
+        self._compiled: tuple[int, float] | None = None  # a step, and when its loss was known
+        self._pause = LINES[0]
+        self._next_line = time.monotonic() + self._pause
         terminal = self._enabled and self._stream.isatty()
         self._bar = (
             tqdm(total=total, initial=step, unit="step", file=self._stream, smoothing=0.05)
@@ -35,32 +42,43 @@ class Progress:
 
     def update(self, step: int, loss: float, images_per_second: float) -> None:
         """Shows that ``step`` steps are done."""
+        now, known = time.monotonic(), not math.isnan(loss)
         if self._bar is not None:
+            if known and self._compiled is None:
+                self._bar.unpause()  # what was compiled until now says nothing of the time left
             self._bar.set_postfix_str(_figures(loss, images_per_second), refresh=False)
             self._bar.update(step - self._bar.n)
-        elif self._enabled and (time.monotonic() >= self._next_line or step == self._total):
-            self._next_line = time.monotonic() + LINE_EVERY
-            self._line(step, loss, images_per_second)
+        elif self._enabled and (now >= self._next_line or step == self._total):
+            self._pause = min(2 * self._pause, LINES[1])
+            self._next_line = now + self._pause
+            text = f"step {step}/{self._total}, {_figures(loss, images_per_second)}"
+            self._line(text + self._left(step, now))
+        if known and self._compiled is None:
+            self._compiled = step, now
 
-    def _line(self, step: int, loss: float, images_per_second: float) -> None:
-        done = step - self._first
-        left = (time.monotonic() - self._start) / max(done, 1) * (self._total - step)
-        print(
-            f"step {step}/{self._total}, {_figures(loss, images_per_second)}, "
-            f"{tqdm.format_interval(left)} left",
-            file=self._stream,
-            flush=True,
-        )
+    def _left(self, step: int, now: float) -> str:
+        if self._compiled is None or step == self._compiled[0]:
+            return ""
+        first, start = self._compiled
+        seconds = (now - start) / (step - first) * (self._total - step)
+        return f", {tqdm.format_interval(seconds)} left"
+
+    def _line(self, text: str) -> None:
+        print(text, file=self._stream, flush=True)
 
     def note(self, text: str) -> None:
         """Prints a line of its own, above the bar."""
         if self._bar is not None:
             self._bar.write(text, file=self._stream)
         elif self._enabled:
-            print(text, file=self._stream, flush=True)
+            self._line(text)
 
     def __enter__(self) -> "Progress":
-        """Returns itself."""
+        """Says that the first step is compiled, and returns itself."""
+        if self._bar is not None:
+            self._bar.set_postfix_str(_COMPILING)
+        elif self._enabled and self._step < self._total:
+            self._line(f"step {self._step}/{self._total}, {_COMPILING}")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -71,6 +89,6 @@ class Progress:
 
 def _figures(loss: float, images_per_second: float) -> str:
     if math.isnan(loss):
-        return "compiling"  # a loss is known when the first step is done
+        return _COMPILING  # a loss is known when the first step is done
     rate = "" if math.isnan(images_per_second) else f"{images_per_second:.0f} images/s, "
     return f"{rate}loss {loss:.4f}"

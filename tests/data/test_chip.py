@@ -40,7 +40,7 @@ def test_the_blanked_centre_is_that_of_the_image():
 
 
 def test_crop_larger_than_the_image_is_refused():
-    with pytest.raises(ValueError, match="100x90 is smaller than chip.center_crop=128"):
+    with pytest.raises(ValueError, match="100x90 is smaller than data.center_crop=128"):
         Chip(center_crop=128)(image(100, 90))
 
 
@@ -107,7 +107,7 @@ def test_output_shape_is_the_shape(chip, shape):
     "fields", [{"center_crop": -1}, {"blank_center": -1}, {"size": -2}, {"channels": 2}]
 )
 def test_geometry_that_is_none_is_refused(fields):
-    with pytest.raises(ValueError, match=f"chip.{next(iter(fields))}"):
+    with pytest.raises(ValueError, match=f"data.{next(iter(fields))}"):
         Chip(**fields)
 
 
@@ -149,7 +149,7 @@ def test_boxes_by_hand():
     assert Chip(square=True).box(box, shape).tolist() == [3, 2, 11, 11]
     assert Chip(square=True, size=7).box(box, shape).tolist() == [1.5, 1, 5.5, 5.5]
     assert Chip(size=28).box(box, shape).tolist() == pytest.approx([2.8, 4, 25.2, 22])
-    with pytest.raises(ValueError, match="10x14 is smaller than chip.center_crop=11"):
+    with pytest.raises(ValueError, match="10x14 is smaller than data.center_crop=11"):
         Chip(center_crop=11).box(box, shape)
 
 

@@ -102,7 +102,7 @@ def test_a_set_smaller_than_a_batch():
         ({"batch_size": 6, "process_count": 4}, "6 does not divide by 4 processes"),
         ({"batch_size": 0}, "a batch of 0"),
         ({"indices": np.array([], int)}, "no examples of split 'train'"),
-        ({"chip": Chip(center_crop=7)}, "6x5 is smaller than chip.center_crop=7"),
+        ({"chip": Chip(center_crop=7)}, "6x5 is smaller than data.center_crop=7"),
     ],
 )
 def test_what_cannot_be_batched_is_refused(arguments, match):
@@ -112,7 +112,7 @@ def test_what_cannot_be_batched_is_refused(arguments, match):
 
 def test_sizes_that_differ_are_refused_unless_the_chip_makes_them_one():
     split = make_split(odd=4)
-    with pytest.raises(ValueError, match="6x5x1, 9x9x1.*center_crop or chip.size"):
+    with pytest.raises(ValueError, match="6x5x1, 9x9x1.*center_crop or data.size"):
         stream(split)
     assert stream(split, chip=Chip(center_crop=5))[0][0]["image"].shape == (4, 5, 5, 1)
     assert stream(split, indices=np.array([0, 1, 2, 3]))[0][0]["image"].shape == (4, 6, 5, 1)

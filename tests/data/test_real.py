@@ -68,7 +68,7 @@ def test_mstar_sizes_give_the_class_away_and_must_be_cropped(part_of_mstar):
     chip = data.Chip(center_crop=128)
     batches = data.eval_batches(train, everything, train.columns["label"], chip=chip, batch_size=32)
     assert {batch["image"].shape for batch in batches} == {(32, 128, 128, 1)}
-    with pytest.raises(ValueError, match="128x12[89].* smaller than chip.center_crop=150"):
+    with pytest.raises(ValueError, match="128x12[89].* smaller than data.center_crop=150"):
         data.image_statistics(train, everything, data.Chip(center_crop=150))
 
 
