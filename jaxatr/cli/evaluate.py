@@ -1,6 +1,7 @@
 """Evaluates a trained run on its test data and prints the table.
 
 jaxatr evaluate --workdir=DIR [--checkpoint=latest|best|STEP] [--scores=all]
+jaxatr evaluate --workdir=DIR --outside=near=SOURCE,far=SOURCE
 jaxatr evaluate --workdir=SURROGATE --methods=grad_cam,rise,lime
 """
 
@@ -21,6 +22,12 @@ def define_flags() -> None:
     flags.DEFINE_string("data_dir", None, "Where prepared data is now.")
     flags.DEFINE_string("scores", None, "Open-set scores by name or module:NAME, or 'all'.")
     flags.DEFINE_string(
+        "outside",
+        None,
+        "Groups of images of other data, NAME=SOURCE,…, each a folder, an archive or a data set; "
+        "default: the run's open_set.outside.",
+    )
+    flags.DEFINE_string(
         "methods", None, "Explanations to compare a surrogate with, likewise, or 'all'."
     )
     flags.DEFINE_bool("json", False, "Print the figures as JSON instead of the table.")
@@ -35,7 +42,7 @@ def main(arguments: Sequence[str]) -> None:
         checkpoint=inputs.checkpoint(flags.FLAGS.checkpoint),
         data=inputs.given("source", "data_dir"),
         progress=True,
-        **inputs.given("scores", "methods"),
+        **inputs.given("scores", "outside", "methods"),
     )
     print(
         json.dumps(result, indent=2)
