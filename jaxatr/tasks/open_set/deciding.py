@@ -13,6 +13,7 @@ from jaxatr.parallel import wait_for_all
 from jaxatr.tasks.open_set import fitted, trials
 from jaxatr.tasks.open_set.needs import NEEDS, refusal
 from jaxatr.tasks.open_set.scored import Deciding, head
+from jaxatr.tasks.open_set.views import kept_as
 from jaxatr.typing import Config, PyTree
 
 AUTO = "auto"
@@ -91,9 +92,10 @@ def made_for(
     made = fit(task, variables, name, workdir)
     try:
         if made.decision is not None and name != RULE:
-            fitted.save(workdir, step, made.decision.score.name, made.decision, made.record)
+            kept = kept_as(made.decision.score.name, task.config)
+            fitted.save(workdir, step, kept, made.decision, made.record)
         if name == AUTO:
-            fitted.save_choice(workdir, step, made.record)
+            fitted.save_choice(workdir, step, made.record, kept_as(fitted.CHOICE, task.config))
     except OSError as error:
         warnings.warn(f"what was fitted for score={name} is not kept: {error}", stacklevel=2)
     wait_for_all(f"decision {name}")  # the others read what one has written
@@ -115,7 +117,7 @@ def read(workdir: Path, step: int, config: Config, *, score: str | None = None) 
     name = score or config.open_set.score
     record: dict[str, Any] = {"by": "name"}
     if name == AUTO:
-        chosen = fitted.load_choice(workdir, step)
+        chosen = fitted.load_choice(workdir, step, kept_as(fitted.CHOICE, config))
         if chosen is None:
             return None
         if chosen["decides"] is None:
@@ -124,10 +126,11 @@ def read(workdir: Path, step: int, config: Config, *, score: str | None = None) 
     elif name == RULE:
         return Made(openset.gamma_rule(config.open_set.gamma), _rule_record(config))
     one = score_of(name)
-    found = fitted.load(workdir, step, one.name, one)
+    kept = kept_as(one.name, config)
+    found = fitted.load(workdir, step, kept, one)
     if found is None:
         return None
-    record = {**fitted.provenance_of(workdir, step, one.name), **record}
+    record = {**fitted.provenance_of(workdir, step, kept), **record}
     return Made(_as_configured(found, config), record)
 
 

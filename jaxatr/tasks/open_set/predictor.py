@@ -12,7 +12,7 @@ import scipy.special
 
 from jaxatr import data, openset, training
 from jaxatr.tasks.open_set.loading import load_decision
-from jaxatr.tasks.open_set.needs import compute
+from jaxatr.tasks.open_set.views import kept_as, outputs_of, views_of
 from jaxatr.training import Checkpoint, Predictor, TrainedRun
 from jaxatr.training.predictor import Item
 from jaxatr.typing import ArrayLike, PyTree
@@ -60,12 +60,14 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
       gamma: γ of section 2.3, where CBC decides; else None.
       chip: from an image to the chip that the network sees.
       step: of the checkpoint.
+      kept: name of what is fitted for the decision, in the run's folder.
     """
 
     def __init__(self, run: TrainedRun, decision: openset.Decision, *, gamma: float | None = None):
         """Takes a run and what decides; :meth:`load` reads both from a folder."""
         self.classes, self.chip, self.step = run.classes, run.intake, run.step
         self.decision, self._title = decision, decision.score.title
+        self.kept = kept_as(decision.score.name, run.config)
         if gamma is None and decision.score.name == openset.gamma_rule(0.5).score.name:
             gamma = float(scipy.special.expit(decision.thresholds(len(run.classes)).max()))
         self.gamma = gamma
@@ -190,12 +192,10 @@ class Recogniser(OpenSetPredictor[np.ndarray]):
 
     @staticmethod
     def _network(run: TrainedRun, needs: Collection[str]) -> Callable[..., dict[str, jax.Array]]:
-        module = run.module
+        module, views = run.module, views_of(run.config)
 
         def infer(variables: PyTree, images: ArrayLike) -> dict[str, jax.Array]:
-            normal = run.normalize(images)
-            out = module.apply(variables, normal, train=False)._asdict()
-            return out | compute(needs, module, variables, normal)
+            return outputs_of(module, variables, run.normalize(images), needs, views)
 
         return infer
 

@@ -19,13 +19,14 @@ from jaxatr.tasks.examples import Examples
 from jaxatr.tasks.gan.fields import FIELDS as GENERATOR
 from jaxatr.tasks.limits import check_limits
 from jaxatr.tasks.open_set import outside, trials
-from jaxatr.tasks.open_set.deciding import AUTO, decides, made_for, score_of
+from jaxatr.tasks.open_set.deciding import AUTO, RULE, decides, made_for, score_of
 from jaxatr.tasks.open_set.evaluation import evaluate
 from jaxatr.tasks.open_set.exported import NONE, exportable
 from jaxatr.tasks.open_set.fields import FIELDS, RECIPES, TESTS
-from jaxatr.tasks.open_set.needs import COMPUTED, compute, given_by
+from jaxatr.tasks.open_set.needs import COMPUTED, given_by
 from jaxatr.tasks.open_set.recipes import Recipe, added_up, check_recipe, rotation_head
 from jaxatr.tasks.open_set.recipes import Target as Labels
+from jaxatr.tasks.open_set.views import kept_as, outputs_of, views_of
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.tasks.parts import Part
 from jaxatr.tasks.pretrained import Pretrained
@@ -355,23 +356,22 @@ class OpenSet(Task):
     def evaluated(self, measured: Mapping[str, Any], step: int) -> dict[str, Any]:
         """Keeps the γ that the evaluation fitted, the decision, and their checkpoint."""
         found = {"fitted_gamma": measured.get("fitted_gamma"), "fitted_gamma_step": step}
+        found["fitted_gamma_of"] = kept_as(RULE, self.config)
         if "decision" in measured:
             own = {key: value for key, value in measured["decision"].items() if key != "test"}
             found["decision"] = {"step": step, **own}
         return found
 
     def infer(self, variables: PyTree, batch: Batch) -> dict[str, jax.Array]:
-        """Returns the network's outputs on a batch, in test mode."""
-        images = self.examples.normalize(batch["image"])
-        out: Any = self.module.apply(variables, images, train=False)
-        return out._asdict()
+        """Returns the network's outputs on a batch, in test mode, averaged over its views."""
+        return self._infer_more(variables, batch, frozenset())
 
     def _infer_more(
         self, variables: PyTree, batch: Batch, needs: frozenset[str]
     ) -> dict[str, jax.Array]:
         """Returns :meth:`infer`'s outputs and what scores need besides."""
         images = self.examples.normalize(batch["image"])
-        return self.infer(variables, batch) | compute(needs, self.module, variables, images)
+        return outputs_of(self.module, variables, images, needs, views_of(self.config))
 
 
 def _open_loss(name: str) -> Callable[..., jax.Array] | None:
@@ -403,7 +403,11 @@ def _check_fields(config: Config) -> None:
         except ValueError as error:
             raise ValueError(f"open_set.score: {error}") from error
     if "outside_most" in fields:  # of single images
-        check_limits(config, open_set__outside_most=(fields.outside_most >= 0, "0 (all) or more"))
+        check_limits(
+            config,
+            open_set__outside_most=(fields.outside_most >= 0, "0 (all) or more"),
+            open_set__test_shift=(fields.test_shift >= 0, "0 (off) or more pixels"),
+        )
     check_limits(
         config,
         open_set__gamma=(0 <= fields.gamma <= 1, "a probability in [0, 1]"),
