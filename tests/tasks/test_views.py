@@ -54,10 +54,9 @@ def test_views_are_every_flip_with_every_shift(small_config):
     assert {view.flips for view in views} == {(a, b) for a in (0, 1) for b in (0, 1)}
     assert {view.shift for view in views} == {(0, 0), (-3, 0), (3, 0), (0, -3), (0, 3)}
     assert len(views_of(averaging(small_config, vertical=True))) == 2
-    kept = [
-        kept_as("vim", averaging(small_config, **o)) for o in ({"shift": 1}, {"vertical": True})
-    ]
-    assert kept == ["vim.mean_1", "vim.mean_v"] and kept_as("vim", both) == "vim.mean_hv3"
+    assert kept_as("vim", averaging(small_config, shift=1)) == "vim.mean_1"
+    assert kept_as("vim", averaging(small_config, vertical=True)) == "vim.mean_v"
+    assert kept_as("vim", both) == "vim.mean_hv3"
 
 
 def test_maps_are_turned_back_and_not_moved():
@@ -134,7 +133,8 @@ def test_what_was_fitted_to_single_chips_is_not_taken_for_it(run, trained_run):
     name = recogniser.decision.score.name
     assert recogniser.kept == f"{name}.mean_h2" and single.kept == single.decision.score.name
     assert fitted.path_of(run, step, recogniser.kept).is_file()
-    assert fitted.load_choice(run, step, "choice.mean_h2")["decides"] == name
+    choice = fitted.load_choice(run, step, "choice.mean_h2")
+    assert choice is not None and choice["decides"] == name
     assert fitted.load_choice(run, step) == fitted.load_choice(trained_run, step)
     runs.evaluate_run(run)
     assert training.read_record(run)["fitted_gamma_of"] == "cbc.mean_h2"
