@@ -131,7 +131,7 @@ def read(workdir: Path, step: int, config: Config, *, score: str | None = None) 
     if found is None:
         return None
     record = {**fitted.provenance_of(workdir, step, kept), **record}
-    return Made(_as_configured(found, config), record)
+    return Made(as_configured(found, config), record)
 
 
 def fit(task: Deciding, variables: PyTree, name: str, workdir: Path | None = None) -> Made:
@@ -177,7 +177,7 @@ def fit(task: Deciding, variables: PyTree, name: str, workdir: Path | None = Non
         per_class=fields.per_class,
         sigmoid=openset.fit_sigmoid(one.standing, one.known),
     )
-    record = {"decides": score.name, **why, **_facts(decision, validation)}
+    record = {"decides": score.name, **why, **facts(decision, validation)}
     record["validation_accuracy"] = names
     record["candidates"] = {key: _row(value) for key, value in compared.items()}
     return Made(decision, record)
@@ -221,8 +221,13 @@ def _without_validation(
     return Made(decision, {"decides": score.name, "by": "name"})
 
 
-def _as_configured(decision: openset.Decision, config: Config) -> openset.Decision:
-    """Takes the wanted shares from the configuration, which may have changed since."""
+def as_configured(decision: openset.Decision, config: Config) -> openset.Decision:
+    """Takes the wanted shares from the configuration, which may have changed since.
+
+    Args:
+      decision: as it was fitted.
+      config: the run's.
+    """
     if decision.calibration is None:
         return decision
     fields = config.open_set
@@ -245,8 +250,13 @@ def _accuracies(
     return found
 
 
-def _facts(decision: openset.Decision, validation: openset.Outputs) -> dict[str, Any]:
-    """Lists what the validation examples said."""
+def facts(decision: openset.Decision, validation: openset.Outputs) -> dict[str, Any]:
+    """Lists what the validation examples said; warns where they are too few to reject anything.
+
+    Args:
+      decision: that was calibrated to them.
+      validation: outputs on them.
+    """
     thresholds = decision.thresholds(validation.logits.shape[1])
     own = decision.calibration
     if not np.isfinite(thresholds).all() and own is not None and own.tpr < 1:

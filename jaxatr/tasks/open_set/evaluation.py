@@ -137,14 +137,10 @@ def evaluate(
     values = {part: _values(one) for part, one in answers.items()}
     naming = [one.name for one in fitted.scores if one.names_class]
     named = {part: {name: one[name].label for name in naming} for part, one in answers.items()}
-    test, ranges = outputs["test"], task.parts["test"].column("range_m")
-    everything = np.ones(len(test.labels), bool)
-    groups = {"all": measure(task, fitted, test, values, everything, named["test"])}
-    if ranges is not None and len(np.unique(ranges)) > 1:
-        for value in np.unique(ranges):
-            rows = ranges == value
-            groups[f"{value} m"] = measure(task, fitted, test, values, rows, named["test"])
+    test = outputs["test"]
+    groups = test_groups(task, fitted, test, values, named["test"])
     if BOX_OFF in outputs:
+        everything = np.ones(len(test.labels), bool)
         off = outputs[BOX_OFF]
         groups[box_off(task)] = measure(
             task, fitted, off, values, everything, named[BOX_OFF], part=BOX_OFF
@@ -167,6 +163,27 @@ def evaluate(
         for name in others:
             measured["outside"][name] |= accepted(made, outputs[outside.PART + name])
     return measured, arrays
+
+
+def test_groups(
+    task: Scored,
+    fitted: openset.Fitted,
+    test: openset.Outputs,
+    values: Mapping[str, Mapping[str, np.ndarray]],
+    named: Mapping[str, np.ndarray],
+) -> dict[str, Any]:
+    """Computes the figures of all test examples and, seen from several ranges, of each range.
+
+    The arguments are those of :func:`measure`.
+    """
+    ranges = task.parts["test"].column("range_m")
+    everything = np.ones(len(test.labels), bool)
+    groups = {"all": measure(task, fitted, test, values, everything, named)}
+    if ranges is not None and len(np.unique(ranges)) > 1:
+        for value in np.unique(ranges):
+            rows = ranges == value
+            groups[f"{value} m"] = measure(task, fitted, test, values, rows, named)
+    return groups
 
 
 def _against_known(

@@ -51,7 +51,7 @@ def load_decision(
     """
     if run.config.open_set.negatives:
         raise ValueError(f"{run.workdir} is a plain classifier of known targets and others")
-    name, threshold = score or run.config.open_set.score, _number(gamma)
+    name, threshold = score or run.config.open_set.score, as_number(gamma)
     if name == RULE and run.config.loss.open == "none":
         raise ValueError(f"{run.workdir} is a plain classifier (loss.open=none): it has no γ")
     made = _unfitted(run, name) if threshold is not None else None
@@ -90,7 +90,12 @@ def open_task(run: TrainedRun, where: Mapping[str, str]) -> Any:
     return task
 
 
-def _number(gamma: float | str | None) -> float | None:
+def as_number(gamma: float | str | None) -> float | None:
+    """Parses a threshold that a user gives; None for a fitted one.
+
+    Raises:
+      ValueError: it is neither a number nor ``"fitted"``.
+    """
     if gamma is None or gamma == "fitted":
         return None
     try:

@@ -3,7 +3,7 @@
 import abc
 import math
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +15,7 @@ from jaxatr.tasks.open_set.loading import load_decision
 from jaxatr.tasks.open_set.views import kept_as, outputs_of, views_of
 from jaxatr.training import Checkpoint, Predictor, TrainedRun
 from jaxatr.training.predictor import Item
-from jaxatr.typing import ArrayLike, PyTree
+from jaxatr.typing import ArrayLike, PyTree, Shaped
 
 UNKNOWN = "unknown"
 
@@ -83,7 +83,7 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
     @classmethod
     def load(
         cls,
-        workdir: str | os.PathLike,
+        workdir: str | os.PathLike | Sequence[str | os.PathLike],
         *,
         checkpoint: Checkpoint = "latest",
         gamma: float | str | None = None,
@@ -95,7 +95,7 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
         """Loads the recogniser that a run trained.
 
         Args:
-          workdir: the run's folder.
+          workdir: the run's folder; of single images also several, for an ensemble of the runs.
           checkpoint: ``"latest"``, ``"best"`` or a step.
           gamma: the threshold: γ, a probability, where CBC decides, and else a value of the score
             that decides. ``"fitted"`` for the one that was fitted on validation data. ``None`` for
@@ -110,14 +110,30 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
           ValueError: no run of this kind, no such checkpoint or score, no fitted threshold, or
             there is something to fit and the training data is missing.
         """
-        run = training.load_run(workdir, checkpoint)
-        training.check_predictor(run, cls)
         where = {"source": source, "data_dir": data_dir}
         where = {name: value for name, value in where.items() if value is not None}
+        if not isinstance(workdir, str | os.PathLike):
+            return cls._ensemble(workdir, checkpoint, gamma, score, where)
+        run = training.load_run(workdir, checkpoint)
+        training.check_predictor(run, cls)
         loaded = load_decision(run, score, gamma, where, checkpoint, field=field)
         recogniser = cls(run, loaded.decision, gamma=loaded.gamma)
         recogniser.note = loaded.note
         return recogniser
+
+    @classmethod
+    def _ensemble(
+        cls,
+        workdirs: Sequence[str | os.PathLike],
+        checkpoint: Checkpoint,
+        gamma: float | str | None,
+        score: str | None,
+        where: Mapping[str, str],
+    ) -> "OpenSetPredictor[Item]":
+        """Loads several runs as one."""
+        del checkpoint, gamma, score, where
+        listed = ", ".join(map(str, workdirs))
+        raise ValueError(f"{listed}: an ensemble is of recognisers of single images")
 
     def __call__(
         self, items: Iterable[Item], *, batch_size: int | None = None
@@ -199,6 +215,19 @@ class Recogniser(OpenSetPredictor[np.ndarray]):
 
         return infer
 
+    @classmethod
+    def _ensemble(
+        cls,
+        workdirs: Sequence[str | os.PathLike],
+        checkpoint: Checkpoint,
+        gamma: float | str | None,
+        score: str | None,
+        where: Mapping[str, str],
+    ) -> "Recogniser":
+        from jaxatr.tasks.open_set import ensemble  # which is made of recognisers
+
+        return ensemble.load(workdirs, checkpoint=checkpoint, gamma=gamma, score=score, where=where)
+
     def read(self, path: str) -> np.ndarray:
         """Reads an image ``[h, w, c]``."""
         return data.read_image(path)
@@ -212,7 +241,11 @@ class Recogniser(OpenSetPredictor[np.ndarray]):
     ) -> Iterator[openset.Outputs]:
         """Yields the network's outputs on batches of images, of 32 by default."""
         for chips, count in self.chip.batches(items, batch_size or 32):
-            yield self._outputs(self._infer(self._variables, chips) | {"image": chips}, count)
+            yield self.of_chips(chips, count)
+
+    def of_chips(self, chips: Shaped[np.ndarray, "b h w c"], count: int) -> openset.Outputs:
+        """Computes the network's outputs on the first ``count`` of a batch of chips."""
+        return self._outputs(self._infer(self._variables, chips) | {"image": chips}, count)
 
 
 def _at(values: np.ndarray | None, index: int) -> float | None:
