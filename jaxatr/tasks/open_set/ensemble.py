@@ -22,6 +22,9 @@ from jaxatr.tasks.open_set.predictor import Recogniser
 from jaxatr.training import Checkpoint, TrainedRun, digest
 from jaxatr.typing import Int
 
+# Of a run's own threshold, which the ensemble does not look at.
+_OWN = ("threshold", "calibration.tpr", "calibration.per_class")
+
 
 class Member(NamedTuple):
     """A run of an ensemble, with what it decides by."""
@@ -175,8 +178,8 @@ class Members:
         """Hashes the members' networks and decisions, in their order."""
         found = hashlib.sha256()
         for run, recogniser in self.members:
-            # A threshold of its own is none that the ensemble looks at.
-            kept = digest(openset.to_arrays(recogniser.decision.at(None)))
+            arrays = openset.to_arrays(recogniser.decision)
+            kept = digest({name: arrays[name] for name in arrays if name not in _OWN})
             found.update(f"{recogniser.kept} {digest(run.variables)} {kept}".encode())
         return found.hexdigest()[:16]
 
