@@ -13,7 +13,7 @@ from jaxatr.tasks.distillation.fields import FIELDS as DISTILLATION
 from jaxatr.tasks.embedding.fields import FIELDS as EMBEDDING
 from jaxatr.tasks.gan.fields import FIELDS as GAN
 from jaxatr.tasks.open_set.fields import FIELDS as OPEN_SET
-from jaxatr.tasks.open_set.fields import RECIPES
+from jaxatr.tasks.open_set.fields import RECIPES, TESTS
 from jaxatr.tasks.track.fields import FIELDS as TRACK
 
 PAGE = Path(__file__).parent / "configuration.md"
@@ -51,6 +51,11 @@ KINDS = {
     "Recipes of open-set recognition": (
         "Of `jaxatr.tasks.open_set:OpenSet`, all off by default. [Guide](training.md#recipes).",
         RECIPES,
+    ),
+    "Tests of open-set recognition": (
+        "Of `jaxatr.tasks.open_set:OpenSet`, all off by default, and free to change after the "
+        "training. [Guide](open_set.md#images-of-other-data).",
+        TESTS,
     ),
     "Further augmentations": (
         "Of open-set recognition of single images and of embeddings, all off by default. "

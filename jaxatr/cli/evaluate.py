@@ -1,11 +1,14 @@
-"""Evaluates a trained run on its test data and prints the table.
+"""Evaluates a trained run, or an ensemble of several, on its test data and prints the table.
 
 jaxatr evaluate --workdir=DIR [--checkpoint=latest|best|STEP] [--scores=all]
+jaxatr evaluate --workdir=DIR --outside=near=SOURCE,far=SOURCE
+jaxatr evaluate --workdir=DIR --workdir=DIR
 jaxatr evaluate --workdir=SURROGATE --methods=grad_cam,rise,lime
 """
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 from absl import flags
 
@@ -15,11 +18,19 @@ from jaxatr.cli import inputs
 
 def define_flags() -> None:
     """Defines the command's flags."""
-    flags.DEFINE_string("workdir", None, "The run's folder.", required=True)
+    flags.DEFINE_multi_string(
+        "workdir", None, "The run's folder; several times for an ensemble.", required=True
+    )
     flags.DEFINE_string("checkpoint", "latest", "'latest', 'best' or a step.")
     flags.DEFINE_string("source", None, "Where the data's folder or archive is now.")
     flags.DEFINE_string("data_dir", None, "Where prepared data is now.")
     flags.DEFINE_string("scores", None, "Open-set scores by name or module:NAME, or 'all'.")
+    flags.DEFINE_string(
+        "outside",
+        None,
+        "Groups of images of other data, NAME=SOURCE,…, each a folder, an archive or a data set; "
+        "default: the run's open_set.outside.",
+    )
     flags.DEFINE_string(
         "methods", None, "Explanations to compare a surrogate with, likewise, or 'all'."
     )
@@ -30,15 +41,19 @@ def main(arguments: Sequence[str]) -> None:
     """Evaluates and prints."""
     inputs.refuse(arguments)
     training.enable_compilation_cache()
-    result = runs.evaluate_run(
-        flags.FLAGS.workdir,
-        checkpoint=inputs.checkpoint(flags.FLAGS.checkpoint),
-        data=inputs.given("source", "data_dir"),
-        progress=True,
-        **inputs.given("scores", "methods"),
-    )
+    workdirs, options = flags.FLAGS.workdir, inputs.given("scores", "outside", "methods")
+    shared: dict[str, Any] = {
+        "checkpoint": inputs.checkpoint(flags.FLAGS.checkpoint),
+        "data": inputs.given("source", "data_dir"),
+    }
+    if len(workdirs) > 1:
+        if options:
+            raise ValueError(f"--{next(iter(options))} is of one run, not of an ensemble")
+        result = runs.evaluate_ensemble(workdirs, **shared)
+    else:
+        result = runs.evaluate_run(workdirs[0], **shared, progress=True, **options)
     print(
         json.dumps(result, indent=2)
         if flags.FLAGS.json
-        else reporting.report_of(flags.FLAGS.workdir).text(result)
+        else reporting.report_of(workdirs[0]).text(result)
     )

@@ -3,6 +3,7 @@
 jaxatr predict --workdir=DIR IMAGE... [--jsonl] [--score=auto|cbc|vim|…] [--gamma=0.9|fitted]
 jaxatr predict --workdir=DIR IMAGE... --explain=OUT [--method=grad_cam|rise|…]
 jaxatr predict --workdir=DIR IMAGE... --neighbours=5 [--jsonl] [--max_distance=0.5]
+jaxatr predict --workdir=DIR --workdir=DIR IMAGE... [--jsonl]
 jaxatr predict --workdir=TRACKS FOLDER... [--jsonl] [--gamma=0.9|fitted]
 """
 
@@ -24,7 +25,9 @@ _OPTIONS = ("checkpoint", "gamma", "score", "source", "data_dir", "neighbours", 
 
 def define_flags() -> None:
     """Defines the command's flags."""
-    flags.DEFINE_string("workdir", None, "The run's folder.", required=True)
+    flags.DEFINE_multi_string(
+        "workdir", None, "The run's folder; several times for an ensemble.", required=True
+    )
     flags.DEFINE_string("checkpoint", "latest", "'latest', 'best' or a step.")
     flags.DEFINE_string(
         "score",
@@ -58,7 +61,8 @@ def main(arguments: Sequence[str]) -> int:
     training.enable_compilation_cache()
     values = flags.FLAGS
     explainer = _explainer()
-    predictor = runs.load_predictor(values.workdir, **_options())
+    workdirs = values.workdir
+    predictor = runs.load_predictor(workdirs if len(workdirs) > 1 else workdirs[0], **_options())
     if predictor.note:
         print(predictor.note, file=sys.stderr)
     used: deque[str] = deque()
@@ -95,12 +99,15 @@ def _explainer() -> Explainer | None:
         return None
     if values.checkpoint != "latest":
         raise ValueError("--explain is of the newest checkpoint: leave --checkpoint out")
+    if len(values.workdir) > 1:
+        raise ValueError("--explain is of one run, not of an ensemble: leave all but one --workdir")
+    (workdir,) = values.workdir
     if values.surrogate:
-        target = load_target(values.workdir).source
+        target = load_target(workdir).source
         kind = training.task_of(values.surrogate)
         if not kind.explains(training.read_record(values.surrogate), target):
-            raise ValueError(f"--surrogate: {values.surrogate} does not explain {values.workdir}")
-    return Explainer.load(values.surrogate or values.workdir, values.method, progress=True)
+            raise ValueError(f"--surrogate: {values.surrogate} does not explain {workdir}")
+    return Explainer.load(values.surrogate or workdir, values.method, progress=True)
 
 
 def _explain(explainer: Explainer, paths: list[str]) -> None:

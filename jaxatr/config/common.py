@@ -36,6 +36,12 @@ COMMON: Fields = {
         "share of the known training examples that is held out; 0: none, and then no best "
         "checkpoint and no fitted γ",
     ),
+    "data.validation_seed": Field(
+        None,
+        "of the draw of the validation part; unset: `seed`. Runs with one value and seeds of their "
+        "own share it, as the members of an [ensemble](open_set.md#ensembles) have to",
+        int,
+    ),
     "data.select.range_m": Field(
         (),
         "ranges to keep, in training and test; empty: all. A set that does not say the range "

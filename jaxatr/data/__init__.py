@@ -18,6 +18,7 @@ from jaxatr.data.images import ImageError, read_folder, read_image
 from jaxatr.data.intake import Intake, normalize
 from jaxatr.data.mixing import mix
 from jaxatr.data.other_boxes import other_boxes
+from jaxatr.data.others import Others, check_others, read_others
 from jaxatr.data.outliers import read_chips
 from jaxatr.data.pipeline import (
     BatchIterator,
@@ -44,11 +45,13 @@ __all__ = [
     "ImageError",
     "Intake",
     "KnownUnknown",
+    "Others",
     "Source",
     "Split",
     "Tracks",
     "Truth",
     "augment",
+    "check_others",
     "check_tracks",
     "chips_and_images",
     "class_batches",
@@ -71,6 +74,7 @@ __all__ = [
     "read_folder",
     "read_image",
     "read_images",
+    "read_others",
     "select",
     "source_flags",
     "thumbnail",

@@ -1,5 +1,6 @@
 """From images to the batches of chips that a trained network takes."""
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -60,6 +61,24 @@ class Intake(NamedTuple):
                 f"wanted {list(self.shape)}, which the network was trained on"
             )
         return chip
+
+    def resized(self, image: np.ndarray) -> np.ndarray:
+        """Returns the chip of an image ``[h, w, c]`` of any size, such as one of other data.
+
+        Where the run's own geometry does not lead to a chip of the trained shape, as the image is
+        smaller than the centre that is cut out or is not resized, all of it is resized to the chip.
+
+        Raises:
+          ValueError: as the call, but for the size of an image for square chips.
+        """
+        try:
+            fits = self.chip.output_shape(image.shape) == self.shape
+        except ValueError:
+            fits = False
+        if fits:
+            return self(image)
+        whole = dataclasses.replace(self.chip, center_crop=0, size=self.shape[0])
+        return self._replace(chip=whole)(image)
 
     def batches(
         self, images: Iterable[np.ndarray], batch_size: int

@@ -13,6 +13,7 @@ from jaxatr.openset.conformal import (
     examples_needed,
 )
 from jaxatr.openset.decision import Answers, Calibration, Decision, calibrate, gamma_rule
+from jaxatr.openset.ensemble import ENSEMBLE, Pooled, as_pooled, fit_ensemble, pool
 from jaxatr.openset.evaluation import evaluate, fixed_thresholds
 from jaxatr.openset.fitted_scores import Fitted, fit_scores
 from jaxatr.openset.held_out import Compared, Trial, best_of, compare, leave_classes_out
@@ -48,6 +49,7 @@ from jaxatr.openset.scores.softmax import softmax_score
 __all__ = [
     "Answer",
     "DEFAULT",
+    "ENSEMBLE",
     "SCORES",
     "UNKNOWN",
     "Answers",
@@ -58,11 +60,13 @@ __all__ = [
     "Head",
     "Outputs",
     "OwnTraining",
+    "Pooled",
     "Scale",
     "Score",
     "Shown",
     "Sigmoid",
     "Trial",
+    "as_pooled",
     "best_of",
     "calibrate",
     "calibrate_gamma",
@@ -80,6 +84,7 @@ __all__ = [
     "energy_score",
     "evaluate",
     "examples_needed",
+    "fit_ensemble",
     "fit_scores",
     "fit_sigmoid",
     "fit_temperature",
@@ -95,6 +100,7 @@ __all__ = [
     "nearest_neighbour",
     "odin_score",
     "openmax",
+    "pool",
     "recorded_predictions",
     "recorded_scores",
     "shown",

@@ -31,8 +31,8 @@ class Outputs(NamedTuple):
         """The known class with the largest logit, ``[n]``."""
         return self.logits.argmax(axis=-1)
 
-    def select(self, chosen: Bool[np.ndarray, " n"]) -> "Outputs":
-        """Returns the outputs on the chosen examples."""
+    def select(self, chosen: Bool[np.ndarray, " n"] | Int[np.ndarray, " m"]) -> "Outputs":
+        """Returns the outputs on the chosen examples: those marked, or at these positions."""
         more = {name: array[chosen] for name, array in self.more.items()}
         return Outputs(self.logits[chosen], self.open_logits[chosen], self.labels[chosen], more)
 

@@ -111,15 +111,14 @@ def fit_sigmoid(standing: ArrayLike, known: ArrayLike) -> Sigmoid | None:
     return Sigmoid(float(found[0]), float(found[1])) if found[0] > 1e-6 else None
 
 
-def standing_of(scores: ArrayLike, known_scores: ArrayLike) -> Float[np.ndarray, " m"]:
-    """Places scores among those of known examples: distance from the median, in spreads.
+def unit_of(known_scores: ArrayLike) -> tuple[float, float]:
+    """Finds middle and spread of the scores of known examples.
 
-    The spread is the median absolute deviation times 1.4826, which is a Gaussian's standard
-    deviation; where more than half of the scores are equal, the standard deviation; where all are,
-    1.
+    The middle is the median. The spread is the median absolute deviation times 1.4826, which is a
+    Gaussian's standard deviation; where more than half of the scores are equal, the standard
+    deviation; where all are, 1.
 
     Args:
-      scores: ``[m]``.
       known_scores: ``[n]``, of known examples that took no part in the fit of the score.
 
     Raises:
@@ -130,4 +129,18 @@ def standing_of(scores: ArrayLike, known_scores: ArrayLike) -> Float[np.ndarray,
         raise ValueError("known_scores: got none, wanted [n] with n > 0")
     middle = np.median(known)
     spread = 1.4826 * np.median(np.abs(known - middle)) or np.std(known) or 1.0
+    return float(middle), float(spread)
+
+
+def standing_of(scores: ArrayLike, known_scores: ArrayLike) -> Float[np.ndarray, " m"]:
+    """Places scores among those of known examples: distance from the middle, in spreads.
+
+    Args:
+      scores: ``[m]``.
+      known_scores: ``[n]``, as of :func:`unit_of`.
+
+    Raises:
+      ValueError: there is no known example.
+    """
+    middle, spread = unit_of(known_scores)
     return (np.asarray(scores, np.float64) - middle) / spread

@@ -35,6 +35,16 @@ def scores(runs: Sequence[Numbered[RecordedRun]]) -> Section | None:
     return Section("scores", "Scores", {"tables": tables, "shown": shown})
 
 
+def outside(runs: Sequence[Numbered[RecordedRun]]) -> Section | None:
+    """Shows the measures of each score with images of other data as the unknown ones, by group."""
+    tables = [
+        {**_score_table(run, name), "name": name, "facts": facts}
+        for _, run in runs
+        for name, facts in run.evaluation.get("outside", {}).items()
+    ]
+    return Section("outside", "Images of other data", {"tables": tables}) if tables else None
+
+
 def confusion(runs: Sequence[Numbered[RecordedRun]]) -> Section | None:
     """Counts the known classes among each other, before anything is rejected."""
     from sklearn.metrics import confusion_matrix  # takes a second, and a training has no use for it
@@ -96,20 +106,20 @@ def _rows(columns: Sequence[dict[str, str]]) -> list[dict[str, Any]]:
     ]
 
 
-def _score_table(run: RecordedRun) -> dict[str, Any]:
-    """Returns the table of what was measured; a sole score is not marked as the best."""
-    group, best = run.evaluation["groups"]["all"], {}
-    titles = COLUMNS | FURTHER
+def _score_table(run: RecordedRun, name: str = "all") -> dict[str, Any]:
+    """Makes the table of what was measured of a group; a sole score is not marked as the best."""
+    group, best = run.evaluation["groups"][name], {}
+    measured, titles = group["scores"], COLUMNS | FURTHER
     for column in titles:
-        values = [row[column] for row in run.measured.values() if column in row]
+        values = [row[column] for row in measured.values() if column in row]
         if values:
             best[column] = min(values) if column in _LOWER_IS_BETTER else max(values)
     rows = []
-    for name, row in run.measured.items():
+    for name, row in measured.items():
         cells = [
             {
                 "text": percent(row.get(column)),
-                "best": len(run.measured) > 1 and column in row and row[column] == best[column],
+                "best": len(measured) > 1 and column in row and row[column] == best[column],
             }
             for column in best
         ]

@@ -52,6 +52,7 @@ def open_set_table(evaluation: Mapping[str, Any]) -> str:
         f"seed {split['seed']}",
         f"known: {known}; unknown: {unknown or '-'}",
     ]
+    notes += outside_lines(evaluation)
     if gamma is not None:
         notes.append(
             f"open acc.: over the known classes and 'unknown', rejecting below {gamma}"
@@ -63,6 +64,21 @@ def open_set_table(evaluation: Mapping[str, Any]) -> str:
             "accepted" + (f" (γ = {fitted:.6g})" if fitted is not None else "")
         )
     return "\n".join([text_table(header, rows), *notes, *decision_lines(evaluation)])
+
+
+def outside_lines(evaluation: Mapping[str, Any]) -> list[str]:
+    """Says where each group of images of other data comes from, and what is accepted of it.
+
+    Args:
+      evaluation: the content of ``evaluation.json``; one without such groups has no lines.
+    """
+    lines = []
+    for name, facts in evaluation.get("outside", {}).items():
+        left_out = f", {facts['left_out']} left out" if facts["left_out"] else ""
+        share = facts.get("unknown_accepted")
+        taken = "" if share is None else f"; taken for known: {percent(share)}"
+        lines.append(f"{name}: {facts['images']} images of {facts['source']}{left_out}{taken}")
+    return lines
 
 
 def decision_lines(evaluation: Mapping[str, Any]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from jaxatr.runs.baselines import BASELINES, check_baselines, train_baseline
 from jaxatr.runs.calibration import calibrate_run, undo_calibration
-from jaxatr.runs.evaluation import evaluate_run
+from jaxatr.runs.evaluation import evaluate_ensemble, evaluate_run
 from jaxatr.runs.load import load_predictor
 from jaxatr.runs.training import make_task, train_run
 from jaxatr.tasks.pretrained import backbone_variables
@@ -12,6 +12,7 @@ __all__ = [
     "backbone_variables",
     "calibrate_run",
     "check_baselines",
+    "evaluate_ensemble",
     "evaluate_run",
     "load_predictor",
     "make_task",

@@ -60,7 +60,7 @@ def undo_calibration(
     """
     recogniser, _ = _recogniser(workdir, score, checkpoint)
     name = recogniser.decision.score.name
-    path = field.undo(workdir, recogniser.step, name)
+    path = field.undo(workdir, recogniser.step, recogniser.kept)
     if path is None:
         raise ValueError(f"{workdir}: {name} is not calibrated to chips of the field")
     return str(path)

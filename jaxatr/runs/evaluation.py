@@ -3,7 +3,7 @@
 import inspect
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxatr import kernels, training
 from jaxatr.runs.training import make_task
+from jaxatr.tasks.open_set import ensemble
 from jaxatr.training import EVALUATION, SCORES, THUMBNAILS, Checkpoint, write_file
 
 
@@ -62,6 +63,30 @@ def evaluate_run(
     write_file(folder / EVALUATION, lambda file: file.write(text.encode()))
     training.update_record(workdir, **task.evaluated(measured, snapshot.step))
     return result
+
+
+def evaluate_ensemble(
+    workdirs: Sequence[str | os.PathLike],
+    *,
+    checkpoint: Checkpoint = "latest",
+    data: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Evaluates recognisers of single images as an ensemble on their test data.
+
+    Nothing is recorded but the ensemble's threshold, in the first run's folder.
+
+    Args:
+      workdirs: the runs' folders.
+      checkpoint: ``"latest"``, ``"best"`` or a step, of every run.
+      data: fields of ``config.data`` to change, where the data has moved.
+
+    Returns:
+      Figures as of :func:`evaluate_run`, of the score ``ensemble``.
+
+    Raises:
+      ValueError: a run is of another kind, or two make no ensemble.
+    """
+    return ensemble.evaluate(workdirs, checkpoint=checkpoint, where=data)
 
 
 def check_options(

@@ -114,7 +114,8 @@ def parts_of(
     groups = _track_numbers(train, test)[indices] if tracks else None
     parts = {}
     if fields.validation:
-        kept, held_out = data.holdout(labels, fields.validation, config.seed, groups=groups)
+        seed = config.seed if fields.validation_seed is None else fields.validation_seed
+        kept, held_out = data.holdout(labels, fields.validation, seed, groups=groups)
         if len(held_out):
             parts["validation"] = Part(train, indices[held_out], labels[held_out], chip)
             indices, labels = indices[kept], labels[kept]

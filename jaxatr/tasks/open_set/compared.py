@@ -58,8 +58,8 @@ def add_recorded(
     Args:
       score: its name.
       folder: of the evaluated run that it comes from.
-      measured: an evaluation's figures; each group gets the score's row, in which
-        ``closed_accuracy`` is that of the score's own network.
+      measured: an evaluation's figures; each group that was evaluated there too gets the score's
+        row, in which ``closed_accuracy`` is that of the score's own network.
       arrays: an evaluation's arrays; gets the score's, and the network's predictions.
 
     Raises:
@@ -76,6 +76,8 @@ def add_recorded(
             arrays[f"{part}_score_{score}"] = own[f"{part}_score_{score}"]
     arrays[f"test_predicted_{score}"] = openset.recorded_predictions(own, score)
     for name, group in measured["groups"].items():
+        if name not in evaluation["groups"]:  # images of other data, which this evaluation adds
+            continue
         recorded = evaluation["groups"][name]
         row = recorded["scores"][score]
         if "closed_accuracy" in recorded:

@@ -13,6 +13,7 @@ from jaxatr.parallel import wait_for_all
 from jaxatr.tasks.open_set import fitted, trials
 from jaxatr.tasks.open_set.needs import NEEDS, refusal
 from jaxatr.tasks.open_set.scored import Deciding, head
+from jaxatr.tasks.open_set.views import kept_as
 from jaxatr.typing import Config, PyTree
 
 AUTO = "auto"
@@ -91,9 +92,10 @@ def made_for(
     made = fit(task, variables, name, workdir)
     try:
         if made.decision is not None and name != RULE:
-            fitted.save(workdir, step, made.decision.score.name, made.decision, made.record)
+            kept = kept_as(made.decision.score.name, task.config)
+            fitted.save(workdir, step, kept, made.decision, made.record)
         if name == AUTO:
-            fitted.save_choice(workdir, step, made.record)
+            fitted.save_choice(workdir, step, made.record, kept_as(fitted.CHOICE, task.config))
     except OSError as error:
         warnings.warn(f"what was fitted for score={name} is not kept: {error}", stacklevel=2)
     wait_for_all(f"decision {name}")  # the others read what one has written
@@ -115,7 +117,7 @@ def read(workdir: Path, step: int, config: Config, *, score: str | None = None) 
     name = score or config.open_set.score
     record: dict[str, Any] = {"by": "name"}
     if name == AUTO:
-        chosen = fitted.load_choice(workdir, step)
+        chosen = fitted.load_choice(workdir, step, kept_as(fitted.CHOICE, config))
         if chosen is None:
             return None
         if chosen["decides"] is None:
@@ -124,11 +126,12 @@ def read(workdir: Path, step: int, config: Config, *, score: str | None = None) 
     elif name == RULE:
         return Made(openset.gamma_rule(config.open_set.gamma), _rule_record(config))
     one = score_of(name)
-    found = fitted.load(workdir, step, one.name, one)
+    kept = kept_as(one.name, config)
+    found = fitted.load(workdir, step, kept, one)
     if found is None:
         return None
-    record = {**fitted.provenance_of(workdir, step, one.name), **record}
-    return Made(_as_configured(found, config), record)
+    record = {**fitted.provenance_of(workdir, step, kept), **record}
+    return Made(as_configured(found, config), record)
 
 
 def fit(task: Deciding, variables: PyTree, name: str, workdir: Path | None = None) -> Made:
@@ -174,7 +177,7 @@ def fit(task: Deciding, variables: PyTree, name: str, workdir: Path | None = Non
         per_class=fields.per_class,
         sigmoid=openset.fit_sigmoid(one.standing, one.known),
     )
-    record = {"decides": score.name, **why, **_facts(decision, validation)}
+    record = {"decides": score.name, **why, **facts(decision, validation)}
     record["validation_accuracy"] = names
     record["candidates"] = {key: _row(value) for key, value in compared.items()}
     return Made(decision, record)
@@ -218,8 +221,13 @@ def _without_validation(
     return Made(decision, {"decides": score.name, "by": "name"})
 
 
-def _as_configured(decision: openset.Decision, config: Config) -> openset.Decision:
-    """Takes the wanted shares from the configuration, which may have changed since."""
+def as_configured(decision: openset.Decision, config: Config) -> openset.Decision:
+    """Takes the wanted shares from the configuration, which may have changed since.
+
+    Args:
+      decision: as it was fitted.
+      config: the run's.
+    """
     if decision.calibration is None:
         return decision
     fields = config.open_set
@@ -242,8 +250,13 @@ def _accuracies(
     return found
 
 
-def _facts(decision: openset.Decision, validation: openset.Outputs) -> dict[str, Any]:
-    """Lists what the validation examples said."""
+def facts(decision: openset.Decision, validation: openset.Outputs) -> dict[str, Any]:
+    """Lists what the validation examples said; warns where they are too few to reject anything.
+
+    Args:
+      decision: that was calibrated to them.
+      validation: outputs on them.
+    """
     thresholds = decision.thresholds(validation.logits.shape[1])
     own = decision.calibration
     if not np.isfinite(thresholds).all() and own is not None and own.tpr < 1:

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxatr import openset
+from jaxatr.tasks.open_set import outside
 from jaxatr.tasks.open_set.compared import add_recorded, trained_scores
 from jaxatr.tasks.open_set.deciding import Made, decides, made_for
-from jaxatr.tasks.open_set.judged import judge
+from jaxatr.tasks.open_set.judged import accepted, judge
 from jaxatr.tasks.open_set.needs import refusal
 from jaxatr.tasks.open_set.scored import Deciding, Scored, head
 from jaxatr.tasks.parts import BOX_OFF, Part
@@ -106,6 +107,7 @@ def evaluate(
     scores: str | Collection[str] | None,
     workdir: Path | None,
     step: int | None = None,
+    other: str | None = None,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Measures a network of single images; see :meth:`jaxatr.tasks.open_set.OpenSet.test`."""
     default = openset.DEFAULT
@@ -113,10 +115,13 @@ def evaluate(
         default = [s.name for s in openset.SCORES.values() if "extra_logits" in s.needs]
     if scores not in (None, "all"):
         choose(task, scores, workdir, default)  # refuses what cannot be, before anything is fitted
+    others = outside.read(task, other)
+    task.parts |= {outside.PART + name: one.part for name, one in others.items()}
     made = made_for(task, variables, workdir, step) if decides(task.config) else None
     chosen = choose(task, scores, workdir, default, made)
     needs = chosen.needs | needs_of(made)
-    outputs = {part: task.outputs(variables, part, needs) for part in PARTS if part in task.parts}
+    parts = (*PARTS, *(outside.PART + name for name in others))
+    outputs = {part: task.outputs(variables, part, needs) for part in parts if part in task.parts}
     training = None
     if chosen.needs_of_fit is not None:
         training = task.outputs(variables, "train", chosen.needs_of_fit)
@@ -132,19 +137,19 @@ def evaluate(
     values = {part: _values(one) for part, one in answers.items()}
     naming = [one.name for one in fitted.scores if one.names_class]
     named = {part: {name: one[name].label for name in naming} for part, one in answers.items()}
-    test, ranges = outputs["test"], task.parts["test"].column("range_m")
-    everything = np.ones(len(test.labels), bool)
-    groups = {"all": measure(task, fitted, test, values, everything, named["test"])}
-    if ranges is not None and len(np.unique(ranges)) > 1:
-        for value in np.unique(ranges):
-            rows = ranges == value
-            groups[f"{value} m"] = measure(task, fitted, test, values, rows, named["test"])
+    test = outputs["test"]
+    groups = test_groups(task, fitted, test, values, named["test"])
     if BOX_OFF in outputs:
+        everything = np.ones(len(test.labels), bool)
         off = outputs[BOX_OFF]
         groups[box_off(task)] = measure(
             task, fitted, off, values, everything, named[BOX_OFF], part=BOX_OFF
         )
+    for name in others:
+        groups[name] = _against_known(task, fitted, outputs, values, named, outside.PART + name)
     measured, arrays = summary(task, groups, fitted.scores), fitted.arrays()
+    if others:
+        measured["outside"] = {name: one.record for name, one in others.items()}
     for part, out in outputs.items():
         arrays |= part_arrays(f"{part}_", out, values[part])
         arrays |= {f"{part}_predicted_{name}": label for name, label in named[part].items()}
@@ -155,7 +160,60 @@ def evaluate(
         add_recorded(name, folder, measured, arrays)
     if made is not None:
         judge(made, test, measured, arrays)
+        for name in others:
+            measured["outside"][name] |= accepted(made, outputs[outside.PART + name])
     return measured, arrays
+
+
+def test_groups(
+    task: Scored,
+    fitted: openset.Fitted,
+    test: openset.Outputs,
+    values: Mapping[str, Mapping[str, np.ndarray]],
+    named: Mapping[str, np.ndarray],
+) -> dict[str, Any]:
+    """Computes the figures of all test examples and, seen from several ranges, of each range.
+
+    The arguments are those of :func:`measure`.
+    """
+    ranges = task.parts["test"].column("range_m")
+    everything = np.ones(len(test.labels), bool)
+    groups = {"all": measure(task, fitted, test, values, everything, named)}
+    if ranges is not None and len(np.unique(ranges)) > 1:
+        for value in np.unique(ranges):
+            rows = ranges == value
+            groups[f"{value} m"] = measure(task, fitted, test, values, rows, named)
+    return groups
+
+
+def _against_known(
+    task: Scored,
+    fitted: openset.Fitted,
+    outputs: Mapping[str, openset.Outputs],
+    values: Mapping[str, Mapping[str, np.ndarray]],
+    named: Mapping[str, Mapping[str, np.ndarray]],
+    part: str,
+) -> dict[str, Any]:
+    """Computes the figures of the known test examples and a part of unknown ones beside them.
+
+    Args:
+      task: of the run.
+      fitted: the scores.
+      outputs: part to outputs.
+      values: part to score to ``[n]``.
+      named: part to score to the classes ``[n]`` that it names.
+      part: of which the unknown ones are.
+    """
+    known = outputs["test"].labels != openset.UNKNOWN
+    joined = outside.against(outputs["test"].select(known), outputs[part])
+
+    def both(by_part: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+        test = by_part["test"]
+        return {n: np.concatenate([test[n][known], more]) for n, more in by_part[part].items()}
+
+    everything = np.ones(len(joined.labels), bool)
+    scored = {**values, part: both(values)}
+    return measure(task, fitted, joined, scored, everything, both(named), part=part)
 
 
 def needs_of(made: Made | None) -> frozenset[str]:

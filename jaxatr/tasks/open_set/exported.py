@@ -9,7 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr import models, openset
+from jaxatr.tasks.open_set.deciding import RULE
 from jaxatr.tasks.open_set.loading import load_decision
+from jaxatr.tasks.open_set.views import views_of
 from jaxatr.training import Exportable, TrainedRun
 from jaxatr.typing import Array, PyTree
 
@@ -44,10 +46,17 @@ def in_graph(run: TrainedRun, score: str | None) -> InGraph | None:
         or, with a warning, for the network alone where that score has no form in ONNX.
 
     Raises:
-      ValueError: the named score has no form in ONNX, or nothing decides; what can be done is said.
+      ValueError: the named score has no form in ONNX, nothing decides, or the run averages over
+        views; what can be done is said.
     """
     if score == NONE:
         return None
+    if (views := len(views_of(run.config))) > 1:
+        raise ValueError(
+            f"{run.workdir} decides by outputs averaged over {views} views of a chip "
+            "(open_set.test_…), which an exported network does not compute: --score=none exports "
+            "the network alone, or switch the averaging off"
+        )
     decision = load_decision(run, score, None, {}, run.step).decision
     compute, name = decision.score.traced, decision.score.name
     obstacle = _obstacle(decision)
@@ -119,6 +128,7 @@ def thresholds(run: TrainedRun) -> dict[str, Any]:
         return {}
     found = {"gamma": run.config.open_set.gamma}
     fitted = run.record.get("fitted_gamma")
-    if fitted is not None and run.record["fitted_gamma_step"] == run.step:
+    plain = run.record.get("fitted_gamma_of", RULE) == RULE  # and not of averaged outputs
+    if fitted is not None and plain and run.record["fitted_gamma_step"] == run.step:
         found["fitted_gamma"] = fitted
     return found

@@ -72,8 +72,7 @@ def calibrate(
         "digest": chips.digest,
         "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
-    name = before.score.name + fitted.FIELD
-    path = fitted.save(workdir, step, name, after, provenance)
+    path = fitted.save(workdir, step, recogniser.kept + fitted.FIELD, after, provenance)
     figures = {
         "before": _figures(before, chips.outputs, before(chips.outputs).accepted),
         "after": _figures(after, chips.outputs, _by_the_others(after)),
@@ -114,15 +113,15 @@ def read_chips(recogniser: OpenSetPredictor, source: str | os.PathLike) -> Chips
     return Chips(outputs, classes, _digest(paths, root))
 
 
-def undo(workdir: str | os.PathLike, step: int, score: str) -> Path | None:
+def undo(workdir: str | os.PathLike, step: int, kept: str) -> Path | None:
     """Removes the calibration of a score to chips of the field; returns its path if there was one.
 
     Args:
       workdir: the run's folder.
       step: of the checkpoint.
-      score: its name.
+      kept: name of what was fitted for the score (:attr:`OpenSetPredictor.kept`).
     """
-    path = fitted.path_of(workdir, step, score + fitted.FIELD)
+    path = fitted.path_of(workdir, step, kept + fitted.FIELD)
     if not path.is_file():
         return None
     path.unlink()

@@ -84,3 +84,24 @@ RECIPES: Fields = {
     "open_set.trial_share": Field(0.5, "of the run's steps, which each of them takes"),
 }
 """Those of what a training of single images can add."""
+
+TESTS: Fields = {
+    "open_set.outside": Field(
+        "",
+        "further unknown images to [evaluate](open_set.md#images-of-other-data) on, in groups: "
+        "`near=SOURCE,far=SOURCE`, each a folder, an archive or a data set's name; empty: none",
+    ),
+    "open_set.outside_most": Field(
+        2000, "images of each of them, drawn by `open_set.split_seed`; 0: all"
+    ),
+    "open_set.test_flip_horizontal": Field(
+        False,
+        "[average](open_set.md#averaging-over-views) the network's outputs over each chip and its "
+        "mirror image, left to right",
+    ),
+    "open_set.test_flip_vertical": Field(False, "the same, top to bottom"),
+    "open_set.test_shift": Field(
+        0, "the same over the chip moved by so many pixels up, down, to the left and to the right"
+    ),
+}
+"""Those of how a recogniser of single images is tested."""

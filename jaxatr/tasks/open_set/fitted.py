@@ -2,6 +2,8 @@
 
 A file belongs to the checkpoint of its step. ``choice.json`` says which score ``auto`` chose and by
 what; ``NAME.field.npz`` is a calibration to chips of the field, which comes before that of the run.
+What was fitted to averaged outputs has a name of its own
+(:func:`jaxatr.tasks.open_set.views.kept_as`).
 """
 
 import json
@@ -16,7 +18,7 @@ from jaxatr import openset
 from jaxatr.training.folder import write_file
 
 FOLDER = "fitted"
-CHOICE = "choice.json"
+CHOICE = "choice"
 FIELD = ".field"
 
 
@@ -79,21 +81,23 @@ def provenance_of(workdir: str | os.PathLike, step: int, name: str) -> dict[str,
         return json.loads(str(file["provenance"])) if "provenance" in file else {}
 
 
-def save_choice(workdir: str | os.PathLike, step: int, choice: dict[str, Any]) -> None:
+def save_choice(
+    workdir: str | os.PathLike, step: int, choice: dict[str, Any], name: str = CHOICE
+) -> None:
     """Writes what was chosen for a checkpoint."""
-    path = path_of(workdir, step, CHOICE).with_name(CHOICE)
+    path = path_of(workdir, step, name).with_suffix(".json")
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(choice, indent=2) + "\n"
     write_file(path, lambda file: file.write(text.encode()))
 
 
-def load_choice(workdir: str | os.PathLike, step: int) -> dict[str, Any] | None:
+def load_choice(workdir: str | os.PathLike, step: int, name: str = CHOICE) -> dict[str, Any] | None:
     """Reads what was chosen for a checkpoint; None where nothing was.
 
     Raises:
       ValueError: the file cannot be read.
     """
-    path = path_of(workdir, step, CHOICE).with_name(CHOICE)
+    path = path_of(workdir, step, name).with_suffix(".json")
     try:
         return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
     except ValueError as error:

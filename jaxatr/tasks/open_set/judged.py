@@ -42,6 +42,21 @@ def judge(
     }
 
 
+def accepted(made: Made, unknown: openset.Outputs) -> dict[str, float]:
+    """Measures which share of unknown examples a decision takes for known.
+
+    Args:
+      made: the decision.
+      unknown: outputs on unknown examples.
+
+    Returns:
+      ``unknown_accepted``; nothing where there is no decision, or no threshold.
+    """
+    if made.decision is None or not _has_threshold(made.decision):
+        return {}
+    return _shares(made.decision(unknown), unknown.labels)
+
+
 def _has_threshold(decision: openset.Decision) -> bool:
     return decision.threshold is not None or decision.calibration is not None
 

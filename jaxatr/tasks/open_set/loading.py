@@ -9,6 +9,7 @@ from jaxatr import openset
 from jaxatr.tasks.open_set import fitted
 from jaxatr.tasks.open_set.deciding import AUTO, RULE, Made, made_for, read, score_of
 from jaxatr.tasks.open_set.needs import refusal
+from jaxatr.tasks.open_set.views import kept_as
 from jaxatr.training import Checkpoint, TrainedRun
 
 
@@ -50,7 +51,7 @@ def load_decision(
     """
     if run.config.open_set.negatives:
         raise ValueError(f"{run.workdir} is a plain classifier of known targets and others")
-    name, threshold = score or run.config.open_set.score, _number(gamma)
+    name, threshold = score or run.config.open_set.score, as_number(gamma)
     if name == RULE and run.config.loss.open == "none":
         raise ValueError(f"{run.workdir} is a plain classifier (loss.open=none): it has no γ")
     made = _unfitted(run, name) if threshold is not None else None
@@ -89,7 +90,12 @@ def open_task(run: TrainedRun, where: Mapping[str, str]) -> Any:
     return task
 
 
-def _number(gamma: float | str | None) -> float | None:
+def as_number(gamma: float | str | None) -> float | None:
+    """Parses a threshold that a user gives; None for a fitted one.
+
+    Raises:
+      ValueError: it is neither a number nor ``"fitted"``.
+    """
     if gamma is None or gamma == "fitted":
         return None
     try:
@@ -102,7 +108,7 @@ def _unfitted(run: TrainedRun, name: str) -> Made | None:
     """Returns the decision by a score that needs no data if its threshold is given."""
     if name == AUTO or (found := score_of(name)).fitted or found.calibrated:
         return None
-    saved = fitted.load(run.workdir, run.step, found.name, found)
+    saved = fitted.load(run.workdir, run.step, kept_as(found.name, run.config), found)
     return Made(saved or openset.Decision(found, {}), {"decides": found.name, "by": "name"})
 
 
@@ -126,10 +132,11 @@ def _fit_now(run: TrainedRun, name: str, where: Mapping[str, str]) -> Made:
 def _in_the_field(run: TrainedRun, decision: openset.Decision) -> tuple[openset.Decision, str]:
     """Takes the calibration to chips of the field, if there is one."""
     name = decision.score.name
-    found = fitted.load(run.workdir, run.step, name + fitted.FIELD, decision.score)
+    kept = kept_as(name, run.config) + fitted.FIELD
+    found = fitted.load(run.workdir, run.step, kept, decision.score)
     if found is None or found.calibration is None:
         return decision, ""
-    origin = fitted.provenance_of(run.workdir, run.step, name + fitted.FIELD)
+    origin = fitted.provenance_of(run.workdir, run.step, kept)
     note = (
         f"{name} is calibrated to {len(found.calibration.scores)} chips of the field, "
         f"{origin.get('source')}, {origin.get('made')} (jaxatr calibrate --undo removes that)"
@@ -146,4 +153,6 @@ def _recorded_gamma(run: TrainedRun, decision: openset.Decision, checkpoint: Che
             f"{run.workdir}: γ was fitted on the checkpoint of step {step}, not of step "
             f"{run.step}: evaluate it with --checkpoint={checkpoint}"
         )
+    if run.record.get("fitted_gamma_of", RULE) != kept_as(RULE, run.config):
+        raise ValueError(f"{run.workdir}: γ was fitted to outputs over other views: evaluate it")
     return run.record["fitted_gamma"]

@@ -3,7 +3,7 @@
 import abc
 import math
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -12,10 +12,10 @@ import scipy.special
 
 from jaxatr import data, openset, training
 from jaxatr.tasks.open_set.loading import load_decision
-from jaxatr.tasks.open_set.needs import compute
+from jaxatr.tasks.open_set.views import kept_as, outputs_of, views_of
 from jaxatr.training import Checkpoint, Predictor, TrainedRun
 from jaxatr.training.predictor import Item
-from jaxatr.typing import ArrayLike, PyTree
+from jaxatr.typing import ArrayLike, PyTree, Shaped
 
 UNKNOWN = "unknown"
 
@@ -59,13 +59,14 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
       gamma: γ of section 2.3, where CBC decides; else None.
       chip: from an image to the chip that the network sees.
       step: of the checkpoint.
+      kept: name of what is fitted for the decision, in the run's folder.
     """
 
     def __init__(self, run: TrainedRun, decision: openset.Decision, *, gamma: float | None = None):
         """Takes a run and what decides; :meth:`load` reads both from a folder."""
         self.classes, self.chip, self.step = run.classes, run.intake, run.step
-        self._decision, self._title = decision, decision.score.title
-        self._decide = decision.ready()
+        self.decision, self._title = decision, decision.score.title
+        self.kept = kept_as(decision.score.name, run.config)
         if gamma is None and decision.score.name == openset.gamma_rule(0.5).score.name:
             gamma = float(scipy.special.expit(decision.thresholds(len(run.classes)).max()))
         self.gamma = gamma
@@ -78,6 +79,10 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
         """The score that decides, with its threshold."""
         return self._decision
 
+    @decision.setter
+    def decision(self, decision: openset.Decision) -> None:
+        self._decision, self._decide = decision, decision.ready()
+
     @staticmethod
     @abc.abstractmethod
     def _network(run: TrainedRun, needs: Collection[str]) -> Callable[..., dict[str, jax.Array]]:
@@ -86,7 +91,7 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
     @classmethod
     def load(
         cls,
-        workdir: str | os.PathLike,
+        workdir: str | os.PathLike | Sequence[str | os.PathLike],
         *,
         checkpoint: Checkpoint = "latest",
         gamma: float | str | None = None,
@@ -98,7 +103,7 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
         """Loads the recogniser that a run trained.
 
         Args:
-          workdir: the run's folder.
+          workdir: the run's folder; of single images also several, for an ensemble of the runs.
           checkpoint: ``"latest"``, ``"best"`` or a step.
           gamma: the threshold: γ, a probability, where CBC decides, and else a value of the score
             that decides. ``"fitted"`` for the one that was fitted on validation data. ``None`` for
@@ -113,14 +118,30 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
           ValueError: no run of this kind, no such checkpoint or score, no fitted threshold, or
             there is something to fit and the training data is missing.
         """
-        run = training.load_run(workdir, checkpoint)
-        training.check_predictor(run, cls)
         where = {"source": source, "data_dir": data_dir}
         where = {name: value for name, value in where.items() if value is not None}
+        if not isinstance(workdir, str | os.PathLike):
+            return cls._ensemble(workdir, checkpoint, gamma, score, where)
+        run = training.load_run(workdir, checkpoint)
+        training.check_predictor(run, cls)
         loaded = load_decision(run, score, gamma, where, checkpoint, field=field)
         recogniser = cls(run, loaded.decision, gamma=loaded.gamma)
         recogniser.note = loaded.note
         return recogniser
+
+    @classmethod
+    def _ensemble(
+        cls,
+        workdirs: Sequence[str | os.PathLike],
+        checkpoint: Checkpoint,
+        gamma: float | str | None,
+        score: str | None,
+        where: Mapping[str, str],
+    ) -> "OpenSetPredictor[Item]":
+        """Loads several runs as one."""
+        del checkpoint, gamma, score, where
+        listed = ", ".join(map(str, workdirs))
+        raise ValueError(f"{listed}: an ensemble is of recognisers of single images")
 
     def __call__(
         self, items: Iterable[Item], *, batch_size: int | None = None
@@ -195,14 +216,25 @@ class Recogniser(OpenSetPredictor[np.ndarray]):
 
     @staticmethod
     def _network(run: TrainedRun, needs: Collection[str]) -> Callable[..., dict[str, jax.Array]]:
-        module = run.module
+        module, views = run.module, views_of(run.config)
 
         def infer(variables: PyTree, images: ArrayLike) -> dict[str, jax.Array]:
-            normal = run.normalize(images)
-            out = module.apply(variables, normal, train=False)._asdict()
-            return out | compute(needs, module, variables, normal)
+            return outputs_of(module, variables, run.normalize(images), needs, views)
 
         return infer
+
+    @classmethod
+    def _ensemble(
+        cls,
+        workdirs: Sequence[str | os.PathLike],
+        checkpoint: Checkpoint,
+        gamma: float | str | None,
+        score: str | None,
+        where: Mapping[str, str],
+    ) -> "Recogniser":
+        from jaxatr.tasks.open_set import ensemble  # which is made of recognisers
+
+        return ensemble.load(workdirs, checkpoint=checkpoint, gamma=gamma, score=score, where=where)
 
     def read(self, path: str) -> np.ndarray:
         """Reads an image ``[h, w, c]``."""
@@ -217,7 +249,11 @@ class Recogniser(OpenSetPredictor[np.ndarray]):
     ) -> Iterator[openset.Outputs]:
         """Yields the network's outputs on batches of images, of 32 by default."""
         for chips, count in self.chip.batches(items, batch_size or 32):
-            yield self._outputs(self._infer(self._variables, chips) | {"image": chips}, count)
+            yield self.of_chips(chips, count)
+
+    def of_chips(self, chips: Shaped[np.ndarray, "b h w c"], count: int) -> openset.Outputs:
+        """Computes the network's outputs on the first ``count`` of a batch of chips."""
+        return self._outputs(self._infer(self._variables, chips) | {"image": chips}, count)
 
 
 def _at(values: np.ndarray | None, index: int) -> float | None:

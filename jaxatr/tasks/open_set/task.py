@@ -18,14 +18,15 @@ from jaxatr.tasks.apply import apply_training
 from jaxatr.tasks.examples import Examples
 from jaxatr.tasks.gan.fields import FIELDS as GENERATOR
 from jaxatr.tasks.limits import check_limits
-from jaxatr.tasks.open_set import trials
-from jaxatr.tasks.open_set.deciding import AUTO, decides, made_for, score_of
+from jaxatr.tasks.open_set import outside, trials
+from jaxatr.tasks.open_set.deciding import AUTO, RULE, decides, made_for, score_of
 from jaxatr.tasks.open_set.evaluation import evaluate
 from jaxatr.tasks.open_set.exported import NONE, exportable
-from jaxatr.tasks.open_set.fields import FIELDS, RECIPES
-from jaxatr.tasks.open_set.needs import COMPUTED, compute, given_by
+from jaxatr.tasks.open_set.fields import FIELDS, RECIPES, TESTS
+from jaxatr.tasks.open_set.needs import COMPUTED, given_by
 from jaxatr.tasks.open_set.recipes import Recipe, added_up, check_recipe, rotation_head
 from jaxatr.tasks.open_set.recipes import Target as Labels
+from jaxatr.tasks.open_set.views import kept_as, outputs_of, views_of
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.tasks.parts import Part
 from jaxatr.tasks.pretrained import Pretrained
@@ -44,11 +45,12 @@ class OpenSet(Task):
       parts: ``"train"``, ``"validation"``, ``"test"`` to the examples of each.
     """
 
-    # Of what is trained beside the run, to compare; what is decided after the training; and a
-    # folder whose content is recorded.
+    # Of what is trained beside the run, to compare; what is decided after the training; a folder
+    # whose content is recorded; and what is tested.
     free_fields = (
         *("gan", "open_set.negatives", "open_set.score", "open_set.per_class"),
         "open_set.outliers",
+        *TESTS,
     )
     predictor = "jaxatr.tasks.open_set.predictor:Recogniser"
     report = "jaxatr.tasks.open_set.report:REPORT"
@@ -89,7 +91,7 @@ class OpenSet(Task):
     def fields(cls) -> Fields:
         """Declares the kind's own configuration fields."""
         # Its baseline G-OpenMax trains a generator.
-        return {**FIELDS, **RECIPES, **augmentations.FIELDS, **GENERATOR}
+        return {**FIELDS, **RECIPES, **TESTS, **augmentations.FIELDS, **GENERATOR}
 
     def open(self, config: Config) -> tuple[Examples, dict[str, Part]]:
         """Returns the data, and :attr:`parts`."""
@@ -161,6 +163,7 @@ class OpenSet(Task):
     def batches(self, phase: Phase) -> data.BatchIterator:
         """Returns this process's endless iterator of training batches."""
         del phase
+        outside.check(self.config)  # before a training, and not after it
         return self.examples.train_batches()
 
     def loss(
@@ -304,6 +307,7 @@ class OpenSet(Task):
         variables: PyTree,
         *,
         scores: str | Collection[str] | None = None,
+        outside: str | None = None,
         workdir: Path | None = None,
         step: int | None = None,
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -316,19 +320,21 @@ class OpenSet(Task):
             fitted to the training examples, as they look at test time. Default,
             :data:`jaxatr.openset.DEFAULT` and the score that decides, of a plain classifier without
             CBC; of a network that was shown negatives, its one score ``gopenmax``.
+          outside: groups of images of other data, in place of ``open_set.outside``; ``""``: none.
           workdir: the run's folder, for scores that were trained beside the run and for what was
             fitted to decide by.
           step: of the checkpoint.
 
         Returns:
           ``(measured, arrays)``. ``measured`` has one group for all test examples and, where they
-          were seen from several ranges, one for each. ``arrays`` holds the network's logits, every
+          were seen from several ranges, one for each, and one for each group of images of other
+          data, with the known test examples. ``arrays`` holds the network's logits, every
           score, and the models that were fitted for them.
 
         Raises:
           ValueError: a score is named that cannot be computed, or fitted to the training examples.
         """
-        return evaluate(self, variables, scores, workdir, step)
+        return evaluate(self, variables, scores, workdir, step, outside)
 
     def thumbnails(
         self, measured: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
@@ -350,23 +356,22 @@ class OpenSet(Task):
     def evaluated(self, measured: Mapping[str, Any], step: int) -> dict[str, Any]:
         """Keeps the γ that the evaluation fitted, the decision, and their checkpoint."""
         found = {"fitted_gamma": measured.get("fitted_gamma"), "fitted_gamma_step": step}
+        found["fitted_gamma_of"] = kept_as(RULE, self.config)
         if "decision" in measured:
             own = {key: value for key, value in measured["decision"].items() if key != "test"}
             found["decision"] = {"step": step, **own}
         return found
 
     def infer(self, variables: PyTree, batch: Batch) -> dict[str, jax.Array]:
-        """Returns the network's outputs on a batch, in test mode."""
-        images = self.examples.normalize(batch["image"])
-        out: Any = self.module.apply(variables, images, train=False)
-        return out._asdict()
+        """Returns the network's outputs on a batch, in test mode, averaged over its views."""
+        return self._infer_more(variables, batch, frozenset())
 
     def _infer_more(
         self, variables: PyTree, batch: Batch, needs: frozenset[str]
     ) -> dict[str, jax.Array]:
         """Returns :meth:`infer`'s outputs and what scores need besides."""
         images = self.examples.normalize(batch["image"])
-        return self.infer(variables, batch) | compute(needs, self.module, variables, images)
+        return outputs_of(self.module, variables, images, needs, views_of(self.config))
 
 
 def _open_loss(name: str) -> Callable[..., jax.Array] | None:
@@ -385,6 +390,7 @@ def _check_fields(config: Config) -> None:
     """Refuses what would end a training only after it has begun, or spoil it without a word."""
     _open_loss(config.loss.open)
     augmentations.check(dict(config.augment))
+    outside.parse(config.open_set.get("outside", ""))
     if config.open_set.negatives and config.loss.open != "none":
         raise ValueError(
             f"open_set.negatives: got images and loss.open={config.loss.open!r}, wanted 'none': "
@@ -396,6 +402,12 @@ def _check_fields(config: Config) -> None:
             score_of(fields.score)
         except ValueError as error:
             raise ValueError(f"open_set.score: {error}") from error
+    if "outside_most" in fields:  # of single images
+        check_limits(
+            config,
+            open_set__outside_most=(fields.outside_most >= 0, "0 (all) or more"),
+            open_set__test_shift=(fields.test_shift >= 0, "0 (off) or more pixels"),
+        )
     check_limits(
         config,
         open_set__gamma=(0 <= fields.gamma <= 1, "a probability in [0, 1]"),

@@ -1,0 +1,123 @@
+"""Images of other data than a run's own: a folder, an archive or another data set."""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxatr.data.catalogue import open_dataset
+from jaxatr.data.combined_splits import concatenated
+from jaxatr.data.dataset import SHAPE_COLUMNS, Split
+from jaxatr.data.files_below import files_below
+from jaxatr.data.images import read_image
+from jaxatr.data.intake import Intake
+from jaxatr.data.sources.image_folder import archive
+from jaxatr.typing import Int, Shaped
+
+
+class Others(NamedTuple):
+    """Chips of other images.
+
+    Attributes:
+      chips: ``[m, h, w, c]``, as a network takes them.
+      numbers: ``[m]``, the place of each image among all of the source, in rising order.
+      left_out: (image, why) of those that cannot be used.
+    """
+
+    chips: Shaped[np.ndarray, "m h w c"]
+    numbers: Int[np.ndarray, " m"]
+    left_out: list[tuple[str, str]]
+
+    def split(self, name: str) -> Split:
+        """Returns them as a split, whose ``label`` is -1 and whose ``id`` is the number."""
+        columns = dict(zip(SHAPE_COLUMNS, self.chips.shape[1:], strict=True))
+        columns |= {"label": -1}
+        full = {key: np.full(len(self.chips), value) for key, value in columns.items()}
+        records = [{"image": chip} for chip in self.chips]
+        return Split(name, records, full | {"id": self.numbers}, (), self.chips.dtype)
+
+
+def check_others(source: str | os.PathLike, *, data_dir: str | None = None) -> None:
+    """Refuses a source of :func:`read_others` that is not there.
+
+    Raises:
+      ValueError: there is no such folder, archive or data set.
+    """
+    path = Path(source).expanduser()
+    if path.is_dir() or (path.is_file() and archive.is_archive(path)):
+        return
+    if path.is_file():
+        suffixes = ", ".join(archive.SUFFIXES)
+        raise ValueError(f"{source}: got a file, wanted an archive of images ({suffixes})")
+    try:
+        open_dataset(os.fspath(source), data_dir=data_dir)
+    except ValueError as error:
+        raise ValueError(f"{source}: there is no such folder or archive, and {error}") from error
+
+
+def read_others(
+    source: str | os.PathLike,
+    intake: Intake,
+    *,
+    most: int = 0,
+    seed: int = 0,
+    data_dir: str | None = None,
+) -> Others:
+    """Reads the images of a source, and makes of each the chip that a network takes.
+
+    One whose size does not fit is resized (:meth:`Intake.resized`). One that cannot be read, or is
+    of another type than the images that the network was trained on, is left out.
+
+    Args:
+      source: a folder or an archive, of whose files all count, in folders of their own or not, but
+        for hidden ones; or the name of a data set, of whose splits all count.
+      intake: of the network.
+      most: read as many at most, drawn from all; 0 for all.
+      seed: of that draw.
+      data_dir: where prepared data sets lie.
+
+    Raises:
+      ValueError: there is no such source, or none of its images can be used.
+    """
+    check_others(source, data_dir=data_dir)
+    found: dict[int, np.ndarray] = {}
+    left_out: list[tuple[str, str]] = []
+    with _opened(source, data_dir) as (names, read):
+        order = np.random.default_rng(seed).permutation(len(names)) if most else range(len(names))
+        for number in map(int, order):
+            try:
+                found[number] = intake.resized(read(number))
+            except ValueError as error:
+                left_out.append((names[number], str(error)))
+            if most and len(found) == most:
+                break
+    if not found:
+        reason = f" ({left_out[0][0]}: {left_out[0][1]})" if left_out else ""
+        raise ValueError(f"{source}: there is no image in it that can be used{reason}")
+    numbers = np.array(sorted(found), np.int32)
+    return Others(np.stack([found[number] for number in numbers]), numbers, sorted(left_out))
+
+
+@contextlib.contextmanager
+def _opened(
+    source: str | os.PathLike, data_dir: str | None
+) -> Iterator[tuple[list[str], Callable[[int], np.ndarray]]]:
+    """Yields the names of all images, and what reads the image of a number."""
+    path = Path(source).expanduser()
+    if not path.exists():
+        dataset = open_dataset(os.fspath(source), data_dir=data_dir)
+        split = concatenated([dataset.splits[name] for name in sorted(dataset.splits)])
+        yield [f"{split.name} {number}" for number in range(len(split))], split.image
+        return
+    with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:
+        root = path
+        if path.is_file():
+            root = Path(scratch)
+            archive.extract(path, root)
+        every = files_below(root)
+        paths = [one for one in every if not any(part.startswith(".") for part in one.parts)]
+        yield [str(one) for one in paths], lambda number: read_image(root / paths[number])

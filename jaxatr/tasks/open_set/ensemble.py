@@ -1,0 +1,281 @@
+"""An ensemble: several runs that answer as one recogniser (:mod:`jaxatr.openset.ensemble`).
+
+Its threshold is fitted to the validation examples that all members share: none of them was trained
+on these, so that the promise of a conformal test holds.
+"""
+
+import functools
+import hashlib
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxatr import openset, training
+from jaxatr.tasks.open_set import evaluation, fitted
+from jaxatr.tasks.open_set.deciding import Made, as_configured, facts
+from jaxatr.tasks.open_set.judged import judge
+from jaxatr.tasks.open_set.loading import as_number, load_decision, open_task
+from jaxatr.tasks.open_set.predictor import Recogniser
+from jaxatr.training import Checkpoint, TrainedRun, digest
+from jaxatr.typing import Int
+
+# Of a run's own threshold, which the ensemble does not look at.
+_OWN = ("threshold", "calibration.tpr", "calibration.per_class")
+
+
+class Member(NamedTuple):
+    """A run of an ensemble, with what it decides by."""
+
+    run: TrainedRun
+    recogniser: Recogniser
+
+
+class Ensemble(Recogniser):
+    """A recogniser of several runs.
+
+    Attributes:
+      members: the recognisers of the runs.
+    """
+
+    def __init__(self, members: Sequence[Recogniser], decision: openset.Decision):
+        """Takes recognisers of the same classes and chips, and the decision on their outputs."""
+        first = members[0]
+        self.members, self.gamma = tuple(members), None
+        self._members_decide = [member.decision.ready() for member in members]
+        self.classes, self.chip, self.step = first.classes, first.chip, first.step
+        self.decision, self._title = decision, decision.score.title
+        self.kept = decision.score.name
+
+    def outputs(
+        self, items: Iterable[np.ndarray], *, batch_size: int | None = None
+    ) -> Iterator[openset.Outputs]:
+        """Yields the pooled outputs on batches of images, of 32 by default."""
+        for chips, count in self.chip.batches(items, batch_size or 32):
+            found = [member.of_chips(chips, count) for member in self.members]
+            yield openset.pool(self._members_decide, found)
+
+
+class Members:
+    """The runs of an ensemble, and their data when it is needed."""
+
+    def __init__(
+        self,
+        workdirs: Sequence[str | os.PathLike],
+        *,
+        checkpoint: Checkpoint = "latest",
+        score: str | None = None,
+        where: Mapping[str, str] | None = None,
+    ):
+        """Loads the runs.
+
+        Args:
+          workdirs: the runs' folders.
+          checkpoint: ``"latest"``, ``"best"`` or a step, of every run.
+          score: name of the score that decides in every run; None for the configured ones.
+          where: fields of ``config.data`` to change, where the data has moved.
+
+        Raises:
+          ValueError: there is no run, or two do not fit together; they are named.
+        """
+        if not workdirs:
+            raise ValueError("an ensemble: got no run, wanted one or more")
+        self._where = where or {}
+        self.members: list[Member] = []
+        for workdir in workdirs:
+            run = training.load_run(workdir, checkpoint)
+            training.check_predictor(run, Recogniser)
+            if self.members:
+                _check_alike(self.members[0].run, run)
+            loaded = load_decision(run, score, None, self._where, checkpoint, field=False)
+            recogniser = Recogniser(run, loaded.decision, gamma=loaded.gamma)
+            self.members.append(Member(run, recogniser))
+
+    @property
+    def decisions(self) -> list[openset.Decision]:
+        """The decisions of the members."""
+        return [member.recogniser.decision for member in self.members]
+
+    @functools.cached_property
+    def tasks(self) -> list[Any]:
+        """The tasks of the members, with their data.
+
+        Raises:
+          ValueError: the data of one is missing or has changed; the run is named.
+        """
+        found = []
+        for run, _ in self.members:
+            try:
+                found.append(open_task(run, self._where))
+            except (ValueError, OSError) as error:
+                raise ValueError(
+                    f"{run.workdir}: an ensemble is calibrated to validation examples, and the "
+                    f"data cannot be read ({error}); --source=FOLDER says where it is now"
+                ) from error
+        return found
+
+    def pooled(self, part: str, ids: Int[np.ndarray, " n"]) -> openset.Outputs:
+        """Pools the members' outputs on some examples of a part.
+
+        Args:
+          part: its name.
+          ids: ``[n]``, of examples that the part of every member has.
+        """
+        outputs = []
+        for (run, recogniser), task in zip(self.members, self.tasks, strict=True):
+            needs = recogniser.decision.score.all_needs
+            every = task.decided_outputs(run.variables, part, needs)
+            own = evaluation.ids(task.parts[part])
+            order = np.argsort(own)
+            outputs.append(every.select(order[np.searchsorted(own, ids, sorter=order)]))
+        return openset.pool(self.decisions, outputs)
+
+    def shared(self, part: str) -> Int[np.ndarray, " n"]:
+        """Lists the ids of the examples that the part of every member has, in rising order.
+
+        Raises:
+          ValueError: there is none; the runs are named.
+        """
+        for (run, _), task in zip(self.members, self.tasks, strict=True):
+            if part not in task.parts:
+                raise ValueError(f"{run.workdir}: there are no {part} examples")
+        ids = [evaluation.ids(task.parts[part]) for task in self.tasks]
+        both = functools.reduce(np.intersect1d, ids)
+        if not len(both):
+            names = ", ".join(str(run.workdir) for run, _ in self.members)
+            raise ValueError(
+                f"{names} share no {part} example: train them with one data.validation_seed"
+            )
+        return both
+
+    def decision(self) -> openset.Decision:
+        """Reads or fits the decision of the ensemble; it is kept in the first run's folder.
+
+        Raises:
+          ValueError: the data is missing, or the members share no validation example.
+        """
+        first, name = self.members[0].run, f"{openset.ENSEMBLE.name}.{self._digest()}"
+        found = fitted.load(first.workdir, first.step, name, openset.ENSEMBLE)
+        if found is not None:
+            pooled = openset.as_pooled(found, self.decisions)
+            return as_configured(pooled, first.config)
+        validation = self.pooled("validation", self.shared("validation"))
+        fields = first.config.open_set
+        decision = openset.fit_ensemble(
+            self.decisions, validation, tpr=fields.tpr, per_class=fields.per_class
+        )
+        runs = [{"workdir": str(run.workdir), "step": run.step} for run, _ in self.members]
+        made = {"decides": openset.ENSEMBLE.name, "members": runs, **facts(decision, validation)}
+        try:
+            fitted.save(first.workdir, first.step, name, decision, made)
+        except OSError as error:
+            warnings.warn(f"what was fitted for the ensemble is not kept: {error}", stacklevel=2)
+        return decision
+
+    def _digest(self) -> str:
+        """Hashes the members' networks and decisions, in their order."""
+        found = hashlib.sha256()
+        for run, recogniser in self.members:
+            arrays = openset.to_arrays(recogniser.decision)
+            kept = digest({name: arrays[name] for name in arrays if name not in _OWN})
+            found.update(f"{recogniser.kept} {digest(run.variables)} {kept}".encode())
+        return found.hexdigest()[:16]
+
+
+def load(
+    workdirs: Sequence[str | os.PathLike],
+    *,
+    checkpoint: Checkpoint = "latest",
+    gamma: float | str | None = None,
+    score: str | None = None,
+    where: Mapping[str, str] | None = None,
+) -> Ensemble:
+    """Loads several runs as one recogniser.
+
+    Args:
+      workdirs: the runs' folders.
+      checkpoint: as of :class:`Members`.
+      gamma: a threshold of the mean standing; None or ``"fitted"`` for the fitted one.
+      score: as of :class:`Members`.
+      where: as of :class:`Members`.
+
+    Raises:
+      ValueError: as :class:`Members` and its methods.
+    """
+    members = Members(workdirs, checkpoint=checkpoint, score=score, where=where)
+    decision = members.decision()
+    if (threshold := as_number(gamma)) is not None:
+        decision = decision.at(threshold)
+    made = Ensemble([member.recogniser for member in members.members], decision)
+    of_field = [run for run, recogniser in members.members if _has_field(run, recogniser)]
+    if of_field:
+        made.note = (
+            f"{', '.join(str(run.workdir) for run in of_field)}: the calibration to chips of the "
+            "field is of the run alone, and does not count in an ensemble"
+        )
+    return made
+
+
+def evaluate(
+    workdirs: Sequence[str | os.PathLike],
+    *,
+    checkpoint: Checkpoint = "latest",
+    score: str | None = None,
+    where: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Measures an ensemble on the test examples, by the figures of a run's evaluation.
+
+    The arguments are those of :func:`load`. Nothing is written but the fit of the ensemble.
+
+    Raises:
+      ValueError: as :func:`load`, or the runs are tested on different examples.
+    """
+    members = Members(workdirs, checkpoint=checkpoint, score=score, where=where)
+    decision, task = members.decision(), members.tasks[0]
+    ids = evaluation.ids(task.parts["test"])
+    for (run, _), other in zip(members.members, members.tasks, strict=True):
+        if not np.array_equal(evaluation.ids(other.parts["test"]), ids):
+            raise ValueError(f"{run.workdir} and {members.members[0].run.workdir} have other tests")
+    test = members.pooled("test", ids)
+    scored = openset.Fitted((openset.ENSEMBLE,), decision.models)
+    scores, nearest = decision.score_of(test)
+    values = {"test": {openset.ENSEMBLE.name: scores}}
+    if decision.calibration is not None:
+        values["validation"] = {openset.ENSEMBLE.name: decision.calibration.scores}
+    named = {openset.ENSEMBLE.name: nearest} if decision.gallery else {}
+    groups = evaluation.test_groups(task, scored, test, values, named)
+    measured = evaluation.summary(task, groups, [openset.ENSEMBLE])
+    measured["members"] = [str(run.workdir) for run, _ in members.members]
+    made = Made(decision, {"decides": openset.ENSEMBLE.name, "by": f"{len(workdirs)} runs"})
+    judge(made, test, measured, {})
+    return measured
+
+
+def _check_alike(one: TrainedRun, other: TrainedRun) -> None:
+    """Refuses runs that cannot answer as one."""
+
+    def fields(run: TrainedRun) -> dict[str, Any]:
+        own = run.config.open_set
+        return {
+            "known classes": ", ".join(run.classes),
+            "chips": f"{run.intake.shape} of {run.intake.dtype}",
+            "geometry": run.intake.chip,
+            "split": run.record["split"],
+            "data": run.record["dataset"]["fingerprint"],
+            "open_set.tpr": own.tpr,
+            "open_set.per_class": own.per_class,
+        }
+
+    first, second = fields(one), fields(other)
+    for name, value in first.items():
+        if second[name] != value:
+            raise ValueError(
+                f"{one.workdir} and {other.workdir} make no ensemble: their {name} differ, "
+                f"{value} and {second[name]}"
+            )
+
+
+def _has_field(run: TrainedRun, recogniser: Recogniser) -> bool:
+    return fitted.path_of(run.workdir, run.step, recogniser.kept + fitted.FIELD).is_file()

@@ -1,0 +1,122 @@
+"""Test-time averaging: the mean of a network's outputs over flips and shifts of the chip.
+
+Krizhevsky et al. (2012), "ImageNet Classification with Deep Convolutional Neural Networks", section
+4.1, average over crops and their reflections. Here logits are averaged, and not probabilities: so
+they stay what the last layer makes of the (mean) features, by which many scores go.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxatr.data.augment import flip_and_shift
+from jaxatr.tasks.open_set.needs import MAPS, compute
+from jaxatr.typing import Array, Config, Float, Network, PyTree
+
+_FIELDS = ("test_flip_horizontal", "test_flip_vertical", "test_shift")
+
+
+class View(NamedTuple):
+    """A way to look at a chip.
+
+    Attributes:
+      flips: whether it is mirrored top to bottom, and left to right.
+      shift: rows and columns that it is moved by after that.
+    """
+
+    flips: tuple[bool, bool]
+    shift: tuple[int, int]
+
+
+def views_of(config: Config) -> tuple[View, ...]:
+    """Lists the views that a run's test averages over; the first is the chip itself.
+
+    Every shift goes with every flip: none, and ``open_set.test_shift`` pixels up, down, to the left
+    and to the right.
+    """
+    horizontal, vertical, by = (config.open_set.get(name, 0) for name in _FIELDS)
+    flips = [(v, h) for v in (False, True)[: 1 + bool(vertical)] for h in (False, bool(horizontal))]
+    shifts = [(0, 0), (-by, 0), (by, 0), (0, -by), (0, by)]
+    return tuple(dict.fromkeys(View(flip, shift) for shift in shifts for flip in flips))
+
+
+def kept_as(name: str, config: Config) -> str:
+    """Names what is fitted to averaged outputs: it does not go with others.
+
+    Args:
+      name: of what is fitted to the outputs on the chips themselves.
+      config: the run's.
+    """
+    horizontal, vertical, by = (config.open_set.get(name, 0) for name in _FIELDS)
+    marks = "h" * bool(horizontal) + "v" * bool(vertical) + (f"{by}" if by else "")
+    return f"{name}.mean_{marks}" if marks else name
+
+
+def outputs_of(
+    module: Network,
+    variables: PyTree,
+    images: Float[Array, "b h w c"],
+    needs: Collection[str],
+    views: tuple[View, ...],
+) -> dict[str, Array]:
+    """Computes a network's outputs and what scores need besides, averaged over views.
+
+    Args:
+      module: a network of single images.
+      variables: its parameters and batch statistics.
+      images: normalised.
+      needs: names of what is computed besides (:data:`jaxatr.tasks.open_set.needs.NEEDS`).
+      views: of :func:`views_of`.
+    """
+
+    def infer(images: Array) -> dict[str, Array]:
+        out = module.apply(variables, images, train=False)._asdict()
+        return out | compute(needs, module, variables, images)
+
+    return averaged(infer, images, views)
+
+
+def averaged(
+    infer: Callable[[Float[Array, "b h w c"]], Mapping[str, Array]],
+    images: Float[Array, "b h w c"],
+    views: tuple[View, ...],
+) -> dict[str, Array]:
+    """Computes the mean of a network's outputs over views of each image.
+
+    Logits, features and what else is one number or vector for an example are averaged over all
+    views. A map is turned back with its image, and averaged over the flips alone: a shift by less
+    than one of its pixels has no inverse on it.
+
+    Args:
+      infer: images to outputs by name, ``[b, ...]`` each.
+      images: normalised.
+      views: at least one; the first is the image itself.
+    """
+    if len(views) == 1:
+        return dict(infer(images))
+    flips = jnp.array([view.flips for view in views])
+    shifts = jnp.array([view.shift for view in views])
+    count = len(images)
+
+    def one(view: tuple[Array, Array]) -> dict[str, Array]:
+        flip, shift = (jnp.broadcast_to(value, (count, 2)) for value in view)
+        found = infer(flip_and_shift(images, flip, shift))
+        return {name: _back(v, view[0]) if name in MAPS else v for name, v in found.items()}
+
+    every = jax.lax.map(one, (flips, shifts))  # one after the other: the network is compiled once
+    unmoved = jnp.array([view.shift == (0, 0) for view in views])
+    return {
+        name: jnp.average(values.astype(jnp.float32), 0, unmoved if name in MAPS else None).astype(
+            values.dtype
+        )
+        for name, values in every.items()
+    }
+
+
+def _back(maps: Float[Array, "b h w f"], flip: Array) -> Float[Array, "b h w f"]:
+    """Undoes a flip."""
+    for axis in (0, 1):
+        maps = jnp.where(flip[axis], jnp.flip(maps, axis + 1), maps)
+    return maps

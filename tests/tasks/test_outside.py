@@ -1,0 +1,202 @@
+"""Images of other data as unknown ones: read, made chips, and groups of an evaluation."""
+
+import shutil
+import tarfile
+import zipfile
+
+import numpy as np
+import pytest
+from absl import flags
+from ml_collections import config_flags
+from PIL import Image
+
+from jaxatr import config as configuration
+from jaxatr import data, metrics, openset, reporting, runs, training
+from jaxatr.cli import evaluate as command
+from jaxatr.tasks.open_set import OpenSet, outside
+from jaxatr.tasks.open_set.predictor import Recogniser
+
+GRAY, COLOUR = (24, 24, 1), (24, 24, 3)
+
+
+def intake(shape=GRAY, dtype="uint8", **chip):
+    channels = shape[2] if shape[2] in (1, 3) else None
+    return data.Intake(data.Chip(channels=channels, **chip), shape, dtype)
+
+
+@pytest.fixture(scope="module")
+def near(tmp_path_factory):
+    """Six gray images as large as the chips, one of them deeper, and what is no image."""
+    root, rng = tmp_path_factory.mktemp("outside") / "near", np.random.default_rng(1)
+    (root / "deep" / "er").mkdir(parents=True)
+    for index in range(6):
+        folder = root / "deep" / "er" if index == 5 else root
+        image = np.uint8(rng.integers(0, 255, (24, 24)))
+        Image.fromarray(image).save(folder / f"{index}.png")
+    (root / "notes.txt").write_text("no image")
+    (root / ".hidden").write_text("neither")
+    return root
+
+
+@pytest.fixture(scope="module")
+def far(tmp_path_factory):
+    """An archive of eight colour images of another size."""
+    folder, rng = tmp_path_factory.mktemp("far"), np.random.default_rng(2)
+    with tarfile.open(folder / "far.tar.gz", "w:gz") as archive:
+        for index in range(8):
+            path = folder / f"{index}.png"
+            Image.fromarray(np.uint8(rng.integers(0, 255, (40, 32, 3)))).save(path)
+            archive.add(path, f"images/{index}.png")
+    return folder / "far.tar.gz"
+
+
+@pytest.fixture(scope="module")
+def run(trained_run, tmp_path_factory):
+    copy = tmp_path_factory.mktemp("with-outside") / "run"
+    shutil.copytree(trained_run, copy)
+    return copy
+
+
+def test_chips_are_those_of_predict(near):
+    found = data.read_others(near, intake())
+    assert found.chips.shape == (6, *GRAY) and found.chips.dtype == np.uint8
+    np.testing.assert_array_equal(found.chips[0], intake()(data.read_image(str(near / "0.png"))))
+    ((name, reason),) = found.left_out
+    assert name == "notes.txt" and "not a readable image" in reason
+    split = found.split("near")
+    np.testing.assert_array_equal(split.image(3), found.chips[3])
+    assert set(split.columns["label"].tolist()) == {-1}
+
+
+def test_images_of_another_size_and_colour_become_chips(near, far):
+    gray = data.read_others(far, intake()).chips
+    assert gray.shape == (8, *GRAY)
+    image = data.read_image(str(far.parent / "0.png"))
+    np.testing.assert_array_equal(gray[0], data.Chip(size=24, channels=1)(image))
+    colour = data.read_others(near, intake(COLOUR)).chips
+    assert colour.shape == (6, *COLOUR) and (colour == colour[..., :1]).all()
+    # An image that is large enough is cut as the run's own are; a smaller one is resized whole.
+    wide = intake((16, 16, 3), center_crop=16)
+    np.testing.assert_array_equal(wide.resized(image), image[12:28, 8:24])
+    small = image[:10, :10]
+    np.testing.assert_array_equal(wide.resized(small), data.Chip(size=16)(small))
+
+
+def test_at_most_so_many_are_drawn(near):
+    every = data.read_others(near, intake())
+    drawn = [data.read_others(near, intake(), most=3, seed=seed) for seed in (0, 0, 1, 2)]
+    numbers = [one.numbers.tolist() for one in drawn]
+    assert numbers[0] == numbers[1] and len({tuple(one) for one in numbers}) > 1
+    for one in drawn:
+        assert len(one.chips) == 3 and one.numbers.tolist() == sorted(one.numbers)
+        rows = np.searchsorted(every.numbers, one.numbers)
+        np.testing.assert_array_equal(one.chips, every.chips[rows])
+    # What cannot be used does not count.
+    assert len(data.read_others(near, intake(), most=6, seed=3).chips) == 6
+
+
+def test_a_zip_and_a_data_set_by_its_name(near, tmp_path, chips):
+    with zipfile.ZipFile(tmp_path / "near.zip", "w") as archive:
+        for index in range(5):
+            archive.write(near / f"{index}.png", f"{index}.png")
+    found = data.read_others(tmp_path / "near.zip", intake())
+    np.testing.assert_array_equal(found.chips, data.read_others(near, intake()).chips[:5])
+    data.prepare("image_folder", source=chips, data_dir=tmp_path / "sets", as_name="shapes")
+    everything = data.read_others("shapes", intake(), data_dir=str(tmp_path / "sets"))
+    assert len(everything.chips) == 4 * (24 + 10)
+
+
+def test_what_cannot_be_read_is_refused(near, tmp_path):
+    with pytest.raises(ValueError, match="nowhere: there is no such folder or archive, and there"):
+        data.read_others("nowhere", intake())
+    with pytest.raises(ValueError, match=r"0.png: got a file, wanted an archive of images \(.tar"):
+        data.read_others(near / "0.png", intake())
+    with pytest.raises(ValueError, match="no image in it that can be used.*wanted uint16"):
+        data.read_others(near, intake(dtype="uint16"))
+    with pytest.raises(ValueError, match="no image in it that can be used"):
+        data.read_others(tmp_path, intake())
+
+
+def test_groups_are_measured_against_the_known_test_examples(run, near, far):
+    with pytest.warns(UserWarning, match="left out of .*near: 1 that cannot be used, such.*notes"):
+        result = runs.evaluate_run(run, outside=f"near={near},far={far}", scores="all")
+    assert list(result["groups"]) == ["all", "near", "far"]
+    arrays, everything = dict(np.load(run / "scores.npz")), result["groups"]["all"]
+    known = arrays["test_labels"] != openset.UNKNOWN
+    for name, count in (("near", 6), ("far", 8)):
+        group = result["groups"][name]
+        assert group["num_known"] == everything["num_known"] == 30
+        assert group["num_unknown"] == count and len(arrays[f"outside_{name}_id"]) == count
+        assert group["closed_accuracy"] == everything["closed_accuracy"]
+        assert list(group["scores"]) == list(everything["scores"])
+        for score, row in group["scores"].items():
+            inside = arrays[f"test_score_{score}"][known]
+            other = arrays[f"outside_{name}_score_{score}"]
+            assert row["auroc"] == metrics.auroc(inside, other)
+            assert row["aupr_in"] == metrics.aupr_in(inside, other)
+            assert row["aupr_out"] == metrics.aupr_out(inside, other)
+            assert row["fpr_at_tpr"] == metrics.fpr_at_tpr(inside, other, tpr=0.95)
+            assert {"fpr_at_tpr_of_unknown", "ccr_at_fpr", "oscr"} < set(row)
+            for figure in ("fitted_threshold", "closed_accuracy"):
+                assert row.get(figure) == everything["scores"][score].get(figure)
+    assert result["outside"]["near"]["images"] == 6 and result["outside"]["near"]["left_out"] == 1
+    assert 0 <= result["outside"]["far"]["unknown_accepted"] <= 1
+    text = reporting.open_set_table(result)
+    assert f"far: 8 images of {far}; taken for known: " in text and "\nnear " in text
+    page = reporting.render_report([run])
+    assert "Images of other data" in page and "8 images of" in page
+
+
+def test_a_predictor_scores_an_outside_image_as_the_evaluation_does(run, far):
+    result = runs.evaluate_run(run, outside=f"far={far}", scores="mls")
+    assert list(result["groups"]) == ["all", "far"]
+    arrays = dict(np.load(run / "scores.npz"))
+    recogniser = Recogniser.load(run, score="mls")
+    chips = data.read_others(far, recogniser.chip).chips
+    found = [prediction.score for prediction in recogniser(chips)]
+    np.testing.assert_allclose(found, arrays["outside_far_score_mls"], rtol=1e-5)
+
+
+def test_they_may_change_and_are_not_there_to_load_a_run(run, near, small_config):
+    config = small_config.copy_and_resolve_references()
+    config.open_set.outside, config.open_set.outside_most = f"near={near}", 2
+    training.check_config(run, config, free=OpenSet.free_fields)
+    config.open_set.outside = "near=nowhere"
+    task = OpenSet(config)  # which other uses of the run need
+    with pytest.raises(ValueError, match="open_set.outside: near: nowhere: there is no such fol"):
+        task.batches(task.phases[0])
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("folder", "got 'folder', wanted NAME=SOURCE"),
+        ("near=", "got 'near=', wanted NAME=SOURCE"),
+        ("a b=folder", "got 'a b=folder', wanted NAME=SOURCE"),
+        ("near=a,near=b", "the name 'near' is taken"),
+        ("all=a", "the name 'all' is taken"),
+    ],
+)
+def test_what_is_written_wrong_is_refused(small_config, text, message):
+    config = small_config.copy_and_resolve_references()
+    config.open_set.outside = text
+    with pytest.raises(ValueError, match=f"open_set.outside: {message}"):
+        OpenSet(config)
+
+
+def test_the_command_line_sets_them(flags_of, monkeypatch):
+    assert outside.parse("near=a=b/c,far=d") == {"near": "a=b/c", "far": "d"}
+    given = {}
+    monkeypatch.setattr(runs, "evaluate_run", lambda workdir, **options: given.update(options))
+    flags_of(command, "--workdir=run", "--outside=near=a,far=b", "--json")
+    command.main([])
+    assert given["outside"] == "near=a,far=b" and "scores" not in given
+    flags_of(command, "--workdir=run", "--outside=", "--json")  # none, whatever is configured
+    command.main([])
+    assert given["outside"] == ""
+    # A field of the configuration with commas and equals signs stays one text.
+    values, line = flags.FlagValues(), ["train", "--config.open_set.outside=near=a,far=b"]
+    config = configuration.of_task()
+    config_flags.DEFINE_config_dict("config", config, flag_values=values, sys_argv=line)
+    values(line)
+    assert config.open_set.outside == "near=a,far=b"
