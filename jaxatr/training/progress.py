@@ -10,7 +10,7 @@ import jax
 from tqdm import tqdm
 
 LINES = 2.0, 30.0
-"""Seconds from the start to the first plain line, and between two at most; it doubles up to that."""
+"""Seconds to the first plain line, and between two at most; the pause doubles up to that."""
 
 
 _COMPILING = "compiling"
