@@ -1,10 +1,10 @@
 """A run's training, from its configuration."""
 
-import copy
 import os
 from pathlib import Path
 
 from jaxatr import bundled, training
+from jaxatr.tasks.pretrained import begun
 from jaxatr.training import Task, task_class
 from jaxatr.typing import Config
 
@@ -64,6 +64,5 @@ def make_task(config: Config, workdir: str | os.PathLike) -> Task:
       ValueError: the configuration is wrong, or its data is missing.
     """
     if training.saved_steps(workdir):
-        config = copy.deepcopy(config)
-        config.model.pretrained = ""
+        config = begun(config)
     return task_class(config.task).of_config(config)(config)
