@@ -23,7 +23,6 @@ Padding = Literal["same", "even"]
 TensorFlow does, ``"even"`` takes as many on both sides, as PyTorch does. They differ where the
 stride is 2 and the size even."""
 
-_HE = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 _STEM, _HEAD = 32, 1280  # features
 
 
@@ -42,7 +41,9 @@ class Conv(nn.Module):
         """Returns the convolved map, of ``ceil(size / stride)`` pixels a side."""
         size = self.kernel_size
         shape = (size, size, x.shape[-1] // self.groups, self.features)
-        kernel = self.param("kernel", _HE, shape, jnp.float32)
+        # He's, of the connections that a feature has: those of its group.
+        init = nn.initializers.variance_scaling(2.0 * self.groups, "fan_out", "normal")
+        kernel = self.param("kernel", init, shape, jnp.float32)
         return kernels.convolution(
             x.astype(self.dtype),
             kernel.astype(self.dtype),

@@ -197,7 +197,11 @@ def _named(found: Any) -> dict[str, _Tensor]:
         if isinstance(entries, Mapping) and entries:
             if all(isinstance(one, _Tensor) for one in entries.values()):
                 return {str(name): tensor for name, tensor in entries.items()}
-    held = ", ".join(map(str, found)) if isinstance(found, Mapping) else type(found).__name__
+    held = (
+        ", ".join(map(str, found))
+        if isinstance(found, Mapping)
+        else type(found).__name__.strip("_")
+    )
     raise _Refused(
         f"holds {held or 'nothing'}; wanted a dictionary of tensors, or one as {_ENTRIES[0]}"
     )
