@@ -201,7 +201,6 @@ COMMON: Fields = {
         "evaluate the beginning too, and end with the parameters of the [best evaluation]"
         "(training.md#never-worse-than-the-beginning); unset: where `model.pretrained` is set",
         bool,
-        earlier=False,
     ),
     "train.evaluate_every": Field(1.0, "epochs between evaluations on the validation part"),
     "train.checkpoint_every": Field(
