@@ -146,7 +146,6 @@ def _folder(config: Config) -> None:
 
 
 def _pretrained(config: Config) -> None:
-    """Chosen on held-out classes of photographs, at 96 pixels, in 60 steps."""
     _folder(config)
     configuration.from_published(config)
     config.embedding.dimension = 0  # a layer drawn at random would have to learn first

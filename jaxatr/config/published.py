@@ -10,6 +10,7 @@ def from_published(config: Config, name: str = DEFAULT) -> None:
 
     At the heads' own rate the backbone's features are gone after a few steps, and at a tenth of it
     too; and batch norms that go by the statistics of small batches are another network at once.
+    Chosen on a validation part and on held-out classes of photographs, at 96 pixels, in 60 steps.
 
     Args:
       config: to be changed.
@@ -17,6 +18,8 @@ def from_published(config: Config, name: str = DEFAULT) -> None:
     """
     config.model.pretrained = name
     config.model.freeze = "statistics"
+    config.optimizer.name = "adamw"
+    config.optimizer.learning_rate = 1e-2
     config.optimizer.backbone_factor = 0.01
     config.train.end_with_best = True
     config.data.size, config.data.channels = 224, 3

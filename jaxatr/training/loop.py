@@ -35,6 +35,11 @@ _NOTHING_EVALUATED = (
     "train.end_with_best: nothing is evaluated, so the run ends with its last step, even if it is "
     "worse than the beginning: set data.validation"
 )
+_NOTHING_LEARNED = (
+    "train.end_with_best: no evaluation was as good as the one before the first step, so the run "
+    "ends as it began: lower optimizer.learning_rate or optimizer.backbone_factor, or set "
+    "model.freeze"
+)
 
 
 class TrainResult(NamedTuple):
@@ -148,6 +153,8 @@ def train(
                     if last and end_with_best and (kept := run.take_best()) is not None:
                         update_record(workdir, kept_step=kept)
                         bar.note(f"step {kept} was the best: the run ends with its parameters")
+                        if not kept:
+                            warnings.warn(_NOTHING_LEARNED, stacklevel=2)
                     writer.sync()
                     run.save(meter, evaluated=evaluate)
                 if meter.stop and not last:

@@ -29,6 +29,7 @@ def kernel(params):
     return np.asarray(params["conv"]["kernel"])
 
 
+@pytest.mark.filterwarnings("ignore:train.end_with_best")
 @pytest.mark.parametrize(
     ("scores", "kept"),
     [
@@ -71,6 +72,12 @@ def test_the_average_is_kept_too(toy, tmp_path):
     task, asked = judged(toy, [0.1, 0.9, 0.4, 0.3, 0.6])
     result = train(toy, tmp_path, task, ema=0.5)
     np.testing.assert_array_equal(kernel(result.params), kernel(asked[1]))
+
+
+def test_a_run_that_learned_nothing_says_so(toy, tmp_path):
+    task, _ = judged(toy, [0.9, 0.5, 0.4, 0.3, 0.6])
+    with pytest.warns(UserWarning, match="no evaluation was as good as the one before the first"):
+        train(toy, tmp_path, task)
 
 
 def test_without_an_evaluation_it_says_so(toy, tmp_path):
