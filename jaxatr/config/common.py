@@ -73,8 +73,14 @@ COMMON: Fields = {
     ),
     "data.normalize": Field(
         True,
-        "images are normalised by the training images' mean and deviation; `False` for a [network "
-        "from a file](onnx.md#a-network-as-backbone) that does so itself",
+        "whether images are normalised; `False` for a [network from a file]"
+        "(onnx.md#a-network-as-backbone) that does so itself",
+    ),
+    "data.normalize_by": Field(
+        "",
+        "by what: `data`, the training images' mean and deviation, or a [published network]"
+        "(training.md#published-networks), its constants; empty: those of the one that "
+        "`model.pretrained` names, else `data`",
     ),
     "data.skip_corrupt": Field(
         False, "leave the corrupt images of an `image_folder` out, rather than stop at the first"
@@ -104,8 +110,8 @@ COMMON: Fields = {
     "augment.box_scale": Field(0.0, "its side is longer or shorter by up to this share"),
     "model.backbone": Field(
         "resnet18",
-        "`resnet18`, `resnet34`, `resnet50`, `resnet101` or [your own](backbone.md), "
-        "`my.module:Class`",
+        "`resnet18`, `resnet34`, `resnet50`, `resnet101`, `mobilenet_v2`, `efficientnet_lite0`, "
+        "`efficientnet_lite2` or [your own](backbone.md), `my.module:Class`",
     ),
     "model.onnx": Field(
         "",
@@ -117,12 +123,12 @@ COMMON: Fields = {
     ),
     "model.stem": Field(
         "7x7",
-        "of the built-in backbones: `7x7` (stride 2 and pooling), or `3x3` for images of about 32 "
+        "of the residual backbones: `7x7` (stride 2 and pooling), or `3x3` for images of about 32 "
         "pixels",
     ),
     "model.width": Field(
         64,
-        "of the built-in backbones: channels of the first stage; each later one doubles them",
+        "of the residual backbones: channels of the first stage; each later one doubles them",
     ),
     "model.dtype": Field(
         "float32", "of the built-in backbones' computation: `float32` or `bfloat16`"
@@ -133,8 +139,15 @@ COMMON: Fields = {
     ),
     "model.pretrained": Field(
         "",
-        "a safetensors file or another run's folder, with whose weights a built-in backbone "
-        "[begins](training.md#starting-from-pretrained-weights); empty: random ones",
+        "a [published network](training.md#published-networks) by its name, which becomes the "
+        "backbone, or a safetensors file, one of PyTorch's or another run's folder, with whose "
+        "weights a built-in backbone [begins](training.md#starting-from-pretrained-weights); "
+        "empty: random ones",
+    ),
+    "model.weights_dir": Field(
+        "",
+        "where files of published networks lie; empty: `$JAXATR_WEIGHTS_DIR`, and the installed "
+        "packages",
     ),
     "model.pretrained_channels": Field(
         "same",
@@ -193,6 +206,12 @@ COMMON: Fields = {
         0.0,
         "decay of an [average of the parameters](training.md#averaged-parameters) over the steps, "
         "which is evaluated and used in their place (0.999, say); 0: off",
+    ),
+    "train.end_with_best": Field(
+        None,
+        "evaluate the beginning too, and end with the parameters of the [best evaluation]"
+        "(training.md#never-worse-than-the-beginning); unset: where `model.pretrained` is set",
+        bool,
     ),
     "train.evaluate_every": Field(1.0, "epochs between evaluations on the validation part"),
     "train.checkpoint_every": Field(

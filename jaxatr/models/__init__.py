@@ -1,8 +1,9 @@
 """Networks as flax linen modules, and how a configuration names them."""
 
-from jaxatr.models import pretrained
+from jaxatr.models import pretrained, published
 from jaxatr.models.build import (
     BACKBONES,
+    backbone_name,
     build_embedding,
     build_open_set,
     build_surrogate,
@@ -13,6 +14,7 @@ from jaxatr.models.embedding import EmbeddingNetwork, EmbeddingOutput
 from jaxatr.models.freezing import check_freeze, trainable
 from jaxatr.models.gan import Discriminator, Generator
 from jaxatr.models.gradient_norms import squared_gradient_norms
+from jaxatr.models.mobile import EfficientNetLite0, EfficientNetLite2, MobileNet, MobileNetV2
 from jaxatr.models.open_set import OpenSetClassifier, OpenSetOutput
 from jaxatr.models.resnet import (
     AttendedFeatures,
@@ -31,10 +33,14 @@ __all__ = [
     "BACKBONES",
     "CBAM",
     "Discriminator",
+    "EfficientNetLite0",
+    "EfficientNetLite2",
     "EmbeddingNetwork",
     "EmbeddingOutput",
     "ExplanationNetwork",
     "Generator",
+    "MobileNet",
+    "MobileNetV2",
     "OpenSetClassifier",
     "OpenSetOutput",
     "ResNet",
@@ -48,12 +54,14 @@ __all__ = [
     "TrackOutput",
     "Surrogate",
     "SurrogateOutput",
+    "backbone_name",
     "build_embedding",
     "build_open_set",
     "build_surrogate",
     "build_track",
     "check_freeze",
     "pretrained",
+    "published",
     "squared_gradient_norms",
     "trainable",
 ]

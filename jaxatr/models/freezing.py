@@ -8,6 +8,9 @@ from jaxatr.typing import PyTree
 
 STATISTICS, BACKBONE = "statistics", "backbone"
 
+FROM_FILE = "weight:"
+"""Before the names of the weights of a network that was read from an ONNX file."""
+
 
 def frozen_parts(freeze: str) -> tuple[str, ...]:
     """Returns the names of the frozen parts of a backbone; none where it is frozen as a whole.
@@ -20,7 +23,11 @@ def frozen_parts(freeze: str) -> tuple[str, ...]:
 
 
 def is_of(part: str, name: str) -> bool:
-    """Whether a part of a backbone, ``stage1_block2``, is meant by a name, ``stage1``."""
+    """Whether a part of a backbone, ``stage1_block2``, is meant by a name, ``stage1``.
+
+    A weight of a network from a file is meant by the beginning of its name there: ``features.0``.
+    """
+    part, name = part.removeprefix(FROM_FILE), name.replace("/", "|")
     return part.startswith(name) and not part[len(name) :][:1].isalnum()
 
 
@@ -55,8 +62,9 @@ def check_freeze(freeze: str, params: PyTree) -> None:
     backbone: dict[str, Any] = params.get(BACKBONE, {})
     for name in frozen_parts(freeze):
         if not any(is_of(part, name) for part in backbone):
-            known = (STATISTICS, BACKBONE, *backbone)
+            parts = [part.removeprefix(FROM_FILE) for part in backbone]
+            known = (STATISTICS, BACKBONE, *parts)
             raise ValueError(
                 f"model.freeze: got {name!r}, wanted 'statistics', 'backbone' or parts of it, "
-                f"such as {', '.join(list(backbone)[:4])}{nearest(name, known)}"
+                f"such as {', '.join(parts[:4])}{nearest(name, known)}"
             )

@@ -1,8 +1,6 @@
-"""Weights for a residual network from a safetensors file, under torchvision's and timm's names."""
+"""Weights for a built-in backbone from a file, under the names that its publishers gave them."""
 
-import hashlib
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -13,28 +11,13 @@ import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
-import safetensors
 
 from jaxatr.models.resnet import ResNet
+from jaxatr.models.tensor_names import RESNET, Names, names_of
+from jaxatr.models.weight_file import arrays_of, read_content
 from jaxatr.typing import PyTree
 
-_DTYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16}
-_PICKLES = (".pth", ".pt", ".bin", ".ckpt", ".pkl", ".pickle")
-_PICKLED = (b"PK\x03\x04", *(bytes([0x80, protocol]) for protocol in range(2, 6)))
-
-_STEM = "conv1.weight"
-_IGNORED = re.compile(r"fc\.(weight|bias)|.*\.num_batches_tracked")
-_BLOCK = re.compile(r"stage(\d+)_block(\d+)")
-_MODULES = {
-    "stem_conv": "conv1",
-    "stem_norm": "bn1",
-    "norm1": "bn1",
-    "norm2": "bn2",
-    "norm3": "bn3",
-    "shortcut_conv": "downsample.0",
-    "shortcut_norm": "downsample.1",
-}
-_LEAVES = {"kernel": "weight", "scale": "weight", "mean": "running_mean", "var": "running_var"}
+_DTYPES = (np.float64, np.float32, np.float16, ml_dtypes.bfloat16)
 
 
 class Weights(NamedTuple):
@@ -58,11 +41,12 @@ def load(
 ) -> PyTree:
     """Returns a file's weights as the variables of ``model``.
 
-    Names and shapes are torchvision's, which timm shares: ``conv1.weight``,
-    ``layer1.0.bn1.running_mean``, ``layer2.0.downsample.0.weight``. A prefix that all names have
-    (``module.``) is left away. The classifier ``fc`` and the counters ``num_batches_tracked`` have
-    no place in a feature extractor and are not read. What names and shapes do not show has to be
-    as in torchvision: ReLU, batch norm's ε of 1e-5, and a bottleneck's stride on its 3×3.
+    Names and shapes of a residual network are torchvision's, which timm shares: ``conv1.weight``,
+    ``layer1.0.bn1.running_mean``, ``layer2.0.downsample.0.weight``; of the other built-in
+    backbones see :func:`jaxatr.models.tensor_names.names_of`. A prefix that all names have
+    (``module.``) is left away. The classifier (``fc``) and the counters ``num_batches_tracked``
+    have no place in a feature extractor and are not read. What names and shapes do not show has to
+    be as in torchvision: ReLU, batch norm's ε of 1e-5, and a bottleneck's stride on its 3×3.
 
     Weights from ImageNet were trained on images normalised by ImageNet's mean and deviation. This
     package normalises by those of the training images, channel by channel: inputs of the same mean
@@ -73,8 +57,9 @@ def load(
     the attention's own as they were drawn.
 
     Args:
-      path: a safetensors file of float64, float32, float16 or bfloat16 tensors.
-      model: a :class:`jaxatr.models.ResNet` of the same depth, width and stem.
+      path: a safetensors file, or one that ``torch.save`` wrote of a ``state_dict``, of float64,
+        float32, float16 or bfloat16 tensors.
+      model: a built-in backbone of the same depth, width and stem.
       in_channels: channels of its images.
       channels: ``"same"`` wants the file's number of them; ``"sum"`` adapts a stem of another one:
         its kernel is summed over the file's channels and shared out evenly among the images', so
@@ -84,9 +69,8 @@ def load(
       ``{"params": …, "batch_stats": …}``, float32 arrays.
 
     Raises:
-      ValueError: there is no such file, it is a pickle (nothing is unpickled; how to convert it is
-        said) or broken, or it does not fit the model: all wrong shapes, missing and unexpected
-        names are listed.
+      ValueError: there is no such file, it is broken or a pickle of anything but tensors, or it
+        does not fit the model: all wrong shapes, missing and unexpected names are listed.
     """
     weights = read(path, model, in_channels=in_channels, channels=channels)
     return jax.tree.map(jnp.asarray, weights.variables)
@@ -100,7 +84,7 @@ def read(
     channels: Literal["same", "sum"] = "same",
 ) -> Weights:
     """Loads weights as :func:`load` does, with the file's path and SHA-256 for the record."""
-    tensors, digest = _tensors(path)
+    tensors, digest = _tensors(path, names_of(model, str(path)))
     variables = fit(tensors, model, in_channels=in_channels, channels=channels, title=str(path))
     return Weights(variables, {"path": str(path), "sha256": digest})
 
@@ -113,7 +97,7 @@ def fit(
     channels: Literal["same", "sum"],
     title: str,
 ) -> PyTree:
-    """Returns tensors under torchvision's names as the variables of ``model``; see :func:`load`.
+    """Returns tensors under their published names as the variables of ``model``; see :func:`load`.
 
     Args:
       tensors: name to array; kernels ``[out, in, h, w]``.
@@ -130,27 +114,33 @@ def fit(
     """
     if channels not in ("same", "sum"):
         raise ValueError(f"channels: got {channels!r}, wanted 'same' or 'sum'")
-    if not isinstance(model, ResNet):
-        raise ValueError(
-            f"{title}: got the backbone {type(model).__name__} to load it into, wanted a "
-            "jaxatr.models.ResNet, whose names are known"
-        )
-    if channels == "sum" and _STEM in tensors:
-        tensors = {**tensors, _STEM: _shared_out(tensors[_STEM], in_channels)}
-    plain = model.clone(attention=None)
+    names = names_of(model, title)
+    if channels == "sum" and names.stem in tensors:
+        tensors = {**tensors, names.stem: _shared_out(tensors[names.stem], in_channels)}
+    plain = model.clone(attention=None) if isinstance(model, ResNet) else model
     variables = jax.eval_shape(plain.init, jax.random.key(0), jnp.zeros((1, 32, 32, in_channels)))
     leaves: Any = flax.traverse_util.flatten_dict(variables)
-    wanted = {_torch_name(path): _torch_shape(leaf.shape) for path, leaf in leaves.items()}
+    wanted = {names.of(path): _torch_shape(leaf.shape) for path, leaf in leaves.items()}
     problems = [
         f"  {name}: {problem}"
         for name in sorted({*wanted, *tensors})
-        if (problem := _problem(name, tensors.get(name), wanted.get(name)))
+        if (problem := _problem(tensors.get(name), wanted.get(name), stem=name == names.stem))
     ]
     if problems:
         raise ValueError("\n".join([f"{title} does not fit the model:", *problems]))
     return flax.traverse_util.unflatten_dict(
-        {path: _from_torch(tensors[_torch_name(path)]) for path in leaves}
+        {path: _from_torch(tensors[names.of(path)]) for path in leaves}
     )
+
+
+def of_backbone(tensors: Mapping[str, np.ndarray], model: nn.Module) -> dict[str, np.ndarray]:
+    """Returns the tensors that have a place in a backbone: not those of the classifier.
+
+    Args:
+      tensors: under their published names.
+      model: a built-in backbone.
+    """
+    return _without_ignored(tensors, names_of(model, "model"))
 
 
 def put_into(drawn: PyTree, loaded: PyTree) -> PyTree:
@@ -170,81 +160,59 @@ def put_into(drawn: PyTree, loaded: PyTree) -> PyTree:
     return flax.traverse_util.unflatten_dict({**leaves, **new}, sep="/")
 
 
-def to_torch(variables: PyTree) -> dict[str, np.ndarray]:
-    """Returns a backbone's variables under torchvision's names, for ``safetensors`` to write.
+def to_torch(variables: PyTree, model: nn.Module | None = None) -> dict[str, np.ndarray]:
+    """Returns a backbone's variables under their published names, for ``safetensors`` to write.
 
     Args:
-      variables: of a :class:`jaxatr.models.ResNet`; a name that is none of its own stays.
+      variables: of a built-in backbone; a name that is none of its own stays.
+      model: the backbone; by default a :class:`jaxatr.models.ResNet`.
 
     Returns:
       Name to array; kernels ``[out, in, h, w]``.
     """
+    names = RESNET if model is None else names_of(model, "model")
     tensors = {}
     for place, leaf in flax.traverse_util.flatten_dict(variables).items():
         array = np.asarray(leaf)
         array = array.transpose(3, 2, 0, 1) if array.ndim == 4 else array
-        tensors[_torch_name(place)] = np.ascontiguousarray(array)
+        tensors[names.of(place)] = np.ascontiguousarray(array)
     return tensors
 
 
-def _tensors(path: str | os.PathLike) -> tuple[dict[str, np.ndarray], str]:
+def _tensors(path: str | os.PathLike, names: Names) -> tuple[dict[str, np.ndarray], str]:
     """Returns a file's tensors without a prefix that all names have, and the file's SHA-256."""
-    parsed, digest = _parsed(path)
-    common = os.path.commonprefix(list(parsed))
-    prefix = common[: common.rfind(".") + 1]
-    if prefix + _STEM not in parsed:
-        prefix = ""  # a part of the names themselves, of a file that holds one block, say
-    named = {name.removeprefix(prefix): entry for name, entry in parsed.items()}
-    named = {name: entry for name, entry in named.items() if not _IGNORED.fullmatch(name)}
-    types = {name: entry["dtype"] for name, entry in sorted(named.items())}
-    if odd := [f"  {name}: {kind}" for name, kind in types.items() if kind not in _DTYPES]:
-        raise ValueError("\n".join([f"{path}: got types other than {', '.join(_DTYPES)}:", *odd]))
-    tensors = {
-        name: np.frombuffer(entry["data"], _DTYPES[entry["dtype"]]).reshape(entry["shape"])
-        for name, entry in named.items()
-    }
-    return tensors, digest
-
-
-def _parsed(path: str | os.PathLike) -> tuple[dict[str, Any], str]:
-    """Returns name to type, shape and bytes; safetensors has checked that the sizes are right."""
     if Path(path).is_dir():
         raise ValueError(
             f"{path} is a folder: a run's network is what jaxatr.runs.backbone_variables reads, "
             "and a training with --config.model.pretrained"
         )
-    if not Path(path).is_file():
-        raise ValueError(f"{path}: there is no such file")
-    if Path(path).suffix.lower() in _PICKLES:
-        raise ValueError(_advice(path))
-    content = Path(path).read_bytes()
-    try:
-        return dict(safetensors.deserialize(content)), hashlib.sha256(content).hexdigest()
-    except safetensors.SafetensorError as error:
-        if content.startswith(_PICKLED):
-            raise ValueError(_advice(path)) from error
-        raise ValueError(f"{path} is no whole safetensors file: {error}") from error
+    content, digest = read_content(path)
+    read = arrays_of(content, str(path))
+    common = os.path.commonprefix(list(read))
+    prefix = common[: common.rfind(".") + 1]
+    if prefix + names.stem not in read:
+        prefix = ""  # a part of the names themselves, of a file that holds one block, say
+    named = {name.removeprefix(prefix): array for name, array in read.items()}
+    tensors = _without_ignored(named, names)
+    types = {name: array.dtype for name, array in sorted(tensors.items())}
+    if odd := [f"  {name}: {kind}" for name, kind in types.items() if kind not in _DTYPES]:
+        wanted = ", ".join(np.dtype(kind).name for kind in _DTYPES)
+        raise ValueError("\n".join([f"{path}: got types other than {wanted}:", *odd]))
+    return tensors, digest
 
 
-def _advice(path: str | os.PathLike) -> str:
-    target = Path(path).with_suffix(".safetensors").name
-    return (
-        f"{path} is a pickle, which can run any code, and is not unpickled. Convert it:\n"
-        "  import torch\n"
-        "  from safetensors.torch import save_file\n"
-        f"  weights = torch.load({Path(path).name!r}, map_location='cpu', weights_only=True)\n"
-        f"  save_file(weights, {target!r})"
-    )
+def _without_ignored(tensors: Mapping[str, np.ndarray], names: Names) -> dict[str, np.ndarray]:
+    return {name: array for name, array in tensors.items() if not names.ignored.fullmatch(name)}
 
 
-def _problem(name: str, found: np.ndarray | None, wanted: tuple[int, ...] | None) -> str | None:
+def _problem(found: np.ndarray | None, wanted: tuple[int, ...] | None, *, stem: bool) -> str | None:
     if wanted is None:
         return "unexpected"
     if found is None:
         return "missing"
     if found.shape != wanted:
         hint = ""
-        if name == _STEM and (*found.shape[:1], *found.shape[2:]) == (*wanted[:1], *wanted[2:]):
+        if stem and (*found.shape[:1], *found.shape[2:]) == (*wanted[:1], *wanted[2:]):
             hint = f" (channels='sum' makes {wanted[1]} of the file's {found.shape[1]} channels)"
         return f"got {list(found.shape)}, wanted {list(wanted)}{hint}"
     with np.errstate(over="ignore"):
@@ -257,13 +225,6 @@ def _shared_out(kernel: np.ndarray, in_channels: int) -> np.ndarray:
         return kernel
     shared = kernel.astype(np.float64).sum(axis=1, keepdims=True) / in_channels
     return np.repeat(shared, in_channels, axis=1)
-
-
-def _torch_name(place: tuple[str, ...]) -> str:
-    """Returns torchvision's name of a variable: ``("params", "stem_conv", "kernel")`` …"""
-    *modules, leaf = place[1:]
-    blocks = [_BLOCK.sub(lambda m: f"layer{m[1]}.{int(m[2]) - 1}", name) for name in modules]
-    return ".".join([*(_MODULES.get(name, name) for name in blocks), _LEAVES.get(leaf, leaf)])
 
 
 def _torch_shape(shape: tuple[int, ...]) -> tuple[int, ...]:

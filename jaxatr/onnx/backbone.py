@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxatr import parallel
+from jaxatr.models.freezing import FROM_FILE
 from jaxatr.onnx.reader.model import OnnxModel, load
 from jaxatr.resolve import nearest
 from jaxatr.typing import Array, ArrayLike, Float
@@ -137,4 +138,4 @@ def _part(path: str, output: str, changed: int) -> OnnxModel:
 
 def _own(name: str) -> str:
     """Returns a weight's name as a checkpoint can have it: no path, no name of a method."""
-    return "weight:" + name.replace("/", "|")
+    return FROM_FILE + name.replace("/", "|")

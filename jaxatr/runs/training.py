@@ -1,10 +1,10 @@
 """A run's training, from its configuration."""
 
-import copy
 import os
 from pathlib import Path
 
 from jaxatr import bundled, training
+from jaxatr.tasks.pretrained import begun
 from jaxatr.training import Task, task_class
 from jaxatr.typing import Config
 
@@ -45,11 +45,17 @@ def train_run(config: Config | str, workdir: str | os.PathLike, *, progress: boo
         free_fields=free,
         find_kernels=full.kernels.find,
         ema=full.train.ema,
+        end_with_best=_ends_with_best(full),
     )
     for folder, other in task.beside(full).items():
         train_run(other, Path(workdir) / folder, progress=progress)
     decided = task.finished(result.variables, Path(workdir), result.step)
     training.update_record(workdir, **decided)
+
+
+def _ends_with_best(config: Config) -> bool:
+    chosen = config.train.end_with_best
+    return bool(config.model.pretrained) if chosen is None else chosen
 
 
 def make_task(config: Config, workdir: str | os.PathLike) -> Task:
@@ -64,6 +70,5 @@ def make_task(config: Config, workdir: str | os.PathLike) -> Task:
       ValueError: the configuration is wrong, or its data is missing.
     """
     if training.saved_steps(workdir):
-        config = copy.deepcopy(config)
-        config.model.pretrained = ""
+        config = begun(config)
     return task_class(config.task).of_config(config)(config)

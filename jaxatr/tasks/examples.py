@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxatr import data, openset
 from jaxatr.tasks.boxes import shares_of_chip, surrounded_chip
+from jaxatr.tasks.normalization import constants_of, normalizing_network
 from jaxatr.tasks.parts import Part, parts_of, shared_shape, with_outliers
 from jaxatr.typing import Array, ArrayLike, Config, Float, Int, Key, Shaped
 
@@ -24,8 +25,8 @@ class Examples:
         out ``"held_out"``, their training examples, and with ``data.box_error`` ``"box_off"``, the
         test examples cut by boxes that are off.
       image_shape: ``(h, w, c)`` of all chips.
-      mean, std: of the training images, per channel, in their raw units; 0 and 1 where they are
-        not to be normalised.
+      mean, std: of the training images, or the constants of a published network, per channel, in
+        the images' raw units; 0 and 1 where they are not to be normalised.
     """
 
     def __init__(self, config: Config, *, tracks: bool = False):
@@ -58,7 +59,11 @@ class Examples:
         self.parts = parts_of(self.dataset, self.split, config, chip, tracks=tracks)
         self.image_shape = shared_shape(self.parts)
         train = self.parts["train"]
-        self.mean, self.std = data.image_statistics(train.split, train.indices, chip)
+        self._network = normalizing_network(config)
+        if self._network is None:
+            self.mean, self.std = data.image_statistics(train.split, train.indices, chip)
+        else:
+            self.mean, self.std = constants_of(self._network, train.split.dtype, self.image_shape)
         if not fields.normalize:
             self.mean, self.std = np.zeros_like(self.mean), np.ones_like(self.std)
         self._batch_size, self._seed = config.train.batch_size, config.seed
@@ -137,7 +142,11 @@ class Examples:
             "skipped": [list(entry) for entry in self.dataset.skipped],
             "image_shape": list(self.image_shape),
             "image_dtype": self.parts["train"].split.dtype.name,
-            "normalization": {"mean": self.mean.tolist(), "std": self.std.tolist()},
+            "normalization": {
+                "mean": self.mean.tolist(),
+                "std": self.std.tolist(),
+                **({"by": self._network.name} if self._network else {}),
+            },
         }
 
     def normalize(self, images: ArrayLike) -> jax.Array:

@@ -1,5 +1,6 @@
-"""The weights that a network's backbone begins with: a file's, or those of another run."""
+"""The weights that a network's backbone begins with: published ones, a file's or another run's."""
 
+import copy
 import os
 from pathlib import Path
 from typing import Any, Literal
@@ -10,6 +11,8 @@ import jax.numpy as jnp
 
 from jaxatr import models, training
 from jaxatr.models.pretrained import Weights, put_into
+from jaxatr.models.published.finding import tensors_of
+from jaxatr.resolve import nearest
 from jaxatr.typing import Config, PyTree
 
 Channels = Literal["same", "sum"]
@@ -41,6 +44,7 @@ class Pretrained:
                 backbone,
                 in_channels=in_channels,
                 channels=fields.pretrained_channels,
+                folder=fields.weights_dir,
             )
         self.record: dict[str, Any] = (
             {} if self._weights is None else {"pretrained": self._weights.source}
@@ -60,6 +64,24 @@ class Pretrained:
         return params, variables
 
 
+def begun(config: Config) -> Config:
+    """Returns the configuration by which a run is used once its weights are in a checkpoint.
+
+    The weights that it began with may be gone, and are not read. Of a published network remains
+    what it is, and how images are brought to it.
+
+    Args:
+      config: the run's, which stays as it is.
+    """
+    config = copy.deepcopy(config)
+    if (network := models.published.named(config.model.pretrained)) is not None:
+        config.model.backbone = models.backbone_name(config.model)
+        if config.data.normalize:
+            config.data.normalize_by = config.data.normalize_by or network.name
+    config.model.pretrained = ""
+    return config
+
+
 def backbone_variables(
     path: str | os.PathLike,
     model: nn.Module,
@@ -67,10 +89,11 @@ def backbone_variables(
     in_channels: int = 3,
     channels: Channels = "same",
 ) -> PyTree:
-    """Reads a backbone's weights from a file or from another run's newest checkpoint.
+    """Reads a backbone's weights: published ones, a file's, or of another run's newest checkpoint.
 
     Args:
-      path: a safetensors file, or a run's folder.
+      path: the name of a published network (:mod:`jaxatr.models.published`), a safetensors file or
+        one of PyTorch's, or a run's folder.
       model: the backbone that they are for.
       in_channels: of its images.
       channels: ``"same"``, or ``"sum"`` for a stem that is adapted to the images' channels.
@@ -90,8 +113,36 @@ def read_weights(
     *,
     in_channels: int = 3,
     channels: Channels = "same",
+    folder: str = "",
 ) -> Weights:
-    """Reads weights as :func:`backbone_variables` does, with a record of their source."""
+    """Reads weights as :func:`backbone_variables` does, with a record of their source.
+
+    Args:
+      path: as there.
+      model: as there.
+      in_channels: as there.
+      channels: as there.
+      folder: of the files of published networks; by default ``$JAXATR_WEIGHTS_DIR``.
+
+    Raises:
+      ValueError: as there.
+    """
+    if (network := models.published.named(str(path))) is not None:
+        tensors, source = tensors_of(network, folder)
+        variables = models.pretrained.fit(
+            models.pretrained.of_backbone(tensors, model),
+            model,
+            in_channels=in_channels,
+            channels=channels,
+            title=source["path"],
+        )
+        return Weights(variables, source)
+    if not Path(path).exists() and Path(path).name == str(path) and not Path(path).suffix:
+        known = models.published.NETWORKS
+        raise ValueError(
+            f"model.pretrained: got {str(path)!r}, which is no file; the networks with a name are "
+            f"{', '.join(known)}{nearest(str(path), known)}"
+        )
     if not Path(path).is_dir():
         return models.pretrained.read(path, model, in_channels=in_channels, channels=channels)
     snapshot = training.load_snapshot(path, "latest")
@@ -103,7 +154,7 @@ def read_weights(
     if not backbone:
         raise ValueError(f"{path}: the network of this run has no part 'backbone'")
     variables = models.pretrained.fit(
-        models.pretrained.to_torch(backbone),
+        models.pretrained.to_torch(backbone, model),
         model,
         in_channels=in_channels,
         channels=channels,

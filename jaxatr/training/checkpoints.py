@@ -5,6 +5,7 @@ on. A save that is interrupted leaves a temporary folder, never a checkpoint.
 """
 
 import dataclasses
+import math
 import os
 import warnings
 from collections.abc import Sequence
@@ -125,6 +126,22 @@ class Checkpoints:
                 f"none of the checkpoints {steps} of {self._workdir} can be used (they are now in "
                 f"{SET_ASIDE}): take another workdir, or put a whole one back"
             )
+        return None
+
+    def best(self) -> Snapshot | None:
+        """Returns the evaluated checkpoint of the highest score, or ``None`` if there is none.
+
+        One that is not whole is warned about, and the next best is taken.
+
+        Raises:
+          CheckpointError: the save under way failed.
+        """
+        self.wait()
+        evaluated = [step for step in self._manager.all_steps() if self._scores[step] > -math.inf]
+        for step in sorted(evaluated, key=lambda step: (self._scores[step], step), reverse=True):
+            snapshot = _read_or_warn(self._manager, step, self._fingerprint)
+            if snapshot is not None:
+                return snapshot
         return None
 
     def _set_aside(self, step: int) -> None:

@@ -1,6 +1,7 @@
 """The one training loop."""
 
 import os
+import warnings
 from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -15,8 +16,8 @@ from jaxatr.training.checkpoints import CheckpointError, Checkpoints
 from jaxatr.training.kernels import KernelChoices
 from jaxatr.training.meter import Meter, NonFiniteLoss
 from jaxatr.training.progress import Progress
-from jaxatr.training.record import record_config, start_record
-from jaxatr.training.snapshot import Snapshot
+from jaxatr.training.record import record_config, start_record, update_record
+from jaxatr.training.snapshot import Snapshot, rank
 from jaxatr.training.state import (
     TrainState,
     create_state,
@@ -29,6 +30,16 @@ from jaxatr.training.stop import Preempted, StopRequest
 from jaxatr.training.task import Phase, Task
 from jaxatr.training.writers import MetricWriter
 from jaxatr.typing import Config, PyTree
+
+_NOTHING_EVALUATED = (
+    "train.end_with_best: nothing is evaluated, so the run ends with its last step, even if it is "
+    "worse than the beginning: set data.validation"
+)
+_NOTHING_LEARNED = (
+    "train.end_with_best: no evaluation was as good as the one before the first step, so the run "
+    "ends as it began: lower optimizer.learning_rate or optimizer.backbone_factor, or set "
+    "model.freeze"
+)
 
 
 class TrainResult(NamedTuple):
@@ -67,6 +78,7 @@ def train(
     free_fields: Collection[str] = (),
     find_kernels: bool = False,
     ema: float = 0.0,
+    end_with_best: bool = False,
 ) -> TrainResult:
     """Trains ``task`` to its end, from the newest checkpoint in ``workdir`` if there is one.
 
@@ -91,6 +103,9 @@ def train(
       ema: decay of an average of the trained parameters over the steps (see
         :func:`jaxatr.training.average.next_average`), which is in the checkpoints and is evaluated
         in their place; 0 keeps none. A hook sees the parameters themselves.
+      end_with_best: evaluate before the first step too, and end with the state of the best
+        evaluation where the last one is worse: the last checkpoint has it, and ``record.json``
+        says as ``kept_step`` which step it is of.
 
     Raises:
       ConfigMismatch: ``workdir`` holds a run of another configuration.
@@ -112,6 +127,18 @@ def train(
         ):
             meter = Meter(log_every, schedule.steps, writer.write)
             run.continue_meter(meter)
+
+            def evaluate_now() -> dict[str, float]:
+                if metrics := run.evaluate():
+                    writer.write({"step": run.step, "phase": "evaluate", **metrics})
+                    bar.note(f"step {run.step}: {_listing(metrics)}")
+                return metrics
+
+            if end_with_best and not run.restored:
+                if not evaluate_now():
+                    warnings.warn(_NOTHING_EVALUATED, stacklevel=2)
+                writer.sync()
+                run.save(meter, evaluated=True)
             while run.step < schedule.steps:
                 run.advance(schedule.phase(run.step), meter, stop=request.heard)
                 bar.update(run.step, meter.loss, meter.images_per_second)
@@ -121,9 +148,13 @@ def train(
                     continue
                 meter.drain()
                 with meter.paused():
-                    if evaluate and (metrics := run.evaluate()):
-                        writer.write({"step": run.step, "phase": "evaluate", **metrics})
-                        bar.note(f"step {run.step}: {_listing(metrics)}")
+                    if evaluate:
+                        evaluate_now()
+                    if last and end_with_best and (kept := run.take_best()) is not None:
+                        update_record(workdir, kept_step=kept)
+                        bar.note(f"step {kept} was the best: the run ends with its parameters")
+                        if not kept:
+                            warnings.warn(_NOTHING_LEARNED, stacklevel=2)
                     writer.sync()
                     run.save(meter, evaluated=evaluate)
                 if meter.stop and not last:
@@ -160,7 +191,9 @@ class _Run:
         self._chosen, self._choices = chosen, kernels.Choices({})
         with kernels.choices(self._choices):
             state = create_state(task, jax.random.key(seed), ema=ema)
-        if (saved := checkpoints.restore()) is not None:
+        saved = checkpoints.restore()
+        self.restored = saved is not None
+        if saved is not None:
             state = self._continue(state, saved)
         self.step = int(state.step)
         chosen.resumed = self.step > 0
@@ -240,6 +273,21 @@ class _Run:
             raise ValueError(f"task.best: got {self._task.best!r}, wanted one of {list(metrics)}")
         self._metrics = {name: float(value) for name, value in metrics.items()}
         return self._metrics
+
+    def take_best(self) -> int | None:
+        """Takes the state of the best evaluation, which is in a checkpoint, if it beats this one.
+
+        Returns:
+          Its step; ``None`` where this state is as good, or nothing was evaluated.
+        """
+        best = self._checkpoints.best()
+        if best is None or rank(self._metrics.get(self._task.best)) >= rank(best.score):
+            return None
+        template = parallel.unreplicate(self._state)
+        state = from_arrays(template, best.state).replace(step=template.step)
+        self._state = parallel.replicate(state, self._devices)
+        self._metrics = best.metrics
+        return best.step
 
     def save(self, meter: Meter, *, evaluated: bool) -> None:
         arrays = to_arrays(parallel.unreplicate(self._state))

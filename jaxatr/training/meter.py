@@ -119,8 +119,8 @@ class Meter:
         warnings.warn(
             f"the loss of phase {phase!r} is {loss:.4g} at step {step}, and was {first:.4g} at "
             "its first: lower optimizer.learning_rate, raise optimizer.warmup_epochs, or set "
-            "optimizer.clip_norm; with pretrained weights, set optimizer.backbone_factor to 0.1 or "
-            "less, or model.freeze",
+            "optimizer.clip_norm; with pretrained weights, set optimizer.backbone_factor to 0.01 "
+            "or less, or model.freeze",
             ExplodingLoss,
             stacklevel=2,
         )

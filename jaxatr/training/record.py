@@ -23,7 +23,7 @@ RECORD = "record.json"
 
 #: Fields that do not change what is trained, by their last name: a resumed run may change them.
 FREE_FIELDS = frozenset(
-    {"data_dir", "log_every", "evaluate_every", "checkpoint_every", "keep", "find"}
+    {"data_dir", "weights_dir", "log_every", "evaluate_every", "checkpoint_every", "keep", "find"}
 )
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy")

@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxatr.training.average import AVERAGE, start_average
 from jaxatr.training.task import Task
-from jaxatr.typing import Key, PyTree
+from jaxatr.typing import ArrayLike, Key, PyTree
 
 Trainable = Callable[[tuple[str, ...]], bool] | None
 
@@ -109,7 +109,7 @@ def from_arrays(template: TrainState, arrays: dict[str, Any]) -> TrainState:
     return state.replace(key=jax.random.wrap_key_data(state.key, impl=impl))
 
 
-def flatten(arrays: dict[str, Any]) -> dict[str, np.ndarray]:
+def flatten(arrays: dict[str, Any]) -> dict[str, ArrayLike]:
     """Returns nested dictionaries as one, ``"params/stem/kernel"`` to array."""
     flat: Any = flax.traverse_util.flatten_dict(arrays)
     return {"/".join(map(str, path)): leaf for path, leaf in flat.items() if leaf is not None}

@@ -173,6 +173,40 @@ def test_a_run_goes_out_again(run, flags_of, tmp_path):
         export_run(run, out, batch=0)
 
 
+@pytest.mark.parametrize(
+    ("freeze", "frozen"),
+    [
+        ("", set()),
+        ("statistics", {"mean", "var"}),
+        ("backbone", {"stem|conv.weight", "scale", "bias", "mean", "var"}),
+        ("stem/conv", {"stem|conv.weight", "mean", "var"}),
+        ("scale,bias", {"scale", "bias", "mean", "var"}),
+    ],
+)
+def test_what_is_frozen_of_a_file(small_config, path, tmp_path, freeze, frozen):
+    """The running statistics stay as soon as any part does."""
+    config = small_config.copy_and_resolve_references()
+    config.model.onnx, config.model.output, config.model.freeze = path, "flatten", freeze
+    config.train.steps, config.train.evaluate_every = 2, 100.0
+    config.optimizer.backbone_factor = 1.0 if freeze == "backbone" else 0.5
+    config.open_set.score = "cbc"
+    runs.train_run(config, tmp_path, progress=False)
+    state = training.variables_of(training.load_snapshot(tmp_path, "latest"))
+    begun = until(load(path), "flatten").variables
+    for group in ("params", "batch_stats"):
+        for name, value in begun[group].items():
+            own = name.replace("/", "|")
+            ended = state[group]["backbone"]["weight:" + own]
+            assert (np.asarray(ended) == value).all() == (own in frozen), name
+
+
+def test_a_part_that_a_file_has_not_is_named(small_config, path, tmp_path):
+    config = small_config.copy_and_resolve_references()
+    config.model.onnx, config.model.output, config.model.freeze = path, "flatten", "stem/cow"
+    with pytest.raises(ValueError, match="model.freeze: got 'stem/cow', .* such as .*stem|conv"):
+        runs.train_run(config, tmp_path, progress=False)
+
+
 @pytest.fixture
 def parsed(monkeypatch):
     """Parses a command line's ``--config``."""

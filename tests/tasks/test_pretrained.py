@@ -32,8 +32,9 @@ def stand_in(monkeypatch):
     monkeypatch.setattr(pretrained, "read_weights", read)
 
 
-def read(path, backbone, *, in_channels, channels):
+def read(path, backbone, *, in_channels, channels, folder):
     assert (path, backbone, in_channels, channels) == ("w", MODULE.backbone, 1, "sum")
+    assert folder == "here"
     params, state = drawn()
     variables = {"params": params["backbone"], "batch_stats": state["batch_stats"]["backbone"]}
     return Weights(jax.tree.map(lambda leaf: leaf + 1, variables), {"path": path})
@@ -45,7 +46,7 @@ def fields(**values):
     return model
 
 
-NAMED = {"pretrained": "w", "pretrained_channels": "sum"}
+NAMED = {"pretrained": "w", "pretrained_channels": "sum", "weights_dir": "here"}
 
 
 def test_only_the_backbone_is_replaced_in_and_outside_of_jit():

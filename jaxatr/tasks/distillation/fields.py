@@ -3,6 +3,10 @@
 from jaxatr.config import Field, Fields
 
 FIELDS: Fields = {
+    "train.end_with_best": Field(
+        False,
+        "not here: the best student may be one whose explanation network has not been trained",
+    ),
     "surrogate.deltas": Field(
         "last",
         "what each of the student's last three stages hands to the explanation network: Δf of its "

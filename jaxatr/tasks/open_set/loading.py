@@ -1,6 +1,5 @@
 """The decision of a finished run, with the threshold that a user asks for."""
 
-import copy
 import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -10,6 +9,7 @@ from jaxatr.tasks.open_set import fitted
 from jaxatr.tasks.open_set.deciding import AUTO, RULE, Made, made_for, read, score_of
 from jaxatr.tasks.open_set.needs import refusal
 from jaxatr.tasks.open_set.views import kept_as
+from jaxatr.tasks.pretrained import begun
 from jaxatr.training import Checkpoint, TrainedRun
 
 
@@ -82,8 +82,7 @@ def open_task(run: TrainedRun, where: Mapping[str, str]) -> Any:
     Raises:
       ValueError: the data is missing, or is other data than the run was trained on.
     """
-    config = copy.deepcopy(run.config)
-    config.model.pretrained = ""  # the weights that it began with may be gone
+    config = begun(run.config)
     config.data.update(where)
     task = run.task(config)
     task.check_continues(run.workdir, run.record)

@@ -134,7 +134,7 @@ class OpenSet(Task):
             "workdir": str(run.workdir),
             "fingerprint": run.record.get("fingerprint"),
             "step": run.step,
-            "backbone": model.backbone,
+            "backbone": models.backbone_name(model),
             "width": model.width,
             "variables": digest(run.variables),
         }

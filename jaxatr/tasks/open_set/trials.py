@@ -13,6 +13,7 @@ from pathlib import Path
 from jaxatr import openset, training
 from jaxatr.tasks.limits import check_limits
 from jaxatr.tasks.open_set.scored import Deciding, head
+from jaxatr.tasks.pretrained import begun
 from jaxatr.training.folder import load_config, variables_of
 from jaxatr.typing import Config
 
@@ -72,8 +73,7 @@ def load(task: Deciding, workdir: Path, needs: Collection[str]) -> list[openset.
         )
         return []
     for folder in folders:
-        config = load_config(folder)
-        config.model.pretrained = ""  # the checkpoint has what became of these weights
+        config = begun(load_config(folder))  # the checkpoint has what became of its weights
         trial, snapshot = type(task)(config), training.load_snapshot(folder, "latest")
         variables = variables_of(snapshot)
         outputs = {

@@ -1,0 +1,191 @@
+"""Networks of inverted residuals: MobileNetV2 and EfficientNet-Lite, NHWC.
+
+Sandler et al. (2018), "MobileNetV2: Inverted Residuals and Linear Bottlenecks"; Tan and Le (2019),
+"EfficientNet: Rethinking Model Scaling for Convolutional Neural Networks", in the form without
+squeeze-and-excitation and with ReLU6 that Google published as EfficientNet-Lite.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Literal
+
+import flax.linen as nn
+import jax.numpy as jnp
+
+from jaxatr import kernels, parallel
+from jaxatr.models.freezing import is_of
+from jaxatr.models.resnet import Norm, batch_norm
+from jaxatr.typing import Array, ArrayLike, Float
+
+Padding = Literal["same", "even"]
+"""Where the zeros of an odd padding go: ``"same"`` puts one more at the bottom and right, as
+TensorFlow does, ``"even"`` takes as many on both sides, as PyTorch does. They differ where the
+stride is 2 and the size even."""
+
+_STEM, _HEAD = 32, 1280  # features
+
+
+class Conv(nn.Module):
+    """Bias-free square convolution with groups, through :func:`jaxatr.kernels.convolution`."""
+
+    features: int
+    kernel_size: int = 1
+    stride: int = 1
+    groups: int = 1
+    padding: Padding = "even"
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, x: Float[Array, "b h w c"]) -> Float[Array, "b h2 w2 f"]:
+        """Returns the convolved map, of ``ceil(size / stride)`` pixels a side."""
+        size = self.kernel_size
+        shape = (size, size, x.shape[-1] // self.groups, self.features)
+        # He's, of the connections that a feature has: those of its group.
+        init = nn.initializers.variance_scaling(2.0 * self.groups, "fan_out", "normal")
+        kernel = self.param("kernel", init, shape, jnp.float32)
+        return kernels.convolution(
+            x.astype(self.dtype),
+            kernel.astype(self.dtype),
+            stride=self.stride,
+            padding="SAME" if self.padding == "same" else (size - 1) // 2,
+            groups=self.groups,
+        )
+
+
+class InvertedResidual(nn.Module):
+    """Expansion by a 1×1, depthwise and projecting 1×1 convolution, with a shortcut if it fits."""
+
+    features: int
+    kernel_size: int
+    stride: int
+    expansion: int
+    norm: Norm
+    padding: Padding
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, x: Float[Array, "b h w c"]) -> Float[Array, "b h2 w2 f"]:
+        """Returns the block's output, which is not activated: the bottleneck is linear."""
+        conv = partial(Conv, padding=self.padding, dtype=self.dtype)
+        inner = x.shape[-1] * self.expansion
+        y = x
+        if self.expansion != 1:
+            y = conv(inner, name="expand_conv")(y)
+            y = nn.relu6(self.norm(name="expand_norm")(y))
+        y = conv(inner, self.kernel_size, self.stride, inner, name="depth_conv")(y)
+        y = nn.relu6(self.norm(name="depth_norm")(y))
+        y = self.norm(name="project_norm")(conv(self.features, name="project_conv")(y))
+        shortcut = self.stride == 1 and x.shape[-1] == self.features
+        return y + x if shortcut else y
+
+
+class MobileNet(nn.Module):
+    """A feature extractor of inverted residuals: image to feature vector Z.
+
+    Attributes:
+      stages: of each stage the depthwise kernel's size, the number of blocks, the stride of the
+        first, the expansion and the features.
+      padding: of the convolutions.
+      epsilon: of the batch norms.
+      dtype: of the computation; parameters and batch statistics stay float32.
+      axis_name: the ``pmap`` axis over which training batch statistics are reduced, or ``None``.
+      frozen: names of parts, ``"stem"``, ``"stage1"`` or ``"head"``, whose batch norms use the
+        running statistics in training too, and leave them alone.
+    """
+
+    stages: Sequence[tuple[int, int, int, int, int]]
+    padding: Padding = "even"
+    epsilon: float = 1e-5
+    dtype: Any = jnp.float32
+    axis_name: str | None = parallel.AXIS
+    frozen: Sequence[str] = ()
+
+    @property
+    def maps(self) -> tuple[str, ...]:
+        """Names of the maps that it sows among the intermediates: the stem's and each stage's."""
+        return ("map_stem", *(f"map_stage{i + 1}" for i in range(len(self.stages))))
+
+    @nn.compact
+    def __call__(
+        self, images: Float[ArrayLike, "b h w c"], train: bool = False
+    ) -> Float[Array, "b d"]:
+        """Returns the features Z of the images, 1280 of each.
+
+        Args:
+          images: normalised images, any size from 32 pixels, any number of channels.
+          train: normalise by the batch's statistics, and update the running ones.
+        """
+        norm = self._norm("stem", train)
+        x = jnp.asarray(images, self.dtype)
+        conv = partial(Conv, padding=self.padding, dtype=self.dtype)
+        x = nn.relu6(norm(name="stem_norm")(conv(_STEM, 3, 2, name="stem_conv")(x)))
+        self.sow("intermediates", "map_stem", x)
+        for number, (size, blocks, stride, expansion, features) in enumerate(self.stages, 1):
+            norm = self._norm(f"stage{number}", train)
+            for index in range(blocks):
+                x = InvertedResidual(
+                    features,
+                    size,
+                    stride if index == 0 else 1,
+                    expansion,
+                    norm=norm,
+                    padding=self.padding,
+                    dtype=self.dtype,
+                    name=f"stage{number}_block{index + 1}",
+                )(x)
+            self.sow("intermediates", f"map_stage{number}", x)
+        norm = self._norm("head", train)
+        x = nn.relu6(norm(name="head_norm")(conv(_HEAD, name="head_conv")(x)))
+        return jnp.mean(x, axis=(1, 2), dtype=jnp.float32)
+
+    def _norm(self, part: str, train: bool) -> Norm:
+        moves = train and not any(is_of(part, name) for name in self.frozen)
+        return partial(batch_norm(self, moves), epsilon=self.epsilon)
+
+
+def _scaled(width: float, depth: float) -> tuple[tuple[int, int, int, int, int], ...]:
+    """Returns EfficientNet-B0's stages, wider and deeper; the first and last keep their depth."""
+    stages = (
+        (3, 1, 1, 1, 16),
+        (3, 2, 2, 6, 24),
+        (5, 2, 2, 6, 40),
+        (3, 3, 2, 6, 80),
+        (5, 3, 1, 6, 112),
+        (5, 4, 2, 6, 192),
+        (3, 1, 1, 6, 320),
+    )
+    last = len(stages) - 1
+    return tuple(
+        (
+            size,
+            blocks if place in (0, last) else math.ceil(depth * blocks),
+            stride,
+            expansion,
+            _multiple_of_8(width * features),
+        )
+        for place, (size, blocks, stride, expansion, features) in enumerate(stages)
+    )
+
+
+def _multiple_of_8(features: float) -> int:
+    """Returns the nearest multiple of 8, or the next where that is more than a tenth less."""
+    nearest = max(8, int(features + 4) // 8 * 8)
+    return nearest + 8 if nearest < 0.9 * features else nearest
+
+
+MobileNetV2 = partial(
+    MobileNet,
+    stages=(
+        (3, 1, 1, 1, 16),
+        (3, 2, 2, 6, 24),
+        (3, 3, 2, 6, 32),
+        (3, 4, 2, 6, 64),
+        (3, 3, 1, 6, 96),
+        (3, 3, 2, 6, 160),
+        (3, 1, 1, 6, 320),
+    ),
+)
+_Lite = partial(MobileNet, padding="same", epsilon=1e-3)
+EfficientNetLite0 = partial(_Lite, stages=_scaled(1.0, 1.0))
+EfficientNetLite2 = partial(_Lite, stages=_scaled(1.1, 1.2))

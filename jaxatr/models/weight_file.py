@@ -1,0 +1,68 @@
+"""Arrays under their names out of a file of weights: safetensors, or what ``torch.save`` wrote."""
+
+import hashlib
+import os
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import safetensors
+
+from jaxatr.models.torch_file import is_torch, read_tensors
+
+_DTYPES = {
+    "F64": np.float64,
+    "F32": np.float32,
+    "F16": np.float16,
+    "BF16": ml_dtypes.bfloat16,
+    "I64": np.int64,
+    "I32": np.int32,
+    "I16": np.int16,
+    "I8": np.int8,
+    "U64": np.uint64,
+    "U32": np.uint32,
+    "U16": np.uint16,
+    "U8": np.uint8,
+    "BOOL": np.bool_,
+}
+
+
+def read_content(path: str | os.PathLike) -> tuple[bytes, str]:
+    """Returns a file's bytes and their SHA-256.
+
+    Raises:
+      ValueError: there is no such file.
+    """
+    if not Path(path).is_file():
+        raise ValueError(f"{path}: there is no such file")
+    content = Path(path).read_bytes()
+    return content, hashlib.sha256(content).hexdigest()
+
+
+def arrays_of(content: bytes, title: str) -> dict[str, np.ndarray]:
+    """Returns the arrays of a file under their names.
+
+    What it is, is told by its first bytes. Of a pickle nothing but tensors is built
+    (:mod:`jaxatr.models.torch_file`).
+
+    Args:
+      content: of the file.
+      title: what errors call it.
+
+    Raises:
+      ValueError: it is neither, or broken, or a pickle of anything else.
+    """
+    if is_torch(content):
+        return read_tensors(content, title)
+    try:
+        parsed = dict(safetensors.deserialize(content))
+    except safetensors.SafetensorError as error:
+        raise ValueError(f"{title} is no whole safetensors file: {error}") from error
+    if odd := [
+        f"  {name}: {e['dtype']}" for name, e in parsed.items() if e["dtype"] not in _DTYPES
+    ]:
+        raise ValueError("\n".join([f"{title}: got types that NumPy has not:", *sorted(odd)]))
+    return {
+        name: np.frombuffer(entry["data"], _DTYPES[entry["dtype"]]).reshape(entry["shape"])
+        for name, entry in parsed.items()
+    }
