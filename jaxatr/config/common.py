@@ -70,7 +70,8 @@ COMMON: Fields = {
     ),
     "open_set.split": Field(
         "closed",
-        "which classes are known: a [named split](data.md#splits-into-known-and-unknown)",
+        "which classes are known: `known:tank,car` (the rest is unknown), `unknown:bus`, a `.json` "
+        "file of names, or a [named split](data.md#splits-into-known-and-unknown)",
     ),
     "open_set.split_seed": Field(0, "of the random splits"),
     "open_set.hold_out": Field(
