@@ -273,7 +273,9 @@ def test_a_class_of_the_test_split_alone_is_unknown(small_config, tmp_path):
     assert np.sum(task.parts["test"].labels == openset.UNKNOWN) == 4
     config.data.test_split = "train"
     config.data.train_split = "tran"
-    with pytest.raises(ValueError, match="data.train_split: no split 'tran'.*which has test, train"):
+    with pytest.raises(
+        ValueError, match="data.train_split: no split 'tran'.*which has test, train"
+    ):
         runs.make_task(config, tmp_path / "run")
 
 

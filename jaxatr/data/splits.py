@@ -91,15 +91,15 @@ def known_unknown(
     Args:
       name: ``"known:tank,car"`` (these known, the rest unknown); ``"unknown:bus"`` (the rest
         known); ``"known:tank,car/unknown:bus"`` (the others left out); a ``.json`` file of such
-        lists, for :func:`listed`; ``"closed"`` (all known); ``"random-K/U"`` (K known and U unknown, drawn by ``seed``;
-        further classes are left out); ``"first-K"`` (the first K in the data set's order known, the
-        rest unknown: the field's zero-shot retrieval on Cars-196 is ``"first-98"`` and on CUB-200
-        ``"first-100"``); ``"cifar10/osr-0"`` to ``"cifar10/osr-4"``, the field's five (0 and 1 are
-        the same set); ``"cifar10/paper-code"``; ``"mstar/reference-0"`` to ``-2``;
-        ``"mstar/retrieval"``; ``"mstar/retrieval-tuning"`` (four of the former's known classes
-        known, the other two unknown, the rest left out); ``"rest/NAME"`` (the classes that are
-        unknown in the split NAME are all there are, and known: for training on what another network
-        has not seen).
+        lists, for :func:`listed`; ``"closed"`` (all known); ``"random-K/U"`` (K known and U
+        unknown, drawn by ``seed``; further classes are left out); ``"first-K"`` (the first K in the
+        data set's order known, the rest unknown: the field's zero-shot retrieval on Cars-196 is
+        ``"first-98"`` and on CUB-200 ``"first-100"``); ``"cifar10/osr-0"`` to ``"cifar10/osr-4"``,
+        the field's five (0 and 1 are the same set); ``"cifar10/paper-code"``;
+        ``"mstar/reference-0"`` to ``-2``; ``"mstar/retrieval"``; ``"mstar/retrieval-tuning"`` (four
+        of the former's known classes known, the other two unknown, the rest left out);
+        ``"rest/NAME"`` (the classes that are unknown in the split NAME are all there are, and
+        known: for training on what another network has not seen).
       classes: the data set's class names in its own order.
       seed: for the random splits. The draw orders the names by the SHA-256 of seed and name, so it
         depends on no library's random stream, nor on the order of ``classes``.
@@ -205,7 +205,9 @@ def _row(names: Iterable[str]) -> str:
 def _lists(name: str) -> dict[str, list[str]]:
     """Reads ``known:…/unknown:…``; empty for any other name."""
     found = _LISTED.fullmatch(name)
-    given = {k: text for k, text in (found.groupdict() if found else {}).items() if text is not None}
+    given = {
+        k: text for k, text in (found.groupdict() if found else {}).items() if text is not None
+    }
     return {
         k: [one.strip() for one in next(csv.reader([text]), []) if one.strip()]
         for k, text in given.items()
