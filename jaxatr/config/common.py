@@ -14,9 +14,8 @@ COMMON: Fields = {
     ),
     "data.source": Field(
         "",
-        "for `image_folder`, and needed there: the folder or archive of class folders, or the table "
-        "of images; for `dsiac`,"
-        " `mstar` and `fgvc_aircraft` where they are not prepared yet",
+        "for `image_folder`, and needed there: the folder or archive of class folders, or the "
+        "table of images; for `dsiac`, `mstar` and `fgvc_aircraft` where they are not prepared yet",
     ),
     "data.data_dir": Field(
         "",
@@ -26,9 +25,9 @@ COMMON: Fields = {
         {},
         "of the data set's builder. `simulated`: `ranges`, `bands`, `aspects`, `seed`, `size`, "
         "`crop`, `surround`, `turns`; "
-        "`image_folder`: `test_fraction`, `layout`, `table`; `dsiac`: `band`, `ranges`, `time`, `every`, `classes`, "
-        "`size`; `mstar`: `serials`; `fgvc_aircraft`: `level`, `coarse`, `size`. The command line "
-        "can change the options that the configuration file names",
+        "`image_folder`: `test_fraction`, `layout`, `table`; `dsiac`: `band`, `ranges`, `time`, "
+        "`every`, `classes`, `size`; `mstar`: `serials`; `fgvc_aircraft`: `level`, `coarse`, "
+        "`size`. The command line can change the options that the configuration file names",
     ),
     "data.train_split": Field("train", "the split whose known classes are trained on"),
     "data.test_split": Field("test", "the split that is evaluated on, known and unknown classes"),

@@ -164,11 +164,12 @@ def _contents(folder: ImageFolder, skip_corrupt: bool) -> Contents:
         splits=splits,
         total=total,
         skipped=skipped,
-        left_out=_passed_over(folder),
+        left_out=passed_over(folder),
     )
 
 
-def _passed_over(folder: ImageFolder) -> Reasons:
+def passed_over(folder: ImageFolder) -> Reasons:
+    """Counts what a folder holds besides its images, by kind."""
     reasons = Reasons()
     for kind, paths in folder.passed:
         for path in paths:
