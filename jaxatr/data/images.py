@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -112,7 +113,8 @@ def decode_image(content: bytes, name: str) -> Shaped[np.ndarray, "h w c"]:
 
 
 def _unreadable(name: str, content: bytes, error: Exception) -> ImageError:
-    message = str(error).replace(repr(content), "") or type(error).__name__
+    message = str(error).replace(repr(content), "")
+    message = re.sub(r" <_io\.BytesIO[^>]*>", "", message) or type(error).__name__
     return ImageError(f"{name}: not a readable image ({message if content else 'empty file'})")
 
 

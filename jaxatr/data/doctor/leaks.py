@@ -1,5 +1,6 @@
 """How far a class is known without looking at the target: from size, mean, spread or border."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -24,25 +25,32 @@ class Leak(NamedTuple):
       across: the same, learnt on the split that trains and measured on the test split; None without
         them.
       chance: of guessing.
+      measured: examples that ``within`` and ``across`` are over.
     """
 
     fact: str
     within: float
     across: float | None
     chance: float
+    measured: tuple[int, int]
 
     @property
     def share(self) -> float:
         """The way from guessing, 0, to knowing, 1, on the test split where there is one."""
-        return self._share(self.within if self.across is None else self.across)
+        if self.across is None:
+            return self.share_within
+        return self._share(self.across, self.measured[1])
 
     @property
     def share_within(self) -> float:
         """The same within the split that trains, where neighbours in a series may help."""
-        return self._share(self.within)
+        return self._share(self.within, self.measured[0])
 
-    def _share(self, accuracy: float) -> float:
-        return max(0.0, (accuracy - self.chance) / (1 - self.chance))
+    def _share(self, accuracy: float, count: int) -> float:
+        """Returns 0 for what guessing reaches too: up to three standard errors above its mean."""
+        luck = 3 * math.sqrt(self.chance * (1 - self.chance) / max(count, 1))
+        better = accuracy - self.chance
+        return better / (1 - self.chance) if better > luck else 0.0
 
 
 def leaks(facts: Facts, train: int, test: int | None) -> list[Leak]:
@@ -76,7 +84,7 @@ def leaks(facts: Facts, train: int, test: int | None) -> list[Leak]:
         if len(np.unique(facts.label[other])) == len(classes):
             forest = _forest().fit(columns[rows], facts.label[rows])
             across = _accuracy(facts.label[other], np.asarray(forest.predict(columns[other])))
-        measured.append(Leak(fact, within, across, 1 / len(classes)))
+        measured.append(Leak(fact, within, across, 1 / len(classes), (len(rows), len(other))))
     return measured
 
 

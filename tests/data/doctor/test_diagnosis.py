@@ -106,6 +106,15 @@ def test_leaks_need_two_classes_of_five_and_a_test_split_of_all(subject):
     assert all(leak.across is None for leak in told)
 
 
+def test_what_guessing_reaches_too_is_no_leak():
+    few = doctor.Leak("mean", 0.7, 0.7, 0.5, (20, 20))
+    many = doctor.Leak("mean", 0.7, 0.7, 0.5, (200, 20))
+    assert (few.share, few.share_within) == (0, 0)
+    assert many.share == 0 and many.share_within == pytest.approx(0.4)
+    assert doctor.Leak("mean", 0.7, None, 0.5, (200, 0)).share == pytest.approx(0.4)
+    assert doctor.Leak("mean", 0.2, 0.3, 0.5, (200, 200)).share == 0
+
+
 def test_the_findings_name_what_is_wrong(subject):
     images, labels, parts = labelled(lambda label: noise(1, 24 + 4 * int(label))[0])
     images[0] = None

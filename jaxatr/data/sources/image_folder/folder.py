@@ -15,9 +15,7 @@ from jaxatr.resolve import nearest
 
 WANTED = (
     "<split>/<class>/*, <coarse>/<class>/*, <split>/<coarse>/<class>/* or <class>/* of "
-    f"{', '.join(suffix[1:] for suffix in SUFFIXES)}; an archive of these "
-    f"({', '.join(archive.SUFFIXES)}); or a table ({', '.join(table.SUFFIXES)}) of path, label, "
-    "coarse and split"
+    f"{', '.join(suffix[1:] for suffix in SUFFIXES)}"
 )
 _COARSE = "coarse.json"
 _DEEPEST = 6  # a data set has four levels: further ones are searched to say what is out of place
@@ -101,8 +99,8 @@ def scan(
         raise ValueError(f"there is no folder or file {root}")
     if not root.is_dir():
         raise ValueError(
-            f"{root} is a file, and neither an archive nor a table of a kind that is read; "
-            f"looked for {WANTED}"
+            f"{root} is a file, and neither an archive ({', '.join(archive.SUFFIXES)}) nor a table "
+            f"({', '.join(table.SUFFIXES)}) of a kind that is read"
         )
     if not 0 < test_fraction < 1:
         raise ValueError(f"test_fraction must be between 0 and 1, got {test_fraction}")
