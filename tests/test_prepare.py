@@ -30,11 +30,11 @@ def run(*arguments):
 
 
 def run_here(*arguments, **values):
-    """The same in this process, for the many small cases."""
+    """The same in this process and without the check, for the many small cases."""
     if "source" not in flags.FLAGS:
         prepare.define_flags()
     flags.FLAGS.mark_as_parsed()
-    with flagsaver.flagsaver(**values):
+    with flagsaver.flagsaver(**{"check": False, **values}):
         prepare.main(arguments)
 
 
@@ -51,6 +51,16 @@ def test_it_says_what_it_made(folder, tmp_path):
     ]
     assert lines[5].startswith(f"  in {tmp_path / 'd' / 'mine'}")
     assert lines[6].startswith("  fingerprint ")
+    assert lines[7] == "checked 6 images:"
+    assert "!! 4 pairs of equal images of two splits (test/car/0.png and" in done.stdout
+    assert lines[-1] == "all of it, with pictures: jaxatr check mine --page=FILE.html"
+
+
+def test_without_the_check_it_is_not_made(folder, tmp_path, capsys):
+    place = {"source": str(folder), "data_dir": str(tmp_path / "d")}
+    run_here("image_folder", **place)
+    printed = capsys.readouterr().out
+    assert "fingerprint" in printed and "checked" not in printed
 
 
 def test_an_error_is_one_line_and_exit_code_2(tmp_path):

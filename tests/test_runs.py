@@ -257,9 +257,47 @@ def test_a_known_class_without_training_images_is_refused(small_config, tmp_path
     config = small_config.copy_and_resolve_references()
     folder(tmp_path / "chips", ("a", "b", "c"))
     config.data.source = folder(tmp_path / "chips", ("d",), ("test",))
-    config.open_set.split, config.data.size = "closed", 24
+    config.open_set.split, config.data.size = "known:a,d", 24
     with pytest.raises(ValueError, match="split 'train' of image_folder holds no example of d,"):
         runs.train_run(config, tmp_path / "run", progress=False)
+
+
+def test_a_class_of_the_test_split_alone_is_unknown(small_config, tmp_path):
+    config = small_config.copy_and_resolve_references()
+    folder(tmp_path / "chips", ("a", "b", "c"))
+    config.data.source = folder(tmp_path / "chips", ("d",), ("test",))
+    config.open_set.split, config.data.size, config.data.validation = "closed", 24, 0.0
+    with pytest.warns(UserWarning, match="nothing of them to train on: d$"):
+        task = runs.make_task(config, tmp_path / "run")
+    assert (task.split.known, task.split.unknown) == (("a", "b", "c"), ("d",))
+    assert np.sum(task.parts["test"].labels == openset.UNKNOWN) == 4
+    config.data.test_split = "train"
+    config.data.train_split = "tran"
+    with pytest.raises(
+        ValueError, match="data.train_split: no split 'tran'.*which has test, train"
+    ):
+        runs.make_task(config, tmp_path / "run")
+
+
+def test_a_run_without_a_split_says_what_it_leaves_out(small_config, tmp_path):
+    config = small_config.copy_and_resolve_references()
+    config.data.source = folder(tmp_path / "chips", ("a", "b"))
+    config.open_set.split, config.data.size, config.data.validation = "closed", 24, 0.0
+    with pytest.warns(UserWarning, match="leaves AUROC, OSCR and FPR out: .*split=known:A,B"):
+        runs.make_task(config, tmp_path / "run")
+
+
+def test_a_file_of_names_is_read_once(small_config, tmp_path):
+    config = small_config.copy_and_resolve_references()
+    config.data.source = folder(tmp_path / "chips", ("a", "b", "c"))
+    (tmp_path / "split.json").write_text('["a", "b"]')
+    config.open_set.split, config.train.steps = str(tmp_path / "split.json"), 1
+    config.data.size, config.data.validation, config.train.batch_size = 24, 0.0, 4
+    runs.train_run(config, tmp_path / "run", progress=False)
+    (tmp_path / "split.json").unlink()
+    assert training.load_config(tmp_path / "run").open_set.split == "known:a,b"
+    assert runs.evaluate_run(tmp_path / "run")["unknown"] == ["c"]
+    assert config.open_set.split.endswith("split.json")
 
 
 def test_test_chips_of_another_shape_are_refused(small_config, tmp_path):

@@ -1,5 +1,6 @@
 """Flags and arguments that several commands have: a checkpoint, paths of images."""
 
+import json
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -8,6 +9,37 @@ from typing import Any, Literal, cast
 from absl import flags
 
 from jaxatr import data
+
+CHECKED = 20_000
+"""Images that a check reads at most, unless it is told otherwise."""
+
+
+def define_options() -> None:
+    """Defines ``--option``, a data set's own options."""
+    flags.DEFINE_multi_string(
+        "option",
+        [],
+        "NAME=VALUE of the data set's own, the value as JSON: aspects=36, ranges=[1000].",
+    )
+
+
+def options(texts: Iterable[str]) -> dict[str, Any]:
+    """Parses the values of ``--option``.
+
+    Raises:
+      ValueError: one is not NAME=VALUE, or its value is not JSON.
+    """
+    return dict(map(_option, texts))
+
+
+def _option(text: str) -> tuple[str, Any]:
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise ValueError(f"--option is NAME=VALUE, got {text!r}")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        raise ValueError(f"--option={text}: {value!r} is not JSON") from None
 
 
 def given(*names: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Prepares a data set and says what it holds.
+"""Prepares a data set, says what it holds, and checks it.
 
 jaxatr prepare simulated --option=aspects=36
 jaxatr prepare image_folder --source=DIR_OR_ARCHIVE --name=mstar10
@@ -16,8 +16,10 @@ import numpy as np
 from absl import flags
 
 from jaxatr import data
+from jaxatr.cli import inputs
 from jaxatr.cli.help_page import columns
-from jaxatr.data import sources
+from jaxatr.data import doctor, sources
+from jaxatr.reporting import checked
 
 
 def define_flags() -> None:
@@ -28,11 +30,8 @@ def define_flags() -> None:
     )
     flags.DEFINE_string("name", None, "Name to open it by from now on.")
     flags.DEFINE_bool("skip_corrupt", False, "Leave corrupt files out and list them.")
-    flags.DEFINE_multi_string(
-        "option",
-        [],
-        "NAME=VALUE of the data set's own, the value as JSON: aspects=36, ranges=[1000].",
-    )
+    inputs.define_options()
+    flags.DEFINE_bool("check", True, "Check the set too, as jaxatr check does.")
     for name, of_sources in data.source_flags().items():
         flag = next(iter(of_sources.values()))
         meaning = " ".join(f"{source}: {own.meaning}" for source, own in of_sources.items())
@@ -64,11 +63,17 @@ def main(arguments: Sequence[str]) -> None:
         options=_options(arguments[0]),
         skip_corrupt=flags.FLAGS.skip_corrupt,
     )
-    print("\n".join(_lines(dataset)))
+    print("\n".join(_lines(dataset)), flush=True)
+    if flags.FLAGS.check:
+        diagnosis = doctor.examine(doctor.of_dataset(dataset), limit=inputs.CHECKED)
+        print("\n".join(checked.lines(diagnosis)))
+        unnamed = arguments[0] == "image_folder" and flags.FLAGS.name is None
+        name = flags.FLAGS.source if unnamed else dataset.name
+        print(f"all of it, with pictures: jaxatr check {name} --page=FILE.html")
 
 
 def _options(source: str) -> dict[str, Any]:
-    options = dict(map(_option, flags.FLAGS.option))
+    options = inputs.options(flags.FLAGS.option)
     for name, of_sources in data.source_flags().items():
         value = flags.FLAGS[name].value
         if value is None:
@@ -82,16 +87,6 @@ def _options(source: str) -> dict[str, Any]:
             raise ValueError(f"--{name} and --option={flag.option}=… are the same: give one")
         options[flag.option] = flag.convert(value)
     return options
-
-
-def _option(text: str) -> tuple[str, Any]:
-    name, separator, value = text.partition("=")
-    if not separator:
-        raise ValueError(f"--option is NAME=VALUE, got {text!r}")
-    try:
-        return name, json.loads(value)
-    except ValueError:
-        raise ValueError(f"--option={text}: {value!r} is not JSON") from None
 
 
 def _lines(dataset: data.Dataset) -> list[str]:

@@ -14,8 +14,8 @@ COMMON: Fields = {
     ),
     "data.source": Field(
         "",
-        "for `image_folder`, and needed there: the folder or archive of class folders; for `dsiac`,"
-        " `mstar` and `fgvc_aircraft` where they are not prepared yet",
+        "for `image_folder`, and needed there: the folder or archive of class folders, or the "
+        "table of images; for `dsiac`, `mstar` and `fgvc_aircraft` where they are not prepared yet",
     ),
     "data.data_dir": Field(
         "",
@@ -25,9 +25,9 @@ COMMON: Fields = {
         {},
         "of the data set's builder. `simulated`: `ranges`, `bands`, `aspects`, `seed`, `size`, "
         "`crop`, `surround`, `turns`; "
-        "`image_folder`: `test_fraction`; `dsiac`: `band`, `ranges`, `time`, `every`, `classes`, "
-        "`size`; `mstar`: `serials`; `fgvc_aircraft`: `level`, `coarse`, `size`. The command line "
-        "can change the options that the configuration file names",
+        "`image_folder`: `test_fraction`, `layout`, `table`; `dsiac`: `band`, `ranges`, `time`, "
+        "`every`, `classes`, `size`; `mstar`: `serials`; `fgvc_aircraft`: `level`, `coarse`, "
+        "`size`. The command line can change the options that the configuration file names",
     ),
     "data.train_split": Field("train", "the split whose known classes are trained on"),
     "data.test_split": Field("test", "the split that is evaluated on, known and unknown classes"),
@@ -87,7 +87,8 @@ COMMON: Fields = {
     ),
     "open_set.split": Field(
         "closed",
-        "which classes are known: a [named split](data.md#splits-into-known-and-unknown)",
+        "which classes are known: `known:tank,car` (the rest is unknown), `unknown:bus`, a `.json` "
+        "file of names, or a [named split](data.md#splits-into-known-and-unknown)",
     ),
     "open_set.split_seed": Field(0, "of the random splits"),
     "open_set.hold_out": Field(

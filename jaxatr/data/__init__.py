@@ -30,7 +30,7 @@ from jaxatr.data.pipeline import (
 from jaxatr.data.selection import holdout, select
 from jaxatr.data.source import Source
 from jaxatr.data.sources import flags as source_flags
-from jaxatr.data.splits import KnownUnknown, hold_out_classes, known_unknown
+from jaxatr.data.splits import KnownUnknown, hold_out_classes, known_unknown, listed
 from jaxatr.data.thumbnails import contact_sheet, thumbnail
 from jaxatr.data.tracks import Tracks, check_tracks, tracks_of
 from jaxatr.data.truth import Truth
@@ -65,6 +65,7 @@ __all__ = [
     "holdout",
     "image_statistics",
     "known_unknown",
+    "listed",
     "mix",
     "normalize",
     "open_dataset",

@@ -134,7 +134,15 @@ def _prepared(name: str, source: Source, place: Path, request: Request) -> Path:
       place: ``<data_dir>/<name of the set>``.
       request: what is asked of it.
     """
-    scan = source.scan(request)
+    try:
+        scan = source.scan(request)
+    except ValueError as error:
+        if not source.takes or request.path.exists() or str(request.path) not in str(error):
+            raise
+        raise ValueError(
+            f"{error}; say where it is now by --source=PATH, in a training by "
+            "--config.data.source=PATH"
+        ) from error
     key = name if scan.source is source else scan.source.name
     origin = {
         "builder": key,

@@ -1,29 +1,47 @@
 """The files below a folder that a user names."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 
 def files_below(root: Path) -> list[PurePosixPath]:
     """Returns the paths of all files below a folder, relative to it and sorted.
 
-    Links are passed over: what they lead to inside of the folder is found at its own place.
+    Links that lead out of the folder are followed. The others are passed over: what they lead to is
+    found at its own place.
 
     Raises:
-      ValueError: there is no such folder, or a link leads out of it.
+      ValueError: there is no such folder.
     """
     if not root.is_dir():
-        raise ValueError(f"there is no folder {root}")
-    top, found = root.resolve(), []
-    for folder, folders, names in os.walk(top):
-        for name in folders + names:
-            path = Path(folder, name)
-            if path.is_symlink():
-                if not path.resolve().is_relative_to(top):
-                    raise ValueError(f"{path} is a link that leads out of the data folder")
-            elif path.is_file():
-                found.append(PurePosixPath(path.relative_to(top)))
-    return sorted(found)
+        raise ValueError(
+            f"{root} is a file, and a folder is wanted"
+            if root.exists()
+            else f"there is no folder {root}"
+        )
+    top = root.resolve()
+    return sorted(PurePosixPath(path.relative_to(top)) for path in _files(top, top, (top,)))
+
+
+def _files(top: Path, folder: Path, above: tuple[Path, ...]) -> Iterator[Path]:
+    """Yields the files below a folder.
+
+    Args:
+      top: the data folder.
+      folder: below it.
+      above: the folders above and itself, as they are without links.
+    """
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            path = Path(entry.path)
+            real = path.resolve() if entry.is_symlink() else above[-1] / entry.name
+            if entry.is_symlink() and real.is_relative_to(top):
+                continue
+            if entry.is_file():
+                yield path
+            elif entry.is_dir() and real not in above:
+                yield from _files(top, path, (*above, real))
 
 
 def file_states(root: Path, paths: list[PurePosixPath]) -> list:

@@ -2,12 +2,20 @@
 
 import io
 import os
+import re
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageSequence, TiffImagePlugin
+from PIL import Image, ImageSequence, TiffImagePlugin, UnidentifiedImageError
 
+from jaxatr.data import measurements
 from jaxatr.typing import Shaped
+
+SUFFIXES = (
+    *(".png", ".jpg", ".jpeg", ".tif", ".tiff", ".gif", ".bmp", ".webp", ".jp2", ".j2k", ".npy"),
+    *(".ntf", ".nitf", ".nsf", ".sio"),
+)
+"""The ends of the names of image files, in lower case."""
 
 # What a mode of Pillow is turned into before it becomes an array. A palette or an alpha plane is
 # a way of storing an image, not a further measurement: colours are looked up, alpha is dropped.
@@ -38,10 +46,12 @@ def read_image(path: str | os.PathLike) -> Shaped[np.ndarray, "h w c"]:
     """Returns the image in a file as ``[h, w, c]`` with ``c`` 1 (gray) or 3 (RGB).
 
     Eight-bit images, palettes and bilevel images come as uint8, 16-bit ones as uint16, float and
-    32-bit integer ones as float32; nothing is rescaled. Alpha is dropped.
+    32-bit integer ones as float32, complex ones as float32 magnitudes; nothing is rescaled. Alpha
+    is dropped, and of a moving GIF or WebP the first frame is taken.
 
     Args:
-      path: a file in any format that Pillow reads.
+      path: a file in any format that Pillow reads; a TIFF of any type of numbers; an array of NumPy
+        (``.npy``); a raw chip of MSTAR; or, with the extra ``radar``, NITF, SICD and SIO by sarpy.
 
     Raises:
       ImageError: the file is missing, is not an image, is damaged, holds several pages or NaN, or
@@ -49,6 +59,8 @@ def read_image(path: str | os.PathLike) -> Shaped[np.ndarray, "h w c"]:
     """
     try:
         content = Path(path).read_bytes()
+    except IsADirectoryError as error:
+        raise ImageError(f"{path}: a folder, and an image file is wanted: {path}/*") from error
     except OSError as error:
         raise ImageError(f"{path}: {error.strerror or error}") from error
     return decode_image(content, str(path))
@@ -74,6 +86,8 @@ def read_folder(path: str | os.PathLike) -> list[Shaped[np.ndarray, "h w c"]]:
 def decode_image(content: bytes, name: str) -> Shaped[np.ndarray, "h w c"]:
     """Returns :func:`read_image` of a file's content; ``name`` is for the error message."""
     try:
+        if (read := measurements.reader_of(content)) is not None:
+            return measurements.measured(read(content))
         with Image.open(io.BytesIO(content)) as image:
             if image.format == "TIFF" and len(list(ImageSequence.Iterator(image))) > 1:
                 raise ImageError(f"{name}: holds several pages; one image per file is expected")
@@ -85,17 +99,29 @@ def decode_image(content: bytes, name: str) -> Shaped[np.ndarray, "h w c"]:
                     "floats, or as 8-bit colour"
                 )
             return _to_array(image, name)
-    except ImageError:
+    except (ImageError, ImportError):  # which names the extra that is missing
         raise
+    except UnidentifiedImageError as error:
+        if not measurements.is_tiff(content):
+            raise _unreadable(name, content, error) from error
+        try:
+            return measurements.measured(measurements.read_tiff(content))
+        except Exception as error:
+            raise _unreadable(name, content, error) from error
     except Exception as error:  # a damaged file makes Pillow's decoders fail in every way there is
-        message = str(error).replace(repr(content), "") or type(error).__name__
-        reason = message if content else "empty file"
-        raise ImageError(f"{name}: not a readable image ({reason})") from error
+        raise _unreadable(name, content, error) from error
+
+
+def _unreadable(name: str, content: bytes, error: Exception) -> ImageError:
+    message = str(error).replace(repr(content), "")
+    message = re.sub(r" <_io\.BytesIO[^>]*>", "", message) or type(error).__name__
+    return ImageError(f"{name}: not a readable image ({message if content else 'empty file'})")
 
 
 def _to_array(image: Image.Image, name: str) -> np.ndarray:
     if image.mode in _EIGHT_BIT:
-        array = np.array(image.convert(_EIGHT_BIT[image.mode]))
+        mode = "L" if image.format == "GIF" and _is_gray(image) else _EIGHT_BIT[image.mode]
+        array = np.array(image.convert(mode))
     elif image.mode in _SIXTEEN_BIT:
         array = np.array(image).astype(np.uint16)
     elif image.mode in ("I", "F"):
@@ -107,11 +133,23 @@ def _to_array(image: Image.Image, name: str) -> np.ndarray:
     return array[:, :, None] if array.ndim == 2 else array
 
 
+def _is_gray(image: Image.Image) -> bool:
+    """Whether a palette holds grays alone: a GIF has no other way to store them."""
+    colours = np.array(image.getpalette() or [], np.uint8).reshape(-1, 3)
+    return bool(np.all(colours == colours[:, :1]))
+
+
 def _is_cut_to_8_bits(image: Image.Image, content: bytes) -> bool:
     """Whether the file has more bits than the mode in which Pillow reads it."""
     if image.format == "PNG":
         # Bytes 24 and 25 are bit depth and colour type (2 RGB, 4 gray and alpha, 6 RGBA).
         return content[24] == 16 and content[25] in (2, 4, 6)
+    if image.format == "JPEG2000":
+        # After the codestream's first marker, 36 bytes on, the channels' count and their depths.
+        start = content.find(b"\xff\x4f\xff\x51") + 40
+        count = int.from_bytes(content[start : start + 2], "big")
+        depths = content[start + 2 : start + 2 + 3 * count : 3]
+        return image.mode in _EIGHT_BIT and any((depth & 0x7F) + 1 > 8 for depth in depths)
     if isinstance(image, TiffImagePlugin.TiffImageFile):
         bits = image.tag_v2.get(TiffImagePlugin.BITSPERSAMPLE, (1,))
         return max(bits) > 8 and image.mode in _EIGHT_BIT

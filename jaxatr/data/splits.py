@@ -1,9 +1,13 @@
 """Known/unknown splits as named, versioned records: they are data, and every result carries one."""
 
+import csv
 import dataclasses
 import hashlib
+import io
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from jaxatr.resolve import nearest
@@ -36,6 +40,7 @@ NAMES = ("closed", *_CIFAR10, *_MSTAR, "first-5", "random-6/4", "random-5/3")
 _FIRST = re.compile(r"first-(\d+)")
 _REST = "rest/"
 _RANDOM = re.compile(r"random-(\d+)/(\d+)")
+_LISTED = re.compile(r"(?:known:(?P<known>.*?))?(?:(?:^|/)unknown:(?P<unknown>.*))?", re.DOTALL)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,33 +79,47 @@ class KnownUnknown:
         return cls(**{**record, **lists})
 
 
-def known_unknown(name: str, classes: Sequence[str], *, seed: int = 0) -> KnownUnknown:
+def known_unknown(
+    name: str,
+    classes: Sequence[str],
+    *,
+    seed: int = 0,
+    trainable: Collection[str] | None = None,
+) -> KnownUnknown:
     """Returns the named split of a data set's classes.
 
     Args:
-      name: ``"closed"`` (all known); ``"random-K/U"`` (K known and U unknown, drawn by ``seed``;
-        further classes are left out); ``"first-K"`` (the first K in the data set's order known, the
-        rest unknown: the field's zero-shot retrieval on Cars-196 is ``"first-98"`` and on CUB-200
-        ``"first-100"``); ``"cifar10/osr-0"`` to ``"cifar10/osr-4"``, the field's five (0 and 1 are
-        the same set); ``"cifar10/paper-code"``; ``"mstar/reference-0"`` to ``-2``;
-        ``"mstar/retrieval"``; ``"mstar/retrieval-tuning"`` (four of the former's known classes
-        known, the other two unknown, the rest left out); ``"rest/NAME"`` (the classes that are
-        unknown in the split NAME are all there are, and known: for training on what another network
-        has not seen).
+      name: ``"known:tank,car"`` (these known, the rest unknown); ``"unknown:bus"`` (the rest
+        known); ``"known:tank,car/unknown:bus"`` (the others left out); a ``.json`` file of such
+        lists, for :func:`listed`; ``"closed"`` (all known); ``"random-K/U"`` (K known and U
+        unknown, drawn by ``seed``; further classes are left out); ``"first-K"`` (the first K in the
+        data set's order known, the rest unknown: the field's zero-shot retrieval on Cars-196 is
+        ``"first-98"`` and on CUB-200 ``"first-100"``); ``"cifar10/osr-0"`` to ``"cifar10/osr-4"``,
+        the field's five (0 and 1 are the same set); ``"cifar10/paper-code"``;
+        ``"mstar/reference-0"`` to ``-2``; ``"mstar/retrieval"``; ``"mstar/retrieval-tuning"`` (four
+        of the former's known classes known, the other two unknown, the rest left out);
+        ``"rest/NAME"`` (the classes that are unknown in the split NAME are all there are, and
+        known: for training on what another network has not seen).
       classes: the data set's class names in its own order.
       seed: for the random splits. The draw orders the names by the SHA-256 of seed and name, so it
         depends on no library's random stream, nor on the order of ``classes``.
+      trainable: classes that there are examples of to train on; by default all. The others are
+        unknown in ``"closed"`` and wherever a rest is known.
 
     Raises:
       ValueError: there is no split of that name, or it does not fit these classes.
 
     >>> known_unknown("random-2/1", ("bus", "car", "van"), seed=1).known
     ('bus', 'car')
+    >>> known_unknown("closed", ("bus", "car", "van"), trainable=("bus", "car")).unknown
+    ('van',)
     """
     classes = tuple(classes)
     if len(set(classes)) != len(classes):
         raise ValueError(f"class names must differ from each other, got {classes}")
-    known, unknown = _members(name, classes, seed)
+    name = listed(name)
+    rest = {c for c in classes if trainable is None or c in trainable}
+    known, unknown = _members(name, classes, seed, rest)
     return KnownUnknown(
         name=name,
         version=1,
@@ -142,11 +161,89 @@ def hold_out_classes(split: KnownUnknown, count: int, turn: int = 0) -> KnownUnk
     )
 
 
-def _members(name: str, classes: tuple[str, ...], seed: int) -> tuple[set[str], set[str]]:
-    if name == "closed":
-        return set(classes), set()
+def listed(name: str) -> str:
+    """Writes the class names of a ``.json`` file out; returns any other name as it is.
+
+    The file holds a list of the known classes, or an object with a list ``known``, a list
+    ``unknown``, or both.
+
+    Raises:
+      ValueError: the file is missing, or holds something else.
+    """
     if name.startswith(_REST):
-        _, rest = _members(name.removeprefix(_REST), classes, seed)
+        return _REST + listed(name.removeprefix(_REST))
+    if not name.lower().endswith(".json") or _lists(name):
+        return name
+    try:
+        found = json.loads(Path(name).expanduser().read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"open_set.split: {name}: {error.strerror}") from error
+    except ValueError as error:
+        raise ValueError(f"open_set.split: {name} is no JSON ({error})") from error
+    lists = {"known": found} if isinstance(found, list) else found
+    if (
+        not isinstance(lists, dict)
+        or not lists
+        or not {*lists} <= {"known", "unknown"}
+        or not all(isinstance(names, list) for names in lists.values())
+        or not all(isinstance(c, str) for names in lists.values() for c in names)
+    ):
+        raise ValueError(
+            f"open_set.split: {name}: wanted a list of the known classes' names, or "
+            '{"known": […], "unknown": […]} with either or both'
+        )
+    return "/".join(f"{k}:{_row(lists[k])}" for k in ("known", "unknown") if k in lists)
+
+
+def _row(names: Iterable[str]) -> str:
+    """Writes names in one line, those with a comma in quotes."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(names)
+    return text.getvalue()
+
+
+def _lists(name: str) -> dict[str, list[str]]:
+    """Reads ``known:…/unknown:…``; empty for any other name."""
+    found = _LISTED.fullmatch(name)
+    given = {
+        k: text for k, text in (found.groupdict() if found else {}).items() if text is not None
+    }
+    return {
+        k: [one.strip() for one in next(csv.reader([text]), []) if one.strip()]
+        for k, text in given.items()
+    }
+
+
+def _listed_members(
+    name: str, classes: tuple[str, ...], rest: set[str]
+) -> tuple[set[str], set[str]]:
+    """Parts the classes by lists of their names."""
+    lists = {key: dict.fromkeys(names) for key, names in _lists(name).items()}
+    for key, names in lists.items():
+        for one in names:
+            if one not in classes:
+                raise ValueError(
+                    f"open_set.split: {key}: there is no class {one!r}{nearest(one, classes)} "
+                    f"(there are {', '.join(classes)})"
+                )
+    if both := sorted({*lists.get("known", ())} & {*lists.get("unknown", ())}):
+        raise ValueError(f"open_set.split: {both[0]!r} cannot be known and unknown")
+    unknown = {*lists["unknown"]} if "unknown" in lists else set(classes) - {*lists["known"]}
+    known = {*lists["known"]} if "known" in lists else rest - unknown
+    if not known:
+        raise ValueError(f"open_set.split: {name!r} leaves no class to be known")
+    return known, unknown if "known" in lists else set(classes) - known
+
+
+def _members(
+    name: str, classes: tuple[str, ...], seed: int, trainable: set[str]
+) -> tuple[set[str], set[str]]:
+    if name == "closed":
+        return trainable, set(classes) - trainable
+    if _lists(name):
+        return _listed_members(name, classes, trainable)
+    if name.startswith(_REST):
+        _, rest = _members(name.removeprefix(_REST), classes, seed, trainable)
         if not rest:
             raise ValueError(f"split {name!r}: there are no unknown classes to be known")
         return rest, set()
@@ -170,7 +267,8 @@ def _members(name: str, classes: tuple[str, ...], seed: int) -> tuple[set[str], 
     else:
         raise ValueError(
             f"there is no split {name!r}{nearest(name, NAMES)} "
-            f"(there are {', '.join(NAMES)}, and first-K and random-K/U for any K and U)"
+            f"(there are {', '.join(NAMES)}, first-K and random-K/U for any K and U, "
+            "known:A,B, unknown:C, and a .json file of names)"
         )
     return known, set(classes) - known
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from jaxatr import bundled, training
+from jaxatr import bundled, data, training
 from jaxatr.tasks.pretrained import begun
 from jaxatr.training import Task, task_class
 from jaxatr.typing import Config
@@ -26,6 +26,9 @@ def train_run(config: Config | str, workdir: str | os.PathLike, *, progress: boo
       training.Preempted: the run was told to stop, and has saved.
     """
     full: Config = bundled.load(config) if isinstance(config, str) else config
+    if (written := data.listed(full.open_set.split)) != full.open_set.split:
+        full = copy.deepcopy(full)
+        full.open_set.split = written  # the file may change or go
     free = (*_FREE, *task_class(full.task).free_fields)
     training.check_config(workdir, full, free=free)  # before any data is prepared for nothing
     task = make_task(full, workdir)

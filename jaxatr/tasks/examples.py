@@ -11,7 +11,7 @@ import numpy as np
 from jaxatr import data, openset
 from jaxatr.tasks.boxes import shares_of_chip, surrounded_chip
 from jaxatr.tasks.normalization import constants_of, normalizing_network
-from jaxatr.tasks.parts import Part, parts_of, shared_shape, with_outliers
+from jaxatr.tasks.parts import Part, parts_of, shared_shape, trainable_classes, with_outliers
 from jaxatr.typing import Array, ArrayLike, Config, Float, Int, Key, Shaped
 
 
@@ -48,7 +48,10 @@ class Examples:
             skip_corrupt=fields.skip_corrupt,
         )
         self.split = data.known_unknown(
-            config.open_set.split, self.dataset.classes, seed=config.open_set.split_seed
+            config.open_set.split,
+            self.dataset.classes,
+            seed=config.open_set.split_seed,
+            trainable=trainable_classes(self.dataset, fields),
         )
         if config.open_set.hold_out:
             held = config.open_set

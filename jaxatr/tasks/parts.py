@@ -98,7 +98,7 @@ def parts_of(
       ValueError: a part would be empty, or the data set has no such split.
     """
     fields = config.data
-    train, test = _splits(dataset, fields.train_split, fields.test_split)
+    train, test = _splits(dataset, fields)
     to_known = np.full(len(dataset.classes), openset.UNKNOWN, np.int32)
     for label, name in enumerate(split.known):
         to_known[dataset.classes.index(name)] = label
@@ -160,16 +160,32 @@ def _track_numbers(train: data.Split, test: data.Split) -> np.ndarray:
     return numbers
 
 
-def _splits(dataset: data.Dataset, *names: str) -> list[data.Split]:
-    """Returns splits by their names; ``"train+test"`` is both, one after the other."""
+def trainable_classes(dataset: data.Dataset, fields: Config) -> list[str]:
+    """Names the classes that the splits to train on have examples of.
+
+    Args:
+      dataset: to be divided.
+      fields: ``config.data``.
+
+    Raises:
+      ValueError: the data set has no such split.
+    """
+    labels = np.unique(_splits(dataset, fields)[0].columns["label"])
+    return [dataset.classes[label] for label in labels]
+
+
+def _splits(dataset: data.Dataset, fields: Config) -> list[data.Split]:
+    """Returns the splits for training and test; ``"train+test"`` is both, one after the other."""
     made: dict[str, data.Split] = {}
-    for name in names:
+    names = []
+    for field in ("train_split", "test_split"):
+        names.append(name := fields[field])
         wanted = name.split("+")
         for one in wanted:
             if one not in dataset.splits:
                 raise ValueError(
-                    f"data: no split {one!r} in {dataset.name}, "
-                    f"which has {', '.join(dataset.splits)}"
+                    f"data.{field}: no split {one!r} in {dataset.name}, which has "
+                    f"{', '.join(dataset.splits)}: say which by --config.data.{field}=NAME"
                 )
         # One object for one name: it keeps its chips in memory.
         made.setdefault(name, data.concatenated([dataset.splits[one] for one in wanted]))

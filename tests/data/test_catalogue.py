@@ -194,7 +194,7 @@ def mine(tmp_path_factory):
         ("simulated", {"options": {"aspect": 1}}, "no option 'aspect'; did you mean 'aspects'"),
         ("image_folder", {"source": "x", "options": {"fraction": 1}}, "no option 'fraction'"),
         ("image_folder", {"source": "x", "options": {"root": 1}}, "no option 'root'"),
-        ("image_folder", {"source": "gone"}, "there is no folder .*gone"),
+        ("image_folder", {"source": "gone"}, "there is no folder .*gone; .*--source=PATH"),
     ],
 )
 def test_what_is_not_there_is_named(mine, name, arguments, match):

@@ -1,9 +1,11 @@
 import io
 import struct
+import sys
 import zlib
 
 import numpy as np
 import pytest
+import tifffile
 from PIL import Image
 
 from jaxatr.data.images import ImageError, decode_image, read_image
@@ -103,7 +105,7 @@ def test_what_is_no_image_is_named(tmp_path, content, why):
 def test_missing_and_folder_are_named(tmp_path):
     with pytest.raises(ImageError, match="gone.png: No such file"):
         read_image(tmp_path / "gone.png")
-    with pytest.raises(ImageError, match="directory"):
+    with pytest.raises(ImageError, match=r"a folder, and an image file is wanted: .*/\*"):
         read_image(tmp_path)
 
 
@@ -118,6 +120,161 @@ def test_several_pages_are_refused(tmp_path):
     pages[0].save(tmp_path / "x.tif", save_all=True, append_images=pages[1:])
     with pytest.raises(ImageError, match="x.tif: holds several pages"):
         read_image(tmp_path / "x.tif")
+
+
+@pytest.mark.parametrize("kind", ["BMP", "GIF", "JPEG2000", "WEBP"])
+def test_other_formats_of_eight_bits(kind):
+    options = {"WEBP": {"lossless": True}}.get(kind, {})
+    for array in (GRAY, RGB):
+        file = io.BytesIO()
+        Image.fromarray(array).save(file, kind, **options)
+        image = decode_image(file.getvalue(), "x")
+        assert image.dtype == np.uint8
+        if kind == "WEBP":  # which knows no gray
+            array = np.broadcast_to(array.reshape(5, 7, -1), (5, 7, 3))
+        if kind == "GIF" and array.ndim == 3:
+            continue  # which has a palette of 256 colours at most
+        np.testing.assert_array_equal(image, array.reshape(5, 7, -1))
+
+
+def test_of_moving_pictures_the_first_frame_is_read():
+    for kind in ("GIF", "WEBP"):
+        file = io.BytesIO()
+        frames = [Image.new("RGB", (4, 3), (value, 0, 0)) for value in (250, 10)]
+        frames[0].save(file, kind, save_all=True, append_images=frames[1:], lossless=True)
+        image = decode_image(file.getvalue(), "x")
+        assert image.shape == (3, 4, 3) and image[..., 0].min() == 250
+
+
+@pytest.mark.parametrize("compression", [None, "zlib"])
+@pytest.mark.parametrize(
+    "dtype, read_as",
+    [
+        (np.uint8, np.uint8),
+        (np.uint16, np.uint16),
+        (np.float32, np.float32),
+        (np.float64, np.float32),
+        (np.int64, np.float32),
+        (np.complex64, np.float32),
+    ],
+)
+def test_tiles_and_wide_numbers_in_a_tiff(dtype, read_as, compression):
+    array = (np.arange(20 * 40).reshape(20, 40) % 251).astype(dtype)
+    file = io.BytesIO()
+    tifffile.imwrite(file, array, tile=(16, 16), compression=compression)
+    image = decode_image(file.getvalue(), "x")
+    assert image.dtype == read_as
+    np.testing.assert_array_equal(image[:, :, 0], array.real)
+
+
+def test_a_tiff_of_doubles_may_not_overflow_nor_have_pages():
+    file = io.BytesIO()
+    tifffile.imwrite(file, np.array([[1e300, 0]]))
+    with pytest.raises(ImageError, match="x.tif: .*not finite"):
+        decode_image(file.getvalue(), "x.tif")
+    file = io.BytesIO()
+    tifffile.imwrite(file, np.zeros((2, 20, 20)), photometric="minisblack")
+    with pytest.raises(ImageError, match="x.tif: .*several pages"):
+        decode_image(file.getvalue(), "x.tif")
+
+
+def test_sixteen_bits_in_a_jpeg_2000(tmp_path, save):
+    array = RNG.integers(0, 65536, (5, 7), dtype=np.uint16)
+    image = read_image(save(tmp_path / "x.jp2", array))
+    np.testing.assert_array_equal(image[:, :, 0], array)
+
+
+def test_a_jpeg_2000_of_wide_colours_is_refused():
+    content = bytearray(encoded(RGB, "JPEG2000"))
+    start = content.find(b"\xff\x4f\xff\x51")
+    content[start + 42] = content[start + 45] = content[start + 48] = 11  # 12 bits a channel
+    with pytest.raises(ImageError, match="x.jp2: "):
+        decode_image(bytes(content), "x.jp2")
+
+
+@pytest.mark.parametrize(
+    "array, read_as",
+    [
+        (GRAY, np.uint8),
+        (RGB, np.uint8),
+        (GRAY[..., None], np.uint8),
+        (GRAY.astype(">u2"), np.uint16),
+        (GRAY.astype(np.float16), np.float32),
+        (GRAY.astype(np.float64), np.float32),
+        (GRAY.astype(np.int16), np.float32),
+        (GRAY.astype(np.uint32), np.float32),
+        (np.asfortranarray(GRAY), np.uint8),
+    ],
+)
+def test_arrays_of_numpy(tmp_path, array, read_as):
+    np.save(tmp_path / "x.npy", array)
+    image = read_image(tmp_path / "x.npy")
+    assert image.dtype == read_as and image.dtype.isnative
+    np.testing.assert_array_equal(image, array.reshape(5, 7, -1))
+
+
+def test_yes_and_no_and_complex_numbers_in_an_array(tmp_path):
+    np.save(tmp_path / "x.npy", GRAY > 100)
+    np.testing.assert_array_equal(
+        read_image(tmp_path / "x.npy")[:, :, 0], np.where(GRAY > 100, 255, 0)
+    )
+    np.save(tmp_path / "x.npy", np.array([[3 + 4j, -2j]]))
+    image = read_image(tmp_path / "x.npy")
+    assert image.dtype == np.float32 and image[0, :, 0].tolist() == [5, 2]
+
+
+@pytest.mark.parametrize(
+    "array, why",
+    [
+        (RNG.normal(size=(3, 5, 7)), r"shape \[3, 5, 7\], wanted \[h, w\] or"),
+        (np.zeros(4), "wanted"),
+        (np.zeros((0, 4)), "wanted"),
+        (np.array([["a"]]), "wanted numbers"),
+        (np.array([[None]]), "Object arrays cannot be loaded"),
+        (np.array([[np.inf]]), "not finite"),
+    ],
+)
+def test_an_array_that_is_no_image_is_refused(tmp_path, array, why):
+    np.save(tmp_path / "x.npy", array)
+    with pytest.raises(ImageError, match=f"x.npy: .*{why}"):
+        read_image(tmp_path / "x.npy")
+
+
+def sio(values):
+    """Returns a SIO file: five numbers of 4 bytes (type 13 is complex), no words, the pixels."""
+    head = struct.pack(">5I", 0xFF017FFE, *values.shape, 13, 8)
+    return head + values.astype(">c8").tobytes()
+
+
+def test_radar_files_are_read_by_sarpy(monkeypatch):
+    pytest.importorskip("sarpy")
+    values = RNG.normal(size=(5, 7)) + 1j * RNG.normal(size=(5, 7))
+    image = decode_image(sio(values), "x.sio")
+    assert image.dtype == np.float32
+    np.testing.assert_allclose(image[:, :, 0], np.abs(values), rtol=1e-6)
+    with pytest.raises(ImageError, match="x.ntf: not a readable image"):
+        decode_image(b"NITF02.10 and no more", "x.ntf")
+
+
+def test_a_missing_package_is_named_and_no_damage(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sarpy", None)
+    monkeypatch.delitem(sys.modules, "sarpy.io", raising=False)
+    with pytest.raises(ImportError, match=r"pip install 'jaxatr\[radar\]'"):
+        decode_image(sio(np.ones((2, 2))), "x.sio")
+
+
+def test_a_raw_chip_of_mstar(tmp_path):
+    head = (
+        "[PhoenixHeaderVer01.04]\nPhoenixHeaderLength= 00128\nNumberOfColumns= 3\n"
+        "NumberOfRows= 2\nTargetType= x\n"
+    )
+    end = "[EndofPhoenixHeader]\n"
+    pixels = np.arange(12, dtype=">f4")
+    (tmp_path / "chip.015").write_bytes(
+        (head.ljust(128 - len(end)) + end).encode() + pixels.tobytes()
+    )
+    image = read_image(tmp_path / "chip.015")
+    np.testing.assert_array_equal(image[:, :, 0], np.arange(6).reshape(2, 3))
 
 
 def png(colour_type, depth, samples):

@@ -107,7 +107,67 @@ def test_random_may_leave_classes_out():
     assert (len(split.known), len(split.unknown)) == (2, 3)
 
 
-@pytest.mark.parametrize("name", ["cifar10/osr-3", "random-6/4", "closed"])
+@pytest.mark.parametrize(
+    "name, known, unknown",
+    [
+        ("known:c,a", "ac", "bdefgh"),
+        ("known: a , c", "ac", "bdefgh"),
+        ("unknown:a,b,c", "defgh", "abc"),
+        ("known:a,b/unknown:h", "ab", "h"),
+        ("rest/known:a,b/unknown:h,g", "gh", ""),
+    ],
+)
+def test_classes_by_their_names(name, known, unknown):
+    split = known_unknown(name, VEHICLES, seed=3)
+    assert split.known == tuple(known) and split.unknown == tuple(unknown)
+    assert (split.name, split.seed) == (name, 0)
+
+
+@pytest.mark.parametrize(
+    "content, same",
+    [
+        (["a", "c"], "known:a,c"),
+        ({"known": ["a", "c"]}, "known:a,c"),
+        ({"unknown": ["b"]}, "unknown:b"),
+        ({"unknown": ["b"], "known": ["c"]}, "known:c/unknown:b"),
+    ],
+)
+def test_a_file_of_names_is_as_good(tmp_path, content, same):
+    path = tmp_path / "split.JSON"
+    path.write_text(json.dumps(content))
+    split = known_unknown(str(path), VEHICLES)
+    assert split == known_unknown(same, VEHICLES) and split.name == same
+    assert data.listed(same) == same and data.listed(f"rest/{path}") == f"rest/{same}"
+
+
+def test_a_name_with_a_comma_in_a_file(tmp_path):
+    (tmp_path / "s.json").write_text(json.dumps(["car, red", "van"]))
+    split = known_unknown(str(tmp_path / "s.json"), ("car, red", "car", "van"))
+    assert split.known == ("car, red", "van")
+    assert known_unknown(split.name, ("car, red", "car", "van")) == split
+
+
+@pytest.mark.parametrize("text", ["3", "[]]", "[1]", "{}", '{"knwon": ["a"]}', '{"known": "a"}'])
+def test_a_file_of_something_else_is_refused(tmp_path, text):
+    (tmp_path / "s.json").write_text(text)
+    with pytest.raises(ValueError, match=r"open_set.split: .*s.json"):
+        known_unknown(str(tmp_path / "s.json"), VEHICLES)
+    with pytest.raises(ValueError, match="gone.json: No such file"):
+        known_unknown(str(tmp_path / "gone.json"), VEHICLES)
+
+
+def test_what_cannot_be_trained_on_is_unknown_by_itself():
+    there = tuple("abcdef")
+    assert known_unknown("closed", VEHICLES, trainable=there).unknown == ("g", "h")
+    assert known_unknown("closed", VEHICLES, trainable=VEHICLES).unknown == ()
+    assert known_unknown("unknown:a", VEHICLES, trainable=there).unknown == ("a", "g", "h")
+    assert known_unknown("known:a,g", VEHICLES, trainable=there).known == ("a", "g")
+    for name in ("random-5/3", "first-7"):  # drawn and counted as ever
+        drawn = known_unknown(name, VEHICLES, seed=1)
+        assert known_unknown(name, VEHICLES, seed=1, trainable=there) == drawn
+
+
+@pytest.mark.parametrize("name", ["cifar10/osr-3", "random-6/4", "closed", "known:dog,cat"])
 def test_json_round_trip(name):
     split = known_unknown(name, CIFAR10, seed=2)
     assert KnownUnknown.from_dict(json.loads(json.dumps(split.as_dict()))) == split
@@ -131,6 +191,11 @@ def test_foreign_records_are_refused():
         ("random-0/4", VEHICLES, "at least one"),
         ("first-0", VEHICLES, "first 0 classes: at least one must be known.*8 in all"),
         ("first-8", VEHICLES, "first 8 classes.*one unknown"),
+        ("known:a,i", VEHICLES, "known: there is no class 'i'.*there are a, b"),
+        ("unknown:tnk", ("tank", "car"), "unknown: .*'tnk'; did you mean 'tank'"),
+        ("known:a,b/unknown:b", VEHICLES, "'b' cannot be known and unknown"),
+        ("known:", VEHICLES, "leaves no class to be known"),
+        ("unknown:a,b", ("a", "b"), "leaves no class to be known"),
         ("frist-5", VEHICLES, "did you mean 'first-5'.*first-K and random-K/U"),
         ("closed", ("a", "a"), "must differ"),
     ],

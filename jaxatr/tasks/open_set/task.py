@@ -1,5 +1,6 @@
 """Open-set recognition: binds data, network, loss and evaluation for the one training loop."""
 
+import warnings
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
@@ -70,6 +71,8 @@ class OpenSet(Task):
         self._inferring: dict[frozenset[str], Callable[..., Any]] = {}
         self.examples, self.parts = self.open(config)
         self.split = self.examples.split
+        if note := _note(self.split):
+            warnings.warn(note, stacklevel=2)
         if config.open_set.negatives:
             self.examples.add_negatives(config.open_set.negatives)
         if config.open_set.get("outliers"):
@@ -384,6 +387,19 @@ def _open_loss(name: str) -> Callable[..., jax.Array] | None:
             f"'my.module:function'{nearest(name, _OPEN_LOSSES)}"
         )
     return resolve(name)
+
+
+def _note(split: data.KnownUnknown) -> str:
+    """Says what a run without a split leaves out; empty for a split that was chosen."""
+    if split.name != "closed":
+        return ""
+    if split.unknown:
+        names = ", ".join(split.unknown)
+        return f"unknown, as there is nothing of them to train on: {names}"
+    return (
+        "no class is unknown, so the evaluation leaves AUROC, OSCR and FPR out: "
+        "--config.open_set.split=known:A,B names the known classes, the rest is unknown"
+    )
 
 
 def _check_fields(config: Config) -> None:

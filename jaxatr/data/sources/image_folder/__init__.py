@@ -1,11 +1,13 @@
-"""Class folders of image files, or an archive of them."""
+"""Class folders of image files, a table that lists such files, or an archive of either."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from jaxatr.data.images import ImageError, decode_image
+from jaxatr.data.reasons import Reasons
 from jaxatr.data.source import (
     Contents,
     Example,
@@ -16,21 +18,28 @@ from jaxatr.data.source import (
     Source,
     all_options,
 )
-from jaxatr.data.sources.image_folder import archive
+from jaxatr.data.sources.image_folder import archive, table
 from jaxatr.data.sources.image_folder.folder import ImageFolder, scan, single_folder
+from jaxatr.data.sources.image_folder.layouts import LAYOUTS
+
+_LISTED = 10  # damaged files that an error names
 
 
 class ImageFolderSource(Source):
-    """Anybody's images, their classes and splits by the folders they are in."""
+    """Anybody's images, their classes and splits by the folders they are in or by a table."""
 
     name = "image_folder"
     version = 1
-    takes = "the folder or archive of class folders"
+    takes = "the folder or archive of class folders, or a table of images"
     any_data = True
     options = {
         "test_fraction": Option(
             0.2, "share of each class that becomes the test split where there are no split folders"
-        )
+        ),
+        "layout": Option("", f"what the folders are: {', '.join(LAYOUTS)}; empty: as they look"),
+        "table": Option(
+            "", "path in the folder or archive of a CSV or Parquet file that lists the images"
+        ),
     }
 
     def scan(self, request: Request) -> Scan:
@@ -42,15 +51,62 @@ class ImageFolderSource(Source):
             state = [path.name, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
             def unpacked(scratch: Path) -> Contents:
-                archive.extract(path, scratch / "source")
-                return _contents(scan(single_folder(scratch / "source"), **settings), skip_corrupt)
+                return _contents(image_folder(path, settings, scratch / "source"), skip_corrupt)
 
             return Scan(self, settings, [*state, dict(request.options)], unpacked)
-        found = scan(path, **settings)
+        found = image_folder(path, settings)
         return Scan(self, settings, found.signature(), lambda _: _contents(found, skip_corrupt))
 
 
 SOURCE = ImageFolderSource()
+
+
+def image_folder(
+    path: Path, settings: Mapping[str, Any], scratch: Path | None = None
+) -> ImageFolder:
+    """Returns the images at a path: a folder's, a table's or an archive's.
+
+    Args:
+      path: of any of these.
+      settings: all options of the source.
+      scratch: where an archive is unpacked; without it, an archive is refused.
+
+    Raises:
+      ValueError: there is nothing of use at the path, or an option does not fit.
+    """
+    options = {"test_fraction": settings["test_fraction"], "layout": settings["layout"]}
+    listing = settings["table"]
+    if scratch is not None and path.is_file() and archive.is_archive(path):
+        archive.extract(path, scratch)
+        return scan(single_folder(scratch), **options, listing=listing, inside=True)
+    if path.is_file() and table.is_table(path):
+        if listing:
+            raise ValueError(f"table: {path} is one itself: leave it out")
+        return scan(path.parent, **options, listing=path.name)
+    return scan(path, **options, listing=listing)
+
+
+def unreadable(folder: ImageFolder) -> list[tuple[str, str]]:
+    """Reads all images of a folder, and returns (path, why) of those that cannot be read."""
+    found = []
+    for _, files in sorted(folder.files.items()):
+        for path, _ in files:
+            try:
+                read(folder.root, path)
+            except ImageError as error:
+                found.append((path, str(error)))
+    return found
+
+
+def _refused(folder: ImageFolder) -> ImageError:
+    """Returns an error that names the images that cannot be read."""
+    found = unreadable(folder)
+    hint = "--skip_corrupt, in a training --config.data.skip_corrupt=true, leaves"
+    if len(found) == 1:
+        return ImageError(f"{found[0][1]}; {hint} it out")
+    listed = "; ".join(why for _, why in found[:_LISTED])
+    more = f"; and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+    return ImageError(f"{len(found)} images cannot be read ({hint} them out): {listed}{more}")
 
 
 def _contents(folder: ImageFolder, skip_corrupt: bool) -> Contents:
@@ -67,10 +123,10 @@ def _contents(folder: ImageFolder, skip_corrupt: bool) -> Contents:
         kept = 0
         for number, (path, label) in enumerate(folder.files[split], start):
             try:
-                image = _read(folder.root, path)
+                image = read(folder.root, path)
             except ImageError as error:
                 if not skip_corrupt:
-                    raise
+                    raise _refused(folder) from error
                 skipped.append((path, str(error)))
                 continue
             if image.dtype != dtype:
@@ -108,10 +164,25 @@ def _contents(folder: ImageFolder, skip_corrupt: bool) -> Contents:
         splits=splits,
         total=total,
         skipped=skipped,
+        left_out=passed_over(folder),
     )
 
 
-def _read(root: Path, path: str) -> np.ndarray:
+def passed_over(folder: ImageFolder) -> Reasons:
+    """Counts what a folder holds besides its images, by kind."""
+    reasons = Reasons()
+    for kind, paths in folder.passed:
+        for path in paths:
+            reasons.add(f"of the kind {kind}", path)
+    return reasons
+
+
+def read(root: Path, path: str) -> np.ndarray:
+    """Returns an image of a folder.
+
+    Raises:
+      ImageError: it cannot be read.
+    """
     try:
         content = (root / path).read_bytes()
     except OSError as error:
@@ -124,9 +195,9 @@ def _first_dtype(folder: ImageFolder, skip_corrupt: bool) -> np.dtype:
     for files in folder.files.values():
         for path, _ in files:
             try:
-                return _read(folder.root, path).dtype
+                return read(folder.root, path).dtype
             except ImageError as error:
                 if not skip_corrupt:
-                    raise
+                    raise _refused(folder) from error
                 reason = str(error)
     raise ValueError(f"{folder.root}: none of its images can be read ({reason})")

@@ -1,14 +1,20 @@
 """Archives taken apart so that nothing in them can reach outside the folder they go to."""
 
 import contextlib
+import lzma
 import shutil
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-SUFFIXES = (".tar.gz", ".tgz", ".tar", ".zip")
+from jaxatr.data.extras import extra
+
+_ZSTANDARD = (".tar.zst", ".tzst")
+_TAR = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
+SUFFIXES = (*_TAR, *_ZSTANDARD, ".zip")
 
 
 def is_archive(path: Path) -> bool:
@@ -21,9 +27,15 @@ def extract(archive: Path, directory: Path) -> None:
 
     Raises:
       ValueError: it is damaged, or holds a link, a device, or a path that leaves the folder.
+      ImportError: it is packed with Zstandard, and the extra ``zstd`` is not installed.
     """
     directory.mkdir(parents=True, exist_ok=True)
     members = _zip_members if archive.name.lower().endswith(".zip") else _tar_members
+    errors: tuple[type[Exception], ...] = (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError)
+    errors = (*errors, lzma.LZMAError, zlib.error)
+    if archive.name.lower().endswith(_ZSTANDARD):
+        zstandard = extra("zstandard", "zstd", f"{archive}: a Zstandard archive")
+        errors = (*errors, zstandard.ZstdError)
     try:
         for name, reader in members(archive):
             path = PurePosixPath(name.replace("\\", "/"))
@@ -33,18 +45,33 @@ def extract(archive: Path, directory: Path) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             with contextlib.closing(reader()) as source, open(target, "wb") as file:
                 shutil.copyfileobj(source, file)
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError) as error:
+    except errors as error:
         raise ValueError(f"{archive}: not a readable archive ({error})") from error
 
 
 def _tar_members(archive: Path) -> Iterator[tuple[str, Callable[[], IO[bytes]]]]:
-    with tarfile.open(archive) as tar:
+    with _opened(archive) as tar:
         for member in tar:
             if member.isdir():
                 continue
             if not member.isfile():
                 raise ValueError(f"{archive}: {member.name!r} in it is a link or a device")
             yield member.name, lambda member=member: tar.extractfile(member)  # type: ignore
+
+
+@contextlib.contextmanager
+def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
+    if not archive.name.lower().endswith(_ZSTANDARD):
+        with tarfile.open(archive) as tar:
+            yield tar
+        return
+    zstandard = extra("zstandard", "zstd", f"{archive}: a Zstandard archive")
+    with (
+        open(archive, "rb") as file,
+        zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True) as stream,
+        tarfile.open(fileobj=stream, mode="r|") as tar,  # members are read in their order
+    ):
+        yield tar
 
 
 def _zip_members(archive: Path) -> Iterator[tuple[str, Callable[[], IO[bytes]]]]:

@@ -1,21 +1,36 @@
-"""Class folders of image files, and what is in them."""
+"""Image files below a folder, and what is in them."""
 
 import dataclasses
 import hashlib
 import json
 import os
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
+from jaxatr.data.images import SUFFIXES
+from jaxatr.data.sources.image_folder import archive, table
+from jaxatr.data.sources.image_folder.layouts import SPLIT_NAMES, Listed, arranged
 from jaxatr.resolve import nearest
 
-SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
-SPLIT_NAMES = ("train", "test", "validation", "val", "valid")
 WANTED = (
-    f"<split>/<class>/*.{{{','.join(suffix[1:] for suffix in SUFFIXES)}}}, "
-    "or <class>/* with no split folders"
+    "<split>/<class>/*, <coarse>/<class>/*, <split>/<coarse>/<class>/* or <class>/* of "
+    f"{', '.join(suffix[1:] for suffix in SUFFIXES)}"
 )
+_COARSE = "coarse.json"
+_DEEPEST = 6  # a data set has four levels: further ones are searched to say what is out of place
+
+
+class Passed(NamedTuple):
+    """Files of one kind that were passed over.
+
+    Attributes:
+      kind: as in "files of the kind .txt".
+      paths: sorted, relative to the folder.
+    """
+
+    kind: str
+    paths: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,8 +41,9 @@ class ImageFolder:
       root: the folder.
       files: split to its (path relative to ``root``, label), sorted by path.
       classes: names, sorted; a class counts if any split has it.
-      coarse_classes: names, sorted, or None without a ``coarse.json``.
+      coarse_classes: names, sorted, or None where none are known.
       fine_to_coarse: the coarse class of each class, or None.
+      passed: what was passed over, by kind.
     """
 
     root: Path
@@ -35,6 +51,7 @@ class ImageFolder:
     classes: tuple[str, ...]
     coarse_classes: tuple[str, ...] | None
     fine_to_coarse: tuple[int, ...] | None
+    passed: tuple[Passed, ...] = ()
 
     def signature(self) -> str:
         """Returns a digest of names, sizes and dates: cheap, and changed when a file changes."""
@@ -42,7 +59,11 @@ class ImageFolder:
         digest = hashlib.sha256(repr(names).encode())
         for split, files in sorted(self.files.items()):
             for path, label in files:
-                status = (self.root / path).stat()
+                try:
+                    status = (self.root / path).stat()
+                except OSError:  # of a table that lists what is not there
+                    digest.update(repr((split, path, label)).encode())
+                    continue
                 # Copying may set the date of writing back; nothing sets that of the inode.
                 dates = (status.st_mtime_ns, status.st_ctime_ns)
                 facts = (split, path, label, status.st_size, *dates)
@@ -50,39 +71,76 @@ class ImageFolder:
         return digest.hexdigest()
 
 
-def scan(root: Path, *, test_fraction: float = 0.2) -> ImageFolder:
+def scan(
+    root: Path,
+    *,
+    test_fraction: float = 0.2,
+    layout: str = "",
+    listing: str = "",
+    inside: bool = False,
+) -> ImageFolder:
     """Finds the images below a folder.
 
     Args:
-      root: holds ``<split>/<class>/<image>`` or ``<class>/<image>``.
-      test_fraction: without split folders, the part of each class that becomes the test split,
-        rounded, at least one image where the class has two. Which images that are follows from the
-        SHA-256 of their paths, so it is the same everywhere.
+      root: holds ``<split>/<class>/<image>``, ``<coarse>/<class>/<image>``, both or neither of
+        these levels above the class; or a table. Links are followed.
+      test_fraction: without splits, the part of each class that becomes the test split, rounded, at
+        least one image where the class has two. Which images that are follows from the SHA-256 of
+        their paths, so it is the same everywhere.
+      layout: of :data:`~jaxatr.data.sources.image_folder.layouts.LAYOUTS`; empty: as it looks.
+      listing: path below ``root`` of a table, which counts in place of the folders' names.
+      inside: refuse a table's paths that leave the folder.
 
     Raises:
-      ValueError: the folder is missing or empty, has one class, mixes both layouts, or holds a link
-        that leads out of it; or ``coarse.json`` does not fit.
+      ValueError: the folder is missing or empty, has one class, or an image is out of place; the
+        table cannot be used; or ``coarse.json`` does not fit.
     """
+    if not root.exists():
+        raise ValueError(f"there is no folder or file {root}")
     if not root.is_dir():
-        raise ValueError(f"there is no folder {root}; looked for {WANTED}")
+        raise ValueError(
+            f"{root} is a file, and neither an archive ({', '.join(archive.SUFFIXES)}) nor a table "
+            f"({', '.join(table.SUFFIXES)}) of a kind that is read"
+        )
     if not 0 < test_fraction < 1:
         raise ValueError(f"test_fraction must be between 0 and 1, got {test_fraction}")
-    paths = sorted(_images(root.resolve(), root, ()))
-    if not paths:
-        raise ValueError(f"no images in {root}; looked for {WANTED}")
-    depths = {len(path.parts): path for path in paths}
-    if set(depths) not in ({2}, {3}):
-        odd = next(path for depth, path in sorted(depths.items()) if depth != 3)
-        raise ValueError(f"{root / odd} is out of place; looked for {WANTED}")
-    classes = tuple(sorted({path.parts[-2] for path in paths}))
+    passed: list[Passed] = []
+    if listing:
+        if layout:
+            raise ValueError("layout: a table says what its images are: leave one of them out")
+        if not table.is_table(Path(listing)):
+            raise ValueError(f"table: got {listing!r}, wanted one of {', '.join(table.SUFFIXES)}")
+        listed = sorted(table.read_table(root / listing, inside=inside))
+        if not listed:
+            raise ValueError(f"{root / listing}: no images are listed")
+        root = (root / listing).parent
+    else:
+        paths, passed = _sorted_out(_entries(root, (), ()))
+        if not paths:
+            others = ", ".join(f"{len(one.paths)} of the kind {one.kind}" for one in passed)
+            raise ValueError(
+                f"no images in {root}{f' ({others})' if others else ''}; looked for {WANTED}"
+            )
+        listed = arranged(root, paths, layout, WANTED)
+    return _folder(root, listed, test_fraction, tuple(passed))
+
+
+def _folder(
+    root: Path, listed: Sequence[Listed], test_fraction: float, passed: tuple[Passed, ...]
+) -> ImageFolder:
+    classes = tuple(sorted({one.label for one in listed}))
     if len(classes) == 1:
         raise ValueError(f"{root} has one class, {classes[0]!r}; looked for {WANTED}")
-    splits = _by_folder(paths, root) if 3 in depths else _by_draw(paths, test_fraction)
-    files = {
-        split: [(str(path), classes.index(path.parts[-2])) for path in members]
-        for split, members in splits.items()
-    }
-    return ImageFolder(root, files, classes, *_hierarchy(root / "coarse.json", classes))
+    drawn = _drawn(listed, test_fraction) if listed[0].split is None else frozenset()
+    number = {name: place for place, name in enumerate(classes)}
+    files: dict[str, list[tuple[str, int]]] = {}
+    if listed[0].split is None:
+        files = {"train": [], "test": []}
+    for one in listed:
+        split = one.split or ("test" if one.path in drawn else "train")
+        files.setdefault(split, []).append((one.path, number[one.label]))
+    hierarchy = _given_hierarchy(root, listed, classes)
+    return ImageFolder(root, files, classes, *hierarchy, passed)
 
 
 def single_folder(root: Path) -> Path:
@@ -93,45 +151,81 @@ def single_folder(root: Path) -> Path:
     return root
 
 
-def _images(top: Path, folder: Path, parts: tuple[str, ...]) -> Iterator[PurePosixPath]:
+def _entries(
+    folder: Path, parts: tuple[str, ...], above: tuple[Path, ...]
+) -> Iterator[tuple[PurePosixPath, str]]:
+    """Yields the path of each file below a folder, and its kind, empty for an image.
+
+    Args:
+      folder: to search.
+      parts: its path below the data folder.
+      above: it and the folders above it, as they are without links.
+    """
+    above = (*above, folder.resolve())
     with os.scandir(folder) as entries:
         for entry in entries:
+            path = PurePosixPath(*parts, entry.name)
             if _is_hidden(entry.name):
                 continue
-            if entry.is_symlink() and not Path(entry.path).resolve().is_relative_to(top):
-                raise ValueError(f"{entry.path} is a link that leads out of the data folder")
-            # A data set has three levels: the further ones are searched to say what is out of
-            # place, and end somewhere because links may go round in a circle.
-            if entry.is_dir() and len(parts) < 6:
-                yield from _images(top, Path(entry.path), (*parts, entry.name))
-            elif entry.is_file() and entry.name.lower().endswith(SUFFIXES):
-                yield PurePosixPath(*parts, entry.name)
+            if entry.is_dir():
+                if entry.is_symlink() and Path(entry.path).resolve() in above:
+                    yield path, "link to a folder above it"
+                elif len(parts) < _DEEPEST:
+                    yield from _entries(Path(entry.path), path.parts, above)
+            elif not entry.is_file():
+                yield path, "link to nothing" if entry.is_symlink() else "device"
+            elif path.suffix.lower() in SUFFIXES:
+                yield path, ""
+            elif path != PurePosixPath(_COARSE):
+                yield path, path.suffix.lower() or "without a suffix"
+
+
+def _sorted_out(
+    entries: Iterator[tuple[PurePosixPath, str]],
+) -> tuple[list[PurePosixPath], list[Passed]]:
+    """Returns the images' paths, sorted, and what else there is by kind, the most first."""
+    images, others = [], {}
+    for path, kind in sorted(entries):
+        (others.setdefault(kind, []) if kind else images).append(path)
+    passed = [Passed(kind, tuple(map(str, paths))) for kind, paths in others.items()]
+    return images, sorted(passed, key=lambda one: (-len(one.paths), one.kind))
 
 
 def _is_hidden(name: str) -> bool:
     return name.startswith(".") or name == "__MACOSX"
 
 
-def _by_folder(paths: list[PurePosixPath], root: Path) -> dict[str, list[PurePosixPath]]:
-    splits: dict[str, list[PurePosixPath]] = {}
-    for path in paths:
-        splits.setdefault(path.parts[0].lower(), []).append(path)
-    for name in splits:
-        if not re.fullmatch(r"\w+", name):
-            raise ValueError(f"{root / name}: a split's name is letters, digits and underscores")
-    return splits
-
-
-def _by_draw(paths: list[PurePosixPath], fraction: float) -> dict[str, list[PurePosixPath]]:
-    members: dict[str, list[PurePosixPath]] = {}
-    for path in paths:
-        members.setdefault(path.parts[0], []).append(path)
-    test: set[PurePosixPath] = set()
+def _drawn(listed: Sequence[Listed], fraction: float) -> frozenset[str]:
+    """Draws the test split: a share of each class."""
+    members: dict[str, list[str]] = {}
+    for one in listed:
+        members.setdefault(one.label, []).append(one.path)
+    test: set[str] = set()
     for group in members.values():
-        drawn = sorted(group, key=lambda path: hashlib.sha256(str(path).encode()).digest())
+        drawn = sorted(group, key=lambda path: hashlib.sha256(path.encode()).digest())
         wanted = max(1, round(fraction * len(group)))
         test.update(drawn[: min(wanted, len(group) - 1)])
-    return {"train": [p for p in paths if p not in test], "test": [p for p in paths if p in test]}
+    return frozenset(test)
+
+
+def _given_hierarchy(
+    root: Path, listed: Sequence[Listed], classes: tuple[str, ...]
+) -> tuple[tuple[str, ...] | None, tuple[int, ...] | None]:
+    """Returns the coarse classes by the images' own, or by ``coarse.json``."""
+    written = _hierarchy(root / _COARSE, classes)
+    if listed[0].coarse is None:
+        return written
+    if written[0] is not None:
+        raise ValueError(f"{root / _COARSE}: the images have coarse classes already: remove it")
+    parents: dict[str, str] = {}
+    for one in listed:
+        parent = one.coarse or ""
+        if parents.setdefault(one.label, parent) != parent:
+            raise ValueError(
+                f"{root}: the class {one.label!r} is of {parents[one.label]!r}, and by {one.path} "
+                f"of {parent!r}: a class has one coarse class"
+            )
+    return _numbered(parents, classes)
 
 
 def _hierarchy(
@@ -149,5 +243,11 @@ def _hierarchy(
         raise ValueError(f"{path}: no coarse class for {', '.join(missing)}")
     if unknown := [name for name in coarse if name not in classes]:
         raise ValueError(f"{path}: there is no class {unknown[0]!r}{nearest(unknown[0], classes)}")
+    return _numbered(coarse, classes)
+
+
+def _numbered(
+    coarse: dict[str, str], classes: tuple[str, ...]
+) -> tuple[tuple[str, ...], tuple[int, ...]]:
     names = tuple(sorted(set(coarse.values())))
     return names, tuple(names.index(coarse[name]) for name in classes)

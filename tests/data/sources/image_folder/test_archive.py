@@ -1,4 +1,5 @@
 import io
+import sys
 import tarfile
 import zipfile
 
@@ -46,6 +47,44 @@ def test_files_come_out_whole(tmp_path):
         archive.extract(path, out)
         found = {str(p.relative_to(out)): p.read_bytes() for p in out.rglob("*") if p.is_file()}
         assert found == {"d/e/x": b"1", "y": b""}
+
+
+@pytest.mark.parametrize("mode", ["", "gz", "bz2", "xz"])
+def test_every_way_of_packing(tmp_path, mode):
+    path = tmp_path / f"a.tar{mode and '.'}{mode}"
+    with tarfile.open(path, f"w:{mode}") as file:
+        info = tarfile.TarInfo("d/x")
+        info.size = 3
+        file.addfile(info, io.BytesIO(b"abc"))
+    assert archive.is_archive(path)
+    archive.extract(path, tmp_path / "out")
+    assert (tmp_path / "out/d/x").read_bytes() == b"abc"
+    path.write_bytes(path.read_bytes()[:50] if mode else b"x" * 600)
+    with pytest.raises(ValueError, match=f"{path.name}: not a readable archive"):
+        archive.extract(path, tmp_path / "damaged")
+
+
+def test_zstandard(tmp_path):
+    zstandard = pytest.importorskip("zstandard")
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w") as file:
+        for name in ("d/x", "y"):
+            info = tarfile.TarInfo(name)
+            info.size = 3
+            file.addfile(info, io.BytesIO(b"abc"))
+    path = tmp_path / "a.tar.zst"
+    path.write_bytes(zstandard.compress(plain.getvalue()))
+    archive.extract(path, tmp_path / "out")
+    assert [(tmp_path / "out" / name).read_bytes() for name in ("d/x", "y")] == [b"abc", b"abc"]
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(ValueError, match="a.tar.zst: not a readable archive"):
+        archive.extract(path, tmp_path / "damaged")
+
+
+def test_without_its_package_zstandard_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(ImportError, match=r"a.tar.zst: .*pip install 'jaxatr\[zstd\]'"):
+        archive.extract(tmp_path / "a.tar.zst", tmp_path / "out")
 
 
 @pytest.mark.parametrize("name", ["../evil", "/evil", "a/../../evil", "C:/evil", "..\\evil"])

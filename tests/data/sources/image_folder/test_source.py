@@ -1,4 +1,6 @@
 import json
+import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -118,8 +120,11 @@ def test_a_hierarchy_that_does_not_fit_is_refused(folder, text, match):
 
 def test_missing_empty_and_single_are_told_apart(tmp_path, save):
     looked = "looked for <split>/<class>/"
-    with pytest.raises(ValueError, match=f"no folder .*gone; {looked}"):
+    with pytest.raises(ValueError, match="no folder or file .*gone$"):
         scan(tmp_path / "gone")
+    (tmp_path / "set.7z").write_bytes(b"7z")
+    with pytest.raises(ValueError, match="set.7z is a file, and neither an archive .* nor a table"):
+        scan(tmp_path / "set.7z")
     (tmp_path / "train" / "a").mkdir(parents=True)
     with pytest.raises(ValueError, match=f"no images in .*; {looked}"):
         scan(tmp_path)
@@ -131,34 +136,190 @@ def test_missing_empty_and_single_are_told_apart(tmp_path, save):
 @pytest.mark.parametrize("odd", ["x.png", "train/x.png", "train/a/deep/x.png", "train/a/b/c/x.png"])
 def test_an_image_out_of_place_is_named(folder, save, odd):
     save(folder / odd, np.zeros((2, 2), np.uint8))
-    with pytest.raises(ValueError, match=f"{odd} is out of place|no images"):
+    with pytest.raises(ValueError, match=f"{odd} is out of place, as 18 others are 2 folders deep"):
         scan(folder)
 
 
-def test_a_split_needs_a_plain_name(folder):
-    (folder / "train").rename(folder / "my train")
-    with pytest.raises(ValueError, match="my train: a split's name"):
-        scan(folder)
+def test_a_stray_folder_is_blamed_and_not_the_others(tmp_path, save):
+    for name in ("car/0", "car/1", "tank/0", "tank/old/1", "tank/old/2"):
+        save(tmp_path / f"{name}.png", np.zeros((2, 2), np.uint8))
+    with pytest.raises(ValueError, match="tank/old/1.png is out of place, as 3 others"):
+        scan(tmp_path)
+    with pytest.raises(ValueError, match="car/0.png is out of place"):
+        scan(tmp_path, layout="split/class")
+    with pytest.raises(ValueError, match="layout: got 'class/split', wanted one of class,"):
+        scan(tmp_path, layout="class/split")
 
 
-def test_links_may_not_lead_out(folder, tmp_path, save):
-    outside = save(tmp_path / "outside/x.png", np.zeros((2, 2), np.uint8))
+def images(root, save, *paths):
+    for number, path in enumerate(paths):
+        save(root / f"{path}.png", np.full((2, 2), number, np.uint8))
+    return root
+
+
+def listed(found):
+    """What a scan found: split to its paths and classes."""
+    return {
+        split: [(path, found.classes[label]) for path, label in files]
+        for split, files in found.files.items()
+    }
+
+
+def test_split_folders_may_have_any_name(tmp_path, save):
+    root = images(tmp_path, save, *(f"{s}/{c}/0" for s in ("Day 1", "night") for c in "ab"))
+    assert sorted(scan(root).files) == ["day_1", "night"]
+    images(root, save, "day-1/a/0")
+    with pytest.raises(ValueError, match="'Day 1' and 'day-1' would both be split 'day_1'"):
+        scan(root)
+
+
+def test_coarse_classes_above_the_classes(tmp_path, save):
+    paths = [f"{c}/{i}" for c in ("wheeled/car", "wheeled/van", "tracked/tank") for i in range(5)]
+    found = scan(images(tmp_path, save, *paths))
+    assert found.classes == ("car", "tank", "van")
+    assert (found.coarse_classes, found.fine_to_coarse) == (("tracked", "wheeled"), (1, 0, 1))
+    assert {split: len(files) for split, files in found.files.items()} == {"train": 12, "test": 3}
+    as_splits = scan(tmp_path, layout="split/class")
+    assert sorted(as_splits.files) == ["tracked", "wheeled"] and as_splits.coarse_classes is None
+    (tmp_path / "coarse.json").write_text("{}")
+    with pytest.raises(ValueError, match="no coarse class for car"):
+        scan(tmp_path)
+    (tmp_path / "coarse.json").write_text('{"car": "x", "tank": "y", "van": "x"}')
+    with pytest.raises(ValueError, match="coarse classes already"):
+        scan(tmp_path)
+
+
+def test_splits_above_coarse_classes(tmp_path, save):
+    paths = [f"{s}/{c}/0" for s in ("train", "test") for c in ("wheeled/car", "tracked/tank")]
+    found = scan(images(tmp_path, save, *paths))
+    assert found.coarse_classes == ("tracked", "wheeled")
+    assert listed(found)["test"] == [
+        ("test/tracked/tank/0.png", "tank"),
+        ("test/wheeled/car/0.png", "car"),
+    ]
+    images(tmp_path, save, "train/tracked/car/0")
+    with pytest.raises(ValueError, match="'car' is of 'wheeled', and by train/tracked/car/0.png"):
+        scan(tmp_path)
+
+
+def test_the_usual_names_of_splits_are_no_coarse_classes(tmp_path, save):
+    found = scan(images(tmp_path, save, "Train/a/0", "Train/b/0", "test/c/0"))
+    assert sorted(found.files) == ["test", "train"] and found.coarse_classes is None
+
+
+def test_links_are_followed(folder, tmp_path, save):
+    outside = save(tmp_path / "outside/x.png", np.full((6, 8), 99, np.uint8))
     inside = folder / "train/car/0.png"
     (folder / "train/car/same.png").symlink_to(inside)
-    assert "train/car/same.png" in dict(scan(folder).files["train"])
     (folder / "train/car/link.png").symlink_to(outside)
-    with pytest.raises(ValueError, match="link.png is a link that leads out"):
-        scan(folder)
-    (folder / "train/car/link.png").unlink()
     (folder / "train/bus").symlink_to(outside.parent)
-    with pytest.raises(ValueError, match="bus is a link that leads out"):
-        scan(folder)
+    found = dict(scan(folder).files["train"])
+    assert {"train/car/same.png", "train/car/link.png", "train/bus/x.png"} <= set(found)
+    linked = tmp_path / "linked"
+    linked.symlink_to(folder)
+    assert scan(linked).files == scan(folder).files
 
 
 def test_links_in_a_circle_end(folder):
     (folder / "train" / "car" / "round").symlink_to(folder)
-    with pytest.raises(ValueError, match="out of place"):
-        scan(folder)
+    (folder / "train" / "car" / "gone.png").symlink_to(folder / "nothing")
+    found = scan(folder)
+    assert sum(map(len, found.files.values())) == 18
+    assert [kind for kind, _ in found.passed] == ["link to a folder above it", "link to nothing"]
+
+
+def test_what_is_passed_over_is_counted_by_kind(folder, data_dir):
+    for name in ("a.txt", "b.TXT", "c.xml", "README", ".hidden.txt"):
+        (folder / "train" / name).write_text("")
+    notes = opened(folder, data_dir).notes
+    assert notes == (
+        "left out: 2 of the kind .txt (first: train/a.txt)",
+        "left out: 1 of the kind .xml (first: train/c.xml)",
+        "left out: 1 of the kind without a suffix (first: train/README)",
+    )
+
+
+def test_where_there_are_no_images_the_kinds_are_named(tmp_path):
+    (tmp_path / "a.dcm").write_text("")
+    with pytest.raises(ValueError, match=r"no images in .* \(1 of the kind .dcm\)"):
+        scan(tmp_path)
+
+
+TABLE = "path,label,coarse,split\nx/0.png,car,wheeled,Train\nx/1.png,tank,tracked,test\n"
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_a_table_of_images(tmp_path, data_dir, save, separator):
+    images(tmp_path, save, "x/0", "x/1", "x/2")
+    (tmp_path / "list.csv").write_text("\ufeff" + TABLE.replace(",", separator), "utf-8")
+    dataset = opened(tmp_path / "list.csv", data_dir)
+    assert dataset.classes == ("car", "tank") and dataset.fine_to_coarse == (1, 0)
+    assert {name: len(split) for name, split in dataset.splits.items()} == {"test": 1, "train": 1}
+    assert dataset.splits["test"][0]["image"].max() == 1
+    by_option = opened(tmp_path, data_dir, options={"table": "list.csv"})
+    assert by_option.fingerprint == dataset.fingerprint
+
+
+def test_a_table_of_parquet(tmp_path, save):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    images(tmp_path, save, *(f"x/{i}" for i in range(10)))
+    columns = {"File": [f"x/{i}.png" for i in range(10)], "class": [i % 2 for i in range(10)]}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "list.parquet")
+    found = SOURCE.scan(Request(tmp_path / "list.parquet", {}, skip_corrupt=False))
+    assert found.contents(tmp_path).classes == ("0", "1")
+    assert len(scan(tmp_path, listing="list.parquet").files["test"]) == 2
+    (tmp_path / "list.parquet").write_bytes(b"PAR1")
+    with pytest.raises(ValueError, match="list.parquet: not a readable Parquet table"):
+        scan(tmp_path, listing="list.parquet")
+
+
+def test_without_its_package_parquet_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    (tmp_path / "list.parquet").write_bytes(b"PAR1")
+    with pytest.raises(ImportError, match=r"list.parquet: .*pip install 'jaxatr\[parquet\]'"):
+        scan(tmp_path, listing="list.parquet")
+
+
+@pytest.mark.parametrize(
+    "text, match",
+    [
+        ("", "no images are listed"),
+        ("a,b\n1,2\n", r"no column 'path' \(it has a, b\)"),
+        ("path,b\n1,2\n", "no column 'label'"),
+        ("path,label\nx,\n", "line 2 has no label"),
+        ("path,label,split\nx,a,train\ny,b\n", "line 3 has no split"),
+        ("path,label,split\nx,a,--\n", "line 2: a split's name"),
+        ("path,label\nx,a\nx,b\n", "line 3: 'x' is in line 2 already"),
+        ("path,label,coarse\nx,a,c\ny,b,c\nz,a,d\n", "'a' is of 'c', and by z of 'd'"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused(tmp_path, text, match):
+    (tmp_path / "list.csv").write_text(text)
+    with pytest.raises(ValueError, match=match):
+        scan(tmp_path, listing="list.csv")
+
+
+def test_a_table_in_an_archive_stays_in_it(tmp_path, data_dir, save):
+    images(tmp_path, save, "s/x/0", "s/x/1")
+    (tmp_path / "s/list.csv").write_text(TABLE)
+    shutil.make_archive(str(tmp_path / "s"), "zip", tmp_path, "s")
+    options = {"table": "list.csv"}
+    assert opened(tmp_path / "s.zip", data_dir, options=options).classes == ("car", "tank")
+    (tmp_path / "s/list.csv").write_text(TABLE.replace("x/0", "../x/0"))
+    shutil.make_archive(str(tmp_path / "s"), "zip", tmp_path, "s")
+    with pytest.raises(ValueError, match="'../x/0.png' leaves its folder"):
+        opened(tmp_path / "s.zip", data_dir, options=options)
+
+
+def test_images_that_a_table_lists_in_vain(tmp_path, data_dir, save):
+    images(tmp_path, save, "x/0")
+    (tmp_path / "list.csv").write_text(TABLE + "x/2.png,tank,tracked,train\n")
+    with pytest.raises(
+        ImageError, match="2 images .*--skip_corrupt.*x/1.png: No such file.*; .*x/2"
+    ):
+        opened(tmp_path / "list.csv", data_dir)
 
 
 def corrupt(path):
@@ -170,6 +331,20 @@ def test_a_corrupt_image_is_named(folder, data_dir):
     with pytest.raises(ImageError, match="train/tank/1.png: not a readable image"):
         opened(folder, data_dir)
     assert not list(data_dir.glob("*/*/jaxatr.json"))
+
+
+def test_all_corrupt_images_are_named_at_once(folder, data_dir):
+    for number in range(4):
+        for name in ("car", "tank", "van"):
+            corrupt(folder / f"train/{name}/{number}.png")
+    with pytest.raises(ImageError) as error:
+        opened(folder, data_dir)
+    assert str(error.value).startswith(
+        "12 images cannot be read (--skip_corrupt, in a training --config.data.skip_corrupt=true, "
+        "leaves them out): "
+    )
+    assert str(error.value).count("not a readable image") == 10
+    assert str(error.value).endswith("; and 2 more")
 
 
 def test_corrupt_images_are_skipped_and_listed_on_request(folder, data_dir):

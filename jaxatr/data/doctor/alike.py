@@ -1,0 +1,90 @@
+"""Equal and nearly equal images of a set."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxatr.data.doctor.facts import Facts
+from jaxatr.typing import Float, Int
+
+_BLOCK = 2048  # rows of correlations at once
+_MOST = 100_000  # pairs that are kept, so that a set of one picture does not fill the memory
+
+
+class Pairs(NamedTuple):
+    """Pairs of images, of two rows of the facts each.
+
+    Attributes:
+      first, second: ``[p]``, rows, the first the smaller one.
+      correlation: ``[p]``, of the small gray images; 1 where they are equal.
+      total: pairs that there are; more than p where not all are kept.
+    """
+
+    first: Int[np.ndarray, " p"]
+    second: Int[np.ndarray, " p"]
+    correlation: Float[np.ndarray, " p"]
+    total: int
+
+    def where(self, chosen: np.ndarray) -> "Pairs":
+        """Returns some of the pairs."""
+        first, second, correlation = self.first[chosen], self.second[chosen], self.correlation
+        return Pairs(first, second, correlation[chosen], len(first))
+
+
+def equal(facts: Facts) -> Pairs:
+    """Returns the pairs of images that are equal to the last bit, each image with its first equal.
+
+    Of k equal images k - 1 pairs are returned, so that as many are too many; but where they are of
+    several classes or splits, each is paired with the first one of each of these too.
+
+    Args:
+      facts: of the images.
+    """
+    order = np.argsort(facts.digest, kind="stable")
+    digests = facts.digest[order]
+    starts = np.flatnonzero(np.r_[True, digests[1:] != digests[:-1]])
+    pairs: set[tuple[int, int]] = set()
+    for start, end in zip(starts, np.r_[starts[1:], len(order)], strict=True):
+        group = np.sort(order[start:end])
+        if len(group) < 2:
+            continue
+        kinds = np.stack([facts.label[group], facts.part[group]], axis=1)
+        _, firsts = np.unique(kinds, axis=0, return_index=True)
+        for head in {0, *firsts.tolist()}:
+            pairs |= {
+                (int(min(group[head], one)), int(max(group[head], one)))
+                for place, one in enumerate(group)
+                if place != head and (head == 0 or (kinds[place] != kinds[head]).any())
+            }
+    rows = np.array(sorted(pairs), np.int64).reshape(-1, 2)
+    return Pairs(rows[:, 0], rows[:, 1], np.ones(len(rows)), len(rows))
+
+
+def nearly_equal(facts: Facts, least: float) -> Pairs:
+    """Returns the pairs of images that are not equal and correlate, the most alike first.
+
+    The correlation is of gray images made small, so that neither size, brightness nor contrast
+    count, and a slight shift, crop or change of coding does little.
+
+    Args:
+      facts: of the images.
+      least: the correlation from which a pair counts.
+    """
+    kept: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    total = count = 0
+    codes = np.unique(facts.digest, return_inverse=True)[1]
+    for start in range(0, len(facts.small), _BLOCK):
+        rows = facts.small[start : start + _BLOCK]
+        found = rows @ facts.small[start:].T
+        first, second = np.nonzero(np.triu(found >= least, 1))
+        values = found[first, second]
+        first, second = first + start, second + start
+        different = codes[first] != codes[second]
+        first, second, values = first[different], second[different], values[different]
+        total += len(values)
+        room = _MOST - count
+        kept.append((first[:room], second[:room], values[:room]))
+        count += len(kept[-1][0])
+    first, second, values = (np.concatenate(one) for one in zip(*kept, strict=True))
+    order = np.argsort(-values, kind="stable")
+    return Pairs(first[order], second[order], values[order].astype(np.float64), total)

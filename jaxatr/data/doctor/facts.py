@@ -1,0 +1,184 @@
+"""Facts about every image of a set, from one reading of it."""
+
+import dataclasses
+import hashlib
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image
+from tqdm import tqdm
+
+from jaxatr.data.chip import Chip
+from jaxatr.data.doctor.subject import Subject
+from jaxatr.typing import Float, Int, Shaped
+
+SIDE = 24
+"""Pixels to which an image is made small, to compare it with others."""
+_RING = 8  # of the shorter side, an eighth is border
+_QUANTILES = (0.1, 0.5, 0.9)
+_AHEAD = 64  # images that are read before the first of them is needed
+
+
+class Facts(NamedTuple):
+    """Facts about n images that could be read.
+
+    Attributes:
+      number: ``[n]``, which of the subject's images.
+      label: ``[n]``, its class.
+      part: ``[n]``, its split.
+      size: ``[n, 3]``, height, width and channels.
+      dtype: ``[n]``, name of its type.
+      mean: ``[n]``, over all pixels, in raw units.
+      spread: ``[n]``, their standard deviation.
+      border: ``[n, f]``, mean, deviation, three quantiles and the four sides' means of the outer
+        eighth.
+      digest: ``[n]``, a text that only equal images share.
+      small: ``[n, 24 * 24]``, the image made small and gray, less its mean, of unit length; 0 for
+        one without any structure.
+      unreadable: (file, why) of the others.
+      total: images that there are, of which these may be a draw.
+    """
+
+    number: Int[np.ndarray, " n"]
+    label: Int[np.ndarray, " n"]
+    part: Int[np.ndarray, " n"]
+    size: Int[np.ndarray, "n 3"]
+    dtype: Shaped[np.ndarray, " n"]
+    mean: Float[np.ndarray, " n"]
+    spread: Float[np.ndarray, " n"]
+    border: Float[np.ndarray, "n f"]
+    digest: Shaped[np.ndarray, " n"]
+    small: Float[np.ndarray, "n p"]
+    unreadable: tuple[tuple[str, str], ...]
+    total: int
+
+
+@dataclasses.dataclass(frozen=True)
+class _Image:
+    size: tuple[int, int, int]
+    dtype: str
+    mean: float
+    spread: float
+    border: list[float]
+    digest: str
+    small: np.ndarray
+
+
+def gather(subject: Subject, *, chip: Chip | None = None, limit: int = 0, seed: int = 0) -> Facts:
+    """Reads every image once.
+
+    Args:
+      subject: whose images.
+      chip: geometry that each goes through first; one that it refuses counts as unreadable.
+      limit: more images than so many are not read: those that are read are drawn; 0 reads all.
+      seed: of the draw.
+
+    Raises:
+      ValueError: none can be read.
+    """
+    numbers = np.arange(len(subject))
+    if 0 < limit < len(numbers):
+        numbers = np.sort(np.random.default_rng(seed).permutation(numbers)[:limit])
+    bar = tqdm(
+        total=len(numbers),
+        unit="image",
+        desc="checking",
+        leave=False,
+        dynamic_ncols=True,
+        disable=None,
+    )
+    kept: list[int] = []
+    found: list[_Image] = []
+    unreadable = list(subject.unreadable)
+    with bar:
+        for number, image in zip(numbers, _looked_at(subject, numbers, chip), strict=True):
+            bar.update()
+            if isinstance(image, _Image):
+                kept.append(int(number))
+                found.append(image)
+            else:
+                unreadable.append((subject.names[int(number)], image))
+    if not found:
+        why = unreadable[0][1] if unreadable else "there are none"
+        raise ValueError(f"{subject.name}: none of its images can be read ({why})")
+    rows = np.array(kept, np.int64)
+    return Facts(
+        number=rows,
+        label=subject.labels[rows],
+        part=subject.parts[rows],
+        size=np.array([one.size for one in found], np.int64),
+        dtype=np.array([one.dtype for one in found]),
+        mean=np.array([one.mean for one in found]),
+        spread=np.array([one.spread for one in found]),
+        border=np.array([one.border for one in found]),
+        digest=np.array([one.digest for one in found]),
+        small=np.stack([one.small for one in found]),
+        unreadable=tuple(unreadable),
+        total=len(subject),
+    )
+
+
+def _looked_at(
+    subject: Subject, numbers: np.ndarray, chip: Chip | None
+) -> Iterator["_Image | str"]:
+    """Yields the facts about each image, or why there are none, a few read ahead."""
+
+    def look(number: int) -> _Image | str:
+        try:
+            image = subject.read(number)
+            return _image(image if chip is None else chip(image))
+        except (ValueError, OSError) as error:
+            return str(error)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for start in range(0, len(numbers), _AHEAD):
+            yield from pool.map(look, numbers[start : start + _AHEAD].tolist())
+
+
+def _image(image: Shaped[np.ndarray, "h w c"]) -> _Image:
+    gray = image.astype(np.float64).mean(axis=2)
+    digest = hashlib.sha256(f"{image.shape} {image.dtype.str}".encode())
+    digest.update(image.tobytes())
+    height, width, channels = image.shape
+    return _Image(
+        size=(height, width, channels),
+        dtype=image.dtype.name,
+        mean=float(gray.mean()),
+        spread=float(gray.std()),
+        border=border(gray),
+        digest=digest.hexdigest(),
+        small=small(gray),
+    )
+
+
+def border(gray: Float[np.ndarray, "h w"]) -> list[float]:
+    """Describes the outer eighth of an image: what is around a target, most of all."""
+    wide = max(1, min(gray.shape) // _RING)
+    sides = [gray[:wide], gray[-wide:], gray[:, :wide], gray[:, -wide:]]
+    ring = np.ones(gray.shape, bool)
+    ring[wide:-wide, wide:-wide] = False
+    values = gray[ring]
+    quantiles = np.quantile(values, _QUANTILES)
+    means = [float(side.mean()) for side in sides]
+    return [float(values.mean()), float(values.std()), *quantiles.tolist(), *means]
+
+
+def small(gray: Float[np.ndarray, "h w"]) -> Float[np.ndarray, " p"]:
+    """Makes an image small, so that the product of two is their correlation.
+
+    Args:
+      gray: of any size.
+
+    >>> a = small(np.arange(100.0).reshape(10, 10))
+    >>> float(round(a @ small(3 * np.arange(100.0).reshape(10, 10) + 5), 6))
+    1.0
+    """
+    picture = Image.fromarray(gray.astype(np.float32))
+    values = np.asarray(picture.resize((SIDE, SIDE), Image.Resampling.BOX), np.float32).ravel()
+    values = values - values.mean()
+    length = float(np.linalg.norm(values))
+    flat = length <= 1e-6 * max(1.0, float(np.abs(gray).max())) * SIDE
+    return np.zeros_like(values) if flat else values / np.float32(length)

@@ -1,0 +1,116 @@
+"""How far a class is known without looking at the target: from size, mean, spread or border."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.metrics import balanced_accuracy_score
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
+
+from jaxatr.data.doctor.facts import Facts
+from jaxatr.typing import Float, Int
+
+_FOLDS = 5
+_MOST = 300  # examples of a class, which is enough for four figures
+_TREES = 20
+
+
+class Leak(NamedTuple):
+    """How far one kind of fact gives the class away.
+
+    Attributes:
+      fact: ``"size"``, ``"mean"``, ``"spread"`` or ``"border"``.
+      within: mean accuracy over the classes, cross-validated within the split that trains.
+      across: the same, learnt on the split that trains and measured on the test split; None without
+        them.
+      chance: of guessing.
+      measured: examples that ``within`` and ``across`` are over.
+    """
+
+    fact: str
+    within: float
+    across: float | None
+    chance: float
+    measured: tuple[int, int]
+
+    @property
+    def share(self) -> float:
+        """The way from guessing, 0, to knowing, 1, on the test split where there is one."""
+        if self.across is None:
+            return self.share_within
+        return self._share(self.across, self.measured[1])
+
+    @property
+    def share_within(self) -> float:
+        """The same within the split that trains, where neighbours in a series may help."""
+        return self._share(self.within, self.measured[0])
+
+    def _share(self, accuracy: float, count: int) -> float:
+        """Returns 0 for what guessing reaches too: up to three standard errors above its mean."""
+        luck = 3 * math.sqrt(self.chance * (1 - self.chance) / max(count, 1))
+        better = accuracy - self.chance
+        return better / (1 - self.chance) if better > luck else 0.0
+
+
+def leaks(facts: Facts, train: int, test: int | None) -> list[Leak]:
+    """Learns the class from each kind of fact alone, by a small forest.
+
+    Args:
+      facts: of the images.
+      train: the split to learn on.
+      test: the split to measure on too, if there is one.
+    """
+    values = {
+        "size": facts.size.astype(np.float64),
+        "mean": facts.mean[:, None],
+        "spread": facts.spread[:, None],
+        "border": facts.border,
+    }
+    rows = _drawn(facts.label, np.flatnonzero(facts.part == train))
+    classes, counts = np.unique(facts.label[rows], return_counts=True)
+    classes = classes[counts >= _FOLDS]
+    rows = rows[np.isin(facts.label[rows], classes)]
+    if len(classes) < 2:
+        return []
+    other = np.empty(0, np.int64)
+    if test is not None:
+        tested = np.flatnonzero((facts.part == test) & np.isin(facts.label, classes))
+        other = _drawn(facts.label, tested)
+    measured = []
+    for fact, columns in values.items():
+        within = _within(columns[rows], facts.label[rows])
+        across = None
+        if len(np.unique(facts.label[other])) == len(classes):
+            forest = _forest().fit(columns[rows], facts.label[rows])
+            across = _accuracy(facts.label[other], np.asarray(forest.predict(columns[other])))
+        measured.append(Leak(fact, within, across, 1 / len(classes), (len(rows), len(other))))
+    return measured
+
+
+def _forest() -> RandomForestClassifier:
+    return RandomForestClassifier(
+        _TREES, min_samples_leaf=3, class_weight="balanced", random_state=0
+    )
+
+
+def _within(values: Float[np.ndarray, "n f"], labels: Int[np.ndarray, " n"]) -> float:
+    folds = StratifiedKFold(_FOLDS, shuffle=True, random_state=0)
+    return _accuracy(labels, np.asarray(cross_val_predict(_forest(), values, labels, cv=folds)))
+
+
+def _accuracy(labels: Int[np.ndarray, " n"], predicted: Int[np.ndarray, " n"]) -> float:
+    return float(balanced_accuracy_score(labels, predicted))
+
+
+def _drawn(labels: Int[np.ndarray, " n"], rows: Int[np.ndarray, " m"]) -> Int[np.ndarray, " d"]:
+    """Returns rows with so many of each class at most, drawn by a fixed seed."""
+    shuffled = np.random.default_rng(0).permutation(rows)
+    taken: dict[int, int] = {}
+    kept = []
+    for row in shuffled:
+        label = int(labels[row])
+        taken[label] = taken.get(label, 0) + 1
+        if taken[label] <= _MOST:
+            kept.append(row)
+    return np.sort(np.array(kept, np.int64))

@@ -1,0 +1,101 @@
+"""Images to be checked, wherever they come from: each with its split, class and name."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from jaxatr.data.dataset import Dataset
+from jaxatr.data.sources import image_folder
+from jaxatr.data.sources.image_folder.folder import ImageFolder
+from jaxatr.typing import Int, Shaped
+
+
+@dataclasses.dataclass(frozen=True)
+class Subject:
+    """A set of labelled images, by number.
+
+    Attributes:
+      name: for the reader.
+      classes: names; ``labels`` counts them.
+      splits: names; ``parts`` counts them.
+      labels: ``[n]``.
+      parts: ``[n]``, the split of each image.
+      names: ``[n]``, paths or the like.
+      read: returns the image ``[h, w, c]`` of a number; raises ``ValueError`` for one that cannot
+        be read.
+      unreadable: (file, why) of what is known to be damaged, and is not among the images.
+      passed: lines on what was passed over.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    splits: tuple[str, ...]
+    labels: Int[np.ndarray, " n"]
+    parts: Int[np.ndarray, " n"]
+    names: Sequence[str]
+    read: Callable[[int], Shaped[np.ndarray, "h w c"]]
+    unreadable: tuple[tuple[str, str], ...] = ()
+    passed: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        """Returns the number of images."""
+        return len(self.labels)
+
+
+def of_folder(folder: ImageFolder, name: str) -> Subject:
+    """Takes the files of a folder, unread: damaged ones are found by reading them.
+
+    Args:
+      folder: as it was scanned.
+      name: for the reader.
+    """
+    splits = tuple(sorted(folder.files))
+    listed = [
+        (path, label, part)
+        for part, split in enumerate(splits)
+        for path, label in folder.files[split]
+    ]
+    return Subject(
+        name=name,
+        classes=folder.classes,
+        splits=splits,
+        labels=np.array([label for _, label, _ in listed], np.int32),
+        parts=np.array([part for *_, part in listed], np.int32),
+        names=[path for path, *_ in listed],
+        read=lambda number: image_folder.read(folder.root, listed[number][0]),
+        passed=tuple(image_folder.passed_over(folder).lines()),
+    )
+
+
+def of_dataset(dataset: Dataset) -> Subject:
+    """Takes the examples of a prepared set.
+
+    Args:
+      dataset: any; what was left out of it as damaged is listed too.
+    """
+    splits = tuple(dataset.splits)
+    sizes = [len(split) for split in dataset.splits.values()]
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    parts = np.repeat(np.arange(len(splits), dtype=np.int32), sizes)
+    names: list[str] = []
+    for name, split in dataset.splits.items():
+        column = next((key for key in ("path", "file", "clip") if key in split.columns), "id")
+        where = f"{name} " if column == "id" else ""
+        names += [f"{where}{value}" for value in split.columns[column].tolist()]
+
+    def read(number: int) -> np.ndarray:
+        part = int(parts[number])
+        return dataset.splits[splits[part]].image(number - int(starts[part]))
+
+    return Subject(
+        name=dataset.name,
+        classes=dataset.classes,
+        splits=splits,
+        labels=np.concatenate([split.columns["label"] for split in dataset.splits.values()]),
+        parts=parts,
+        names=names,
+        read=read,
+        unreadable=dataset.skipped,
+        passed=dataset.notes,
+    )

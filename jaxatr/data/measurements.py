@@ -1,0 +1,118 @@
+"""Files of measurements as arrays: NumPy's own, TIFFs that Pillow has not, and radars'."""
+
+import contextlib
+import io
+import logging
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import tifffile
+
+from jaxatr.data.extras import extra
+from jaxatr.typing import Shaped
+
+_NPY = b"\x93NUMPY"
+_TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+_PHOENIX = b"[PhoenixHeaderVer"
+_NITF = (b"NITF", b"NSIF")
+_SIO = (b"\xff\x01\x7f\xfe", b"\xfe\x7f\x01\xff", b"\xff\x02\x7f\xfd", b"\xfd\x7f\x02\xff")
+
+
+def reader_of(content: bytes) -> Callable[[bytes], Shaped[np.ndarray, "..."]] | None:
+    """Finds what reads a file by how it begins, or None for one that is Pillow's.
+
+    Args:
+      content: of the file.
+    """
+    if content.startswith(_NPY):
+        return _npy
+    if content.startswith(_PHOENIX):
+        return _phoenix
+    return _sarpy if content.startswith((*_NITF, *_SIO)) else None
+
+
+def is_tiff(content: bytes) -> bool:
+    """Whether a file begins as a TIFF does."""
+    return content.startswith(_TIFF)
+
+
+def read_tiff(content: bytes) -> Shaped[np.ndarray, "..."]:
+    """Returns the pixels of a TIFF in a type that Pillow has not, as they are recorded.
+
+    Raises:
+      ValueError: it is damaged, holds several pages, or is packed in a way that is not read.
+    """
+    with tifffile.TiffFile(io.BytesIO(content)) as file:
+        if len(file.pages) > 1:
+            raise ValueError("holds several pages; one image per file is expected")
+        return file.pages[0].asarray()
+
+
+def measured(values: Shaped[np.ndarray, "..."]) -> Shaped[np.ndarray, "h w c"]:
+    """Returns measurements ``[h, w]`` or ``[h, w, c]`` as an image ``[h, w, c]``, ``c`` 1 or 3.
+
+    uint8 and uint16 stay, yes and no become 255 and 0, a complex image its magnitude; all else
+    becomes float32. Nothing is rescaled.
+
+    Args:
+      values: of any numeric type.
+
+    Raises:
+      ValueError: it has another shape, no numbers, or some that are not finite as float32.
+    """
+    if values.ndim == 2:
+        values = values[:, :, None]
+    if values.ndim != 3 or values.shape[2] not in (1, 3) or not values.size:
+        raise ValueError(f"got an array of shape {list(values.shape)}, wanted [h, w] or [h, w, 3]")
+    if values.dtype.kind == "b":
+        return values.astype(np.uint8) * np.uint8(255)
+    if values.dtype.kind not in "uifc":
+        raise ValueError(f"got an array of {values.dtype}, wanted numbers")
+    if values.dtype.kind == "c":
+        values = np.abs(values)
+    if values.dtype.kind == "u" and values.dtype.itemsize < 4:
+        return np.ascontiguousarray(values, values.dtype.newbyteorder("="))
+    with np.errstate(over="ignore"):  # beyond float32 is infinite, and refused
+        floats = np.ascontiguousarray(values, np.float32)
+    if not np.isfinite(floats).all():
+        raise ValueError("holds pixels that are not finite numbers")
+    return floats
+
+
+def _npy(content: bytes) -> np.ndarray:
+    return np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+
+
+def _phoenix(content: bytes) -> np.ndarray:
+    from jaxatr.data.sources.mstar.phoenix import read_chip  # which imports this room's sources
+
+    with _as_file(content, "chip") as path:
+        return read_chip(path).magnitude
+
+
+def _sarpy(content: bytes) -> np.ndarray:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of sarpy's own parts
+        sarpy = extra("sarpy.io", "radar", "a radar's file (NITF, SICD or SIO)")
+        logging.getLogger("sarpy").setLevel(logging.CRITICAL)  # what it cannot read it also raises
+        suffix = "sio" if content.startswith(_SIO) else "nitf"
+        with _as_file(content, suffix) as path:
+            reader = sarpy.open(str(path))
+            try:
+                if len(reader.get_data_size_as_tuple()) > 1:
+                    raise ValueError("holds several images; one per file is expected")
+                return np.array(reader.read())
+            finally:
+                reader.close()
+
+
+@contextlib.contextmanager
+def _as_file(content: bytes, suffix: str) -> Iterator[Path]:
+    """Gives a file of this content, for a reader that wants one."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"image.{suffix}"
+        path.write_bytes(content)
+        yield path

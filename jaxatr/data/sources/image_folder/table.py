@@ -1,0 +1,105 @@
+"""A table of images: path, label, and where it has them coarse class and split."""
+
+import csv
+import io
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from jaxatr.data.extras import extra
+from jaxatr.data.sources.image_folder.layouts import Listed, split_name
+
+SUFFIXES = (".csv", ".tsv", ".parquet")
+_NAMES = {
+    "path": ("path", "file", "filename", "file_name", "filepath", "image", "image_path"),
+    "label": ("label", "class", "class_name", "fine", "fine_label"),
+    "coarse": ("coarse", "coarse_label", "coarse_class", "superclass"),
+    "split": ("split", "part", "subset", "partition"),
+}
+
+
+def is_table(path: Path) -> bool:
+    """Whether the file's name is a table's."""
+    return path.name.lower().endswith(SUFFIXES)
+
+
+def read_table(path: Path, *, inside: bool) -> list[Listed]:
+    """Returns the images that a table lists, in its order.
+
+    Args:
+      path: of a CSV with a header (its cells parted by commas, semicolons or tabs), or of a Parquet
+        file. Paths in it count from its folder.
+      inside: refuse paths that leave the table's folder, as in an archive from anywhere.
+
+    Raises:
+      ValueError: it cannot be read, has no column for path or label, lists an image twice, or a
+        row lacks a value.
+      ImportError: it is a Parquet file, and the extra ``parquet`` is not installed.
+    """
+    listed: list[Listed] = []
+    first: dict[str, str] = {}
+    columns: dict[str, str] = {}
+    for place, row in _rows(path):
+        columns = columns or _columns(path, row)
+        values = {name: _text(row.get(column)) for name, column in columns.items()}
+        for name, value in values.items():
+            if not value:
+                raise ValueError(f"{path}: {place} has no {columns[name]}")
+        values["path"] = values["path"].replace("\\", "/")
+        name = PurePosixPath(values["path"])
+        if inside and (name.is_absolute() or ".." in name.parts):
+            raise ValueError(f"{path}: {place}: the path {str(name)!r} leaves its folder")
+        if str(name) in first:
+            raise ValueError(f"{path}: {place}: {str(name)!r} is in {first[str(name)]} already")
+        first[str(name)] = place
+        if "split" in values and not split_name(values["split"]):
+            raise ValueError(f"{path}: {place}: a split's name has a letter or a digit")
+        split = split_name(values["split"]) if "split" in values else None
+        listed.append(Listed(str(name), values["label"], split, values.get("coarse")))
+    return listed
+
+
+def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yields (which row, column to cell)."""
+    if path.name.lower().endswith(".parquet"):
+        parquet = extra("pyarrow.parquet", "parquet", f"{path}: a Parquet table")
+        try:
+            rows = parquet.read_table(path).to_pylist()
+        except (OSError, ValueError) as error:  # pyarrow's own errors are among these
+            raise ValueError(f"{path}: not a readable Parquet table ({error})") from error
+        yield from ((f"row {number}", row) for number, row in enumerate(rows, 1))
+        return
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not UTF-8 ({error})") from error
+    header = text.partition("\n")[0]
+    reader = csv.DictReader(io.StringIO(text), delimiter=max(",;\t", key=header.count))
+    try:
+        for row in reader:
+            yield f"line {reader.line_num}", row
+    except csv.Error as error:
+        raise ValueError(f"{path}: line {reader.line_num}: {error}") from error
+
+
+def _columns(path: Path, row: Mapping[str, Any]) -> dict[str, str]:
+    """Finds the columns of interest: meaning to name in the table."""
+    there = {str(name).strip().lower(): name for name in row if name is not None}
+    found = {
+        meaning: there[name]
+        for meaning, names in _NAMES.items()
+        if (name := next((name for name in names if name in there), None))
+    }
+    for needed in ("path", "label"):
+        if needed not in found:
+            raise ValueError(
+                f"{path} has no column {needed!r} (it has {', '.join(there) or 'none'}); "
+                "looked for path, label, and where wanted coarse and split"
+            )
+    return found
+
+
+def _text(cell: Any) -> str:
+    return "" if cell is None else str(cell).strip()

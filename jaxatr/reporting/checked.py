@@ -1,0 +1,245 @@
+"""What a check of a data set found: in lines, in tables, and as a page with the pictures."""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from PIL import Image
+
+from jaxatr import files
+from jaxatr.data.chip import Chip
+from jaxatr.data.doctor import Diagnosis, Pairs, relations
+from jaxatr.data.thumbnails import thumbnail
+from jaxatr.reporting.sprite import Thumbnail, sprite
+from jaxatr.reporting.tables import percent, text_table
+from jaxatr.typing import Shaped
+
+_MARKS = {"error": "!!", "warning": " !", "note": "  "}
+_SIDE = 96  # of a picture on the page, in pixels
+_EACH = 8  # pictures of a class
+_PAIRS = 24  # of each kind of pair
+_LISTED = 20  # files that the terminal names
+_SHOWN = 200  # files that the page names
+_CLASSES = 60  # that the page shows pictures of
+
+
+def lines(found: Diagnosis) -> list[str]:
+    """Writes the findings, a line for each and one for its remedy.
+
+    Args:
+      found: of a check.
+    """
+    if not found.findings:
+        return [f"checked {len(found.facts.number)} images: nothing found"]
+    written = [f"checked {len(found.facts.number)} images:"]
+    for level, text, remedy in found.findings:
+        written.append(f"{_MARKS[level]} {text}")
+        if remedy:
+            written.append(f"     {remedy}")
+    return written
+
+
+def tables(found: Diagnosis) -> list[str]:
+    """Writes the tables of classes and leaks, the files that cannot be read, and the findings.
+
+    Args:
+      found: of a check.
+    """
+    subject, facts = found.subject, found.facts
+    rows = [
+        [name, *map(str, found.counts[:, number])] for number, name in enumerate(subject.classes)
+    ]
+    if len(rows) > 1:
+        rows.append(["all", *map(str, found.counts.sum(axis=1))])
+    written = [f"{subject.name}: {_summary(found)}", ""]
+    written.append(text_table(["class", *subject.splits], rows))
+    if found.leaks:
+        written += ["", _leak_table(found)]
+    if facts.unreadable:
+        written += ["", "cannot be read:"]
+        written += [f"  {name}: {_without(name, why)}" for name, why in facts.unreadable[:_LISTED]]
+        if len(facts.unreadable) > _LISTED:
+            written.append(f"  and {len(facts.unreadable) - _LISTED} more (--page lists them)")
+    written += [f"passed over: {line.removeprefix('left out: ')}" for line in subject.passed]
+    return [*written, "", *lines(found)]
+
+
+def write_page(found: Diagnosis, out: str | os.PathLike, chip: Chip | None = None) -> None:
+    """Writes a page about a check; it needs no other file and no network.
+
+    Args:
+      found: of a check.
+      out: the HTML file.
+      chip: geometry of the pictures, as in the check.
+    """
+    files.write_text(out, render_page(found, chip))
+
+
+def render_page(found: Diagnosis, chip: Chip | None = None) -> str:
+    """Renders the page that :func:`write_page` writes.
+
+    Args:
+      found: of a check.
+      chip: geometry of the pictures, as in the check.
+    """
+    environment = Environment(
+        loader=PackageLoader("jaxatr.reporting"),
+        autoescape=True,  # class names and paths are a user's
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals |= {"percent": percent}
+    subject, facts = found.subject, found.facts
+    groups = [*_pair_groups(found), *_class_groups(found)]
+    rows = sorted({row for group in groups for row in group.rows})
+    thumbnails = {row: _picture(found, row, chip) for row in rows}
+    return environment.get_template("check.html").render(
+        name=subject.name,
+        summary=_summary(found),
+        findings=found.findings,
+        classes=subject.classes,
+        splits=subject.splits,
+        counts=found.counts.tolist(),
+        most=max(1, int(found.counts.max())),
+        leaks=found.leaks,
+        sizes=_sizes(found),
+        unreadable=[(n, _without(n, why)) for n, why in facts.unreadable[:_SHOWN]],
+        unlisted=max(0, len(facts.unreadable) - _SHOWN),
+        passed=[line.removeprefix("left out: ") for line in subject.passed],
+        groups=groups,
+        names={row: _name(found, row) for row in rows},
+        sprite=sprite(thumbnails),
+    )
+
+
+class _Group(NamedTuple):
+    """Pictures under a heading.
+
+    Attributes:
+      title: of the group.
+      text: below it.
+      tuples: rows of the facts that stand together, with a caption.
+    """
+
+    title: str
+    text: str
+    tuples: list[tuple[tuple[int, ...], str]]
+
+    @property
+    def rows(self) -> list[int]:
+        """Every row that is shown."""
+        return [row for together, _ in self.tuples for row in together]
+
+
+def _summary(found: Diagnosis) -> str:
+    facts = found.facts
+    count, classes, splits = len(facts.number), len(found.subject.classes), found.subject.splits
+    types = ", ".join(np.unique(facts.dtype))
+    channels = " or ".join(map(str, np.unique(facts.size[:, 2])))
+    of_all = f" of {facts.total}" if count < facts.total else ""
+    return (
+        f"{count}{of_all} images of {classes} classes in the splits {', '.join(splits)}; "
+        f"{types}, {channels} channel{'' if channels == '1' else 's'}"
+    )
+
+
+def _leak_table(found: Diagnosis) -> str:
+    rows = [
+        [leak.fact, percent(leak.within), percent(leak.across), percent(leak.chance)]
+        for leak in found.leaks
+    ]
+    header = ["class known from (% right)", "within train", "train to test", "by guessing"]
+    return text_table(header, rows)
+
+
+def _without(name: str, why: str) -> str:
+    """Leaves the file's name out of the reason."""
+    before, separator, after = why.partition(f"{name}: ")
+    return after if separator and " " not in before else why
+
+
+def _sizes(found: Diagnosis) -> list[tuple[str, int, str]]:
+    """Lists the commonest sizes: text, count, and the classes that have it."""
+    sizes, which, counts = np.unique(
+        found.facts.size, axis=0, return_inverse=True, return_counts=True
+    )
+    listed = []
+    for number in np.argsort(-counts, kind="stable")[:12]:
+        labels = np.unique(found.facts.label[which.ravel() == number])
+        names = [found.subject.classes[label] for label in labels[:8]]
+        more = f" and {len(labels) - 8} more" if len(labels) > 8 else ""
+        height, width, channels = sizes[number]
+        listed.append(
+            (f"{height}×{width}×{channels}", int(counts[number]), ", ".join(names) + more)
+        )
+    return listed
+
+
+def _pair_groups(found: Diagnosis) -> list[_Group]:
+    groups = []
+    for kind, pairs in (("Equal", found.equal), ("Nearly equal", found.alike)):
+        classes, parts = relations(found.facts, pairs)
+        chosen: Sequence[tuple[str, np.ndarray]] = (
+            ("of two classes", classes),
+            ("of two splits", parts & ~classes),
+            ("of one class and split", ~classes & ~parts),
+        )
+        for where, which in chosen:
+            if which.any():
+                groups.append(_pair_group(f"{kind}, {where}", pairs.where(which)))
+    return groups
+
+
+def _pair_group(title: str, pairs: Pairs) -> _Group:
+    count = len(pairs.first)
+    shown = f"The first {_PAIRS} of {count} pairs." if count > _PAIRS else f"{count} pairs."
+    shown = "One pair." if count == 1 else shown
+    tuples = [
+        ((int(a), int(b)), f"correlation {value:.3f}" if value < 1 else "equal")
+        for a, b, value in zip(
+            pairs.first[:_PAIRS], pairs.second[:_PAIRS], pairs.correlation[:_PAIRS], strict=True
+        )
+    ]
+    return _Group(title, shown, tuples)
+
+
+def _class_groups(found: Diagnosis) -> list[_Group]:
+    """Shows some images of each class, spread over all that there are."""
+    groups = []
+    for label, name in enumerate(found.subject.classes[:_CLASSES]):
+        rows = np.flatnonzero(found.facts.label == label)
+        if len(rows):
+            places = np.unique(np.linspace(0, len(rows) - 1, _EACH).round().astype(int))
+            tuples = [((int(row),), "") for row in rows[places]]
+            groups.append(_Group(f"Class {name}", f"{len(rows)} images.", tuples))
+    return groups
+
+
+def _name(found: Diagnosis, row: int) -> tuple[str, str, str]:
+    """Names an image's class and split, its file, and its file without the folders."""
+    facts, subject = found.facts, found.subject
+    where = f"{subject.classes[facts.label[row]]}, {subject.splits[facts.part[row]]}"
+    name = subject.names[int(facts.number[row])]
+    return where, name, name.rpartition("/")[2]
+
+
+def _picture(found: Diagnosis, row: int, chip: Chip | None) -> Thumbnail:
+    cut: Callable[[Any], Any] = chip if chip is not None else (lambda image: image)
+    image = cut(found.subject.read(int(found.facts.number[row])))
+    small = thumbnail(image, side=_SIDE)
+    return Thumbnail(_name(found, row)[0], _squared(small))
+
+
+def _squared(small: Shaped[np.ndarray, "h w c"]) -> Shaped[np.ndarray, "y x 3"]:
+    """Returns a picture in the middle of a gray square, small ones enlarged."""
+    picture = Image.fromarray(small[:, :, 0] if small.shape[2] == 1 else small).convert("RGB")
+    factor = _SIDE / max(picture.size)
+    size = [max(1, round(side * factor)) for side in picture.size]
+    size = [_SIDE if side > 0.97 * _SIDE else side for side in size]  # no rim of a pixel or two
+    picture = picture.resize((size[0], size[1]), Image.Resampling.NEAREST)
+    square = Image.new("RGB", (_SIDE, _SIDE), (128, 128, 128))
+    square.paste(picture, ((_SIDE - size[0]) // 2, (_SIDE - size[1]) // 2))
+    return np.asarray(square)

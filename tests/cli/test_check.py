@@ -1,0 +1,131 @@
+"""The command, run as a user runs it, and its page."""
+
+import re
+import shutil
+import subprocess
+import sys
+
+import grain  # noqa: F401 - first imported under flagsaver, it would lose its flags there
+import numpy as np
+import pytest
+from absl import flags
+from absl.testing import flagsaver
+from PIL import Image
+
+from jaxatr.cli import check
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for split, count in (("test", 6), ("train", 8)):
+        for name in ("car", "<tank>"):
+            for number in range(count):
+                path = tmp_path / "chips" / split / name / f"{number}.png"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                pixels = RNG.integers(0, 256, (20, 24), dtype=np.uint8)
+                Image.fromarray(pixels).save(path)
+    return tmp_path / "chips"
+
+
+def spoil(folder):
+    """Two files that cannot be read, an equal chip in train and test, and one of two classes."""
+    for name in ("car/0.png", "<tank>/1.png"):
+        (folder / "train" / name).write_bytes(b"no image")
+    for other in ("train/car/7.png", "train/<tank>/7.png"):
+        (folder / other).write_bytes((folder / "test/car/3.png").read_bytes())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_flags():
+    """The command's flags in place of those of commands that other tests run in this process."""
+    names = ("page", "center_crop", "alike", "limit", "source", "data_dir", "option")
+    before = {name: flags.FLAGS[name] for name in names if name in flags.FLAGS}
+    for name in before:
+        delattr(flags.FLAGS, name)
+    check.define_flags()
+    flags.FLAGS.mark_as_parsed()
+    yield
+    for name in names:
+        delattr(flags.FLAGS, name)
+    for name, flag in before.items():
+        flags.FLAGS[name] = flag
+
+
+def run_here(*arguments, **values):
+    with flagsaver.flagsaver(**values):
+        return check.main(arguments)
+
+
+def test_a_clean_folder(folder):
+    done = subprocess.run(
+        [sys.executable, "-m", "jaxatr.check", str(folder)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == ("chips: 28 images of 2 classes in the splits test, train; uint8, 1 channel")
+    assert "car        6      8" in lines and "all       12     16" in lines
+    assert any(line.startswith("size") for line in lines)
+
+
+def test_everything_wrong_is_said_at_once_and_ends_with_1(folder, tmp_path, capsys):
+    spoil(folder)
+    (folder / "train/readme.txt").write_text("")
+    page = tmp_path / "out" / "page.html"
+    page.parent.mkdir()
+    assert run_here(str(folder), page=str(page)) == 1
+    printed = capsys.readouterr().out
+    for wanted in (
+        "  train/car/0.png: not a readable image (cannot identify image file)",
+        "  train/<tank>/1.png: not a readable image",
+        "passed over: 1 of the kind .txt (first: train/readme.txt)",
+        "!! 2 files cannot be read\n     left out by --skip_corrupt, in a training by "
+        "--config.data.skip_corrupt=true\n",
+        "of equal images of two classes: labels contradict each other (",
+        "!! 1 pair of equal images of two splits (test/car/3.png and train/car/7.png)",
+        f"page: {page}",
+    ):
+        assert wanted in printed
+    text = page.read_text()
+    assert "<tank>" not in text and "&lt;tank&gt;" in text
+    assert "Equal, of two classes" in text and "labels contradict each other" in text
+    assert "train/car/0.png" in text and "not a readable image" in text
+    assert not re.search(r'(?:src|href)="(?!#|data:)', text)  # nothing from elsewhere
+    positions = re.findall(r"background-position: ([\d.]+)% ([\d.]+)%", text)
+    assert len(positions) >= 2 * 8 + 6
+
+
+def test_a_prepared_set_an_archive_and_a_crop(folder, tmp_path, capsys):
+    archive = shutil.make_archive(str(tmp_path / "set"), "gztar", tmp_path, "chips")
+    assert run_here(archive, center_crop=16) == 0
+    assert "set.tar.gz: 28 images of 2 classes" in capsys.readouterr().out
+    place = {"data_dir": str(tmp_path / "d")}
+    assert run_here("image_folder", source=str(folder), **place) == 0
+    assert "image_folder: 28 images" in capsys.readouterr().out
+    spoil(folder)
+    assert run_here("image_folder", source=str(folder), **place) == 1
+    assert "!! 2 files cannot be read" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments, values, match",
+    [
+        ((), {}, "one folder, archive, table or data set is expected, got .."),
+        (("a", "b"), {}, "one folder, archive, table or data set is expected"),
+        (("simulatd",), {}, "there is no data set 'simulatd'; did you mean 'simulated'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(arguments, values, match, tmp_path):
+    with pytest.raises(ValueError, match=match):
+        run_here(*arguments, data_dir=str(tmp_path / "d"), **values)
+
+
+def test_a_path_takes_no_source(folder):
+    with pytest.raises(ValueError, match="--source is of a data set by its name, and .* is a path"):
+        run_here(str(folder), source=str(folder))
+    with pytest.raises(ValueError, match="no option 'layuot'; did you mean 'layout'"):
+        run_here(str(folder), option=["layuot=1"])
+    (folder.parent / "x.rar").write_bytes(b"Rar!")
+    with pytest.raises(ValueError, match="x.rar is a file, and neither an archive .* nor a table"):
+        run_here(str(folder.parent / "x.rar"))

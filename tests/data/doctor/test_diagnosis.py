@@ -1,0 +1,163 @@
+import numpy as np
+import pytest
+
+from jaxatr.data import doctor
+from jaxatr.data.doctor.alike import equal, nearly_equal
+from jaxatr.data.doctor.facts import gather
+from jaxatr.data.doctor.leaks import leaks
+
+RNG = np.random.default_rng(1)
+
+
+def noise(count, side=24):
+    return list(RNG.integers(0, 256, (count, side, side, 1), dtype=np.uint8))
+
+
+def listed(pairs):
+    return set(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True))
+
+
+def test_equal_images_are_paired(subject):
+    a, b, c, d = noise(4)
+    facts = gather(subject([a, b, a, c, b, a, d], [0, 0, 0, 0, 1, 0, 0]))
+    assert listed(equal(facts)) == {(0, 2), (0, 5), (1, 4)}
+    none = equal(gather(subject([a, b, c, d])))
+    assert none.total == 0 and listed(none) == set()
+
+
+def test_of_many_equal_images_every_pair_of_kinds_is_there(subject):
+    a = noise(1)[0]
+    labels, parts = [0, 0, 1, 1], [0, 1, 0, 1]
+    facts = gather(subject([a] * 4, labels, parts))
+    pairs = equal(facts)
+    kinds = {frozenset([(labels[i], parts[i]), (labels[j], parts[j])]) for i, j in listed(pairs)}
+    assert len(kinds) == 6
+    classes, splits = doctor.relations(facts, pairs)
+    assert [
+        bool(labels[i] != labels[j]) for i, j in zip(pairs.first, pairs.second, strict=True)
+    ] == classes.tolist()
+    assert splits.sum() == 4
+
+
+def test_nearly_equal_images_by_every_pair(subject, monkeypatch):
+    monkeypatch.setattr("jaxatr.data.doctor.alike._BLOCK", 4)  # several blocks
+    images = noise(6)
+    images += [np.clip(images[0] * 0.8 + 9, 0, 255).astype(np.uint8), images[1], images[2][::-1]]
+    images.append(np.full((24, 24, 1), 3, np.uint8))
+    facts = gather(subject(images))
+    for least in (0.98, 0.05):
+        pairs = nearly_equal(facts, least)
+        expected = {
+            (i, j)
+            for i in range(len(images))
+            for j in range(i + 1, len(images))
+            if facts.small[i] @ facts.small[j] >= least and facts.digest[i] != facts.digest[j]
+        }
+        assert listed(pairs) == expected and pairs.total == len(expected)
+        assert (np.diff(pairs.correlation) <= 0).all()
+    assert listed(nearly_equal(facts, 0.98)) == {(0, 6)}
+
+
+def test_too_many_pairs_are_counted_and_not_kept(subject, monkeypatch):
+    monkeypatch.setattr("jaxatr.data.doctor.alike._MOST", 5)
+    monkeypatch.setattr("jaxatr.data.doctor.alike._BLOCK", 4)
+    base = np.arange(576, dtype=np.uint16).reshape(24, 24, 1)
+    pairs = nearly_equal(gather(subject([base + i for i in range(9)])), 0.9)
+    assert len(pairs.first) == 5 and pairs.total == 36
+
+
+def labelled(make, count=40, classes=3):
+    """Images of classes in both splits, made from the class and noise."""
+    labels = np.tile(np.arange(classes), count)
+    parts = np.repeat([0, 1], count * classes // 2)
+    return [make(label) for label in labels], labels, parts
+
+
+@pytest.mark.parametrize("fact", ["size", "mean", "spread", "border", "nothing"])
+def test_each_leak_is_found_and_no_other(subject, fact):
+    def make(label):
+        image = RNG.normal(size=(24, 24, 1))
+        if fact == "border":
+            image[0, :, 0] += 3 * label * (-1) ** np.arange(24)
+            image[1, :, 0] -= 3 * label * (-1) ** np.arange(24)
+        image = (image - image.mean()) / image.std()
+        image = image * (1 + label * (fact == "spread")) + 4 * label * (fact == "mean")
+        side = 24 + 2 * label if fact == "size" else 24
+        return np.resize(image.astype(np.float32), (side, side, 1))
+
+    told = {leak.fact: leak for leak in leaks(gather(subject(*labelled(make))), 0, 1)}
+    assert list(told) == ["size", "mean", "spread", "border"]
+    assert all(leak.chance == pytest.approx(1 / 3) for leak in told.values())
+    known = {name for name, leak in told.items() if min(leak.share, leak.share_within) > 0.5}
+    # The mean and the spread of all are those of the border too.
+    also = {"mean": {"border"}, "spread": {"border"}}.get(fact, set())
+    assert known == ({fact} - {"nothing"}) | also
+    if fact == "nothing":
+        assert max(leak.share for leak in told.values()) < 0.3
+
+
+def test_leaks_need_two_classes_of_five_and_a_test_split_of_all(subject):
+    images = noise(12)
+    assert leaks(gather(subject(images, [0] * 8 + [1] * 4)), 0, None) == []
+    told = leaks(gather(subject(images, [0] * 6 + [1] * 6)), 0, None)
+    assert all(leak.across is None for leak in told) and len(told) == 4
+    parts = [0] * 5 + [1] + [0] * 6
+    told = leaks(gather(subject(images, [0] * 6 + [1] * 6, parts)), 0, 1)
+    assert all(leak.across is None for leak in told)
+
+
+def test_what_guessing_reaches_too_is_no_leak():
+    few = doctor.Leak("mean", 0.7, 0.7, 0.5, (20, 20))
+    many = doctor.Leak("mean", 0.7, 0.7, 0.5, (200, 20))
+    assert (few.share, few.share_within) == (0, 0)
+    assert many.share == 0 and many.share_within == pytest.approx(0.4)
+    assert doctor.Leak("mean", 0.7, None, 0.5, (200, 0)).share == pytest.approx(0.4)
+    assert doctor.Leak("mean", 0.2, 0.3, 0.5, (200, 200)).share == 0
+
+
+def test_the_findings_name_what_is_wrong(subject):
+    images, labels, parts = labelled(lambda label: noise(1, 24 + 4 * int(label))[0])
+    images[0] = None
+    images[1] = images[4]  # of one class and split
+    images[2] = np.zeros((24, 24, 1), np.uint16)
+    labels = labels.copy()
+    labels[2] = 3
+    images[-1] = images[5]  # of the other split
+    images[-2] = images[3]  # and of another class
+    found = doctor.examine(subject(images, labels, parts))
+    written = [f"{one.level}: {one.text}" for one in found.findings]
+    expected = [
+        "error: 1 file cannot be read",
+        "error: 1 pair of equal images of two classes: labels contradict each other "
+        "(image 3 and image 118)",
+        "error: 1 pair of equal images of two splits (image 5 and image 119)",
+        "error: bit depths differ: 1 uint16, 118 uint8",
+        "warning: 1 pair of equal images of one class and split",
+        "warning: the classes of train are uneven: b has 20 images, d 1",
+        "warning: classes of fewer than 10 images in train: d 1",
+        "warning: 1 images are of one value, without any structure",
+    ]
+    assert [line for line in written if line in expected] == expected
+    assert any(line.startswith("warning: the size alone gives the class away:") for line in written)
+    assert "note: not in test: d" in written
+    assert "note: 3 sizes, 24 to 32 high and 24 to 32 wide" in written
+    assert found.counts.tolist() == [[19, 20, 19, 1], [20, 20, 20, 0]]
+    assert written == sorted(written, key=lambda line: "ewn".index(line[0]))
+
+
+def test_a_clean_set_has_no_findings(subject):
+    found = doctor.examine(subject(*labelled(lambda label: noise(1)[0])))
+    assert [one for one in found.findings if one.level != "note"] == []
+
+
+def test_a_class_of_the_test_split_alone_and_a_draw_are_noted(subject):
+    images = noise(40)
+    labels, parts = [0, 1] * 10 + [2] * 20, [0] * 20 + [1] * 20
+    texts = [one.text for one in doctor.examine(subject(images, labels, parts), limit=39).findings]
+    assert "not in train, and so unknown to a run without open_set.split: c" in texts
+    assert "39 of 40 images were drawn and read" in texts
+
+
+def test_alike_is_a_correlation(subject):
+    with pytest.raises(ValueError, match=r"alike: got 1.5, wanted a correlation in \(0, 1\]"):
+        doctor.examine(subject(noise(2)), alike=1.5)
