@@ -38,9 +38,7 @@ class Chip:
                     f"data.{name} must be 0 (off) or a side in pixels, got {getattr(self, name)}"
                 )
         if self.channels not in (None, 1, 3):
-            raise ValueError(
-                f"data.channels must be 1, 3 or 0 (as they are), got {self.channels}"
-            )
+            raise ValueError(f"data.channels must be 1, 3 or 0 (as they are), got {self.channels}")
 
     @classmethod
     def configured(cls, fields: Config, channels: int | None) -> "Chip":

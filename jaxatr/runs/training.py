@@ -1,5 +1,6 @@
 """A run's training, from its configuration."""
 
+import copy
 import os
 from pathlib import Path
 
