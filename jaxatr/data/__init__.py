@@ -14,6 +14,7 @@ from jaxatr.data.chip import Chip
 from jaxatr.data.combined_splits import chips_and_images, concatenated, read_images
 from jaxatr.data.dataset import Dataset, Split
 from jaxatr.data.hierarchies import Hierarchy, coarse_of, hierarchy
+from jaxatr.data.image_paths import ImagePath, ImagePaths, describe_passed, image_paths
 from jaxatr.data.images import ImageError, read_folder, read_image
 from jaxatr.data.intake import Intake, normalize
 from jaxatr.data.mixing import mix
@@ -27,6 +28,7 @@ from jaxatr.data.pipeline import (
     image_statistics,
     train_batches,
 )
+from jaxatr.data.row_tables import Cell, check_table, write_table
 from jaxatr.data.selection import holdout, select
 from jaxatr.data.source import Source
 from jaxatr.data.sources import flags as source_flags
@@ -38,11 +40,14 @@ from jaxatr.data.tuples import class_batches, eval_tuple_batches, tuple_batches
 
 __all__ = [
     "BatchIterator",
+    "Cell",
     "Chip",
     "Dataset",
     "EvalBatches",
     "Hierarchy",
     "ImageError",
+    "ImagePath",
+    "ImagePaths",
     "Intake",
     "KnownUnknown",
     "Others",
@@ -52,17 +57,20 @@ __all__ = [
     "Truth",
     "augment",
     "check_others",
+    "check_table",
     "check_tracks",
     "chips_and_images",
     "class_batches",
     "concatenated",
     "coarse_of",
     "contact_sheet",
+    "describe_passed",
     "eval_batches",
     "eval_tuple_batches",
     "hierarchy",
     "hold_out_classes",
     "holdout",
+    "image_paths",
     "image_statistics",
     "known_unknown",
     "listed",
@@ -82,4 +90,5 @@ __all__ = [
     "tracks_of",
     "train_batches",
     "tuple_batches",
+    "write_table",
 ]

@@ -2,8 +2,10 @@
 
 import abc
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Generic, TypeVar
+
+from jaxatr.data import Cell
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -60,3 +62,36 @@ class Predictor(abc.ABC, Generic[Item, Answer]):
     @abc.abstractmethod
     def to_json(self, prediction: Answer) -> dict[str, Any]:
         """Turns a prediction into JSON values."""
+
+    def to_row(self, prediction: Answer) -> dict[str, Cell]:
+        """Turns a prediction into a row of a table, column to cell.
+
+        These are the fields of :meth:`to_json`; what is within one has a column of its own,
+        ``FIELD_NAME`` or, of a list, ``FIELD_1``, ``FIELD_2`` and so on.
+        """
+        return flattened(self.to_json(prediction))
+
+
+def flattened(fields: Mapping[str, Any], prefix: str = "") -> dict[str, Cell]:
+    """Turns JSON values within each other into one row.
+
+    Args:
+      fields: name to value.
+      prefix: of the columns' names.
+
+    Raises:
+      ValueError: two values would have one column.
+
+    >>> flattened({"a": 1, "b": {"c": 2}, "d": [3, {"e": 4}]})
+    {'a': 1, 'b_c': 2, 'd_1': 3, 'd_2_e': 4}
+    """
+    row: dict[str, Cell] = {}
+    for name, value in fields.items():
+        column = f"{prefix}{name}"
+        if isinstance(value, list | tuple):
+            value = {str(place): each for place, each in enumerate(value, 1)}
+        found = flattened(value, f"{column}_") if isinstance(value, Mapping) else {column: value}
+        if double := row.keys() & found.keys():
+            raise ValueError(f"two fields of a prediction are in the column {min(double)!r}")
+        row |= found
+    return row

@@ -11,6 +11,7 @@ import numpy as np
 from jaxatr import data, openset, training
 from jaxatr.tasks.embedding.evaluation import SCORE
 from jaxatr.training import Predictor, TrainedRun
+from jaxatr.training.predictor import flattened
 from jaxatr.typing import Float, Int, Shaped
 
 UNKNOWN = "unknown"
@@ -197,6 +198,12 @@ class Retriever(Predictor[np.ndarray, Match]):
         """Turns a match into its fields, its neighbours into theirs."""
         neighbours = [neighbour._asdict() for neighbour in prediction.neighbours]
         return {**prediction._asdict(), "neighbours": neighbours}
+
+    def to_row(self, prediction: Match) -> dict[str, data.Cell]:
+        """Turns a match into a row; ``neighbour_1_label`` is the class of the nearest chip."""
+        fields = self.to_json(prediction)
+        fields["neighbour"] = fields.pop("neighbours")
+        return flattened(fields)
 
 
 def _fitted_distance(workdir: str | os.PathLike) -> float | None:

@@ -14,7 +14,7 @@ from jaxatr import data, openset, training
 from jaxatr.tasks.open_set.loading import load_decision
 from jaxatr.tasks.open_set.views import kept_as, outputs_of, views_of
 from jaxatr.training import Checkpoint, Predictor, TrainedRun
-from jaxatr.training.predictor import Item
+from jaxatr.training.predictor import Item, flattened
 from jaxatr.typing import ArrayLike, PyTree, Shaped
 
 UNKNOWN = "unknown"
@@ -209,6 +209,16 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
         if not math.isfinite(prediction.threshold):
             fields["threshold"] = None
         return fields
+
+    def to_row(self, prediction: Prediction) -> dict[str, data.Cell]:
+        """Turns a prediction into a row, with a column ``probability_CLASS`` of every class.
+
+        The field ``probability_is`` is called ``known_probability_is``, as no class can be.
+        """
+        fields = self.to_json(prediction)
+        probabilities = flattened(fields.pop("probabilities"), "probability_")
+        fields["known_probability_is"] = fields.pop("probability_is")
+        return flattened(fields) | probabilities
 
 
 class Recogniser(OpenSetPredictor[np.ndarray]):

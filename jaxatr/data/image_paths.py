@@ -1,0 +1,100 @@
+"""The image files that a path leads to: the file itself, or those of a folder or an archive."""
+
+import collections
+import os
+from pathlib import Path, PurePath
+from typing import NamedTuple
+
+from jaxatr.data import measurements
+from jaxatr.data.files_below import files_below
+from jaxatr.data.images import SUFFIXES
+from jaxatr.data.sources.image_folder import archive
+
+_NO_SUFFIX = "without a suffix"
+_BEGINNING = 32  # bytes by which a file of measurements is known
+
+
+class ImagePath(NamedTuple):
+    """An image file that has not been opened.
+
+    Attributes:
+      name: the path as a user knows it; of a file in an archive ``ARCHIVE/PATH_INSIDE``.
+      file: where it lies now.
+    """
+
+    name: str
+    file: str
+
+
+class ImagePaths(NamedTuple):
+    """Image files that a path leads to.
+
+    Attributes:
+      images: in the order of their paths.
+      passed: kind (``".txt"``, ``"without a suffix"``) to how many files were passed over.
+    """
+
+    images: tuple[ImagePath, ...]
+    passed: dict[str, int]
+
+
+def image_paths(path: str, scratch: str | os.PathLike) -> ImagePaths:
+    """Finds the image files that a path leads to.
+
+    A folder is searched with all folders below it. Hidden files, and those in hidden folders, are
+    left out without being counted. A file counts by its name or, as a raw chip of MSTAR, by how it
+    begins. A path of a file that is no archive is taken as it is.
+
+    Args:
+      path: of a file, a folder or an archive.
+      scratch: an empty or missing folder, where an archive is unpacked.
+
+    Raises:
+      ValueError: there is no image in the folder or archive, or the archive is damaged.
+      ImportError: the archive needs a package that is not installed.
+    """
+    root = Path(path)
+    if root.is_file() and archive.is_archive(root):
+        root = Path(scratch)
+        archive.extract(Path(path), root)
+    elif not root.is_dir():
+        return ImagePaths((ImagePath(path, path),), {})
+    images: list[ImagePath] = []
+    passed: collections.Counter[str] = collections.Counter()
+    for below in files_below(root):
+        if any(part.startswith(".") or part == "__MACOSX" for part in below.parts):
+            continue
+        if kind := _other_kind(root / below):
+            passed[kind] += 1
+        else:
+            images.append(ImagePath(str(PurePath(path, below)), str(root / below)))
+    if not images:
+        others = f" ({_listed(passed)})" if passed else ""
+        raise ValueError(f"{path}: there is no image in it{others}")
+    return ImagePaths(tuple(images), dict(passed))
+
+
+def describe_passed(found: ImagePaths) -> str:
+    """Writes what was passed over, the most frequent kind first; empty for nothing."""
+    return f"passed over: {_listed(found.passed)}" if found.passed else ""
+
+
+def _listed(passed: dict[str, int]) -> str:
+    kinds = sorted(passed.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(
+        f"{count} {kind}" if kind == _NO_SUFFIX else f"{count} of the kind {kind}"
+        for kind, count in kinds
+    )
+
+
+def _other_kind(path: Path) -> str:
+    """Names the kind of a file that is no image; empty for an image."""
+    suffix = path.suffix.lower()
+    if suffix in SUFFIXES:
+        return ""
+    try:
+        with open(path, "rb") as file:
+            known = measurements.reader_of(file.read(_BEGINNING)) is not None
+    except OSError:  # its name promises no image either
+        known = False
+    return "" if known else suffix or _NO_SUFFIX

@@ -1,0 +1,116 @@
+"""Tables of rows on disk: CSV, JSON lines and Parquet."""
+
+import csv
+import io
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import TypeAlias
+
+from jaxatr.data.extras import extra
+from jaxatr.files import replacing
+
+SUFFIXES = (".csv", ".jsonl", ".parquet")
+"""The ends of the names of tables that are written."""
+
+Cell: TypeAlias = str | int | float | bool | None
+
+
+def check_table(path: str | os.PathLike) -> None:
+    """Refuses a table that could not be written in the end.
+
+    Raises:
+      ValueError: the name ends otherwise than a table's, it is a folder, or there is no folder for
+        it to be in.
+      ImportError: it is a Parquet table, and the extra ``parquet`` is not installed.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise ValueError(f"{path}: a table's name ends in {_listed()}")
+    if Path(path).is_dir():
+        raise ValueError(f"{path}: got a folder, wanted a file to write")
+    if not Path(path).parent.is_dir():
+        raise ValueError(f"{path}: there is no folder {Path(path).parent}")
+    if suffix == ".parquet":
+        _parquet(path)
+
+
+def write_table(
+    path: str | os.PathLike, rows: Sequence[Mapping[str, Cell]], text: Sequence[str] = ()
+) -> None:
+    """Writes rows as the name's end says, all of them or nothing.
+
+    The columns are those that any row has, in the order in which they come up. Where a row lacks
+    one, CSV has an empty cell, JSON lines and Parquet have null.
+
+    Args:
+      path: ends in ``.csv``, ``.jsonl`` or ``.parquet``.
+      rows: column to cell.
+      text: columns that hold text even where every cell is None.
+
+    Raises:
+      ValueError: as :func:`check_table`, or the cells of a Parquet column differ in type.
+      ImportError: as :func:`check_table`.
+    """
+    check_table(path)
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    columns = columns or list(text)
+    write = {".csv": _csv, ".jsonl": _jsonl, ".parquet": _parquet_bytes}
+    content = write[Path(path).suffix.lower()](path, columns, rows, text)
+    with replacing(path) as file:
+        file.write(content)
+
+
+def _csv(
+    path: str | os.PathLike,
+    columns: Sequence[str],
+    rows: Sequence[Mapping[str, Cell]],
+    text: Sequence[str],
+) -> bytes:
+    del path, text
+    written = io.StringIO(newline="")
+    writer = csv.DictWriter(written, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return written.getvalue().encode()
+
+
+def _jsonl(
+    path: str | os.PathLike,
+    columns: Sequence[str],
+    rows: Sequence[Mapping[str, Cell]],
+    text: Sequence[str],
+) -> bytes:
+    del path, text
+    full = ({name: row.get(name) for name in columns} for row in rows)
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in full).encode()
+
+
+def _parquet_bytes(
+    path: str | os.PathLike,
+    columns: Sequence[str],
+    rows: Sequence[Mapping[str, Cell]],
+    text: Sequence[str],
+) -> bytes:
+    parquet = _parquet(path)
+    pyarrow = extra("pyarrow", "parquet", f"{path}: a Parquet table")
+    arrays = {}
+    for name in columns:
+        cells = [row.get(name) for row in rows]
+        try:
+            arrays[name] = pyarrow.array(cells, pyarrow.string() if name in text else None)
+        except (ValueError, TypeError) as error:  # pyarrow's own errors are among these
+            raise ValueError(f"{path}: the column {name!r}: {error}") from error
+    written = io.BytesIO()
+    parquet.write_table(pyarrow.table(arrays), written)
+    return written.getvalue()
+
+
+def _parquet(path: str | os.PathLike) -> ModuleType:
+    return extra("pyarrow.parquet", "parquet", f"{path}: a Parquet table")
+
+
+def _listed() -> str:
+    return f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"

@@ -1,0 +1,153 @@
+"""Predictions of folders, archives and tables: the command, and a program's many images."""
+
+import csv
+import functools
+import json
+import shutil
+import zipfile
+
+import pytest
+
+import jaxatr
+from jaxatr import data
+from jaxatr.cli import predict
+from jaxatr.tasks.embedding.predictor import Retriever
+
+
+@pytest.fixture
+def flags(flags_of):
+    return functools.partial(flags_of, predict)
+
+
+@pytest.fixture(scope="module")
+def folder(chips, tmp_path_factory):
+    """Two chips in folders, a damaged one, a hidden one, and files that are no images."""
+    root = tmp_path_factory.mktemp("many") / "chips"
+    (root / "a" / "deep").mkdir(parents=True)
+    (root / ".hidden").mkdir()
+    first, second, third = sorted((chips / "test" / "disc").iterdir())[:3]
+    shutil.copy(second, root / "b.png")
+    shutil.copy(first, root / "a" / "deep" / "c.PNG")
+    shutil.copy(third, root / ".hidden" / "d.png")
+    (root / "a" / "broken.png").write_bytes(b"no image")
+    for name in ("notes.txt", "more.txt", "README", ".ignored.txt"):
+        (root / name).write_text("words")
+    return root
+
+
+ORDER = ("a/broken.png", "a/deep/c.PNG", "b.png")
+
+
+def test_a_folder_is_searched_in_the_order_of_its_paths(trained_run, folder, flags, capsys):
+    assert predict.main(flags(f"--workdir={trained_run}", "--jsonl", folder)) == 1
+    printed = capsys.readouterr()
+    lines = [json.loads(line) for line in printed.out.splitlines()]
+    assert [line["image"] for line in lines] == [f"{folder}/{name}" for name in ORDER[1:]]
+    assert f"{folder}: passed over: 2 of the kind .txt, 1 without a suffix" in printed.err
+    assert f"error: {folder}/a/broken.png: not a readable image" in printed.err
+    wanted = jaxatr.load(trained_run)([data.read_image(line["image"]) for line in lines])
+    for line, one in zip(lines, wanted, strict=True):
+        assert line["label"] == one.label and line["score"] == pytest.approx(one.score, rel=1e-5)
+
+
+def test_an_archive_is_predicted_as_the_folder_in_it(
+    trained_run, folder, flags, capsys, tmp_path, monkeypatch
+):
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
+    packed = tmp_path / "chips.zip"
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name in ORDER:
+            archive.write(folder / name, name)
+    out = tmp_path / "table.jsonl"
+    code = predict.main(flags(f"--workdir={trained_run}", f"--out={out}", packed, folder / "b.png"))
+    assert code == 0
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row["path"] for row in rows] == [
+        *(f"{packed}/{name}" for name in ORDER),
+        str(folder / "b.png"),
+    ]
+    assert rows[2].keys() == rows[3].keys() and rows[2]["label"] == rows[3]["label"]
+    assert rows[2]["score"] == pytest.approx(rows[3]["score"], rel=1e-5)
+    printed = capsys.readouterr()
+    assert f"{packed}/a/broken.png: not a readable" in printed.err
+    assert str(tmp_path / "scratch") not in printed.err + out.read_text()
+    assert not list((tmp_path / "scratch").iterdir())  # nothing is left behind
+
+
+def read(path):
+    if path.suffix == ".csv":
+        with open(path, encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file))
+    if path.suffix == ".jsonl":
+        return [json.loads(line) for line in path.read_text().splitlines()]
+    return pytest.importorskip("pyarrow.parquet").read_table(path).to_pylist()
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
+def test_a_table_has_a_row_of_every_image(trained_run, folder, flags, capsys, tmp_path, suffix):
+    out = tmp_path / f"table{suffix}"
+    arguments = flags(f"--workdir={trained_run}", "--gamma=0.25", f"--out={out}", folder)
+    assert predict.main(arguments) == 0
+    printed = capsys.readouterr()
+    assert "warning: " in printed.err and f"{out}: 2 predicted, 1 not" in printed.err
+    assert len(printed.out.splitlines()) == 2
+    broken, *good = rows = read(out)
+    assert [row["path"] for row in rows] == [f"{folder}/{name}" for name in ORDER]
+    assert list(rows[0])[:2] == ["path", "error"]
+    assert broken["error"].startswith("not a readable image") and not broken["label"]
+    recogniser = jaxatr.load(trained_run, gamma=0.25)
+    wanted = recogniser([data.read_image(row["path"]) for row in good])
+    for row, one in zip(good, wanted, strict=True):
+        assert not row["error"] and row["label"] == one.label and row["decides"] == one.decides
+        assert row["known_probability_is"] == one.probability_is
+        found = {name: float(row[f"probability_{name}"]) for name in recogniser.classes}
+        assert found == pytest.approx(one.probabilities, rel=1e-4)
+        assert float(row["score"]) == pytest.approx(one.score, rel=1e-4)
+        assert float(row["threshold"]) == pytest.approx(one.threshold)
+
+
+def test_a_tables_neighbours_have_columns(embedding_run, folder, flags, tmp_path):
+    out = tmp_path / "table.jsonl"
+    arguments = flags(f"--workdir={embedding_run}", "--neighbours=2", f"--out={out}", folder)
+    assert predict.main(arguments) == 0
+    row = read(out)[2]
+    (match,) = Retriever.load(embedding_run, neighbours=2)([data.read_image(folder / "b.png")])
+    assert row["label"] == match.label
+    for place, near in enumerate(match.neighbours, 1):
+        assert row[f"neighbour_{place}_path"] == near.path
+        assert row[f"neighbour_{place}_label"] == near.label
+        assert row[f"neighbour_{place}_id"] == near.id
+        assert row[f"neighbour_{place}_distance"] == pytest.approx(near.distance, abs=1e-5)
+
+
+def test_a_table_without_any_image_is_an_error(trained_run, flags, capsys, tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "bad.zip").write_bytes(b"no archive")
+    out = tmp_path / "table.csv"
+    inputs = (tmp_path / "empty", tmp_path / "bad.zip", tmp_path / "none.png")
+    assert predict.main(flags(f"--workdir={trained_run}", f"--out={out}", *inputs)) == 2
+    rows = read(out)
+    assert [row["path"] for row in rows] == [str(path) for path in inputs]
+    reasons = ("there is no image in it", "not a readable archive", "No such file")
+    assert all(row["error"].startswith(why) for row, why in zip(rows, reasons, strict=True))
+    assert capsys.readouterr().err.count("warning: ") == 3
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        ("table.xlsx", r"table.xlsx: a table's name ends in .csv, .jsonl or .parquet"),
+        ("none/table.csv", "there is no folder .*none"),
+        (".", "name ends in"),
+    ],
+)
+def test_a_table_that_cannot_be_written_is_refused_first(flags, tmp_path, out, message):
+    with pytest.raises(ValueError, match=message):
+        predict.main(flags("--workdir=nowhere", f"--out={tmp_path / out}", "x.png"))
+
+
+def test_parquet_without_its_extra_is_refused(flags, tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
+    with pytest.raises(ImportError, match=r"jaxatr\[parquet\]"):
+        predict.main(flags("--workdir=nowhere", f"--out={tmp_path / 't.parquet'}", "x.png"))
