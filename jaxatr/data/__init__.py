@@ -15,7 +15,7 @@ from jaxatr.data.combined_splits import chips_and_images, concatenated, read_ima
 from jaxatr.data.dataset import Dataset, Split
 from jaxatr.data.hierarchies import Hierarchy, coarse_of, hierarchy
 from jaxatr.data.image_paths import ImagePath, ImagePaths, describe_passed, image_paths
-from jaxatr.data.images import ImageError, read_folder, read_image
+from jaxatr.data.images import ImageError, as_image, is_array_image, read_folder, read_image
 from jaxatr.data.intake import Intake, normalize
 from jaxatr.data.mixing import mix
 from jaxatr.data.other_boxes import other_boxes
@@ -55,6 +55,7 @@ __all__ = [
     "Split",
     "Tracks",
     "Truth",
+    "as_image",
     "augment",
     "check_others",
     "check_table",
@@ -73,6 +74,7 @@ __all__ = [
     "image_paths",
     "image_statistics",
     "known_unknown",
+    "is_array_image",
     "listed",
     "mix",
     "normalize",

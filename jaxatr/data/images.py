@@ -66,6 +66,38 @@ def read_image(path: str | os.PathLike) -> Shaped[np.ndarray, "h w c"]:
     return decode_image(content, str(path))
 
 
+def as_image(value: object, name: str = "image") -> Shaped[np.ndarray, "h w c"]:
+    """Returns a path's, a Pillow image's or an array's image, as :func:`read_image` returns a file.
+
+    Args:
+      value: a path, an image of Pillow, or an array ``[h, w]`` or ``[h, w, c]`` with ``c`` 1 or 3,
+        which is treated as one in a ``.npy`` file.
+      name: for the error message, where it is no path.
+
+    Raises:
+      ImageError: it is none of these, or the image cannot be used.
+    """
+    if isinstance(value, str | os.PathLike):
+        return read_image(value)
+    try:
+        if isinstance(value, Image.Image):
+            return _to_array(value, name)
+        if is_array_image(value):
+            return measurements.measured(np.asarray(value))
+    except ImageError:
+        raise
+    except (ValueError, OSError, SyntaxError) as error:  # a file that Pillow opened and now decodes
+        raise ImageError(f"{name}: {error}") from error
+    raise ImageError(
+        f"{name}: got a {type(value).__name__}, wanted a path, an image of Pillow or an array"
+    )
+
+
+def is_array_image(value: object) -> bool:
+    """Whether a value is an array, of NumPy or another library, of as many axes as an image has."""
+    return hasattr(value, "__array__") and getattr(value, "ndim", 0) in (2, 3)
+
+
 def read_folder(path: str | os.PathLike) -> list[Shaped[np.ndarray, "h w c"]]:
     """Returns the images of a folder as :func:`read_image` does, in the order of their names.
 

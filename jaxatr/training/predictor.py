@@ -3,12 +3,18 @@
 import abc
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, cast, overload
 
+from PIL import Image
+
+from jaxatr import data
 from jaxatr.data import Cell
+from jaxatr.typing import ArrayLike
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
+One: TypeAlias = str | os.PathLike | Image.Image | ArrayLike
+"""An image as a program has it."""
 
 
 class Predictor(abc.ABC, Generic[Item, Answer]):
@@ -54,6 +60,53 @@ class Predictor(abc.ABC, Generic[Item, Answer]):
     @abc.abstractmethod
     def __call__(self, items: Iterable[Item]) -> Iterator[Answer]:
         """Yields a prediction for each input, in order."""
+
+    @overload
+    def predict(self, inputs: One) -> Answer: ...
+
+    @overload
+    def predict(self, inputs: Iterable[Any]) -> list[Answer]: ...
+
+    def predict(self, inputs: One | Iterable[Any]) -> Answer | list[Answer]:
+        """Predicts one input, or many.
+
+        Args:
+          inputs: a path, an image of Pillow, or an array ``[h, w]`` or ``[h, w, c]``, with ``c`` 1
+            or 3; or any number of these, an array ``[n, h, w, c]`` among them. A predictor of
+            tracks takes a folder's path or a sequence of images, or any number of these.
+
+        Returns:
+          A prediction for one input, a list of them for many.
+
+        Raises:
+          ValueError: an input cannot be used; the message says which.
+        """
+        if self._is_one(inputs):
+            return next(iter(self([self._usable(inputs, "input")])))
+        if not isinstance(inputs, Iterable):
+            raise ValueError(f"got a {type(inputs).__name__}, wanted an input or many of them")
+        return list(self(self._usable(one, f"inputs[{n}]") for n, one in enumerate(inputs)))
+
+    def _usable(self, value: object, name: str) -> Item:
+        """Makes an input of what a program gives, and checks it."""
+        try:
+            item = self._item(value, name)
+            self.check(item)
+        except ValueError as error:
+            message = str(error)
+            named = message.startswith(name)
+            raise ValueError(message if named else f"{name}: {message}") from error
+        return item
+
+    def _is_one(self, value: object) -> bool:
+        """Whether a value is one input, and not many."""
+        return isinstance(value, str | os.PathLike | Image.Image) or data.is_array_image(value)
+
+    def _item(self, value: object, name: str) -> Item:
+        """Makes an input of a path or another value; here of an image."""
+        if isinstance(value, str | os.PathLike):
+            return self.read(os.fspath(value))
+        return cast(Item, data.as_image(value, name))
 
     @abc.abstractmethod
     def describe(self, prediction: Answer) -> str:

@@ -6,7 +6,9 @@ import json
 import shutil
 import zipfile
 
+import numpy as np
 import pytest
+from PIL import Image
 
 import jaxatr
 from jaxatr import data
@@ -151,3 +153,41 @@ def test_parquet_without_its_extra_is_refused(flags, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
     with pytest.raises(ImportError, match=r"jaxatr\[parquet\]"):
         predict.main(flags("--workdir=nowhere", f"--out={tmp_path / 't.parquet'}", "x.png"))
+
+
+@pytest.mark.parametrize("kind", ["trained_run", "embedding_run"])
+def test_a_program_gives_one_image_or_many(kind, request, folder):
+    predictor = jaxatr.load(request.getfixturevalue(kind))
+    path = folder / "b.png"
+    image = data.read_image(path)
+    (wanted,) = predictor([image])
+    one = Image.fromarray(image[..., 0])
+    forms = [path, str(path), one, image, image[..., 0]]
+    for form in forms:
+        assert predictor.predict(form) == wanted
+    for many in (
+        forms,
+        tuple(forms),
+        iter(forms),
+        np.stack([image] * 5),
+        np.array([str(path)] * 5),
+    ):
+        found = predictor.predict(many)
+        assert isinstance(found, list) and len(found) == 5
+        assert [each.label for each in found] == [wanted.label] * 5
+    assert predictor.predict([]) == []
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ([np.zeros((24, 24), np.uint8), 3], r"inputs\[1\]: got a int, wanted a path"),
+        (np.zeros((24, 24, 5), np.uint8), r"input: got an array of shape \[24, 24, 5\]"),
+        (np.zeros((24, 24), np.float32), "input: got an image of float32, wanted uint8"),
+        (3, "got a int, wanted an input or many"),
+        (["nowhere.png"], r"inputs\[0\]: nowhere.png: No such file"),
+    ],
+)
+def test_what_is_no_image_is_named(trained_run, unchecked, inputs, message):
+    with pytest.raises(ValueError, match=message):
+        jaxatr.load(trained_run).predict(inputs)

@@ -209,6 +209,10 @@ def test_the_recogniser_says_what_the_evaluation_did(base, run, tmp_path, flags_
     for number, image in enumerate(images[0]):
         (tmp_path / "track").mkdir(exist_ok=True)
         Image.fromarray(image[..., 0]).save(tmp_path / "track" / f"{number}.png")
+    for one in (str(tmp_path / "track"), images[0], np.stack(images[0])):
+        assert recogniser.predict(one).score == pytest.approx(predictions[0].score, rel=1e-4)
+    many = [p.score for p in recogniser.predict([tmp_path / "track", *images[1:3]])]
+    np.testing.assert_allclose(many, [p.score for p in predictions[:3]], rtol=1e-4)
     (tmp_path / "empty").mkdir()
     arguments = flags_of(
         predict, f"--workdir={workdir}", tmp_path / "track", tmp_path / "empty", tmp_path / "no"

@@ -1,10 +1,12 @@
 """A trained recogniser of tracks."""
 
 import itertools
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import jax
 import numpy as np
+from PIL import Image
 
 from jaxatr import data, openset
 from jaxatr.tasks.open_set.predictor import OpenSetPredictor
@@ -42,6 +44,21 @@ class TrackRecogniser(OpenSetPredictor[Sequence[np.ndarray]]):
     def read(self, path: str) -> list[np.ndarray]:
         """Reads a folder's images in the order of their names."""
         return data.read_folder(path)
+
+    def _is_one(self, value: object) -> bool:
+        """Whether a value is a folder's path or the images of one track."""
+        if isinstance(value, str | os.PathLike) or getattr(value, "ndim", 0) == 4:
+            return True
+        first = value[0] if isinstance(value, list | tuple) and value else None
+        return isinstance(first, Image.Image) or data.is_array_image(first)
+
+    def _item(self, value: object, name: str) -> Sequence[np.ndarray]:
+        """Makes a track of a folder's path or of images."""
+        if isinstance(value, str | os.PathLike):
+            return self.read(os.fspath(value))
+        if not isinstance(value, Iterable) or data.is_array_image(value):
+            raise ValueError(f"{name}: got no track, wanted a folder's path or several images")
+        return [data.as_image(image, f"{name}[{place}]") for place, image in enumerate(value)]
 
     def check(self, item: Sequence[np.ndarray]) -> Shaped[np.ndarray, "t h w c"]:
         """Makes the chips that the network sees of a track's images.
