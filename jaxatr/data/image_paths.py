@@ -8,7 +8,6 @@ from typing import NamedTuple
 from jaxatr.data import measurements
 from jaxatr.data.files_below import files_below
 from jaxatr.data.images import SUFFIXES
-from jaxatr.data.sources.image_folder import archive
 
 _NO_SUFFIX = "without a suffix"
 _BEGINNING = 32  # bytes by which a file of measurements is known
@@ -53,6 +52,9 @@ def image_paths(path: str, scratch: str | os.PathLike) -> ImagePaths:
       ValueError: there is no image in the folder or archive, or the archive is damaged.
       ImportError: the archive needs a package that is not installed.
     """
+    # A source is imported when it is asked for.
+    from jaxatr.data.sources.image_folder import archive
+
     root = Path(path)
     if root.is_file() and archive.is_archive(root):
         root = Path(scratch)

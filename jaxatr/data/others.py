@@ -15,7 +15,6 @@ from jaxatr.data.dataset import SHAPE_COLUMNS, Split
 from jaxatr.data.files_below import files_below
 from jaxatr.data.images import read_image
 from jaxatr.data.intake import Intake
-from jaxatr.data.sources.image_folder import archive
 from jaxatr.typing import Int, Shaped
 
 
@@ -47,6 +46,9 @@ def check_others(source: str | os.PathLike, *, data_dir: str | None = None) -> N
     Raises:
       ValueError: there is no such folder, archive or data set.
     """
+    # A source is imported when it is asked for.
+    from jaxatr.data.sources.image_folder import archive
+
     path = Path(source).expanduser()
     if path.is_dir() or (path.is_file() and archive.is_archive(path)):
         return
@@ -107,6 +109,9 @@ def _opened(
     source: str | os.PathLike, data_dir: str | None
 ) -> Iterator[tuple[list[str], Callable[[int], np.ndarray]]]:
     """Yields the names of all images, and what reads the image of a number."""
+    # A source is imported when it is asked for.
+    from jaxatr.data.sources.image_folder import archive
+
     path = Path(source).expanduser()
     if not path.exists():
         dataset = open_dataset(os.fspath(source), data_dir=data_dir)
