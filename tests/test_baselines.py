@@ -1,4 +1,4 @@
-"""What is trained beside a run, and how it joins the run's evaluation, table and report."""
+"""Baselines trained beside a run, and how they join its evaluation, table and report."""
 
 import json
 import shutil

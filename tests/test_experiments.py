@@ -1,4 +1,4 @@
-"""What the experiments set must exist: nothing else runs them before they are needed."""
+"""The fields that experiments set must exist: nothing else runs them before they are needed."""
 
 import argparse
 import importlib.util

@@ -1,4 +1,4 @@
-"""What a process keeps, and when it is left alone; each case in a process of its own."""
+"""Memory that a process keeps, and when it is left alone; each case in a process of its own."""
 
 import os
 import platform

@@ -75,8 +75,6 @@ def usable_images(
     check: Callable[[Any], object],
     used: deque[str],
     failed: list[str],
-    *,
-    read: Callable[[str], Any] = data.read_image,
 ) -> Iterator[Any]:
     """Yields the images that can be used; names the others on standard error, at once.
 
@@ -85,11 +83,10 @@ def usable_images(
       check: raises ``ValueError`` for an image that cannot be used.
       used: gets the paths of those that can, before each is yielded.
       failed: gets the paths of the others.
-      read: reads a path; :func:`jaxatr.data.read_folder` where it is a track.
     """
     for path in paths:
         try:
-            image = read(path)
+            image = data.read_image(path)
             check(image)
         except (ValueError, OSError) as error:
             message = str(error)

@@ -24,6 +24,16 @@ def files_below(root: Path) -> list[PurePosixPath]:
     return sorted(PurePosixPath(path.relative_to(top)) for path in _files(top, top, (top,)))
 
 
+def visible_below(root: Path) -> list[PurePosixPath]:
+    """Returns :func:`files_below` without hidden files, and those in hidden folders."""
+    return [path for path in files_below(root) if not any(map(is_hidden, path.parts))]
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a file or folder of this name is none of a user's own making."""
+    return name.startswith(".") or name == "__MACOSX"
+
+
 def _files(top: Path, folder: Path, above: tuple[Path, ...]) -> Iterator[Path]:
     """Yields the files below a folder.
 

@@ -5,8 +5,8 @@ import os
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
-from jaxatr.data import measurements
-from jaxatr.data.files_below import files_below
+from jaxatr.data import archive, measurements
+from jaxatr.data.files_below import visible_below
 from jaxatr.data.images import SUFFIXES
 
 _NO_SUFFIX = "without a suffix"
@@ -52,20 +52,13 @@ def image_paths(path: str, scratch: str | os.PathLike) -> ImagePaths:
       ValueError: there is no image in the folder or archive, or the archive is damaged.
       ImportError: the archive needs a package that is not installed.
     """
-    # A source is imported when it is asked for.
-    from jaxatr.data.sources.image_folder import archive
-
-    root = Path(path)
-    if root.is_file() and archive.is_archive(root):
-        root = Path(scratch)
-        archive.extract(Path(path), root)
-    elif not root.is_dir():
+    given = Path(path)
+    if not (given.is_dir() or (given.is_file() and archive.is_archive(given))):
         return ImagePaths((ImagePath(path, path),), {})
+    root = archive.opened(given, Path(scratch))
     images: list[ImagePath] = []
     passed: collections.Counter[str] = collections.Counter()
-    for below in files_below(root):
-        if any(part.startswith(".") or part == "__MACOSX" for part in below.parts):
-            continue
+    for below in visible_below(root):
         if kind := _other_kind(root / below):
             passed[kind] += 1
         else:

@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxatr.data import archive
 from jaxatr.data.catalogue import open_dataset
 from jaxatr.data.combined_splits import concatenated
 from jaxatr.data.dataset import SHAPE_COLUMNS, Split
-from jaxatr.data.files_below import files_below
+from jaxatr.data.files_below import visible_below
 from jaxatr.data.images import read_image
 from jaxatr.data.intake import Intake
 from jaxatr.typing import Int, Shaped
@@ -46,9 +47,6 @@ def check_others(source: str | os.PathLike, *, data_dir: str | None = None) -> N
     Raises:
       ValueError: there is no such folder, archive or data set.
     """
-    # A source is imported when it is asked for.
-    from jaxatr.data.sources.image_folder import archive
-
     path = Path(source).expanduser()
     if path.is_dir() or (path.is_file() and archive.is_archive(path)):
         return
@@ -109,9 +107,6 @@ def _opened(
     source: str | os.PathLike, data_dir: str | None
 ) -> Iterator[tuple[list[str], Callable[[int], np.ndarray]]]:
     """Yields the names of all images, and what reads the image of a number."""
-    # A source is imported when it is asked for.
-    from jaxatr.data.sources.image_folder import archive
-
     path = Path(source).expanduser()
     if not path.exists():
         dataset = open_dataset(os.fspath(source), data_dir=data_dir)
@@ -119,10 +114,6 @@ def _opened(
         yield [f"{split.name} {number}" for number in range(len(split))], split.image
         return
     with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:
-        root = path
-        if path.is_file():
-            root = Path(scratch)
-            archive.extract(path, root)
-        every = files_below(root)
-        paths = [one for one in every if not any(part.startswith(".") for part in one.parts)]
+        root = archive.opened(path, Path(scratch))
+        paths = visible_below(root)
         yield [str(one) for one in paths], lambda number: read_image(root / paths[number])

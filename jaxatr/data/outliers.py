@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxatr.data.chip import Chip
-from jaxatr.data.files_below import files_below
+from jaxatr.data.files_below import visible_below
 from jaxatr.data.images import ImageError, read_image
 from jaxatr.typing import Shaped
 
@@ -26,7 +26,7 @@ def read_chips(folder: str | os.PathLike, chip: Chip) -> tuple[Shaped[np.ndarray
         in shape or type.
     """
     root = Path(folder)
-    paths = [path for path in files_below(root) if not any(p.startswith(".") for p in path.parts)]
+    paths = visible_below(root)
     if not paths:
         raise ValueError(f"{folder}: there is no image in this folder")
     chips = []

@@ -57,35 +57,26 @@ def write_table(
     check_table(path)
     columns = list(dict.fromkeys(name for row in rows for name in row))
     columns = columns or list(text)
-    write = {".csv": _csv, ".jsonl": _jsonl, ".parquet": _parquet_bytes}
-    content = write[Path(path).suffix.lower()](path, columns, rows, text)
+    suffix = Path(path).suffix.lower()
+    if suffix == ".parquet":
+        content = _parquet_bytes(path, columns, rows, text)
+    else:
+        content = (_csv if suffix == ".csv" else _jsonl)(columns, rows).encode()
     with replacing(path) as file:
         file.write(content)
 
 
-def _csv(
-    path: str | os.PathLike,
-    columns: Sequence[str],
-    rows: Sequence[Mapping[str, Cell]],
-    text: Sequence[str],
-) -> bytes:
-    del path, text
+def _csv(columns: Sequence[str], rows: Sequence[Mapping[str, Cell]]) -> str:
     written = io.StringIO(newline="")
     writer = csv.DictWriter(written, columns, restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    return written.getvalue().encode()
+    return written.getvalue()
 
 
-def _jsonl(
-    path: str | os.PathLike,
-    columns: Sequence[str],
-    rows: Sequence[Mapping[str, Cell]],
-    text: Sequence[str],
-) -> bytes:
-    del path, text
+def _jsonl(columns: Sequence[str], rows: Sequence[Mapping[str, Cell]]) -> str:
     full = ({name: row.get(name) for name in columns} for row in rows)
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in full).encode()
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in full)
 
 
 def _parquet_bytes(

@@ -139,6 +139,7 @@ def class_distances(
     """
     if block_size < 1:
         raise ValueError(f"block_size: got {block_size}, wanted at least 1")
+    gallery = ready(gallery)
     ends = tuple(np.searchsorted(np.asarray(gallery.labels), np.arange(classes + 1)).tolist())
     examples, half_squares = jnp.asarray(gallery.examples), jnp.asarray(gallery.half_squares)
     rows = np.asarray(queries, np.float32)
@@ -156,7 +157,7 @@ def class_distances(
 def _distances(examples: Array, half_squares: Array, queries: Array, ends: tuple[int, ...]):
     # The longer side first: XLA's product of a CPU takes half the time of the transposed one.
     products = jax.lax.dot_general(
-        examples.astype(jnp.float32),
+        examples,
         queries,
         (((1,), (1,)), ((), ())),
         precision=jax.lax.Precision.HIGHEST,

@@ -1,17 +1,17 @@
-"""What a check of a data set found: in lines, in tables, and as a page with the pictures."""
+"""The findings of a check of a data set, in lines, in tables and as a page with pictures."""
 
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from PIL import Image
 
 from jaxatr import files
 from jaxatr.data.chip import Chip
 from jaxatr.data.doctor import Diagnosis, Pairs, relations
 from jaxatr.data.thumbnails import thumbnail
+from jaxatr.reporting.environment import environment
 from jaxatr.reporting.sprite import Thumbnail, sprite
 from jaxatr.reporting.tables import percent, text_table
 from jaxatr.typing import Shaped
@@ -84,34 +84,30 @@ def render_page(found: Diagnosis, chip: Chip | None = None) -> str:
       found: of a check.
       chip: geometry of the pictures, as in the check.
     """
-    environment = Environment(
-        loader=PackageLoader("jaxatr.reporting"),
-        autoescape=True,  # class names and paths are a user's
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.globals |= {"percent": percent}
     subject, facts = found.subject, found.facts
     groups = [*_pair_groups(found), *_class_groups(found)]
     rows = sorted({row for group in groups for row in group.rows})
     thumbnails = {row: _picture(found, row, chip) for row in rows}
-    return environment.get_template("check.html").render(
-        name=subject.name,
-        summary=_summary(found),
-        findings=found.findings,
-        classes=subject.classes,
-        splits=subject.splits,
-        counts=found.counts.tolist(),
-        most=max(1, int(found.counts.max())),
-        leaks=found.leaks,
-        sizes=_sizes(found),
-        unreadable=[(n, _without(n, why)) for n, why in facts.unreadable[:_SHOWN]],
-        unlisted=max(0, len(facts.unreadable) - _SHOWN),
-        passed=[line.removeprefix("left out: ") for line in subject.passed],
-        groups=groups,
-        names={row: _name(found, row) for row in rows},
-        sprite=sprite(thumbnails),
+    return (
+        environment()
+        .get_template("check.html")
+        .render(
+            name=subject.name,
+            summary=_summary(found),
+            findings=found.findings,
+            classes=subject.classes,
+            splits=subject.splits,
+            counts=found.counts.tolist(),
+            most=max(1, int(found.counts.max())),
+            leaks=found.leaks,
+            sizes=_sizes(found),
+            unreadable=[(n, _without(n, why)) for n, why in facts.unreadable[:_SHOWN]],
+            unlisted=max(0, len(facts.unreadable) - _SHOWN),
+            passed=[line.removeprefix("left out: ") for line in subject.passed],
+            groups=groups,
+            names={row: _name(found, row) for row in rows},
+            sprite=sprite(thumbnails),
+        )
     )
 
 

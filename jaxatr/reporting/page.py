@@ -5,13 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-
 from jaxatr import files
 from jaxatr.reporting import charts, figures, overview
+from jaxatr.reporting.environment import environment
 from jaxatr.reporting.kind import Recorded, Report, Section, report_of
 from jaxatr.reporting.sprite import sprite
-from jaxatr.reporting.tables import percent
 
 
 def write_report(workdirs: Sequence[str | os.PathLike], out: str | os.PathLike) -> None:
@@ -37,15 +35,9 @@ def render_report(workdirs: Sequence[str | os.PathLike]) -> str:
     runs = [kinds[folder].read(folder, named[folder]) for folder in folders]
     sprites = [sprite(run.thumbnails) for run in runs]
     packages = dict.fromkeys(["jaxatr.reporting", *(report.templates for report in reports)])
-    environment = Environment(
-        loader=ChoiceLoader([PackageLoader(package) for package in packages]),
-        autoescape=True,  # class names and paths are a user's
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
-    environment.globals |= {"geometry": charts, "percent": percent}
+    made = environment(packages)
+    made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    made.globals |= {"geometry": charts}
     both = list(zip(reports, runs, strict=True))
     moved = [
         report.data(run, sheet)
@@ -53,7 +45,7 @@ def render_report(workdirs: Sequence[str | os.PathLike]) -> str:
         if report.data is not None
     ]
     title = " and ".join(dict.fromkeys(report.title for report in reports))
-    return environment.get_template("page.html").render(
+    return made.get_template("page.html").render(
         kind=title[:1].upper() + title[1:],
         everything=runs,
         introductions=[report.introduce(run) for report, run in both],

@@ -11,7 +11,7 @@ from jaxatr.reporting.sprite import Thumbnail, sprite
 
 
 def window(made, row):
-    """What a browser shows of a row: the chip, without its rim."""
+    """Cuts out the part of a row that a browser shows: the chip, without its rim."""
     picture = np.asarray(Image.open(io.BytesIO(base64.b64decode(made.source.split(",")[1]))))
     width, height = (int(side) for side in made.ratio.split(" / "))
     wide, high = (float(size.strip("%")) / 100 for size in made.size.split())

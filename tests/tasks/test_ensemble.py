@@ -16,7 +16,7 @@ from jaxatr.tasks.open_set.predictor import Recogniser
 
 
 def calibration_of(ensemble) -> openset.Calibration:
-    """Returns what known examples say of a decision."""
+    """Lists the answers to known examples, and the calibration, of a decision."""
     found = ensemble.decision.calibration
     assert found is not None
     return found

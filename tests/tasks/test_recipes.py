@@ -1,4 +1,4 @@
-"""What a training of single images adds to equation 4, by hand, on any number of devices."""
+"""The terms that a training of single images adds to equation 4, by hand, on any devices."""
 
 import shutil
 

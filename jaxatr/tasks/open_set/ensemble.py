@@ -44,7 +44,6 @@ class Ensemble(Recogniser):
         """Takes recognisers of the same classes and chips, and the decision on their outputs."""
         first = members[0]
         self.members, self.gamma = tuple(members), None
-        self._members_decide = [member.decision.ready() for member in members]
         self.classes, self.chip, self.step = first.classes, first.chip, first.step
         self.decision, self._title = decision, decision.score.title
         self.kept = decision.score.name
@@ -55,7 +54,7 @@ class Ensemble(Recogniser):
         """Yields the pooled outputs on batches of images, of 32 by default."""
         for chips, count in self.chip.batches(items, batch_size or 32):
             found = [member.of_chips(chips, count) for member in self.members]
-            yield openset.pool(self._members_decide, found)
+            yield openset.pool([member.deciding for member in self.members], found)
 
 
 class Members:

@@ -3,14 +3,15 @@
 import abc
 import math
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import numpy as np
 import scipy.special
 
 from jaxatr import data, openset, training
+from jaxatr.resolve import resolve
 from jaxatr.tasks.open_set.loading import load_decision
 from jaxatr.tasks.open_set.views import kept_as, outputs_of, views_of
 from jaxatr.training import Checkpoint, Predictor, TrainedRun
@@ -59,8 +60,12 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
       gamma: γ of section 2.3, where CBC decides; else None.
       chip: from an image to the chip that the network sees.
       step: of the checkpoint.
+      deciding: the decision, with its galleries on the device.
       kept: name of what is fitted for the decision, in the run's folder.
     """
+
+    #: Dotted path of what loads several runs as one; empty where that cannot be.
+    ensemble: ClassVar[str] = ""
 
     def __init__(self, run: TrainedRun, decision: openset.Decision, *, gamma: float | None = None):
         """Takes a run and what decides; :meth:`load` reads both from a folder."""
@@ -81,7 +86,7 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
 
     @decision.setter
     def decision(self, decision: openset.Decision) -> None:
-        self._decision, self._decide = decision, decision.ready()
+        self._decision, self.deciding = decision, decision.ready()
 
     @staticmethod
     @abc.abstractmethod
@@ -121,27 +126,17 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
         where = {"source": source, "data_dir": data_dir}
         where = {name: value for name, value in where.items() if value is not None}
         if not isinstance(workdir, str | os.PathLike):
-            return cls._ensemble(workdir, checkpoint, gamma, score, where)
+            if not cls.ensemble:
+                listed = ", ".join(map(str, workdir))
+                raise ValueError(f"{listed}: an ensemble is of recognisers of single images")
+            several = resolve(cls.ensemble)
+            return several(workdir, checkpoint=checkpoint, gamma=gamma, score=score, where=where)
         run = training.load_run(workdir, checkpoint)
         training.check_predictor(run, cls)
         loaded = load_decision(run, score, gamma, where, checkpoint, field=field)
         recogniser = cls(run, loaded.decision, gamma=loaded.gamma)
         recogniser.note = loaded.note
         return recogniser
-
-    @classmethod
-    def _ensemble(
-        cls,
-        workdirs: Sequence[str | os.PathLike],
-        checkpoint: Checkpoint,
-        gamma: float | str | None,
-        score: str | None,
-        where: Mapping[str, str],
-    ) -> "OpenSetPredictor[Item]":
-        """Loads several runs as one."""
-        del checkpoint, gamma, score, where
-        listed = ", ".join(map(str, workdirs))
-        raise ValueError(f"{listed}: an ensemble is of recognisers of single images")
 
     def __call__(
         self, items: Iterable[Item], *, batch_size: int | None = None
@@ -171,7 +166,7 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
         return openset.Outputs(kept["logits"], kept["open_logits"], labels, more)
 
     def _predictions(self, outputs: openset.Outputs) -> Iterator[Prediction]:
-        answers = self._decide(outputs)
+        answers = self.deciding(outputs)
         for index, label in enumerate(answers.nearest):
             nearest = self.classes[int(label)]
             row = map(float, answers.probabilities[index])
@@ -224,6 +219,8 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
 class Recogniser(OpenSetPredictor[np.ndarray]):
     """A recogniser of single images."""
 
+    ensemble = "jaxatr.tasks.open_set.ensemble:load"
+
     @staticmethod
     def _network(run: TrainedRun, needs: Collection[str]) -> Callable[..., dict[str, jax.Array]]:
         module, views = run.module, views_of(run.config)
@@ -232,19 +229,6 @@ class Recogniser(OpenSetPredictor[np.ndarray]):
             return outputs_of(module, variables, run.normalize(images), needs, views)
 
         return infer
-
-    @classmethod
-    def _ensemble(
-        cls,
-        workdirs: Sequence[str | os.PathLike],
-        checkpoint: Checkpoint,
-        gamma: float | str | None,
-        score: str | None,
-        where: Mapping[str, str],
-    ) -> "Recogniser":
-        from jaxatr.tasks.open_set import ensemble  # which is made of recognisers
-
-        return ensemble.load(workdirs, checkpoint=checkpoint, gamma=gamma, score=score, where=where)
 
     def read(self, path: str) -> np.ndarray:
         """Reads an image ``[h, w, c]``."""

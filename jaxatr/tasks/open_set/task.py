@@ -14,13 +14,12 @@ import numpy as np
 from jaxatr import data, losses, models, openset, parallel
 from jaxatr.config import Fields
 from jaxatr.data import augmentations
-from jaxatr.resolve import nearest, resolve
 from jaxatr.tasks.apply import apply_training
 from jaxatr.tasks.examples import Examples
 from jaxatr.tasks.gan.fields import FIELDS as GENERATOR
-from jaxatr.tasks.limits import check_limits
 from jaxatr.tasks.open_set import outside, trials
-from jaxatr.tasks.open_set.deciding import AUTO, RULE, decides, made_for, score_of
+from jaxatr.tasks.open_set.checks import check_fields, find_open_loss
+from jaxatr.tasks.open_set.deciding import RULE, decides, made_for
 from jaxatr.tasks.open_set.evaluation import evaluate
 from jaxatr.tasks.open_set.exported import NONE, exportable
 from jaxatr.tasks.open_set.fields import FIELDS, RECIPES, TESTS
@@ -33,8 +32,6 @@ from jaxatr.tasks.parts import Part
 from jaxatr.tasks.pretrained import Pretrained
 from jaxatr.training import Exportable, LossOutput, Phase, Target, Task, TrainedRun, digest
 from jaxatr.typing import ArrayLike, Batch, Config, Float, PyTree, Shaped
-
-_OPEN_LOSSES = {"cbc": losses.cbc, "bce": losses.one_vs_rest_bce, "none": None}
 
 
 class OpenSet(Task):
@@ -66,7 +63,7 @@ class OpenSet(Task):
         Raises:
           ValueError: the data is missing or does not fit the configuration, or a field is wrong.
         """
-        _check_fields(config)
+        check_fields(config)
         self.config = config
         self._inferring: dict[frozenset[str], Callable[..., Any]] = {}
         self.examples, self.parts = self.open(config)
@@ -223,7 +220,7 @@ class OpenSet(Task):
             closed = losses.cross_entropy(logits, labels)
         total = closed + weights.entropy_weight * entropy
         values = {"cross_entropy": closed, "entropy": entropy}
-        if open_loss := _open_loss(weights.open):
+        if open_loss := find_open_loss(weights.open):
             values[weights.open] = open_loss(open_logits, labels)
             total += weights.open_weight * values[weights.open]
         return {"loss": total, **values}
@@ -377,18 +374,6 @@ class OpenSet(Task):
         return outputs_of(self.module, variables, images, needs, views_of(self.config))
 
 
-def _open_loss(name: str) -> Callable[..., jax.Array] | None:
-    """Finds the loss of the binary classifiers: ``(open_logits [b, k], labels [b]) -> [b]``."""
-    if name in _OPEN_LOSSES:
-        return _OPEN_LOSSES[name]
-    if ":" not in name:
-        raise ValueError(
-            f"loss.open: got {name!r}, wanted one of {', '.join(_OPEN_LOSSES)} or "
-            f"'my.module:function'{nearest(name, _OPEN_LOSSES)}"
-        )
-    return resolve(name)
-
-
 def _note(split: data.KnownUnknown) -> str:
     """Says what a run without a split leaves out; empty for a split that was chosen."""
     if split.name != "closed":
@@ -399,33 +384,4 @@ def _note(split: data.KnownUnknown) -> str:
     return (
         "no class is unknown, so the evaluation leaves AUROC, OSCR and FPR out: "
         "--config.open_set.split=known:A,B names the known classes, the rest is unknown"
-    )
-
-
-def _check_fields(config: Config) -> None:
-    """Refuses what would end a training only after it has begun, or spoil it without a word."""
-    _open_loss(config.loss.open)
-    augmentations.check(dict(config.augment))
-    outside.parse(config.open_set.get("outside", ""))
-    if config.open_set.negatives and config.loss.open != "none":
-        raise ValueError(
-            f"open_set.negatives: got images and loss.open={config.loss.open!r}, wanted 'none': "
-            "the binary classifiers have no class for them"
-        )
-    fields = config.open_set
-    if fields.score != AUTO:
-        try:
-            score_of(fields.score)
-        except ValueError as error:
-            raise ValueError(f"open_set.score: {error}") from error
-    if "outside_most" in fields:  # of single images
-        check_limits(
-            config,
-            open_set__outside_most=(fields.outside_most >= 0, "0 (all) or more"),
-            open_set__test_shift=(fields.test_shift >= 0, "0 (off) or more pixels"),
-        )
-    check_limits(
-        config,
-        open_set__gamma=(0 <= fields.gamma <= 1, "a probability in [0, 1]"),
-        open_set__tpr=(0 < fields.tpr <= 1, "a share in (0, 1]"),
     )

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxatr.data import archive
 from jaxatr.data.images import ImageError, decode_image
 from jaxatr.data.reasons import Reasons
 from jaxatr.data.source import (
@@ -18,7 +19,7 @@ from jaxatr.data.source import (
     Source,
     all_options,
 )
-from jaxatr.data.sources.image_folder import archive, table
+from jaxatr.data.sources.image_folder import table
 from jaxatr.data.sources.image_folder.folder import ImageFolder, scan, single_folder
 from jaxatr.data.sources.image_folder.layouts import LAYOUTS
 

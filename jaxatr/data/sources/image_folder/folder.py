@@ -8,8 +8,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from jaxatr.data import archive
+from jaxatr.data.files_below import is_hidden
 from jaxatr.data.images import SUFFIXES
-from jaxatr.data.sources.image_folder import archive, table
+from jaxatr.data.sources.image_folder import table
 from jaxatr.data.sources.image_folder.layouts import SPLIT_NAMES, Listed, arranged
 from jaxatr.resolve import nearest
 
@@ -145,7 +147,7 @@ def _folder(
 
 def single_folder(root: Path) -> Path:
     """Returns the one folder that an archive wraps its class or split folders in, else ``root``."""
-    entries = [entry for entry in root.iterdir() if not _is_hidden(entry.name)]
+    entries = [entry for entry in root.iterdir() if not is_hidden(entry.name)]
     if len(entries) == 1 and entries[0].is_dir() and entries[0].name.lower() not in SPLIT_NAMES:
         return entries[0]
     return root
@@ -165,7 +167,7 @@ def _entries(
     with os.scandir(folder) as entries:
         for entry in entries:
             path = PurePosixPath(*parts, entry.name)
-            if _is_hidden(entry.name):
+            if is_hidden(entry.name):
                 continue
             if entry.is_dir():
                 if entry.is_symlink() and Path(entry.path).resolve() in above:
@@ -189,10 +191,6 @@ def _sorted_out(
         (others.setdefault(kind, []) if kind else images).append(path)
     passed = [Passed(kind, tuple(map(str, paths))) for kind, paths in others.items()]
     return images, sorted(passed, key=lambda one: (-len(one.paths), one.kind))
-
-
-def _is_hidden(name: str) -> bool:
-    return name.startswith(".") or name == "__MACOSX"
 
 
 def _drawn(listed: Sequence[Listed], fraction: float) -> frozenset[str]:

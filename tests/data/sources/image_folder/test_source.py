@@ -158,7 +158,7 @@ def images(root, save, *paths):
 
 
 def listed(found):
-    """What a scan found: split to its paths and classes."""
+    """Lists a scan's findings: split to its paths and classes."""
     return {
         split: [(path, found.classes[label]) for path, label in files]
         for split, files in found.files.items()

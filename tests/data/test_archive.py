@@ -5,7 +5,7 @@ import zipfile
 
 import pytest
 
-from jaxatr.data.sources.image_folder import archive
+from jaxatr.data import archive
 
 
 def tar(path, *members):

@@ -49,6 +49,22 @@ def extract(archive: Path, directory: Path) -> None:
         raise ValueError(f"{archive}: not a readable archive ({error})") from error
 
 
+def opened(path: Path, scratch: Path) -> Path:
+    """Returns a folder as it is, and an archive's files as a folder.
+
+    Args:
+      path: of a folder or an archive.
+      scratch: an empty or missing folder, where an archive is unpacked.
+
+    Raises:
+      As :func:`extract`.
+    """
+    if not path.is_file():
+        return path
+    extract(path, scratch)
+    return scratch
+
+
 def _tar_members(archive: Path) -> Iterator[tuple[str, Callable[[], IO[bytes]]]]:
     with _opened(archive) as tar:
         for member in tar:

@@ -1,0 +1,70 @@
+"""The values that the fields of open-set recognition can have."""
+
+from collections.abc import Callable
+
+import jax
+
+from jaxatr import losses
+from jaxatr.data import augmentations
+from jaxatr.resolve import nearest, resolve
+from jaxatr.tasks.limits import check_limits
+from jaxatr.tasks.open_set import outside
+from jaxatr.tasks.open_set.deciding import AUTO, score_of
+from jaxatr.typing import Config
+
+_OPEN_LOSSES = {"cbc": losses.cbc, "bce": losses.one_vs_rest_bce, "none": None}
+
+
+def find_open_loss(name: str) -> Callable[..., jax.Array] | None:
+    """Finds the loss of the binary classifiers: ``(open_logits [b, k], labels [b]) -> [b]``.
+
+    Args:
+      name: ``cbc``, ``bce``, ``none``, for which there is None, or ``my.module:function``.
+
+    Raises:
+      ValueError: there is no such loss.
+    """
+    if name in _OPEN_LOSSES:
+        return _OPEN_LOSSES[name]
+    if ":" not in name:
+        raise ValueError(
+            f"loss.open: got {name!r}, wanted one of {', '.join(_OPEN_LOSSES)} or "
+            f"'my.module:function'{nearest(name, _OPEN_LOSSES)}"
+        )
+    return resolve(name)
+
+
+def check_fields(config: Config) -> None:
+    """Refuses what would end a training only after it has begun, or spoil it without a word.
+
+    Args:
+      config: a run's.
+
+    Raises:
+      ValueError: a value will not do; the message has its name.
+    """
+    find_open_loss(config.loss.open)
+    augmentations.check(dict(config.augment))
+    outside.parse(config.open_set.get("outside", ""))
+    if config.open_set.negatives and config.loss.open != "none":
+        raise ValueError(
+            f"open_set.negatives: got images and loss.open={config.loss.open!r}, wanted 'none': "
+            "the binary classifiers have no class for them"
+        )
+    fields = config.open_set
+    if fields.score != AUTO:
+        try:
+            score_of(fields.score)
+        except ValueError as error:
+            raise ValueError(f"open_set.score: {error}") from error
+    if "outside_most" in fields:  # of single images
+        check_limits(
+            config,
+            open_set__outside_most=(fields.outside_most >= 0, "0 (all) or more"),
+            open_set__test_shift=(fields.test_shift >= 0, "0 (off) or more pixels"),
+        )
+    check_limits(
+        config,
+        open_set__gamma=(0 <= fields.gamma <= 1, "a probability in [0, 1]"),
+        open_set__tpr=(0 < fields.tpr <= 1, "a share in (0, 1]"),
+    )
