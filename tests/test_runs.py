@@ -287,6 +287,20 @@ def test_a_run_without_a_split_says_what_it_leaves_out(small_config, tmp_path):
         runs.make_task(config, tmp_path / "run")
 
 
+def test_choices_are_made_on_what_did_not_train(small_config, tmp_path):
+    config = small_config.copy_and_resolve_references()
+    config.data.source = folder(tmp_path / "chips", ("a", "b", "c"))
+    config.open_set.split, config.data.size, config.data.validation = "closed", 24, 0.5
+    config.data.test_split = config.data.train_split
+    with pytest.raises(ValueError, match="every example of the split 'train' trains"):
+        runs.make_task(config, tmp_path / "run")
+    config.open_set.hold_out = 1
+    parts = runs.make_task(config, tmp_path / "run").parts
+    ids = {name: set(part.column("id").tolist()) for name, part in parts.items()}
+    assert ids["test"] == ids["validation"] | ids["held_out"] and not ids["test"] & ids["train"]
+    assert (parts["test"].labels == openset.UNKNOWN).sum() == len(ids["held_out"]) == 4
+
+
 def test_a_file_of_names_is_read_once(small_config, tmp_path):
     config = small_config.copy_and_resolve_references()
     config.data.source = folder(tmp_path / "chips", ("a", "b", "c"))

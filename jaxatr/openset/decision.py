@@ -97,7 +97,8 @@ class Decision:
 
     def ready(self) -> "Decision":
         """Returns the decision with its galleries on the device, to decide about many batches."""
-        return replace(self, models=gallery.ready(self.models))
+        models = {name: gallery.ready(model) for name, model in self.models.items()}
+        return replace(self, models=models)
 
     def at(self, threshold: float | None) -> "Decision":
         """Returns the decision at another threshold of its score."""

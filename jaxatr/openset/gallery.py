@@ -2,7 +2,8 @@
 
 The examples are kept in float16, and searched in float32 on the device. They are in the order of
 their classes, so that the nearest of a class is the largest of neighbouring products. No larger
-array is ever made than the examples, and the products of them all with one block of queries.
+array is ever made than the examples, and the products of them all with one block of queries. A
+large gallery is searched in two stages (:mod:`~jaxatr.openset.reranking`).
 """
 
 from functools import partial
@@ -12,7 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxatr.openset import reranking
 from jaxatr.openset.inputs import known_labels
+from jaxatr.openset.reranking import Index
 from jaxatr.typing import Array, ArrayLike, Float, Int, Shaped
 
 BLOCK = 256
@@ -30,11 +33,13 @@ class Gallery(NamedTuple):
       examples: ``[n, d]``, float16.
       half_squares: ``[n]``, half their squared lengths.
       labels: ``[n]``, their classes, ascending.
+      index: of a large gallery, for a search in two stages; None: all examples are compared.
     """
 
     examples: Shaped[ArrayLike, "n d"]
     half_squares: Float[ArrayLike, " n"]
     labels: Int[ArrayLike, " n"]
+    index: Index | None = None
 
 
 class Projection(NamedTuple):
@@ -93,28 +98,39 @@ def directions(
       ValueError: as :func:`build`.
     """
     kept = np.any(rows != 0, axis=1)
-    return build(unit(rows[kept]), np.asarray(labels)[kept], classes)
+    scaled = np.asarray(unit(np.asarray(rows[kept], np.float32)))
+    return build(scaled, np.asarray(labels)[kept], classes)
 
 
-def unit(rows: Shaped[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-    """Scales rows to length 1, in float32; one that is all 0 stays so."""
-    rows = np.asarray(rows, np.float32)
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return rows / np.where(lengths > 0, lengths, 1)
+@jax.jit
+def unit(rows: Float[ArrayLike, "... d"]) -> Float[Array, "... d"]:
+    """Scales rows to length 1; one that is all 0 stays so."""
+    rows = jnp.asarray(rows)
+    lengths = jnp.linalg.norm(rows, axis=-1, keepdims=True)
+    return rows / jnp.where(lengths > 0, lengths, 1)
 
 
 def ready(model: Model) -> Model:
-    """Puts a model's float16 arrays on the device in float32, once for many searches.
+    """Makes a fitted model ready for many searches.
+
+    Its float16 arrays are put on the device in float32, and a gallery gets an index where a search
+    in two stages pays.
 
     Args:
-      model: a tree of arrays, such as a gallery; other arrays stay as they are.
+      model: a named tuple of arrays; with the fields of a :class:`Gallery` and ``classes``, a
+        gallery, of which each query comes in ``forms`` forms if it says so. Another is left alone.
     """
 
     def put(leaf: Any) -> Any:
         half = getattr(leaf, "dtype", None) == np.float16
         return jnp.asarray(leaf).astype(jnp.float32) if half else leaf
 
-    return jax.tree.map(put, model)
+    found: Any = jax.tree.map(put, model)
+    if {*Gallery._fields, "classes"} <= set(getattr(found, "_fields", ())) and found.index is None:
+        if reranking.pays(np.shape(found.examples), getattr(found, "forms", 1)):
+            arrays = found.examples, found.half_squares, found.labels
+            found = found._replace(index=reranking.index(*arrays, int(np.asarray(found.classes))))
+    return found
 
 
 def class_distances(
@@ -137,45 +153,18 @@ def class_distances(
     Raises:
       ValueError: ``block_size`` is below 1.
     """
-    if block_size < 1:
-        raise ValueError(f"block_size: got {block_size}, wanted at least 1")
-    gallery = ready(gallery)
-    ends = tuple(np.searchsorted(np.asarray(gallery.labels), np.arange(classes + 1)).tolist())
-    examples, half_squares = jnp.asarray(gallery.examples), jnp.asarray(gallery.half_squares)
     rows = np.asarray(queries, np.float32)
-    found = [np.zeros((0, classes), np.float32)]
-    for start in range(0, len(rows), block_size):
-        block = rows[start : start + block_size]
-        # Filled up to a power of two: few sizes of a block, each of which is compiled once.
-        size = min(block_size, 1 << (len(block) - 1).bit_length())
-        filled = np.pad(block, [(0, size - len(block)), (0, 0)])
-        found.append(np.asarray(_distances(examples, half_squares, filled, ends))[: len(block)])
-    return np.concatenate(found)
-
-
-@partial(jax.jit, static_argnums=3)
-def _distances(examples: Array, half_squares: Array, queries: Array, ends: tuple[int, ...]):
-    # The longer side first: XLA's product of a CPU takes half the time of the transposed one.
-    products = jax.lax.dot_general(
-        examples,
-        queries,
-        (((1,), (1,)), ((), ())),
-        precision=jax.lax.Precision.HIGHEST,
-    )
-    beyond = products - half_squares[:, None]
-    nearest = [
-        jnp.max(beyond[start:end], axis=0, initial=-jnp.inf)
-        for start, end in zip(ends[:-1], ends[1:], strict=True)
-    ]
-    squares = jnp.sum(jnp.square(queries), axis=1, keepdims=True) - 2 * jnp.stack(nearest, axis=1)
-    return jnp.sqrt(jnp.maximum(squares, 0))
+    squares = np.square(rows).sum(axis=1, keepdims=True)
+    beyond = _proximities(gallery, rows[:, None], classes, (0,), block_size)
+    return np.sqrt(np.maximum(squares - 2 * beyond, 0))
 
 
 def cosines(
     gallery: Gallery,
-    queries: Float[np.ndarray, "b d"],
+    queries: Float[ArrayLike, "b d"] | Float[ArrayLike, "b s d"],
     classes: int,
     *,
+    estimated: tuple[int, ...] = (0,),
     block_size: int = BLOCK,
 ) -> Float[np.ndarray, "b k"]:
     """Computes the largest cosine of each query to an example of each class, in float64.
@@ -183,16 +172,66 @@ def cosines(
     Args:
       gallery: of :func:`directions`.
       queries: ``[b, d]``, of any length; the cosine of one that is all 0 is 0, as near as float16.
+        ``[b, s, d]``: each in s forms, of which the one with the largest cosine counts.
       classes: k; the cosine to a class without an example is minus infinity.
-      block_size: queries at a time.
+      estimated: the forms by which a search in two stages estimates.
+      block_size: queries at a time, in all their forms.
 
     Raises:
       ValueError: as :func:`class_distances`.
     """
-    rows = unit(queries)
-    distances = class_distances(gallery, rows, classes, block_size=block_size)
-    squares = np.square(rows, dtype=np.float64).sum(axis=1, keepdims=True)
-    return (squares + 1 - np.square(distances, dtype=np.float64)) / 2
+    rows = np.asarray(unit(np.asarray(queries, np.float32)))
+    rows = rows[:, None] if rows.ndim == 2 else rows
+    return 0.5 + _proximities(gallery, rows, classes, estimated, block_size).astype(np.float64)
+
+
+def _proximities(
+    gallery: Gallery,
+    queries: Float[ArrayLike, "b s d"],
+    classes: int,
+    estimated: tuple[int, ...],
+    block_size: int,
+) -> Float[np.ndarray, "b k"]:
+    """Computes the largest q·x − x²/2 over the forms q and a class's examples x, in blocks."""
+    if block_size < 1:
+        raise ValueError(f"block_size: got {block_size}, wanted at least 1")
+    examples = jnp.asarray(gallery.examples, jnp.float32)
+    if gallery.index is None:
+        ends = np.searchsorted(np.asarray(gallery.labels), np.arange(classes + 1))
+        half_squares = jnp.asarray(gallery.half_squares)
+        search = partial(_whole, examples, half_squares, ends=tuple(ends.tolist()))
+    else:
+        search = partial(_reranked, examples, gallery.index, estimated=estimated)
+    found = [np.zeros((0, classes), np.float32)]
+    for start in range(0, len(queries), block_size):
+        block = queries[start : start + block_size]
+        # Filled up to a power of two: few sizes of a block, each of which is compiled once.
+        size = min(block_size, 1 << (len(block) - 1).bit_length())
+        if len(block) < size:
+            block = np.pad(block, [(0, size - len(block)), (0, 0), (0, 0)])
+        found.append(np.asarray(search(block))[: len(queries) - start])
+    return np.concatenate(found)
+
+
+@partial(jax.jit, static_argnames="ends")
+def _whole(examples: Array, half_squares: Array, queries: Array, ends: tuple[int, ...]) -> Array:
+    b, forms, d = queries.shape
+    # The longer side first: XLA's product of a CPU takes half the time of the transposed one.
+    products = jax.lax.dot_general(
+        examples,
+        queries.reshape(b * forms, d),
+        (((1,), (1,)), ((), ())),
+        precision=jax.lax.Precision.HIGHEST,
+    )
+    beyond = products.reshape(-1, b, forms).max(axis=2) - half_squares[:, None]
+    nearest = [
+        jnp.max(beyond[start:end], axis=0, initial=-jnp.inf)
+        for start, end in zip(ends[:-1], ends[1:], strict=True)
+    ]
+    return jnp.stack(nearest, axis=1)
+
+
+_reranked = jax.jit(reranking.nearest, static_argnames="estimated")
 
 
 def two_nearest(distances: Float[ArrayLike, "b k"]) -> tuple[np.ndarray, np.ndarray]:

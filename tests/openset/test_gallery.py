@@ -53,9 +53,8 @@ def test_cosines_are_those_of_loops():
 
 def test_memory_is_that_of_a_class_and_a_block():
     n, d, block = 4000, 64, 16
-    shapes = [((n, d), np.float16), ((n,), np.float32), ((block, d), np.float32)]
-    structs = [jax.ShapeDtypeStruct(*shape) for shape in shapes]
-    compiled = gallery._distances.lower(*structs, tuple(range(0, n + 1, 500))).compile()
+    structs = [jax.ShapeDtypeStruct(shape, np.float32) for shape in ((n, d), (n,), (block, 1, d))]
+    compiled = gallery._whole.lower(*structs, ends=tuple(range(0, n + 1, 500))).compile()
     most = 8 * 4 * 500 * (d + 2 * block)  # of all eight classes at once, at the most
     assert compiled.memory_analysis().temp_size_in_bytes < most
 
@@ -63,20 +62,20 @@ def test_memory_is_that_of_a_class_and_a_block():
 def test_a_block_of_any_size_is_one_of_few():
     rows, labels = draw()
     built = gallery.build(rows, labels, 4)
-    before = gallery._distances._cache_size()
+    before = gallery._whole._cache_size()
     for count in (0, 1, 5, 6, 7, 8):
         assert gallery.class_distances(built, rows[:count], 4, block_size=8).shape == (count, 4)
-    assert gallery._distances._cache_size() <= before + 2
+    assert gallery._whole._cache_size() <= before + 2
 
 
 def test_a_gallery_on_the_device_gives_the_same():
     rows, labels = np.random.default_rng(4).normal(size=(30, 7)), np.arange(30) % 3
     kept = gallery.build(rows, labels, 3)
-    ready = gallery.ready({"one": kept, "none": None})
-    assert isinstance(ready["one"].examples, jax.Array) and ready["none"] is None
-    assert ready["one"].examples.dtype == np.float32 and ready["one"].labels is kept.labels
-    np.testing.assert_array_equal(ready["one"].examples, np.float32(kept.examples))
-    found = gallery.class_distances(ready["one"], rows[:5], 3)
+    ready = gallery.ready(kept)
+    assert isinstance(ready.examples, jax.Array) and gallery.ready(None) is None
+    assert ready.examples.dtype == np.float32 and ready.labels is kept.labels
+    np.testing.assert_array_equal(ready.examples, np.float32(kept.examples))
+    found = gallery.class_distances(ready, rows[:5], 3)
     np.testing.assert_array_equal(found, gallery.class_distances(kept, rows[:5], 3))
 
 

@@ -19,6 +19,7 @@ from jaxatr.openset.gallery import Gallery
 from jaxatr.openset.inputs import finite, known_labels
 from jaxatr.openset.maps import mean_pool
 from jaxatr.openset.outputs import Outputs
+from jaxatr.openset.reranking import Index
 from jaxatr.openset.score import Answer, Score
 from jaxatr.openset.scores import spatial
 from jaxatr.typing import ArrayLike, Float, Int, Shaped
@@ -37,6 +38,7 @@ class Examples(NamedTuple):
       half_squares: ``[n]``, as there.
       labels: ``[n]``, as there.
       classes: ``[]``, k.
+      index: as there.
     """
 
     mean: Float[ArrayLike, " d"]
@@ -45,6 +47,7 @@ class Examples(NamedTuple):
     half_squares: Float[ArrayLike, " n"]
     labels: Int[ArrayLike, " n"]
     classes: Int[ArrayLike, ""]
+    index: Index | None = None
 
 
 def fit(
@@ -76,7 +79,7 @@ def fit(
     if scale == 0:
         raise ValueError("examples: all are equal, wanted some that differ")
     found = gallery.build((rows - mean) / scale, labels, classes)
-    return Examples(mean, scale, *found, np.array(classes))
+    return Examples(mean, scale, classes=np.array(classes), **found._asdict())
 
 
 def answer(model: Examples, rows: Shaped[np.ndarray, "b d"]) -> Answer:
@@ -86,7 +89,8 @@ def answer(model: Examples, rows: Shaped[np.ndarray, "b d"]) -> Answer:
       model: of :func:`fit`.
       rows: ``[b, d]``.
     """
-    searched = Gallery(model.examples, model.half_squares, model.labels)
+    model = gallery.ready(model)
+    searched = Gallery(model.examples, model.half_squares, model.labels, model.index)
     centred = (np.asarray(rows, np.float64) - np.asarray(model.mean)) / float(model.scale)
     classes = int(np.asarray(model.classes))
     return of_distances(gallery.class_distances(searched, centred, classes))

@@ -15,6 +15,7 @@ from jaxatr.openset.gallery import Gallery, Projection
 from jaxatr.openset.inputs import known_labels
 from jaxatr.openset.maps import central
 from jaxatr.openset.outputs import Outputs
+from jaxatr.openset.reranking import Index
 from jaxatr.openset.score import Answer, Score
 from jaxatr.typing import ArrayLike, Float, Int, Shaped
 
@@ -43,6 +44,7 @@ class Spatial(NamedTuple):
       half_squares: ``[n]``, as there.
       labels: ``[n]``, as there.
       classes: ``[]``, k.
+      index: as there.
     """
 
     mean: Float[ArrayLike, "h w f"]
@@ -52,6 +54,7 @@ class Spatial(NamedTuple):
     half_squares: Float[ArrayLike, " n"]
     labels: Int[ArrayLike, " n"]
     classes: Int[ArrayLike, ""]
+    index: Index | None = None
 
 
 def fit(
@@ -113,7 +116,7 @@ def fit(
         kept = gallery.coreset(rows, labels, size, seed=seed)
         rows, labels = rows[kept], labels[kept]
     found = gallery.directions(rows, labels, classes)
-    return Spatial(mean, axes, np.array(window), *found, np.array(classes))
+    return Spatial(mean, axes, np.array(window), classes=np.array(classes), **found._asdict())
 
 
 def _rows(
@@ -138,9 +141,9 @@ def answer(
       maps: ``[b, h, w, f]``.
       block_size: maps at a time.
     """
-    fields = (np.asarray(array) for array in model[:3])
-    searched = gallery.ready(Gallery(model.examples, model.half_squares, model.labels))
-    classes, (mean, axes, window) = int(np.asarray(model.classes)), fields
+    model = gallery.ready(model)
+    searched = Gallery(model.examples, model.half_squares, model.labels, model.index)
+    classes, (mean, axes, window) = int(np.asarray(model.classes)), map(np.asarray, model[:3])
     found = [np.zeros((0, classes))]
     for start in range(0, len(maps), block_size):
         rows = _rows(mean, axes, float(window), maps[start : start + block_size])

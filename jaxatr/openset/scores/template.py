@@ -10,17 +10,21 @@ high-resolution polarimetric SAR ATR system"); the ratio is that of
 :mod:`~jaxatr.openset.scores.nndr`.
 """
 
+import itertools
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.openset import gallery
 from jaxatr.openset.gallery import Gallery
 from jaxatr.openset.inputs import known_labels
-from jaxatr.openset.maps import central, mean_pool
+from jaxatr.openset.reranking import Index
 from jaxatr.openset.score import Answer, Score
-from jaxatr.typing import ArrayLike, Float, Int, Shaped
+from jaxatr.typing import Array, ArrayLike, Float, Int, Shaped
 
 SHIFT = 3
 """Pixels that a chip is moved by at most."""
@@ -32,6 +36,9 @@ They were chosen on MSTAR's known classes, held out of short trainings."""
 
 CELLS = 32
 """Cells of the larger side of a chip at most; those of a chip above 64 pixels are larger than 2."""
+
+BLOCK = 64
+"""Chips that are compared at a time, each in all its shifts."""
 
 MOST = 4_000
 """Training chips that are compared at most, which bounds the time of an evaluation."""
@@ -48,6 +55,7 @@ class Template(NamedTuple):
       classes: ``[]``, k.
       shift: ``[]``, pixels that a chip is moved by at most.
       windows: ``[w]``, shares of a chip's sides. Models from before there were any have one, 1.0.
+      index: as there.
     """
 
     examples: Shaped[ArrayLike, "n d"]
@@ -56,6 +64,12 @@ class Template(NamedTuple):
     classes: Int[ArrayLike, ""]
     shift: Int[ArrayLike, ""]
     windows: Float[ArrayLike, " w"] = np.ones(1)
+    index: Index | None = None
+
+    @property
+    def forms(self) -> int:
+        """Shifts of a chip."""
+        return (2 * int(np.asarray(self.shift)) + 1) ** 2
 
 
 def fit(
@@ -92,9 +106,12 @@ def fit(
         )
     if not windows:
         raise ValueError("windows: got none, wanted one or more")
-    rows = _windows(amplitudes(chips[chosen]), shift, shift, shift, windows)
-    found = gallery.directions(rows, labels[chosen], classes)
-    return Template(*found, np.array(classes), np.array(shift), np.array(windows))
+    rows = _rows(amplitudes(chips[chosen]), ((shift, shift),), shift, tuple(windows))[:, 0]
+    found = gallery.directions(np.asarray(rows), labels[chosen], classes)
+    shares = np.array(tuple(windows))
+    return Template(
+        classes=np.array(classes), shift=np.array(shift), windows=shares, **found._asdict()
+    )
 
 
 def amplitudes(chips: Shaped[np.ndarray, "n h w c"]) -> Float[np.ndarray, "n h w c"]:
@@ -102,48 +119,71 @@ def amplitudes(chips: Shaped[np.ndarray, "n h w c"]) -> Float[np.ndarray, "n h w
     return np.sqrt(np.maximum(chips, 0, dtype=np.float32))
 
 
-def _windows(
-    roots: Float[np.ndarray, "n h w c"], top: int, left: int, shift: int, windows: Sequence[float]
-) -> Float[np.ndarray, "n d"]:
-    """Cuts a part ``2 * shift`` smaller than the chip, and averages the cells of its windows.
+@partial(jax.jit, static_argnames=("moves", "shift", "windows"))
+def _rows(
+    roots: Float[ArrayLike, "b h w c"],
+    moves: tuple[tuple[int, int], ...],
+    shift: int,
+    windows: tuple[float, ...],
+) -> Float[Array, "b s d"]:
+    """Cuts parts ``2 * shift`` smaller than the chip, and averages the cells of their windows.
 
     Each window has mean 0 and length 1 where it is not of one grey, so that the product of two
     rows is the sum of their windows' correlations.
+
+    Args:
+      roots: ``[b, h, w, c]``.
+      moves: of the parts, first row and column.
+      shift: pixels on each side by which the parts are smaller.
+      windows: shares of a part's sides.
     """
-    rows, columns = (side - 2 * shift for side in roots.shape[1:3])
-    part = roots[:, top : top + rows, left : left + columns]
-    size = max(2, -(-max(rows, columns) // CELLS))
+    roots = jnp.asarray(roots)
+    sides = [side - 2 * shift for side in roots.shape[1:3]]
     found = []
     for window in windows:
-        cut = central(part, window)
-        cells = mean_pool(cut, min(size, *cut.shape[1:3])).reshape(len(roots), -1)
-        cells = cells - cells.mean(axis=1, keepdims=True)
-        found.append(gallery.unit(cells))
-    return np.concatenate(found, axis=1)
+        kept = [max(1, round(window * side)) for side in sides]
+        size = min(max(2, -(-max(sides) // CELLS)), *kept)
+        first = [(side - of) // 2 for side, of in zip(sides, kept, strict=True)]
+        shape = (1, size, size, 1)
+        means = jax.lax.reduce_window(roots, 0.0, jax.lax.add, shape, (1,) * 4, "valid") / size**2
+        cut = []
+        for move in moves:
+            rows, columns = (
+                slice(start + by, start + by + of // size * size, size)
+                for start, by, of in zip(first, move, kept, strict=True)
+            )
+            cut.append(means[:, rows, columns].reshape(len(roots), -1))
+        cells = jnp.stack(cut, axis=1)
+        found.append(gallery.unit(cells - cells.mean(axis=2, keepdims=True)))
+    return jnp.concatenate(found, axis=2)
 
 
 def answer(
-    model: Template, chips: Shaped[np.ndarray, "b h w c"], *, block_size: int = gallery.BLOCK
+    model: Template, chips: Shaped[np.ndarray, "b h w c"], *, block_size: int = BLOCK
 ) -> Answer:
     """Compares chips with all training chips at all shifts.
+
+    Where there are many, every second shift either way tells which of them are compared at all.
 
     Args:
       model: of :func:`fit`.
       chips: ``[b, h, w, c]``, in the units of the training chips.
       block_size: chips at a time.
     """
+    model = gallery.ready(model)
+    searched = Gallery(model.examples, model.half_squares, model.labels, model.index)
     classes, shift = int(np.asarray(model.classes)), int(np.asarray(model.shift))
-    windows = np.asarray(model.windows).tolist()
-    searched = gallery.ready(Gallery(model.examples, model.half_squares, model.labels))
+    windows = tuple(np.asarray(model.windows).tolist())
+    moves = tuple(itertools.product(range(2 * shift + 1), repeat=2))
+    coarse = tuple(i for i, (top, left) in enumerate(moves) if top % 2 == left % 2 == 0)
     found = [np.zeros((0, classes))]
     for start in range(0, len(chips), block_size):
-        roots = amplitudes(chips[start : start + block_size])
-        best = np.full((len(roots), classes), -np.inf)
-        for top in range(2 * shift + 1):
-            for left in range(2 * shift + 1):
-                rows = _windows(roots, top, left, shift, windows)
-                np.maximum(best, gallery.cosines(searched, rows, classes), out=best)
-        found.append(best)
+        block = amplitudes(chips[start : start + block_size])
+        filled = np.pad(
+            block, [(0, (1 << (len(block) - 1).bit_length()) - len(block)), *[(0, 0)] * 3]
+        )
+        rows = np.asarray(_rows(filled, moves, shift, windows))[: len(block)]
+        found.append(gallery.cosines(searched, rows, classes, estimated=coarse))
     distances = np.maximum(1 - np.concatenate(found), gallery.LEAST)
     nearest, other = gallery.two_nearest(distances)
     return Answer(np.log(other / nearest), distances.argmin(axis=1), distances)

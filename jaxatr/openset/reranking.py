@@ -1,0 +1,132 @@
+"""A search of a large gallery in two stages: an estimate by few directions, then re-ranking.
+
+Products with the leading directions of the examples, few numbers of each, estimate which examples
+of which classes are nearest. Those alone are then compared in full, as retrieval re-ranks a
+shortlist (Jégou et al. 2011, "Searching in one billion vectors: re-rank with source coding"). An
+example that the estimate misses is not found; ``experiments/benchmarks/reranking.py`` measures how
+many scores change.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxatr.typing import Array, ArrayLike, Float, Int, Shaped
+
+DIRECTIONS = 64
+"""Directions of the estimate."""
+
+CANDIDATES = 8
+"""Examples of a class that are compared in full."""
+
+CLASSES = 4
+"""Classes whose examples are compared in full; the others keep their estimate."""
+
+WHOLE = 4096
+"""Comparisons up to which a query is compared with every example: examples times its forms."""
+
+SAMPLE = 2048
+"""Examples from which the directions are found."""
+
+
+class Index(NamedTuple):
+    """What the estimate needs, class by class, each filled up to the size of the largest.
+
+    Attributes:
+      axes: ``[d, m]``, orthonormal directions.
+      codes: ``[k, l, m]``, the examples of each class along them.
+      half_squares: ``[k, l]``, half the examples' squared lengths; infinite where there is none.
+      rows: ``[k, l]``, places of the examples in the gallery.
+    """
+
+    axes: Float[Array, "d m"]
+    codes: Float[Array, "k l m"]
+    half_squares: Float[Array, "k l"]
+    rows: Int[Array, "k l"]
+
+
+def pays(shape: tuple[int, ...], forms: int = 1) -> bool:
+    """Says whether two stages are less work than comparing every example.
+
+    Args:
+      shape: of the examples, n and d.
+      forms: in which each query comes, such as its shifts.
+    """
+    n, d = shape
+    return n * forms > WHOLE and d > 2 * DIRECTIONS
+
+
+def index(
+    examples: Shaped[ArrayLike, "n d"],
+    half_squares: Float[ArrayLike, " n"],
+    labels: Int[ArrayLike, " n"],
+    classes: int,
+) -> Index:
+    """Finds the leading directions of examples, and the examples along them.
+
+    Args:
+      examples: ``[n, d]``.
+      half_squares: ``[n]``, half their squared lengths.
+      labels: ``[n]``, their classes, ascending.
+      classes: k.
+    """
+    vectors, squares = np.asarray(examples, np.float32), np.asarray(half_squares, np.float32)
+    axes = _leading(vectors[:: -(-len(vectors) // SAMPLE)])
+    starts = np.searchsorted(np.asarray(labels), np.arange(classes + 1))
+    sizes = np.diff(starts)[:, None]
+    places = np.arange(sizes.max())
+    rows = np.minimum(starts[:-1, None] + places, len(vectors) - 1)
+    own = np.where(places < sizes, squares[rows], np.float32(np.inf))
+    return Index(*map(jnp.asarray, (axes, (vectors @ axes)[rows], own, rows.astype(np.int32))))
+
+
+def _leading(vectors: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "d m"]:
+    """Finds leading directions by subspace iteration (Halko et al. 2011, algorithm 4.4)."""
+    shape = (vectors.shape[1], DIRECTIONS)
+    axes = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    for _ in range(3):
+        axes, _ = np.linalg.qr(vectors.T @ (vectors @ axes))
+    return axes
+
+
+def nearest(
+    examples: Float[Array, "n d"],
+    index: Index,
+    queries: Float[Array, "b s d"],
+    estimated: tuple[int, ...],
+) -> Float[Array, "b k"]:
+    r"""Finds how near the nearest example of each class is; for use inside a jitted function.
+
+    Args:
+      examples: ``[n, d]``.
+      index: of :func:`index`, of the same examples.
+      queries: ``[b, s, d]``, each of b queries in s forms, of which the nearest counts.
+      estimated: the forms by which is estimated.
+
+    Returns:
+      ``[b, k]``, :math:`\max(q \cdot x - \lVert x \rVert^2 / 2)` over a class's examples x and the
+      forms q; minus infinity where a class has none. Of classes that are not among the
+      :data:`CLASSES` nearest by the estimate, the estimate.
+    """
+    classes, size = index.half_squares.shape
+    taken = queries[:, jnp.asarray(estimated)]
+    b, forms, d = taken.shape
+    codes = _dot(taken.reshape(b * forms, d), index.axes)
+    products = _dot(codes, index.codes.reshape(classes * size, -1).T)
+    beyond = products.reshape(b, forms, classes, size).max(axis=1) - index.half_squares
+    # Of the first of them the estimate could be taken, but then XLA would sort them all.
+    estimate = beyond.max(axis=2)
+    _, places = jax.lax.top_k(beyond, min(CANDIDATES, size))
+    _, near = jax.lax.top_k(estimate, min(CLASSES, classes))  # [b, c]
+    own = near[..., None], jnp.take_along_axis(places, near[..., None], axis=1)  # [b, c, l]
+    found = examples[index.rows[own]].reshape(b, -1, d)
+    products = jnp.einsum("bnd,bsd->bns", found, queries, precision=jax.lax.Precision.HIGHEST)
+    half_squares = index.half_squares[own]
+    exact = products.max(axis=2).reshape(half_squares.shape) - half_squares
+    return estimate.at[jnp.arange(b)[:, None], near].set(exact.max(axis=2))
+
+
+_dot = partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
