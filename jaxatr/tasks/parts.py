@@ -132,8 +132,8 @@ def parts_of(
         parts["held_out"] = Part(train, indices, unknown, chip)
 
     indices = data.select(test, classes=split.known + split.unknown, where=where)
-    # Where both are made of the same examples, those that train are no test. Those that validate are
-    # one where choices are made: their threshold is fitted to them, their ranking is not.
+    # Where both are made of the same examples, those that train are no test. Those that validate
+    # are one where choices are made: a threshold is fitted to them, a ranking is not.
     chosen_by = config.open_set.hold_out and test is train
     seen = [p.column("id") for name, p in parts.items() if name == "train" or not chosen_by]
     indices = indices[~np.isin(test.columns["id"][indices], np.concatenate(seen))]
