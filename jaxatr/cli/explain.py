@@ -1,16 +1,21 @@
 """Shows which pixels of images speak for the class that a trained network predicts.
 
-jaxatr explain --workdir=DIR IMAGE... --out=DIR [--method=surrogate|grad_cam|rise|lime|…]
+jaxatr explain --workdir=DIR IMAGE|FOLDER|ARCHIVE... --out=DIR [--method=grad_cam|rise|…|all]
 """
 
+import sys
+import tempfile
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 from absl import flags
 
-from jaxatr import training
+from jaxatr import data, runs, training
 from jaxatr.cli import inputs
-from jaxatr.explain import METHODS, Explainer, Pictures, describe
+from jaxatr.explain import METHODS, Explainer, Pictures, describe, explain_all, load_explainers
 
 
 def define_flags() -> None:
@@ -20,8 +25,8 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "method",
         None,
-        f"surrogate, {', '.join(METHODS)}, or module:NAME of your own; default: surrogate of its "
-        "run, else grad_cam.",
+        f"surrogate, {', '.join(METHODS)}, module:NAME of your own, or 'all': one sheet of all, "
+        "and which of them agree; default: surrogate of its run, else grad_cam.",
     )
     flags.DEFINE_integer("seed", 0, "Of the methods that draw (RISE, LIME, SmoothGrad).")
 
@@ -32,11 +37,34 @@ def main(arguments: Sequence[str]) -> int:
         raise ValueError("no image given: jaxatr explain --workdir=DIR IMAGE... --out=DIR")
     training.enable_compilation_cache()
     values = flags.FLAGS
-    explainer = Explainer.load(values.workdir, values.method, seed=values.seed, progress=True)
-    pictures = Pictures(values.out, explainer.method)
-    used: deque[str] = deque()
-    failed: list[str] = []
-    for explanation in explainer(inputs.usable_images(arguments, explainer.chip, used, failed)):
-        path = used.popleft()
-        print(describe(path, explanation, pictures.write(path, explanation)), flush=True)
-    return 1 if failed else 0
+    explainers = load_explainers(values.workdir, values.method, seed=values.seed, progress=True)
+    first = next(iter(explainers.values()))
+    predictor = _predictor(first)
+    pictures = Pictures(values.out)
+    with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:
+        found = inputs.Inputs(arguments, scratch, read=data.read_image, check=first.chip)
+        images: deque[np.ndarray] = deque()
+        for explanations in explain_all(explainers, _remembered(found, images)):
+            (_, path), image = found.used.popleft(), images.popleft()
+            verdict = predictor.verdict(predictor.predict(image)) if predictor else ""
+            picture = pictures.write(path, explanations, verdict=verdict)
+            print(describe(path.name, explanations, picture, verdict=verdict), flush=True)
+    return 1 if found.failed else 0
+
+
+def _predictor(explainer: Explainer) -> training.Predictor[Any, Any] | None:
+    """Loads what decides about the images; None where the network names a class and no more."""
+    workdir = str(explainer.source.get("workdir", ""))
+    if not Path(workdir).is_dir():
+        return None
+    try:
+        return runs.load_predictor(workdir)
+    except ValueError as error:
+        print(f"the pictures name the class, not the decision: {error}", file=sys.stderr)
+        return None
+
+
+def _remembered(images: Iterable[np.ndarray], kept: deque[np.ndarray]) -> Iterator[np.ndarray]:
+    for image in images:
+        kept.append(image)
+        yield image

@@ -1,10 +1,11 @@
 """Flags and arguments that several commands have: a checkpoint, paths of images."""
 
 import json
+import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from absl import flags
 
@@ -70,28 +71,76 @@ def refuse(arguments: Sequence[str]) -> None:
         raise ValueError(f"got {arguments[0]!r}, which is no flag: write --name=value")
 
 
-def usable_images(
-    paths: Iterable[str],
-    check: Callable[[Any], object],
-    used: deque[str],
-    failed: list[str],
-) -> Iterator[Any]:
-    """Yields the images that can be used; names the others on standard error, at once.
+class Inputs:
+    """The inputs that a command's arguments lead to, read one after another.
 
-    Args:
-      paths: of image files.
-      check: raises ``ValueError`` for an image that cannot be used.
-      used: gets the paths of those that can, before each is yielded.
-      failed: gets the paths of the others.
+    Attributes:
+      used: number and path of each input that was yielded and not taken from here yet.
+      failed: number of each input that cannot be used, to its row of a table: path and error.
     """
-    for path in paths:
-        try:
-            image = data.read_image(path)
-            check(image)
-        except (ValueError, OSError) as error:
-            message = str(error)
-            print(f"error: {message if path in message else f'{path}: {message}'}", file=sys.stderr)
-            failed.append(path)
-            continue
-        used.append(path)
-        yield image
+
+    def __init__(
+        self,
+        arguments: Iterable[str],
+        scratch: str,
+        *,
+        read: Callable[[str], Any],
+        check: Callable[[Any], object],
+        folders: bool = False,
+        named: str = "error",
+    ):
+        """Takes the arguments; nothing is read yet.
+
+        Args:
+          arguments: of the command line: images, folders and archives.
+          scratch: a folder for what is in archives.
+          read: reads an input from its path.
+          check: raises ``ValueError`` for one that cannot be used.
+          folders: a folder is one input, as a track is.
+          named: the word before the line on standard error about one that cannot be used.
+        """
+        self._arguments, self._scratch, self._folders = arguments, scratch, folders
+        self._read, self._check, self._named = read, check, named
+        self.used: deque[tuple[int, data.ImagePath]] = deque()
+        self.failed: dict[int, dict[str, data.Cell]] = {}
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yields the inputs that can be used; names the others on standard error, at once."""
+        for number, path in enumerate(self._paths()):
+            try:
+                if isinstance(path, _Refused):
+                    raise path.error
+                item = self._read(path.file)
+                self._check(item)
+            except (ValueError, OSError) as error:
+                # A file of an archive has two paths, of which a user knows one.
+                known = isinstance(path, _Refused)
+                reason = str(error) if known else str(error).replace(path.file, path.name)
+                line = reason if path.name in reason else f"{path.name}: {reason}"
+                print(f"{self._named}: {line}", file=sys.stderr)
+                row: dict[str, data.Cell] = {"path": path.name}
+                self.failed[number] = row | {"error": reason.removeprefix(f"{path.name}: ")}
+                continue
+            self.used.append((number, path))
+            yield item
+
+    def _paths(self) -> "Iterator[data.ImagePath | _Refused]":
+        for number, argument in enumerate(self._arguments):
+            if self._folders:
+                yield data.ImagePath(argument, argument, os.path.basename(argument))
+                continue
+            try:
+                found = data.image_paths(argument, os.path.join(self._scratch, str(number)))
+            except (ValueError, OSError) as error:
+                yield _Refused(argument, error)
+                continue
+            if passed := data.describe_passed(found):
+                print(f"{argument}: {passed}", file=sys.stderr)
+            yield from found.images
+
+
+class _Refused(NamedTuple):
+    """A path of the command line that leads to no image."""
+
+    name: str
+    error: ValueError | OSError

@@ -9,18 +9,16 @@ jaxatr predict --workdir=TRACKS FOLDER... [--jsonl] [--gamma=0.9|fitted]
 """
 
 import json
-import os
 import sys
 import tempfile
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from absl import flags
 
 from jaxatr import data, runs, training
 from jaxatr.cli import command, inputs
-from jaxatr.explain import Explainer, Pictures, describe, load_target
+from jaxatr.explain import Explainer, Pictures, describe, explain_all, load_explainers, load_target
 
 # Of the kinds' predictors.
 _OPTIONS = ("checkpoint", "gamma", "score", "source", "data_dir", "neighbours", "max_distance")
@@ -68,19 +66,27 @@ def main(arguments: Sequence[str]) -> int:
     values = flags.FLAGS
     if values.out:
         data.check_table(values.out)
-    explainer = _explainer()
+    explainers = _explainers()
     workdirs = values.workdir
     predictor = runs.load_predictor(workdirs if len(workdirs) > 1 else workdirs[0], **_options())
     if predictor.note:
         print(predictor.note, file=sys.stderr)
-    used: deque[tuple[int, data.ImagePath]] = deque()
     done: list[data.ImagePath] = []
     rows: dict[int, dict[str, data.Cell]] = {}  # by the input's number
-    failed: dict[int, dict[str, data.Cell]] = {}
     with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:
-        for prediction in predictor(_usable(predictor, arguments, scratch, used, failed)):
-            number, path = used.popleft()
+        found = inputs.Inputs(
+            arguments,
+            scratch,
+            read=predictor.read,
+            check=predictor.check,
+            folders=predictor.takes == "FOLDER",
+            named="warning" if values.out else "error",
+        )
+        verdicts: list[str] = []
+        for prediction in predictor(found):
+            number, path = found.used.popleft()
             done.append(path)
+            verdicts.append(predictor.verdict(prediction))
             if values.out:
                 rows[number] = _row(path.name, predictor.to_row(prediction))
             if values.jsonl:
@@ -89,75 +95,12 @@ def main(arguments: Sequence[str]) -> int:
             else:
                 print(f"{path.name}: {predictor.describe(prediction)}", flush=True)
         if values.out:
-            _write(values.out, rows, failed)
-        if explainer is not None:
-            _explain(explainer, done)
+            _write(values.out, rows, found.failed)
+        if explainers:
+            _explain(explainers, done, verdicts)
     if values.out:
         return 0 if done else command.EXIT_USER_ERROR
-    return 1 if failed else 0
-
-
-def _usable(
-    predictor: training.Predictor,
-    arguments: Iterable[str],
-    scratch: str,
-    used: deque[tuple[int, data.ImagePath]],
-    failed: dict[int, dict[str, data.Cell]],
-) -> Iterator[Any]:
-    """Yields the inputs that can be used; names the others on standard error, at once.
-
-    Args:
-      predictor: reads and checks them.
-      arguments: of the command line.
-      scratch: a folder for what is in archives.
-      used: gets number and path of each input before it is yielded.
-      failed: gets the number of each of the others, and its row.
-    """
-    for number, path in enumerate(_inputs(predictor, arguments, scratch)):
-        try:
-            if isinstance(path, _Refused):
-                raise path.error
-            item = predictor.read(path.file)
-            predictor.check(item)
-        except (ValueError, OSError) as error:
-            # A file of an archive has two paths, of which a user knows one.
-            reason = str(error) if isinstance(path, _Refused) else _renamed(str(error), path)
-            named = reason if path.name in reason else f"{path.name}: {reason}"
-            kind = "warning" if flags.FLAGS.out else "error"
-            print(f"{kind}: {named}", file=sys.stderr)
-            failed[number] = {"path": path.name, "error": reason.removeprefix(f"{path.name}: ")}
-            continue
-        used.append((number, path))
-        yield item
-
-
-class _Refused(NamedTuple):
-    """A path of the command line that leads to no image."""
-
-    name: str
-    error: ValueError | OSError
-
-
-def _inputs(
-    predictor: training.Predictor, arguments: Iterable[str], scratch: str
-) -> Iterator[data.ImagePath | _Refused]:
-    """Yields what the arguments lead to; a folder of a run on tracks is one input."""
-    for number, argument in enumerate(arguments):
-        if predictor.takes == "FOLDER":
-            yield data.ImagePath(argument, argument)
-            continue
-        try:
-            found = data.image_paths(argument, os.path.join(scratch, str(number)))
-        except (ValueError, OSError) as error:
-            yield _Refused(argument, error)
-            continue
-        if passed := data.describe_passed(found):
-            print(f"{argument}: {passed}", file=sys.stderr)
-        yield from found.images
-
-
-def _renamed(message: str, path: data.ImagePath) -> str:
-    return message.replace(path.file, path.name)
+    return 1 if found.failed else 0
 
 
 def _row(path: str, fields: dict[str, data.Cell]) -> dict[str, data.Cell]:
@@ -185,13 +128,13 @@ def _options() -> dict[str, Any]:
     return options
 
 
-def _explainer() -> Explainer | None:
+def _explainers() -> dict[str, Explainer]:
     values = flags.FLAGS
     for name in ("method", "surrogate"):
         if values[name].present and not values.explain:
             raise ValueError(f"--{name} is of --explain=OUT, which is not given")
     if not values.explain:
-        return None
+        return {}
     if values.checkpoint != "latest":
         raise ValueError("--explain is of the newest checkpoint: leave --checkpoint out")
     if len(values.workdir) > 1:
@@ -202,14 +145,17 @@ def _explainer() -> Explainer | None:
         kind = training.task_of(values.surrogate)
         if not kind.explains(training.read_record(values.surrogate), target):
             raise ValueError(f"--surrogate: {values.surrogate} does not explain {workdir}")
-    return Explainer.load(values.surrogate or workdir, values.method, progress=True)
+    return load_explainers(values.surrogate or workdir, values.method, progress=True)
 
 
-def _explain(explainer: Explainer, paths: list[data.ImagePath]) -> None:
+def _explain(
+    explainers: Mapping[str, Explainer], paths: list[data.ImagePath], verdicts: list[str]
+) -> None:
     """Writes the pictures; to standard error, where JSON goes to standard output."""
     out = sys.stderr if flags.FLAGS.jsonl else sys.stdout
-    pictures = Pictures(flags.FLAGS.explain, explainer.method)
+    pictures = Pictures(flags.FLAGS.explain)
     images = (data.read_image(path.file) for path in paths)
-    for path, explanation in zip(paths, explainer(images), strict=True):
-        picture = pictures.write(path.name, explanation)
-        print(describe(path.name, explanation, picture), file=out, flush=True)
+    explained = explain_all(explainers, images)
+    for path, word, explanations in zip(paths, verdicts, explained, strict=True):
+        picture = pictures.write(path, explanations, verdict=word)
+        print(describe(path.name, explanations, picture, verdict=word), file=out, flush=True)

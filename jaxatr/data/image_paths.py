@@ -19,10 +19,12 @@ class ImagePath(NamedTuple):
     Attributes:
       name: the path as a user knows it; of a file in an archive ``ARCHIVE/PATH_INSIDE``.
       file: where it lies now.
+      below: its path below the folder or archive that was asked for; of a file, its name.
     """
 
     name: str
     file: str
+    below: str
 
 
 class ImagePaths(NamedTuple):
@@ -54,7 +56,7 @@ def image_paths(path: str, scratch: str | os.PathLike) -> ImagePaths:
     """
     given = Path(path)
     if not (given.is_dir() or (given.is_file() and archive.is_archive(given))):
-        return ImagePaths((ImagePath(path, path),), {})
+        return ImagePaths((ImagePath(path, path, given.name),), {})
     root = archive.opened(given, Path(scratch))
     images: list[ImagePath] = []
     passed: collections.Counter[str] = collections.Counter()
@@ -62,7 +64,8 @@ def image_paths(path: str, scratch: str | os.PathLike) -> ImagePaths:
         if kind := _other_kind(root / below):
             passed[kind] += 1
         else:
-            images.append(ImagePath(str(PurePath(path, below)), str(root / below)))
+            name = str(PurePath(path, below))
+            images.append(ImagePath(name, str(root / below), str(below)))
     if not images:
         others = f" ({_listed(passed)})" if passed else ""
         raise ValueError(f"{path}: there is no image in it{others}")

@@ -4,9 +4,11 @@
 - :mod:`~jaxatr.explain.measures`: what a map is worth.
 - :mod:`~jaxatr.explain.target`: the network that is explained, from a run, a file or a function.
 - :mod:`~jaxatr.explain.explainer`: a run and a method, ready for images.
+- :mod:`~jaxatr.explain.agreement`: how far several maps of an image agree.
 """
 
-from jaxatr.explain.explainer import Explainer, Explanation
+from jaxatr.explain.agreement import Agreement, agreement
+from jaxatr.explain.explainer import Explainer, Explanation, explain_all, load_explainers
 from jaxatr.explain.method import Method
 from jaxatr.explain.methods import METHODS, find_method, find_methods, method_title
 from jaxatr.explain.pictures import Pictures, describe
@@ -15,15 +17,19 @@ from jaxatr.training import Surrogate, Target
 
 __all__ = [
     "METHODS",
+    "Agreement",
     "Explainer",
     "Explanation",
     "Method",
     "Pictures",
     "Surrogate",
     "Target",
+    "agreement",
     "describe",
+    "explain_all",
     "find_method",
     "find_methods",
+    "load_explainers",
     "load_target",
     "method_title",
 ]

@@ -1,5 +1,6 @@
 """A trained network and a method that explains it: images in, saliency maps out."""
 
+import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,6 +14,9 @@ from jaxatr.explain.method import Maps, Method
 from jaxatr.explain.methods import METHODS, find_method
 from jaxatr.training import Target
 from jaxatr.typing import Float, Shaped
+
+MARKS_EVERYTHING = 0.75
+"""Share of a chip from which a map that marks it says nothing of where."""
 
 
 class Explanation(NamedTuple):
@@ -38,6 +42,20 @@ class Explanation(NamedTuple):
     deletion: float
     convention: Sequence[Mapping[str, Any]]
 
+    @property
+    def marked(self) -> float:
+        """Share of the chip where the map is at least half of its greatest value."""
+        return float(np.mean(self.saliency >= self.saliency.max() / 2))
+
+    @property
+    def note(self) -> str:
+        """Says that the map does not tell where; empty where it does."""
+        if self.raw.min() == self.raw.max():
+            return "the map is the same everywhere"
+        if self.marked > MARKS_EVERYTHING:
+            return f"marks {self.marked:.0%} of the chip, so it does not tell where"
+        return ""
+
 
 class Explainer:
     """A trained network, and a method that explains it.
@@ -46,6 +64,7 @@ class Explainer:
       method: its name.
       classes: names of the classes that the network knows.
       chip: from an image to the chip that the network sees.
+      source: where the network comes from, as :class:`jaxatr.training.Target` has it.
     """
 
     def __init__(self, target: Target, intake: data.Intake, method: Method, explain: Maps):
@@ -58,6 +77,7 @@ class Explainer:
           explain: from chips in their raw units to the method's maps (:meth:`Method.bind`).
         """
         self.method, self.classes, self.chip = method.name, target.classes, intake
+        self.source = target.source
         self._method, self._explain = method, explain
         self._predict = jax.tree_util.Partial(target.logits, target.variables)
         self._probabilities = jax.jit(lambda predict, images: jax.nn.softmax(predict(images)))
@@ -88,23 +108,10 @@ class Explainer:
           ValueError: no run, no such method or option, a surrogate is asked of another run, or the
             network that a surrogate explains is no longer the one that it was trained for.
         """
-        run = training.load_run(workdir)
-        surrogate, own = run.task.surrogate(run), {}
-        target = run.task.classifier(run) if surrogate is None else surrogate.target
-        if surrogate is not None:
-            maps = surrogate.saliency
-            own["surrogate"] = Method(
-                "surrogate",
-                "surrogate",
-                lambda predict, images: maps(images),
-                in_unit_interval=True,
-            )
-        elif method == "surrogate":
-            raise ValueError("method: a surrogate takes the run of configs/distill.py")
-        chosen = find_method(method or ("surrogate" if own else "grad_cam"), own | METHODS)
-        predict = jax.tree_util.Partial(target.logits, target.variables)
-        explain = chosen.bind(predict, run.mean, seed=seed, progress=progress, **options)
-        return cls(target, run.intake, chosen, explain)
+        (found,) = load_explainers(
+            workdir, method, seed=seed, progress=progress, **options
+        ).values()
+        return found
 
     def saliency(self, images: Float[np.ndarray, "b h w c"]) -> Float[np.ndarray, "b h w"]:
         """Makes the saliency maps of chips in their raw units, each in [0, 1].
@@ -148,3 +155,68 @@ class Explainer:
                     float(values["deletion"][row]),
                     convention,
                 )
+
+
+def load_explainers(
+    workdir: str | os.PathLike,
+    method: str | None = None,
+    *,
+    seed: int = 0,
+    progress: bool = False,
+    **options: Any,
+) -> dict[str, Explainer]:
+    """Loads a run's network once, and one method for it or all: name to explainer.
+
+    Args:
+      workdir: as :meth:`Explainer.load` has it.
+      method: likewise; ``"all"`` for every method of the package, and the run's surrogate.
+      seed: of the methods that draw.
+      progress: show a bar on standard error, at a terminal, of those that try masked copies.
+      options: of the method's function; none with ``"all"``.
+
+    Raises:
+      ValueError: as :meth:`Explainer.load`.
+    """
+    run = training.load_run(workdir)
+    surrogate, own = run.task.surrogate(run), {}
+    target = run.task.classifier(run) if surrogate is None else surrogate.target
+    if surrogate is not None:
+        maps = surrogate.saliency
+        own["surrogate"] = Method(
+            "surrogate",
+            "surrogate",
+            lambda predict, images: maps(images),
+            in_unit_interval=True,
+        )
+    elif method == "surrogate":
+        raise ValueError("method: a surrogate takes the run of configs/distill.py")
+    if method == "all":
+        chosen = [*own.values(), *METHODS.values()]
+    else:
+        chosen = [find_method(method or ("surrogate" if own else "grad_cam"), own | METHODS)]
+    predict = jax.tree_util.Partial(target.logits, target.variables)
+    found = {}
+    for one in chosen:
+        explain = one.bind(predict, run.mean, seed=seed, progress=progress, **options)
+        found[one.name] = Explainer(target, run.intake, one, explain)
+    return found
+
+
+def explain_all(
+    explainers: Mapping[str, Explainer], images: Iterable[np.ndarray], *, batch_size: int = 16
+) -> Iterator[dict[str, Explanation]]:
+    """Yields the explanations of each image by every method, in order.
+
+    Args:
+      explainers: of one network, by method.
+      images: any number of them.
+      batch_size: images at a time.
+
+    Raises:
+      ValueError: as :meth:`Explainer.__call__`.
+    """
+    images = iter(images)
+    while batch := list(itertools.islice(images, batch_size)):
+        rows = [list(one(batch, batch_size=batch_size)) for one in explainers.values()]
+        for row in zip(*rows, strict=True):
+            yield dict(zip(explainers, row, strict=True))

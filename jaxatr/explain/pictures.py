@@ -1,13 +1,18 @@
-"""Explanations in a folder: a picture, the raw map and the figures of each image."""
+"""Explanations in a folder: a picture, the raw maps and the figures of each image."""
 
 import json
 import os
-from pathlib import Path
+from collections.abc import Mapping
+from pathlib import Path, PurePath
+from typing import Any
 
 import numpy as np
 
 from jaxatr import reporting
+from jaxatr.data import ImagePath
+from jaxatr.explain.agreement import agreement
 from jaxatr.explain.explainer import Explanation
+from jaxatr.files import write_text
 
 
 class Pictures:
@@ -17,59 +22,126 @@ class Pictures:
       folder: made where it does not exist.
     """
 
-    def __init__(self, folder: str | os.PathLike, method: str):
-        """Makes the folder.
-
-        Args:
-          folder: to write to.
-          method: name of the method, for the pictures and the figures.
-        """
-        self.folder, self._method = Path(folder), method
-        self._names: set[str] = set()
+    def __init__(self, folder: str | os.PathLike):
+        """Makes the folder."""
+        self.folder = Path(folder)
+        self._taken: dict[PurePath, str] = {}
         self.folder.mkdir(parents=True, exist_ok=True)
 
-    def write(self, path: str, explanation: Explanation) -> Path:
-        """Writes the explanation of an image as ``NAME.png``, ``NAME.npy`` and ``NAME.json``.
+    def write(
+        self, path: ImagePath, explanations: Mapping[str, Explanation], *, verdict: str = ""
+    ) -> Path:
+        """Writes an image's explanations as ``PATH.png``, ``PATH.npy`` and ``PATH.json``.
+
+        The picture of one method has the chip and the map over it, that of several is a sheet of
+        all. The maps are in the methods' own units; several are in ``PATH.npz``, by method.
 
         Args:
-          path: of the image, which lends its name; with a number where another had it already.
-          explanation: of the image.
+          path: of the image. Folders below the one that was asked for are kept. Where another image
+            has the path already, also one that an earlier call explained, the folder's or the
+            archive's own name goes before it, and then a number after it.
+          explanations: name of a method to its explanation.
+          verdict: the decision about the image, for the title; by default the class.
 
         Returns:
           The picture's path.
         """
-        name = self._own_name(Path(path).stem)
-        title = (
-            f"{explanation.label} {explanation.score:.3f}   {self._method}   "
-            f"ins {explanation.insertion:.3f}  del {explanation.deletion:.3f}"
-        )
-        picture = reporting.overlay(explanation.chip, explanation.saliency, title=title)
-        picture.save(self.folder / f"{name}.png")
-        np.save(self.folder / f"{name}.npy", explanation.raw)
-        figures = {
-            "image": path,
-            "method": self._method,
-            "class": explanation.label,
-            "score": explanation.score,
-            "insertion": explanation.insertion,
-            "deletion": explanation.deletion,
-            "convention": list(explanation.convention),
-        }
-        text = json.dumps(figures, indent=2) + "\n"
-        (self.folder / f"{name}.json").write_text(text, encoding="utf-8")
-        return self.folder / f"{name}.png"
+        name = self._own_name(path)
+        target = self.folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        first = next(iter(explanations.values()))
+        title = verdict or f"{first.label} {first.score:.3f}"
+        if len(explanations) == 1:
+            (method,) = explanations
+            lines = (f"{title}   {method}   {_measures(first)}", first.note)
+            picture = reporting.overlay(first.chip, first.saliency, title=_lines(lines))
+            np.save(_suffixed(target, ".npy"), first.raw)
+        else:
+            said = agreement({name: one.raw for name, one in explanations.items()}).sentence()
+            shown = [
+                (f"{name}\n{one.note or _measures(one)}", one.saliency)
+                for name, one in explanations.items()
+            ]
+            picture = reporting.sheet(first.chip, shown, title=_lines((title, said)))
+            raw: dict[str, Any] = {name: one.raw for name, one in explanations.items()}
+            np.savez(_suffixed(target, ".npz"), **raw)
+        picture.save(_suffixed(target, ".png"))
+        text = json.dumps(_figures(path.name, explanations, verdict), indent=2, ensure_ascii=False)
+        write_text(_suffixed(target, ".json"), f"{text}\n")
+        return _suffixed(target, ".png")
 
-    def _own_name(self, stem: str) -> str:
-        name, number = stem, 2
-        while name in self._names:
-            name, number = f"{stem}-{number}", number + 1
-        self._names.add(name)
+    def _own_name(self, path: ImagePath) -> PurePath:
+        """Finds a path that no other image has, here or from an earlier call."""
+        below = PurePath(path.below).with_suffix("")
+        above = PurePath(path.name.removesuffix(path.below)).stem
+        longer = PurePath(above, below) if above not in ("", "..") else below
+        number, name = 1, below
+        while self._owner(name) not in (None, path.name):
+            name = longer if number == 1 else longer.with_name(f"{longer.name}-{number}")
+            number += 1
+        self._taken[name] = path.name
         return name
 
+    def _owner(self, name: PurePath) -> str | None:
+        """Returns the image whose explanation has this path, or None."""
+        if name in self._taken:
+            return self._taken[name]
+        try:
+            text = _suffixed(self.folder / name, ".json").read_text(encoding="utf-8")
+            return str(json.loads(text)["image"])
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError):
+            return ""  # a file of something else
 
-def describe(path: str, explanation: Explanation, picture: Path) -> str:
-    """Writes the explanation of an image as one line of text."""
-    return (
-        f"{path}: {explanation.label} ({explanation.score:.4f}), insertion "
-        f"{explanation.insertion:.4f}, deletion {explanation.deletion:.4f}, {picture}"
-    )
+
+def _suffixed(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def _lines(lines: "tuple[str, ...]") -> str:
+    return "\n".join(line for line in lines if line)
+
+
+def _measures(explanation: Explanation) -> str:
+    return f"ins {explanation.insertion:.3f}  del {explanation.deletion:.3f}"
+
+
+def _figures(image: str, explanations: Mapping[str, Explanation], verdict: str) -> dict[str, Any]:
+    first = next(iter(explanations.values()))
+    figures: dict[str, Any] = {"image": image, "verdict": verdict or None}
+    figures |= {"class": first.label, "score": first.score, "convention": list(first.convention)}
+    methods = {
+        name: {
+            "method": name,
+            "insertion": one.insertion,
+            "deletion": one.deletion,
+            "marked": one.marked,
+            "note": one.note or None,
+        }
+        for name, one in explanations.items()
+    }
+    if len(methods) == 1:
+        (own,) = methods.values()
+        return figures | own
+    found = agreement({name: one.raw for name, one in explanations.items()})
+    return figures | {
+        "methods": list(methods.values()),
+        "agreement": found.sentence(),
+        "rank_correlations": np.round(found.correlations, 4).tolist(),
+    }
+
+
+def describe(
+    path: str, explanations: Mapping[str, Explanation], picture: Path, *, verdict: str = ""
+) -> str:
+    """Writes the explanations of an image as one line of text."""
+    first = next(iter(explanations.values()))
+    said = f"{path}: {verdict or f'{first.label} ({first.score:.4f})'}"
+    if len(explanations) > 1:
+        found = agreement({name: one.raw for name, one in explanations.items()})
+        said += f", {found.sentence().rstrip('.')}"
+    else:
+        said += f", insertion {first.insertion:.4f}, deletion {first.deletion:.4f}"
+        said += f", {first.note}" if first.note else ""
+    return f"{said}, {picture}"

@@ -1,7 +1,7 @@
 """Tables and reports; they read recorded files only."""
 
 from jaxatr.reporting.kind import Report, Section, report_of
-from jaxatr.reporting.overlay import overlay
+from jaxatr.reporting.overlay import overlay, sheet
 from jaxatr.reporting.page import render_report, write_report
 from jaxatr.reporting.tables import open_set_table, percent, text_table
 
@@ -13,6 +13,7 @@ __all__ = [
     "percent",
     "render_report",
     "report_of",
+    "sheet",
     "text_table",
     "write_report",
 ]

@@ -1,9 +1,15 @@
 """A saliency map over its chip, as a picture with a legend."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from jaxatr.typing import Float, Shaped, UInt8
+
+_GAP = 8
+"""Pixels between pictures."""
 
 
 def colour_map(steps: int = 256) -> UInt8[np.ndarray, "n 3"]:
@@ -44,27 +50,26 @@ def overlay(
     side: int = 320,
     share: float = 0.6,
 ) -> Image.Image:
-    """Returns the chip, the map over it, and the colours' legend.
+    """Draws the chip, the map over it, and the colours' legend.
 
     Args:
       chip: ``[h, w, c]``, gray or RGB in any range; its first channel if it is neither.
       saliency: ``[h, w]`` in [0, 1].
-      title: written above.
+      title: written above, in one or more lines.
       side: of each picture, in pixels.
       share: of the map in the blend.
 
     Raises:
       ValueError: the map is not of the chip's size, or leaves [0, 1].
     """
-    if saliency.shape != chip.shape[:2]:
-        raise ValueError(f"saliency: got shape {saliency.shape}, wanted {chip.shape[:2]}")
-    if not (np.isfinite(saliency).all() and saliency.min() >= 0 and saliency.max() <= 1):
-        raise ValueError("saliency: got values that leave [0, 1]")
+    _check(chip, saliency)
     colours, size = colour_map(), _size(chip.shape[:2], side)
     left = _shown(chip).resize(size, Image.Resampling.NEAREST)
-    gap, head, bar = 8, 26, 14
-    sheet = Image.new("RGB", (2 * size[0] + 5 * gap + bar + 28, size[1] + head + gap), "white")
-    draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(13)
+    gap, bar = _GAP, 14
+    width = 2 * size[0] + 5 * gap + bar + 28
+    title, head, font = _headed(title, width)
+    sheet = Image.new("RGB", (width, size[1] + head + gap), "white")
+    draw = ImageDraw.Draw(sheet)
     draw.text((gap, 5), title, fill="black", font=font)
     sheet.paste(left, (gap, head))
     sheet.paste(blended(chip, saliency, side=side, share=share), (2 * gap + size[0], head))
@@ -74,6 +79,72 @@ def overlay(
     for value, y in (("1", head), ("0", head + size[1] - 14)):
         draw.text((x + bar + 4, y), value, fill="black", font=font)
     return sheet
+
+
+def sheet(
+    chip: Shaped[np.ndarray, "h w c"],
+    maps: Sequence[tuple[str, Float[np.ndarray, "h w"]]],
+    *,
+    title: str,
+    side: int = 200,
+    columns: int = 4,
+    share: float = 0.6,
+) -> Image.Image:
+    """Draws the chip and several maps over it, each below its own title.
+
+    Args:
+      chip: ``[h, w, c]``, as :func:`overlay` has it.
+      maps: title, in one or more lines, and map ``[h, w]`` in [0, 1] of each.
+      title: written above, in one or more lines.
+      side: of each picture, in pixels.
+      columns: pictures beside each other.
+      share: of the maps in the blends.
+
+    Raises:
+      ValueError: as :func:`overlay`.
+    """
+    size = _size(chip.shape[:2], side)
+    cells = [("chip", _shown(chip).resize(size, Image.Resampling.NEAREST))]
+    for name, saliency in maps:
+        _check(chip, saliency)
+        cells.append((name, blended(chip, saliency, side=side, share=share)))
+    columns = min(columns, len(cells))
+    width = columns * (size[0] + _GAP) + _GAP
+    title, head, font = _headed(title, width)
+    named = [_headed(name, size[0] + _GAP) for name, _ in cells]
+    above = max(height for _, height, _ in named)
+    tall = -(-len(cells) // columns) * (above + size[1]) + head + _GAP
+    drawn = Image.new("RGB", (width, tall), "white")
+    draw = ImageDraw.Draw(drawn)
+    draw.text((_GAP, 5), title, fill="black", font=font)
+    for number, ((_, picture), (name, _, _)) in enumerate(zip(cells, named, strict=True)):
+        row, column = divmod(number, columns)
+        x, y = _GAP + column * (size[0] + _GAP), head + row * (above + size[1])
+        draw.text((x, y + 5), name, fill="black", font=font)
+        drawn.paste(picture, (x, y + above))
+    return drawn
+
+
+def _headed(title: str, width: int) -> tuple[str, int, ImageFont.FreeTypeFont]:
+    """Breaks a title into lines that fit: the title, its height in pixels and its font."""
+    font: Any = ImageFont.load_default(13)
+    lines: list[str] = []
+    for line in title.split("\n"):
+        words: list[str] = []
+        for word in line.split(" "):
+            if words and font.getlength(" ".join([*words, word])) > width - 2 * _GAP:
+                lines.append(" ".join(words))
+                words = []
+            words.append(word)
+        lines.append(" ".join(words))
+    return "\n".join(lines), 9 + 17 * len(lines), font
+
+
+def _check(chip: Shaped[np.ndarray, "h w c"], saliency: Float[np.ndarray, "h w"]) -> None:
+    if saliency.shape != chip.shape[:2]:
+        raise ValueError(f"saliency: got shape {saliency.shape}, wanted {chip.shape[:2]}")
+    if not (np.isfinite(saliency).all() and saliency.min() >= 0 and saliency.max() <= 1):
+        raise ValueError("saliency: got values that leave [0, 1]")
 
 
 def blended(

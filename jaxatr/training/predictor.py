@@ -61,6 +61,10 @@ class Predictor(abc.ABC, Generic[Item, Answer]):
     def __call__(self, items: Iterable[Item]) -> Iterator[Answer]:
         """Yields a prediction for each input, in order."""
 
+    def verdict(self, prediction: Answer) -> str:
+        """Writes the decision in few words, as a picture's title has it; empty without one."""
+        return ""
+
     @overload
     def predict(self, inputs: One) -> Answer: ...
 

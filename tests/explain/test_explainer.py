@@ -3,6 +3,7 @@
 import functools
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -16,7 +17,17 @@ from tqdm import tqdm
 from jaxatr import data, runs, training
 from jaxatr.cli import explain as command
 from jaxatr.cli import predict
-from jaxatr.explain import METHODS, Explainer, Target, masking, measures
+from jaxatr.explain import (
+    METHODS,
+    Explainer,
+    Explanation,
+    Pictures,
+    Target,
+    explain_all,
+    load_explainers,
+    masking,
+    measures,
+)
 
 QUICK = {
     "rise": {"samples": 20, "cells": 4},
@@ -187,13 +198,15 @@ def test_the_command_writes_picture_map_and_figures(surrogate_run, images, flags
     printed = capsys.readouterr()
     assert len(printed.out.splitlines()) == 2 and "broken.png" in printed.err
     # Both are called 000.png, in folders of their own.
-    assert {path.name for path in out.iterdir()} == {
-        f"{stem}.{suffix}" for stem in ("000", "000-2") for suffix in ("png", "npy", "json")
+    second = f"{paths[2].parent.name}/000"
+    assert files_below(out) == {
+        f"{stem}.{suffix}" for stem in ("000", second) for suffix in ("png", "npy", "json")
     }
-    figures = json.loads((out / "000-2.json").read_text())
+    figures = json.loads((out / f"{second}.json").read_text())
     assert figures["image"] == str(paths[2]) and figures["method"] == "surrogate"
-    names = {"image", "method", "class", "score", "insertion", "deletion", "convention"}
-    assert set(figures) == names
+    names = {"image", "verdict", "method", "class", "score", "insertion", "deletion", "convention"}
+    assert set(figures) == names | {"marked", "note"}
+    assert figures["verdict"] in printed.out  # of the run that is explained
     inserted, deleted = figures["convention"]
     assert inserted["blur"]["size"] == 11 and inserted["pixels_per_step"] == 16
     assert deleted["fill"] == [0.0] and deleted["target"] == "top class of the image"
@@ -243,12 +256,69 @@ def test_predict_explains_in_one_go(
     printed = capsys.readouterr()
     told = [json.loads(line) for line in printed.out.splitlines()]
     assert [line["image"] for line in told] == [str(paths[0]), str(paths[2])]
-    assert "000-2.png" in printed.err
-    figures = [json.loads((out / f"{name}.json").read_text()) for name in ("000", "000-2")]
+    second = f"{paths[2].parent.name}/000"
+    assert f"{second}.png" in printed.err
+    figures = [json.loads((out / f"{name}.json").read_text()) for name in ("000", second)]
     for prediction, explained in zip(told, figures, strict=True):
         assert explained["image"] == prediction["image"] and explained["method"] == "surrogate"
         best = max(prediction["probabilities"], key=prediction["probabilities"].get)
         assert explained["class"] == best
+        assert explained["verdict"].startswith(prediction["label"])
+
+
+def files_below(folder):
+    return {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_a_folder_keeps_its_folders_and_nothing_is_overwritten(
+    trained_run, images, flags, tmp_path, capsys
+):
+    paths, _ = images
+    for name in ("one/a/000.png", "one/b/000.png", "two/a/000.png"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        shutil.copy(paths[0], tmp_path / name)
+    out, run = tmp_path / "out", f"--workdir={trained_run}"
+    for folder in ("one", "two", "two"):  # the same image again takes its own place
+        assert command.main(flags(run, f"--out={out}", tmp_path / folder)) == 0
+    stems = {path.removesuffix(".png") for path in files_below(out) if path.endswith(".png")}
+    assert stems == {"a/000", "b/000", "two/a/000"}
+    assert json.loads((out / "two/a/000.json").read_text())["image"].endswith("two/a/000.png")
+    (out / "c").mkdir()
+    (out / "c" / "000.json").write_text("of something else")
+    shutil.copytree(tmp_path / "one" / "a", tmp_path / "three" / "c")
+    assert command.main(flags(run, f"--out={out}", tmp_path / "three")) == 0
+    assert (out / "c" / "000.json").read_text() == "of something else"
+    assert (out / "three" / "c" / "000.png").is_file()
+
+
+def test_all_methods_are_on_one_sheet(trained_run, images, tmp_path):
+    paths, arrays = images
+    every = load_explainers(trained_run, "all")
+    assert list(every) == list(METHODS)
+    some = {name: every[name] for name in ("grad_cam", "occlusion", "smoothgrad")}
+    (found,) = explain_all(some, arrays[:1])
+    path = data.ImagePath(str(paths[0]), str(paths[0]), "000.png")
+    picture = Pictures(tmp_path).write(path, found, verdict="unknown, most like disc (0.500)")
+    said = json.loads((tmp_path / "000.json").read_text())
+    assert said["verdict"].startswith("unknown") and said["agreement"].endswith(".")
+    assert [one["method"] for one in said["methods"]] == list(some)
+    assert np.shape(said["rank_correlations"]) == (3, 3)
+    with np.load(tmp_path / "000.npz") as maps:
+        assert {name: maps[name].shape for name in maps} == dict.fromkeys(some, (16, 16))
+    with Image.open(picture) as drawn:
+        assert drawn.size[0] > 4 * 200
+
+
+def test_a_map_of_the_whole_chip_says_so():
+    chip, raw = np.zeros((8, 8, 1), np.uint8), np.ones((8, 8))
+    explanation = Explanation("disc", 0.9, chip, np.zeros((8, 8)), raw, 0.5, 0.5, ())
+    assert explanation.note == "the map is the same everywhere"
+    spread = raw - 0.4 * np.eye(8)
+    explanation = explanation._replace(raw=spread, saliency=spread)
+    assert explanation.marked == 1 and "marks 100% of the chip" in explanation.note
+    corner = np.zeros((8, 8))
+    corner[:2, :2] = 1
+    assert explanation._replace(raw=corner, saliency=corner).note == ""
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,13 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
                 probability_is=self.decision.probability_is,
             )
 
+    def verdict(self, prediction: Prediction) -> str:
+        """Writes the class, or "unknown" and the class that it is most like."""
+        probability = prediction.probabilities[prediction.nearest]
+        if prediction.label == UNKNOWN:
+            return f"unknown, most like {prediction.nearest} ({probability:.3f})"
+        return f"{prediction.label} ({probability:.3f})"
+
     def describe(self, prediction: Prediction) -> str:
         """Writes the decision, the score and the known classes' probabilities, highest first."""
         best = sorted(prediction.probabilities.items(), key=lambda item: -item[1])
