@@ -62,12 +62,14 @@ class Further(NamedTuple):
       count: how many they are.
       scores: ``[m]``, of their examples, each compared with the others of its class.
       nearest: ``[m]``, the class that each is taken for then.
+      labels: ``[m]``, the class of each.
     """
 
     first: int
     count: int
     scores: Float[np.ndarray, " m"]
     nearest: Int[np.ndarray, " m"]
+    labels: Int[np.ndarray, " m"]
 
     def own(self, label: int) -> Float[np.ndarray, " n"]:
         """Lists the scores of the examples that are taken for a class, in rising order."""

@@ -65,28 +65,29 @@ def enrol(
     if missing := sorted({*range(known, known + classes)} - {*outputs.labels.tolist()}):
         raise ValueError(f"labels: no example of class {missing[0]}")
     wide, every = outputs.widened(classes), known + classes
-    none = np.zeros(0)
 
     def of(chosen: np.ndarray) -> Decision:
         models = enrolled_models(decision.score, decision.models, wide.select(chosen), every)
-        further = Further(known, classes, none, none.astype(int))
+        nothing = np.zeros(0, int)
+        further = Further(known, classes, np.zeros(0), nothing, nothing)
         return replace(decision, models=models, further=further)
 
     everything = np.ones(len(outputs.labels), bool)
-    made, scores, nearest = of(everything), [none], [none.astype(int)]
+    made, scored, order = of(everything), [], [np.zeros(0, int)]
     for label in range(known, every):
         for out in _turns(np.flatnonzero(outputs.labels == label)):
             left = everything.copy()
             left[out] = False
-            found = of(left).score_of(outputs.select(out))
-            scores.append(found[0])
-            nearest.append(found[1])
-    further = Further(known, classes, np.concatenate(scores), np.concatenate(nearest))
-    made = replace(made, further=further)
+            scored.append(of(left).score_of(outputs.select(out)))
+            order.append(out)
+    scores = np.concatenate([np.zeros(0), *(found for found, _ in scored)])
+    nearest = np.concatenate([np.zeros(0, int), *(found for _, found in scored)])
+    labels = outputs.labels[np.concatenate(order)]
+    made = replace(made, further=Further(known, classes, scores, nearest, labels))
     if made.calibration is None or validation is None:
         return made
-    scored = made.score_of(validation)
-    calibration = made.calibration._replace(scores=scored[0], nearest=scored[1])
+    scores, nearest = made.score_of(validation)
+    calibration = made.calibration._replace(scores=scores, nearest=nearest)
     return replace(made, calibration=calibration)
 
 

@@ -72,8 +72,8 @@ def from_arrays(score: Score, arrays: Mapping[str, np.ndarray]) -> Decision:
     gallery = bool(arrays["gallery"])
     further = None
     if "further.scores" in arrays:
-        first, count, scores, nearest = (arrays[f"further.{name}"] for name in Further._fields)
-        further = Further(int(first), int(count), scores, nearest)
+        first, count, *rows = (arrays[f"further.{name}"] for name in Further._fields)
+        further = Further(int(first), int(count), *rows)
     return Decision(score, _models(score, arrays), gallery, calibration, threshold, further)
 
 

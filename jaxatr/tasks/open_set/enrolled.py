@@ -1,4 +1,4 @@
-"""The classes that were enrolled in a finished run, in its folder: ``enrolled.json`` and their chips.
+"""The classes that were enrolled in a finished run: ``enrolled.json`` in its folder and chips.
 
 The chips are kept as the network takes them, in ``enrolled/NAME.npz``; ``enrolled.json`` says of
 each enrolment which class it is of, where its chips come from, their SHA-256 and when it was made.
@@ -107,8 +107,10 @@ def read(workdir: str | os.PathLike) -> Enrolment | None:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         entries = tuple(
-            Entry(**{name: one[name] for name in Entry._fields if name != "sha256"},
-                  sha256=tuple(one["sha256"]))
+            Entry(
+                **{name: one[name] for name in Entry._fields if name != "sha256"},
+                sha256=tuple(one["sha256"]),
+            )
             for one in found["enrolments"]
         )
         return Enrolment(found["score"], entries)
