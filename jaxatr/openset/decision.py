@@ -219,7 +219,7 @@ class Decision:
         self, calibration: Calibration, scores: np.ndarray, nearest: np.ndarray
     ) -> np.ndarray:
         found = conformal_p_values(calibration.scores, scores)
-        for c in np.unique(nearest):
+        for c in np.unique(nearest).tolist():
             own = calibration.scores[calibration.nearest == c] if calibration.per_class else None
             if self.further is not None and c >= self.further.first:
                 own = mine if (mine := self.further.own(c)).size else None

@@ -16,7 +16,11 @@ SCORE = "spatial_stage2"
 
 @pytest.fixture
 def run(trained_run, tmp_path):
+    """A copy, of which so few validation examples can reject something."""
     shutil.copytree(trained_run, tmp_path / "run")
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    config["open_set"]["tpr"] = 0.9
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
     return tmp_path / "run"
 
 
@@ -58,7 +62,7 @@ def test_an_enrolled_class_is_known_measured_and_taken_out_again(run, chips, str
     result = runs.enrol_run(run, source, score=SCORE)
     assert result["chips"] == result["added"] == 24 and result["score"] == SCORE
     assert result["threshold"] <= result["threshold_of_the_run"]
-    assert result["promise"] >= 0.95 and 0.8 < result["named"] <= 1
+    assert result["promise"] >= 0.9 and 0.8 < result["named"] <= 1
 
     after = Recogniser.load(run)  # by the score that it was enrolled with
     assert after.classes == (*before.classes, stranger) and after.further == (stranger,)
