@@ -2,6 +2,7 @@
 
 from jaxatr.runs.baselines import BASELINES, check_baselines, train_baseline
 from jaxatr.runs.calibration import calibrate_run, undo_calibration
+from jaxatr.runs.clustering import cluster_run
 from jaxatr.runs.enrolment import enrol_run, remove_class
 from jaxatr.runs.evaluation import evaluate_ensemble, evaluate_run
 from jaxatr.runs.load import load_predictor
@@ -13,6 +14,7 @@ __all__ = [
     "backbone_variables",
     "calibrate_run",
     "check_baselines",
+    "cluster_run",
     "enrol_run",
     "evaluate_ensemble",
     "evaluate_run",

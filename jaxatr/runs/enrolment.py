@@ -99,7 +99,7 @@ def remove_class(workdir: str | os.PathLike, name: str) -> int:
     Raises:
       ValueError: no chips of such a class are enrolled.
     """
-    _kind(workdir)
+    check_kind(workdir)
     with enrolled.locked(workdir):
         found = enrolled.read(workdir)
         entries = () if found is None else found.entries
@@ -113,8 +113,12 @@ def remove_class(workdir: str | os.PathLike, name: str) -> int:
     return sum(len(entry.sha256) for entry in gone)
 
 
-def _kind(workdir: str | os.PathLike) -> None:
-    """Refuses a run that is not of single images, which decides."""
+def check_kind(workdir: str | os.PathLike) -> None:
+    """Refuses a run that is not of open-set recognition of single images.
+
+    Raises:
+      ValueError: it is of another kind.
+    """
     kind = training.task_of(workdir)
     if not kind.predictor or not issubclass(training.predictor_class(kind), Recogniser):
         raise ValueError(
@@ -124,7 +128,7 @@ def _kind(workdir: str | os.PathLike) -> None:
 
 
 def _run(workdir: str | os.PathLike, checkpoint: Checkpoint) -> TrainedRun:
-    _kind(workdir)
+    check_kind(workdir)
     return training.load_run(workdir, checkpoint)
 
 
