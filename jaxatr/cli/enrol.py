@@ -40,7 +40,7 @@ def define_flags() -> None:
         "Train a new run in this folder, from the run's weights, on its data and "
         "the enrolled chips.",
     )
-    flags.DEFINE_float("epochs", None, "Of --train; default: a quarter of the run's.")
+    flags.DEFINE_integer("epochs", None, "Of --train; default: a quarter of the run's.", 1)
     flags.DEFINE_float(
         "learning_rate", None, "Of --train, of the optimiser; default: a tenth of the run's."
     )

@@ -57,7 +57,7 @@ def group(rows: Float[np.ndarray, "n d"], *, fewest: int = FEWEST) -> list[Group
         points = PCA(most, svd_solver="randomized", random_state=0).fit_transform(points)
     labels = np.full(len(points), -1)
     for alone in (False, True):
-        search = HDBSCAN(min_cluster_size=fewest, allow_single_cluster=alone, copy=True)
+        search = HDBSCAN(min_cluster_size=fewest, allow_single_cluster=alone)
         labels = search.fit_predict(points)
         if labels.max() >= 0:
             break

@@ -3,6 +3,7 @@
 from jaxatr.runs.baselines import BASELINES, check_baselines, train_baseline
 from jaxatr.runs.calibration import calibrate_run, undo_calibration
 from jaxatr.runs.clustering import cluster_run
+from jaxatr.runs.continual import train_enrolled
 from jaxatr.runs.enrolment import enrol_run, remove_class
 from jaxatr.runs.evaluation import evaluate_ensemble, evaluate_run
 from jaxatr.runs.load import load_predictor
@@ -22,6 +23,7 @@ __all__ = [
     "make_task",
     "remove_class",
     "train_baseline",
+    "train_enrolled",
     "train_run",
     "undo_calibration",
 ]

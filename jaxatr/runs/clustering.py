@@ -76,6 +76,7 @@ def cluster_run(
     if page.suffix == ".json":
         raise ValueError(f"out: got {out}, wanted an HTML file: the .json is written beside it")
     recogniser = Recogniser.load(workdir, score=score, checkpoint=checkpoint)
+    assert isinstance(recogniser, Recogniser)
     left_out: list[tuple[str, str]] = []
     sources = [str(Path(one).absolute()) for one in sources]
     with tempfile.TemporaryDirectory(prefix="jaxatr-") as scratch:

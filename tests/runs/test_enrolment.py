@@ -4,10 +4,14 @@ import json
 import shutil
 import warnings
 
+import grain  # noqa: F401 - first imported under the commands' flags, it would lose its own
+import jax
 import numpy as np
 import pytest
 
 from jaxatr import data, runs, training
+from jaxatr.cli import cluster, enrol
+from jaxatr.runs import continual
 from jaxatr.tasks.open_set import enrolled, enrolling, fitted
 from jaxatr.tasks.open_set.predictor import Recogniser
 
@@ -229,3 +233,99 @@ def test_chips_of_the_field_calibrate_it_too(run, chips, source, split, stranger
     recogniser = Recogniser.load(run)
     assert "calibrated to 40 chips" in recogniser.note and "enrolled" in recogniser.note
     assert recogniser.decision.further.count == 1
+
+
+def test_training_on_adds_the_class_to_the_heads_and_says_what_is_forgotten(
+    run, chips, source, stranger, split, tmp_path, capsys, flags_of
+):
+    arguments = [f"--workdir={run}", f"--train={tmp_path / 'new'}"]
+    with pytest.raises(ValueError, match="nothing is enrolled in it"):
+        enrol.main(flags_of(enrol, *arguments))
+    runs.enrol_run(run, few(source, tmp_path, 12), score=SCORE)
+    enrol.main(flags_of(enrol, *arguments, "--epochs=4", "--learning_rate=0.02", "--noprogress"))
+    printed = capsys.readouterr().out
+    assert [line.split()[0] for line in printed.splitlines()[2:5]] == [
+        *("before", "enrolled", "trained")
+    ]
+    new = training.load_run(tmp_path / "new")
+    assert new.classes == (*split["known"], stranger)
+    old = training.load_run(run)
+    for head in ("closed_head", "open_head"):
+        shapes = [one.variables["params"][head]["kernel"].shape[1] for one in (old, new)]
+        assert shapes == [3, 4]
+    before, _, trained = new.record["forgotten"]
+    assert trained["accuracy"] >= before["accuracy"] - 0.2
+    assert stranger not in before["classes"] or before["classes"][stranger] == 0
+    assert trained["classes"][stranger] >= 0.5
+    assert new.record["continues"]["step"] == old.step
+    # Twelve chips, of which a quarter is held out, are repeated to as many as a class has.
+    assert new.record["examples"]["train"] == 4 * 18 and new.record["examples"]["validation"] == 21
+    evaluation = training.load_evaluation(tmp_path / "new")
+    assert evaluation["known"] == list(new.classes) and evaluation["unknown"] == []
+    shutil.rmtree(run)  # its weights are in the new run's checkpoint
+    assert Recogniser.load(tmp_path / "new").classes == new.classes
+    assert runs.evaluate_run(tmp_path / "new")["groups"] == evaluation["groups"]
+
+
+def test_the_network_begins_as_the_one_that_is_continued(run, source, tmp_path):
+    runs.enrol_run(run, few(source, tmp_path, 3), score=SCORE)
+    loaded, found = training.load_run(run), enrolled.read(run)
+    config = continual.configuration(loaded, found, tmp_path / "new", {})
+    (tmp_path / "new").mkdir()
+    images, labels = enrolled.chips(run, found, loaded.classes)
+    names = np.array([source.name] * len(labels))
+    np.savez(tmp_path / "new" / continual.CHIPS, images=images, names=names)
+    task = runs.make_task(config, tmp_path / "new")
+    params, state = task.init(jax.random.key(0))
+    out = task.module.apply({"params": params, **state}, task.examples.normalize(images))
+    old = loaded.module.apply(loaded.variables, loaded.normalize(images))
+    np.testing.assert_allclose(out.logits[:, :3], old.logits, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(out.open_logits[:, :3], old.open_logits, rtol=1e-5, atol=1e-6)
+    config.open_set.split = "first-2"
+    with pytest.raises(ValueError, match="open_set.continues: .* wanted the first of"):
+        runs.make_task(config, tmp_path / "new")
+
+
+def test_the_commands_enrol_group_and_remove(
+    run, chips, source, stranger, flags_of, capsys, tmp_path
+):
+    """A folder of unknown chips is grouped, and the group enrolled by the command on the page."""
+    Recogniser.load(run, score=SCORE)  # which fits it, before the flags are those of the command
+    folder = tmp_path / "seen"
+    folder.mkdir()
+    for path in sorted(source.iterdir()):
+        shutil.copy(path, folder)
+    (folder / "broken.png").write_bytes(b"no image")
+    page = tmp_path / "groups.html"
+    arguments = [f"--workdir={run}", f"--score={SCORE}", f"--out={page}", "--fewest=4"]
+    cluster.main(flags_of(cluster, *arguments, folder))
+    printed = capsys.readouterr()
+    assert "broken.png" in printed.err
+    content = json.loads(page.with_suffix(".json").read_text())
+    assert content["images"] == 24 and content["groups"][0]["size"] >= 4
+    assert f"{content['rejected']} of 24 images are unknown" in printed.out
+    text = page.read_text(encoding="utf-8")
+    command = f"--source={page.with_suffix('.json')} --group=1 --name=NAME"
+    assert command in printed.out and command in text
+    assert "data:image/jpeg;base64," in text and "<script" not in text
+    group = [f"--workdir={run}", f"--source={page.with_suffix('.json')}", "--group=1"]
+    enrol.main(flags_of(enrol, *group, f"--name={stranger}", f"--score={SCORE}"))
+    said = capsys.readouterr().out
+    assert f"{stranger}: {content['groups'][0]['size']} chips enrolled" in said
+    assert "promise that" in said and f"decides: {SCORE}" in said
+    enrol.main(flags_of(enrol, f"--workdir={run}", f"--remove={stranger}"))
+    assert f"removed: {stranger}" in capsys.readouterr().out
+    for wrong, message in (
+        (["--group=9", "--name=a"], "group: got 9, wanted one of"),
+        ([], "name: got None|group: got None"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            enrol.main(flags_of(enrol, f"--workdir={run}", group[1], *wrong))
+    with pytest.raises(ValueError, match="wanted one of them"):
+        enrol.main(flags_of(enrol, f"--workdir={run}"))
+    with pytest.raises(ValueError, match="--epochs is of --train"):
+        enrol.main(flags_of(enrol, *group, "--epochs=2"))
+    with pytest.raises(ValueError, match="no image given"):
+        cluster.main(flags_of(cluster, f"--workdir={run}"))
+    with pytest.raises(ValueError, match="there is no image that can be used .*broken.png"):
+        cluster.main(flags_of(cluster, *arguments, folder / "broken.png"))

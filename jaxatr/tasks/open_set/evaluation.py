@@ -175,7 +175,7 @@ def evaluate(
                 f"{name} is left out: its network knows no enrolled classes", stacklevel=2
             )
     if joined is not None:
-        measured |= joined.figures(test, task.examples.dataset.classes)
+        measured |= joined.figures(test)
     if made is not None:
         judge(made, test, measured, arrays)
         for name in others:

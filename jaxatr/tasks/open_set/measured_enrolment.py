@@ -10,7 +10,7 @@ from jaxatr import metrics, openset
 from jaxatr.tasks.open_set import enrolling
 from jaxatr.tasks.open_set.deciding import Made
 from jaxatr.tasks.open_set.enrolled import Enrolment, chips
-from jaxatr.tasks.parts import BOX_OFF, Part
+from jaxatr.tasks.parts import BOX_OFF
 from jaxatr.typing import PyTree
 
 
@@ -24,6 +24,7 @@ class Joined(NamedTuple):
       known: the run's own classes.
       further: names of those that are enrolled and not among them.
       outputs: on the enrolled chips, with what the evaluation's scores need.
+      unknown: names of the data's classes that are neither, and are in the test.
     """
 
     made: Made
@@ -32,27 +33,30 @@ class Joined(NamedTuple):
     known: tuple[str, ...]
     further: tuple[str, ...]
     outputs: openset.Outputs
+    unknown: list[str]
 
-    def figures(self, test: openset.Outputs, classes: Sequence[str]) -> dict[str, Any]:
+    def figures(self, test: openset.Outputs) -> dict[str, Any]:
         """Measures the enrolled classes, for ``evaluation.json``.
 
         Args:
           test: outputs on the test examples, of which those of enrolled classes count as known.
-          classes: of the data set.
 
         Returns:
-          ``known`` and ``unknown``, the classes as they are now, and ``enrolled``, of
-          :func:`compare`.
+          ``known`` and ``unknown``, the classes as they are now, and ``enrolled``: ``classes``, as
+          of :func:`figures_of` and with the number of enrolled ``chips``, and ``own``, the other
+          figures ``before`` and ``after``.
         """
         decision = self.made.decision
         assert decision is not None
         every = [*self.known, *self.further]
-        unknown = [name for name in classes if name not in every]
-        found = compare(self.before, decision, test, every)
-        counts = self.enrolment.counts()
-        for name, row in found["classes"].items():
-            row["chips"] = counts[name]
-        return {"known": every, "unknown": unknown, "enrolled": found}
+        before, after = (
+            figures_of(one, test, every, len(self.known)) for one in (self.before, decision)
+        )
+        before.pop("classes")
+        rows, counts = after.pop("classes"), self.enrolment.counts()
+        rows = {name: {"chips": counts[name], **row} for name, row in rows.items()}
+        own = {"before": before, "after": after}
+        return {"known": every, "unknown": self.unknown, "enrolled": {"classes": rows, "own": own}}
 
 
 def join(
@@ -96,48 +100,53 @@ def join(
     own = np.isin(task.examples.fingerprints("test"), list(enrolment.checksums))
     for name in ("test", BOX_OFF):  # which are the same examples
         if name in task.parts:
-            task.parts[name] = _with_classes(task, task.parts[name], numbers, ~own)
+            classes = task.examples.dataset.classes
+            task.parts[name] = task.parts[name].with_classes(classes, numbers, ~own)
     outputs = seeing.outputs(chips(workdir, enrolment, known), needs)
     record = {**made.record, "enrolled": enrolment.counts()}
-    return Joined(Made(decision, record), before, enrolment, known, further, outputs)
+    unknown = [name for name in task.record["split"]["unknown"] if name not in further]
+    return Joined(Made(decision, record), before, enrolment, known, further, outputs, unknown)
 
 
-def compare(
-    before: openset.Decision,
-    after: openset.Decision,
-    test: openset.Outputs,
-    classes: Sequence[str],
+def figures_of(
+    decision: openset.Decision, test: openset.Outputs, classes: Sequence[str], own: int
 ) -> dict[str, Any]:
-    """Measures further classes, and a run's own ones before and after they were added.
+    """Measures a decision on a run's own classes, and on further ones by themselves.
 
     Args:
-      before: without them.
-      after: with them.
-      test: outputs on test examples; a label from the network's number of classes on is of one of
-        them.
-      classes: names of all known classes, theirs last.
+      decision: of the run.
+      test: outputs on test examples, labelled by ``classes``.
+      classes: names of the known ones.
+      own: how many of them, the first ones, are the run's own; the others are the further ones.
 
     Returns:
-      ``classes``: for each further class the number of its ``test`` examples and, where there are
-      some, which share is ``named`` so, which is ``accepted``, and which is both, ``accuracy``.
-      ``own``: for ``before`` and ``after``, of the test examples of the run's own classes which
-      share is ``named`` right, ``accepted``, and both, ``accuracy``; where there are unknown ones
-      too, which share of them is taken for known, ``unknown_accepted``, and ``auroc``.
+      Of the test examples of the run's own classes which share is ``named`` right, which is
+      ``accepted``, and which is both, ``accuracy``; where there are unknown ones too, which share
+      of those is taken for known, ``unknown_accepted``, and ``auroc`` of the two. ``classes`` has
+      for each further class the number of its ``test`` examples and, where there are some, their
+      ``named``, ``accepted`` and ``accuracy``. Nothing but ``classes`` without a threshold.
     """
-    known = test.logits.shape[1]
-    figures = {}
-    others = test.select(test.labels < known)
-    for name, decision in (("before", before), ("after", after)):
-        figures[name] = _shares(decision, others)
-    answers = None if not has_threshold(after) else after(test)
-    rows: dict[str, dict[str, Any]] = {}
-    for number, name in enumerate(classes[known:], known):
-        chosen = test.labels == number
-        rows[name] = {"test": int(chosen.sum())}
-        if chosen.any() and answers is not None:
-            named, accepted = answers.nearest[chosen] == number, answers.accepted[chosen]
-            rows[name] |= _three(named, accepted)
-    return {"classes": rows, "own": figures}
+    rows: dict[str, dict[str, Any]] = {
+        name: {"test": int(np.sum(test.labels == number))}
+        for number, name in enumerate(classes)
+        if number >= own
+    }
+    if not has_threshold(decision):
+        return {"classes": rows}
+    answers = decision(test)
+    right = answers.nearest == test.labels
+    unknown, known = test.labels == openset.UNKNOWN, (0 <= test.labels) & (test.labels < own)
+    found: dict[str, Any] = {"classes": rows}
+    if known.any():
+        found |= _three(right[known], answers.accepted[known])
+    if unknown.any():
+        found["unknown_accepted"] = float(answers.accepted[unknown].mean())
+    if known.any() and unknown.any():
+        found["auroc"] = metrics.auroc(answers.scores[known], answers.scores[unknown])
+    for number, name in enumerate(classes[own:], own):
+        if (chosen := test.labels == number).any():
+            rows[name] |= _three(right[chosen], answers.accepted[chosen])
+    return found
 
 
 def has_threshold(decision: openset.Decision) -> bool:
@@ -151,26 +160,3 @@ def _three(named: np.ndarray, accepted: np.ndarray) -> dict[str, float]:
         "accepted": float(accepted.mean()),
         "accuracy": float((named & accepted).mean()),
     }
-
-
-def _shares(decision: openset.Decision, outputs: openset.Outputs) -> dict[str, float]:
-    if not has_threshold(decision):
-        return {}
-    answers, known = decision(outputs), outputs.labels != openset.UNKNOWN
-    found = {}
-    if known.any():
-        found |= _three((answers.nearest == outputs.labels)[known], answers.accepted[known])
-    if not known.all():
-        found["unknown_accepted"] = float(answers.accepted[~known].mean())
-    if known.any() and not known.all():
-        found["auroc"] = metrics.auroc(answers.scores[known], answers.scores[~known])
-    return found
-
-
-def _with_classes(task: Any, part: Part, numbers: dict[str, int], kept: np.ndarray) -> Part:
-    """Returns some examples of a part, with labels of further classes by their names."""
-    labels = part.labels.copy()
-    for place, name in enumerate(task.examples.dataset.classes):
-        if name in numbers:
-            labels[part.classes == place] = numbers[name]
-    return Part(part.split, part.indices[kept], labels[kept], part.chip)
