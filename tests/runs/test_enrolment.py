@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxatr import data, runs, training
+from jaxatr import data, reporting, runs, training
 from jaxatr.cli import cluster, enrol
 from jaxatr.runs import continual
 from jaxatr.tasks.open_set import enrolled, enrolling, fitted
@@ -86,6 +86,11 @@ def test_an_enrolled_class_is_known_measured_and_taken_out_again(run, chips, str
     assert own["before"]["accuracy"] - own["after"]["accuracy"] <= 0.2
     assert measured["groups"]["all"]["num_known"] == 40
     assert training.read_record(run)["split"]["unknown"] == [stranger]  # as it was trained
+    table = reporting.open_set_table(measured)
+    assert f"enrolled: {stranger}, by 24 chips; of 10 test examples named right" in table
+    assert "own classes, without and with the enrolled ones: named right and accepted" in table
+    page = reporting.render_report([run])
+    assert 'id="enrolled"' in page and f'<th scope="row">{stranger}</th><td>24</td>' in page
 
     assert runs.remove_class(run, stranger) == 24
     assert not (run / enrolled.FILE).exists()
