@@ -82,16 +82,17 @@ def enrolled_lines(evaluation: Mapping[str, Any]) -> list[str]:
         )
         lines.append(f"enrolled: {name}, by {row['chips']} chips{shares}")
     if "accuracy" in found.get("own", {}).get("after", {}):
-        before, after = found["own"]["before"], found["own"]["after"]
+        moments = found["own"].values()
         shown = ", ".join(
-            f"{title} {percent(before.get(key))} to {percent(after.get(key))}"
+            f"{title} {' to '.join(percent(one.get(key)) for one in moments)}"
             for key, title in (
                 ("accuracy", "named right and accepted"),
                 ("auroc", "AUROC"),
                 ("unknown_accepted", "unknown accepted"),
             )
         )
-        lines.append(f"own classes, without and with the enrolled ones: {shown}")
+        when = ", before and after" if len(found["own"]) > 1 else ""
+        lines.append(f"other known classes{when}: {shown}")
     return lines
 
 

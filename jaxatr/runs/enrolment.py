@@ -12,6 +12,7 @@ import numpy as np
 from jaxatr import data, openset, training
 from jaxatr.data import ImagePath
 from jaxatr.tasks.open_set import enrolled, enrolling
+from jaxatr.tasks.open_set.deciding import AUTO
 from jaxatr.tasks.open_set.enrolled import Enrolment
 from jaxatr.tasks.open_set.loading import load_decision
 from jaxatr.tasks.open_set.needs import given_by
@@ -41,6 +42,8 @@ def enrol_run(
       name: of the class; by default that of the folder.
       group: number of the group in such a file.
       score: by which the run decides from then on; by default the one that does so already.
+        ``"auto"``: of those that take classes the one that was best as ``open_set.score=auto``
+        compared them.
       checkpoint: ``"latest"``, ``"best"`` or a step.
       where: fields of ``config.data`` to change, where the training data has moved.
 
@@ -58,7 +61,7 @@ def enrol_run(
     title, paths, scratch = _images(source, name, group)
     with scratch, enrolled.locked(workdir):
         before = enrolled.read(workdir)
-        chosen = score or (before.score if before else None)
+        chosen = _chosen(run, score) or (before.score if before else None)
         loaded = load_decision(
             run, chosen, None, where or {}, checkpoint, field=False, enrolment=False
         )
@@ -132,11 +135,37 @@ def _run(workdir: str | os.PathLike, checkpoint: Checkpoint) -> TrainedRun:
     return training.load_run(workdir, checkpoint)
 
 
+def _chosen(run: TrainedRun, score: str | None) -> str | None:
+    """Finds the score that ``auto`` is; None where none is named."""
+    if score != AUTO:
+        return score
+    found = enrolling.best_taker(_given(run), areas_of(run.record))
+    if found is None:
+        raise ValueError(
+            f"score: {run.workdir} has compared none that takes classes (open_set.score=auto): "
+            "name one"
+        )
+    return found
+
+
+def _given(run: TrainedRun) -> frozenset[str]:
+    """Names what scores may need and the run's network gives."""
+    own = {"open_logits"} if run.config.loss.open != "none" else set()
+    return given_by(run.module) | own
+
+
+def areas_of(record: Mapping[str, Any]) -> dict[str, float]:
+    """Reads the AUROC of each score on known classes that were left out, as far as it is there.
+
+    Args:
+      record: the content of a run's ``record.json``.
+    """
+    candidates = record.get("decision", {}).get("candidates", {})
+    return {name: row["auroc"] for name, row in candidates.items() if "auroc" in row}
+
+
 def _check_takes(run: TrainedRun, score: openset.Score) -> None:
-    given = {"open_logits"} if run.config.loss.open != "none" else set()
-    candidates = run.record.get("decision", {}).get("candidates", {})
-    areas = {name: row["auroc"] for name, row in candidates.items() if "auroc" in row}
-    enrolling.check_takes(run.workdir, score, given_by(run.module) | given, areas)
+    enrolling.check_takes(run.workdir, score, _given(run), areas_of(run.record))
 
 
 def _images(

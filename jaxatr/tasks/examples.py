@@ -176,7 +176,9 @@ class Examples:
                 self.parts["validation"] = validation.joined(images[held], labels[held])
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
-        self._negatives |= {"enrolled": {"images": len(images), "fingerprint": fingerprint}}
+        counts = {name: names.count(name) for name in further}
+        facts = {"images": len(images), "fingerprint": fingerprint, "classes": counts}
+        self._negatives |= {"enrolled": facts}
 
     def add_negatives(self, path: str) -> None:
         """Lets the images of a file, of no known class, train as the class after the known ones.

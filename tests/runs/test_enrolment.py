@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxatr import data, reporting, runs, training
+from jaxatr import data, openset, reporting, runs, training
 from jaxatr.cli import cluster, enrol
 from jaxatr.runs import continual
 from jaxatr.tasks.open_set import enrolled, enrolling, fitted
@@ -88,7 +88,7 @@ def test_an_enrolled_class_is_known_measured_and_taken_out_again(run, chips, str
     assert training.read_record(run)["split"]["unknown"] == [stranger]  # as it was trained
     table = reporting.open_set_table(measured)
     assert f"enrolled: {stranger}, by 24 chips; of 10 test examples named right" in table
-    assert "own classes, without and with the enrolled ones: named right and accepted" in table
+    assert "other known classes, before and after: named right and accepted" in table
     page = reporting.render_report([run])
     assert 'id="enrolled"' in page and f'<th scope="row">{stranger}</th><td>24</td>' in page
 
@@ -154,7 +154,10 @@ def test_a_score_that_takes_none_names_those_that_do(run, source):
     with pytest.raises(ValueError, match="energy decides, which compares with no.*spatial_stage"):
         runs.enrol_run(run, source, score="energy")
     assert not (run / enrolled.FILE).exists() and not (run / enrolled.FOLDER).exists()
-    runs.enrol_run(run, source, score=SCORE)
+    areas = training.read_record(run)["decision"]["candidates"]
+    takers = {n: row["auroc"] for n, row in areas.items() if openset.SCORES[n].takes_classes}
+    chosen = runs.enrol_run(run, source, score="auto")["score"]
+    assert takers[chosen] == max(takers.values())
     plain = Recogniser.load(run, score="energy")
     assert plain.further == () and "it does not know" in plain.note
 
@@ -266,6 +269,10 @@ def test_training_on_adds_the_class_to_the_heads_and_says_what_is_forgotten(
     # Twelve chips, of which a quarter is held out, are repeated to as many as a class has.
     assert new.record["examples"]["train"] == 4 * 18 and new.record["examples"]["validation"] == 21
     evaluation = training.load_evaluation(tmp_path / "new")
+    assert evaluation["enrolled"]["classes"][stranger]["accuracy"] == trained["classes"][stranger]
+    assert evaluation["enrolled"]["own"]["after"]["accuracy"] == trained["accuracy"]
+    assert f"enrolled: {stranger}, by 12 chips" in reporting.open_set_table(evaluation)
+    assert 'id="enrolled"' in reporting.render_report([tmp_path / "new"])
     assert evaluation["known"] == list(new.classes) and evaluation["unknown"] == []
     shutil.rmtree(run)  # its weights are in the new run's checkpoint
     assert Recogniser.load(tmp_path / "new").classes == new.classes

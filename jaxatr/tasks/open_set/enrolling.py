@@ -170,6 +170,20 @@ def takers(given: Collection[str] | None = None) -> tuple[openset.Score, ...]:
     )
 
 
+def best_taker(given: Collection[str], areas: dict[str, float]) -> str | None:
+    """Names the score that takes classes and tells known classes best that were left out.
+
+    Args:
+      given: names of the needs that the run gives.
+      areas: as of :func:`check_takes`.
+
+    Returns:
+      None where none of them was compared.
+    """
+    able = [one.name for one in takers(given) if one.name in areas]
+    return max(able, key=lambda name: areas[name]) if able else None
+
+
 def check_takes(
     workdir: Path, score: openset.Score, given: Collection[str], areas: dict[str, float]
 ) -> None:

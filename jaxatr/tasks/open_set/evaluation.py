@@ -176,6 +176,8 @@ def evaluate(
             )
     if joined is not None:
         measured |= joined.figures(test)
+    elif made is not None and made.decision is not None:
+        measured |= measured_enrolment.of_trained(task.record, made.decision, test)
     if made is not None:
         judge(made, test, measured, arrays)
         for name in others:

@@ -1,6 +1,6 @@
 """How well a run knows its enrolled classes, and what its own classes lose by them."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -147,6 +147,29 @@ def figures_of(
         if (chosen := test.labels == number).any():
             rows[name] |= _three(right[chosen], answers.accepted[chosen])
     return found
+
+
+def of_trained(
+    record: Mapping[str, Any], decision: openset.Decision, test: openset.Outputs
+) -> dict[str, Any]:
+    """Measures classes that were enrolled in another run, and that this one was trained on.
+
+    Args:
+      record: of the task.
+      decision: of the run.
+      test: outputs on the test examples.
+
+    Returns:
+      ``enrolled`` as of :meth:`Joined.figures`, with ``own`` figures ``after`` alone; nothing where
+      the run has no such classes.
+    """
+    counts = record["dataset"].get("enrolled", {}).get("classes", {})
+    if not counts:
+        return {}
+    known = record["split"]["known"]
+    own = figures_of(decision, test, known, len(known) - len(counts))
+    rows = {name: {"chips": counts[name], **row} for name, row in own.pop("classes").items()}
+    return {"enrolled": {"classes": rows, "own": {"after": own}}}
 
 
 def has_threshold(decision: openset.Decision) -> bool:
