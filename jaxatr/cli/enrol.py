@@ -118,7 +118,8 @@ def _threshold(result: dict[str, Any]) -> list[str]:
     )
     share = reporting.percent(result["promise"])
     lines.append(f"threshold: {own} (of the run's classes: {of_all})")
-    lines.append(f"its chips promise that {share} % of further ones like them are accepted")
+    name = result["name"]
+    lines.append(f"of further chips like these that are taken for {name}, {share} % are accepted")
     return lines
 
 

@@ -53,9 +53,10 @@ class Further(NamedTuple):
 
     Their threshold is that of all known examples, or a lower one by their own examples, each
     compared with the others: the ``max(1, k)``-th smallest of those scores, k being that of the
-    conformal test. So n examples of a class promise that it is accepted with a probability of
-    :meth:`promise` at least. For scores that more examples can only raise for their class, as for
-    all that go by the nearest one, comparing with one example less errs on the safe side.
+    conformal test. So n examples that are taken for a class promise that a further one that is
+    taken for it is accepted with a probability of :meth:`promise` at least. For scores that more
+    examples can only raise for their class, as for all that go by the nearest one, comparing with
+    one example less errs on the safe side.
 
     Attributes:
       first: the first one's number; the network has so many classes.
@@ -87,7 +88,15 @@ class Further(NamedTuple):
         return found
 
     def promise(self, label: int, tpr: float) -> float | None:
-        """Computes the least probability of being accepted; None where no example says it."""
+        """Computes the least probability that an example taken for a class is accepted by it.
+
+        Args:
+          label: of the class.
+          tpr: wanted for it.
+
+        Returns:
+          None where no example says it.
+        """
         count = self.own(label).size
         return 1 - max(1, conformal_rank(count, tpr=tpr)) / (count + 1) if count else None
 

@@ -5,7 +5,7 @@ is where examples lie denser than around it; an example in none is noise. How ma
 is not given, but how few examples make one.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,10 @@ DIMENSIONS = 50
 
 FEWEST = 5
 """Examples that make a group."""
+
+_DENSE = 3
+"""Examples that make a dense place. With more of them, known classes of MSTAR whose chips were
+grouped as if they were unknown ran into each other, and fewer chips were in a group."""
 
 
 class Group(NamedTuple):
@@ -56,8 +60,9 @@ def group(rows: Float[np.ndarray, "n d"], *, fewest: int = FEWEST) -> list[Group
     if (most := min(DIMENSIONS, len(points))) < points.shape[1]:
         points = PCA(most, svd_solver="randomized", random_state=0).fit_transform(points)
     labels = np.full(len(points), -1)
+    options: dict[str, Any] = {"min_samples": min(_DENSE, fewest), "copy": True}
     for alone in (False, True):
-        search = HDBSCAN(min_cluster_size=fewest, allow_single_cluster=alone)
+        search = HDBSCAN(min_cluster_size=fewest, allow_single_cluster=alone, **options)
         labels = search.fit_predict(points)
         if labels.max() >= 0:
             break

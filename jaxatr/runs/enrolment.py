@@ -51,7 +51,8 @@ def enrol_run(
       ``name``, ``chips`` (now, of this class), ``added``, ``left_out`` (there already), ``score``,
       ``path`` and, of a class that is not the network's own, ``named`` (share of its chips that the
       others of it name right; None of one alone), ``threshold``, ``threshold_of_the_run`` and
-      ``promise`` (least probability of being accepted by it; None where the chips say none).
+      ``promise`` (least probability that a further chip that is taken for the class is accepted;
+      None where the chips say none).
 
     Raises:
       ValueError: no run that classes can be added to, a score that takes none, an image that

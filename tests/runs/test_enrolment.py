@@ -324,7 +324,7 @@ def test_the_commands_enrol_group_and_remove(
     enrol.main(flags_of(enrol, *group, f"--name={stranger}", f"--score={SCORE}"))
     said = capsys.readouterr().out
     assert f"{stranger}: {content['groups'][0]['size']} chips enrolled" in said
-    assert "promise that" in said and f"decides: {SCORE}" in said
+    assert f"that are taken for {stranger}," in said and f"decides: {SCORE}" in said
     enrol.main(flags_of(enrol, f"--workdir={run}", f"--remove={stranger}"))
     assert f"removed: {stranger}" in capsys.readouterr().out
     for wrong, message in (
