@@ -12,9 +12,9 @@ import numpy as np
 from jaxatr import data, openset, training
 from jaxatr.data import ImagePath
 from jaxatr.tasks.open_set import enrolled, enrolling
-from jaxatr.tasks.open_set.deciding import AUTO
+from jaxatr.tasks.open_set.deciding import AUTO, made_for
 from jaxatr.tasks.open_set.enrolled import Enrolment
-from jaxatr.tasks.open_set.loading import load_decision
+from jaxatr.tasks.open_set.loading import load_decision, open_task
 from jaxatr.tasks.open_set.needs import given_by
 from jaxatr.tasks.open_set.predictor import UNKNOWN, Recogniser
 from jaxatr.training import Checkpoint, TrainedRun
@@ -42,8 +42,7 @@ def enrol_run(
       name: of the class; by default that of the folder.
       group: number of the group in such a file.
       score: by which the run decides from then on; by default the one that does so already.
-        ``"auto"``: of those that take classes the one that was best as ``open_set.score=auto``
-        compared them.
+        ``"auto"``: of those that take classes the best as ``open_set.score=auto`` compares them.
       checkpoint: ``"latest"``, ``"best"`` or a step.
       where: fields of ``config.data`` to change, where the training data has moved.
 
@@ -62,7 +61,7 @@ def enrol_run(
     title, paths, scratch = _images(source, name, group)
     with scratch, enrolled.locked(workdir):
         before = enrolled.read(workdir)
-        chosen = _chosen(run, score) or (before.score if before else None)
+        chosen = _chosen(run, score, where or {}) or (before.score if before else None)
         loaded = load_decision(
             run, chosen, None, where or {}, checkpoint, field=False, enrolment=False
         )
@@ -136,15 +135,25 @@ def _run(workdir: str | os.PathLike, checkpoint: Checkpoint) -> TrainedRun:
     return training.load_run(workdir, checkpoint)
 
 
-def _chosen(run: TrainedRun, score: str | None) -> str | None:
-    """Finds the score that ``auto`` is; None where none is named."""
+def _chosen(run: TrainedRun, score: str | None, where: Mapping[str, str]) -> str | None:
+    """Finds the score that ``auto`` is, which may have to be compared now; None for none named."""
     if score != AUTO:
         return score
-    found = enrolling.best_taker(_given(run), areas_of(run.record))
+    if not (areas := areas_of(run.record)):
+        try:
+            task = open_task(run, where)
+        except (ValueError, OSError) as error:
+            raise ValueError(
+                f"score: {run.workdir} has compared no scores, and the data to do it with cannot "
+                f"be read ({error}): name one"
+            ) from error
+        made = made_for(task, run.variables, run.workdir, run.step, score=AUTO)
+        areas = areas_of({"decision": made.record})
+    found = enrolling.best_taker(_given(run), areas)
     if found is None:
         raise ValueError(
-            f"score: {run.workdir} has compared none that takes classes (open_set.score=auto): "
-            "name one"
+            f"score: {run.workdir} cannot compare those that take classes, as it has too few "
+            "validation examples or known classes: name one"
         )
     return found
 
