@@ -22,8 +22,9 @@ import numpy as np
 from jaxatr.openset import gallery
 from jaxatr.openset.gallery import Gallery
 from jaxatr.openset.inputs import known_labels
+from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.reranking import Index
-from jaxatr.openset.score import Answer, Score
+from jaxatr.openset.score import Answer, Comparing, Score
 from jaxatr.typing import Array, ArrayLike, Float, Int, Shaped
 
 SHIFT = 3
@@ -189,6 +190,13 @@ def answer(
     return Answer(np.log(other / nearest), distances.argmin(axis=1), distances)
 
 
+def _unmoved(model: Template, outputs: Outputs) -> Float[np.ndarray, "n d"]:
+    """Lays chips out as the examples are."""
+    shift, windows = int(np.asarray(model.shift)), tuple(np.asarray(model.windows).tolist())
+    roots = amplitudes(outputs.more["image"])
+    return np.asarray(gallery.unit(_rows(roots, ((shift, shift),), shift, windows)[:, 0]))
+
+
 SCORE = Score(
     name="template",
     title="template",
@@ -198,4 +206,5 @@ SCORE = Score(
     names_class=True,
     recorded=False,
     model=Template,
+    comparing=Comparing(_unmoved, gallery.with_examples),
 )
