@@ -98,9 +98,20 @@ def directions(
 
 def unit(rows: Shaped[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
     """Scales rows to length 1, in float32; one that is all 0 stays so."""
-    rows = np.asarray(rows, np.float32)
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return rows / np.where(lengths > 0, lengths, 1)
+    xp = numpy_of(rows)
+    rows = xp.asarray(rows, np.float32)
+    lengths = xp.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / xp.where(lengths > 0, lengths, 1)
+
+
+def numpy_of(array: Any) -> Any:
+    """Returns the library of an array, for what is computed in NumPy, or traced for a graph."""
+    return jnp if isinstance(array, jax.Array) else np
+
+
+def in_double(array: Any) -> Any:
+    """Converts an array of NumPy to float64; one of JAX, which has none, stays as it is."""
+    return array if isinstance(array, jax.Array) else np.asarray(array, np.float64)
 
 
 def ready(model: Model) -> Model:
@@ -139,8 +150,7 @@ def class_distances(
     """
     if block_size < 1:
         raise ValueError(f"block_size: got {block_size}, wanted at least 1")
-    gallery = ready(gallery)
-    ends = tuple(np.searchsorted(np.asarray(gallery.labels), np.arange(classes + 1)).tolist())
+    gallery, ends = ready(gallery), _ends(gallery.labels, classes)
     examples, half_squares = jnp.asarray(gallery.examples), jnp.asarray(gallery.half_squares)
     rows = np.asarray(queries, np.float32)
     found = [np.zeros((0, classes), np.float32)]
@@ -151,6 +161,24 @@ def class_distances(
         filled = np.pad(block, [(0, size - len(block)), (0, 0)])
         found.append(np.asarray(_distances(examples, half_squares, filled, ends))[: len(block)])
     return np.concatenate(found)
+
+
+def _ends(labels: Int[ArrayLike, " n"], classes: int) -> tuple[int, ...]:
+    """Finds where the examples of each class begin, and where the last ones end."""
+    return tuple(np.searchsorted(np.asarray(labels), np.arange(classes + 1)).tolist())
+
+
+def traced_distances(gallery: Gallery, queries: Array, classes: int) -> Float[Array, "b k"]:
+    """Computes :func:`class_distances` in one block, for a graph.
+
+    Args:
+      gallery: its labels are an array of NumPy.
+      queries: ``[b, d]``; b may be a symbol.
+      classes: k.
+    """
+    examples = jnp.asarray(gallery.examples).astype(jnp.float32)
+    half_squares = jnp.asarray(gallery.half_squares)
+    return _distances(examples, half_squares, queries, _ends(gallery.labels, classes))
 
 
 @partial(jax.jit, static_argnums=3)
@@ -164,7 +192,9 @@ def _distances(examples: Array, half_squares: Array, queries: Array, ends: tuple
     )
     beyond = products - half_squares[:, None]
     nearest = [
-        jnp.max(beyond[start:end], axis=0, initial=-jnp.inf)
+        jnp.max(beyond[start:end], axis=0)
+        if start < end
+        else jnp.full_like(beyond, -jnp.inf, shape=beyond.shape[1:])
         for start, end in zip(ends[:-1], ends[1:], strict=True)
     ]
     squares = jnp.sum(jnp.square(queries), axis=1, keepdims=True) - 2 * jnp.stack(nearest, axis=1)
@@ -190,14 +220,23 @@ def cosines(
       ValueError: as :func:`class_distances`.
     """
     rows = unit(queries)
-    distances = class_distances(gallery, rows, classes, block_size=block_size)
-    squares = np.square(rows, dtype=np.float64).sum(axis=1, keepdims=True)
-    return (squares + 1 - np.square(distances, dtype=np.float64)) / 2
+    return _cosines(rows, class_distances(gallery, rows, classes, block_size=block_size))
 
 
-def two_nearest(distances: Float[ArrayLike, "b k"]) -> tuple[np.ndarray, np.ndarray]:
+def traced_cosines(gallery: Gallery, queries: Array, classes: int) -> Float[Array, "b k"]:
+    """Computes :func:`cosines` for a graph, in float32; as :func:`traced_distances`."""
+    rows = unit(queries)
+    return _cosines(rows, traced_distances(gallery, rows, classes))
+
+
+def _cosines(rows: Float[ArrayLike, "b d"], distances: Float[ArrayLike, "b k"]) -> Any:
+    squares = (in_double(rows) ** 2).sum(axis=1, keepdims=True)
+    return (squares + 1 - in_double(distances) ** 2) / 2
+
+
+def two_nearest(distances: Float[ArrayLike, "b k"]) -> tuple[Any, Any]:
     """Returns the distances to the nearest and to the next class, each ``[b]``, in float64."""
-    nearest = np.sort(np.asarray(distances, np.float64), axis=1)[:, :2]
+    nearest = numpy_of(distances).sort(in_double(distances), axis=1)[:, :2]
     return nearest[:, 0], nearest[:, 1]
 
 

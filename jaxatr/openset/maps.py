@@ -1,4 +1,4 @@
-"""Cells and windows of chips and of a network's maps, in NumPy."""
+"""Cells and windows of chips and of a network's maps, in NumPy or, traced, in JAX."""
 
 import numpy as np
 
@@ -46,5 +46,6 @@ def central(
         kept = max(1, round(window * side))
         if kept < side:
             start = (side - kept) // 2
-            maps = np.take(maps, np.arange(start, start + kept), axis=axis)
+            inside = slice(start, start + kept)
+            maps = maps[..., inside, :] if axis == -2 else maps[..., inside, :, :]
     return maps

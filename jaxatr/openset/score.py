@@ -91,9 +91,9 @@ class Score:
         set.
       model: the named tuple that ``fit`` returns. A score outside of the package may leave it out:
         a model that is read from a file is then a named tuple with the same fields.
-      traced: ``(model, outputs) -> [n]``, the same values in operations of jax.numpy that ONNX can
-        express, for an exported network, which gives logits, ``"open_logits"`` and ``"features"``;
-        None for a score that is not exported.
+      traced: as ``score``, the same values in operations of jax.numpy that ONNX can express, for an
+        exported network; None for a score that is not exported.
+      shapes: fields of the model that decide shapes: for ``traced`` they stay arrays of NumPy.
     """
 
     name: str
@@ -110,6 +110,7 @@ class Score:
     recorded: bool = True
     model: type | None = None
     traced: Callable[[Any, Outputs], Any] | None = None
+    shapes: tuple[str, ...] = ()
 
     def __post_init__(self):
         """Checks the name, which becomes part of the names of arrays."""

@@ -11,16 +11,19 @@ high-resolution polarimetric SAR ATR system"); the ratio is that of
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.openset import gallery
 from jaxatr.openset.gallery import Gallery
 from jaxatr.openset.inputs import known_labels
 from jaxatr.openset.maps import central, mean_pool
+from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Answer, Score
-from jaxatr.typing import ArrayLike, Float, Int, Shaped
+from jaxatr.typing import Array, ArrayLike, Float, Int, Shaped
 
 SHIFT = 3
 """Pixels that a chip is moved by at most."""
@@ -92,34 +95,37 @@ def fit(
         )
     if not windows:
         raise ValueError("windows: got none, wanted one or more")
-    rows = _windows(amplitudes(chips[chosen]), shift, shift, shift, windows)
+    rows = _windows(_cut(amplitudes(chips[chosen]), shift, shift, shift), windows)
     found = gallery.directions(rows, labels[chosen], classes)
     return Template(*found, np.array(classes), np.array(shift), np.array(windows))
 
 
 def amplitudes(chips: Shaped[np.ndarray, "n h w c"]) -> Float[np.ndarray, "n h w c"]:
     """Takes the square root of chips, in float32."""
-    return np.sqrt(np.maximum(chips, 0, dtype=np.float32))
+    xp = gallery.numpy_of(chips)
+    return xp.sqrt(xp.maximum(chips.astype(np.float32), 0))
 
 
-def _windows(
-    roots: Float[np.ndarray, "n h w c"], top: int, left: int, shift: int, windows: Sequence[float]
-) -> Float[np.ndarray, "n d"]:
-    """Cuts a part ``2 * shift`` smaller than the chip, and averages the cells of its windows.
+def _cut(roots: Shaped[np.ndarray, "n h w c"], top: int, left: int, shift: int) -> np.ndarray:
+    """Cuts a part ``2 * shift`` smaller than the chip."""
+    rows, columns = (side - 2 * shift for side in roots.shape[1:3])
+    return roots[:, top : top + rows, left : left + columns]
+
+
+def _windows(part: Any, windows: Sequence[float]) -> Any:
+    """Averages the cells of a part's windows, ``[n, h, w, c]`` to ``[n, d]``.
 
     Each window has mean 0 and length 1 where it is not of one grey, so that the product of two
     rows is the sum of their windows' correlations.
     """
-    rows, columns = (side - 2 * shift for side in roots.shape[1:3])
-    part = roots[:, top : top + rows, left : left + columns]
-    size = max(2, -(-max(rows, columns) // CELLS))
+    size = max(2, -(-max(part.shape[1:3]) // CELLS))
     found = []
     for window in windows:
         cut = central(part, window)
-        cells = mean_pool(cut, min(size, *cut.shape[1:3])).reshape(len(roots), -1)
+        cells = mean_pool(cut, min(size, *cut.shape[1:3])).reshape(part.shape[0], -1)
         cells = cells - cells.mean(axis=1, keepdims=True)
         found.append(gallery.unit(cells))
-    return np.concatenate(found, axis=1)
+    return gallery.numpy_of(part).concatenate(found, axis=1)
 
 
 def answer(
@@ -141,12 +147,37 @@ def answer(
         best = np.full((len(roots), classes), -np.inf)
         for top in range(2 * shift + 1):
             for left in range(2 * shift + 1):
-                rows = _windows(roots, top, left, shift, windows)
+                rows = _windows(_cut(roots, top, left, shift), windows)
                 np.maximum(best, gallery.cosines(searched, rows, classes), out=best)
         found.append(best)
-    distances = np.maximum(1 - np.concatenate(found), gallery.LEAST)
+    return _of_cosines(np.concatenate(found))
+
+
+def _traced(model: Template, outputs: Outputs) -> Answer:
+    """Computes :func:`answer` for a graph, one shift after the other."""
+    classes, shift, windows = int(model.classes), int(model.shift), model.windows.tolist()
+    searched = Gallery(model.examples, model.half_squares, model.labels)
+    roots = amplitudes(jnp.asarray(outputs.more["image"]))
+    sides = [side - 2 * shift for side in roots.shape[1:3]]
+
+    def look(best: Array, place: Array) -> tuple[Array, None]:
+        part = roots
+        for axis, side in enumerate(sides):
+            part = jax.lax.dynamic_slice_in_dim(part, place[axis], side, axis + 1)
+        cosines = gallery.traced_cosines(searched, _windows(part, windows), classes)
+        return jnp.maximum(best, cosines), None
+
+    moves = np.arange(2 * shift + 1, dtype=np.int32)
+    places = np.stack(np.meshgrid(moves, moves), axis=-1).reshape(-1, 2)
+    none = jnp.full((roots.shape[0], classes), -2, jnp.float32)  # below every cosine
+    return _of_cosines(jax.lax.scan(look, none, places)[0])
+
+
+def _of_cosines(cosines: Any) -> Answer:
+    xp = gallery.numpy_of(cosines)
+    distances = xp.maximum(1 - cosines, gallery.LEAST)
     nearest, other = gallery.two_nearest(distances)
-    return Answer(np.log(other / nearest), distances.argmin(axis=1), distances)
+    return Answer(xp.log(other / nearest), distances.argmin(axis=1), distances)
 
 
 SCORE = Score(
@@ -154,6 +185,8 @@ SCORE = Score(
     title="template",
     score=lambda model, out: answer(model, out.more["image"]),
     fit=lambda out, _: fit(out.more["image"], out.labels, out.logits.shape[1]),
+    traced=_traced,
+    shapes=("labels", "classes", "shift", "windows"),
     needs=("image",),
     names_class=True,
     recorded=False,
