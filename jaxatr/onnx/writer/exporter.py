@@ -1,7 +1,7 @@
 """Networks and functions as ONNX files."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -122,7 +122,7 @@ def build(traced: Traced) -> Graph:
     ):
         weights.append(graph.declare(name, var.aval.shape, var.aval.dtype))
         graph.initializers[weights[-1]] = np.asarray(array, var.aval.dtype)
-    graph.weights.update(weights)
+    graph.weights.update(filter(_is_trained(traced.weights), weights))
     translator = Translator(graph)
     values = [translator.tensor(name) for name in (*weights, *graph.inputs)]
     results = translator.run(jaxpr, traced.jaxpr.consts, values)
@@ -134,6 +134,13 @@ def build(traced: Traced) -> Graph:
         graph.put("Identity", [name], target)
     simplify(graph)
     return graph
+
+
+def _is_trained(names: Iterable[str]) -> Callable[[str], bool]:
+    """Says which weights are a network's: of variables with collections, not all are."""
+    if not any(name.startswith("params/") for name in names):
+        return lambda name: True
+    return lambda name: name.split("/")[0] in ("params", "batch_stats")
 
 
 def simplify(graph: Graph) -> None:
