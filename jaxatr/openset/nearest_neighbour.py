@@ -71,7 +71,7 @@ def traced_score(
     """Computes :func:`score` for a graph: without its loop over queries, and its casts of bits."""
     bank, unit = jnp.asarray(model.features), gallery.unit(features)
     half_squares = jnp.sum(jnp.square(bank), axis=1) / 2
-    products = jnp.dot(unit, bank.T, precision=jax.lax.Precision.HIGHEST)
+    products = jnp.dot(bank, unit.T, precision=jax.lax.Precision.HIGHEST).T
     _, found = jax.lax.top_k(products - half_squares, k)
     return -jnp.linalg.norm(bank[found[:, k - 1]] - unit, axis=1)
 

@@ -76,13 +76,14 @@ def traced_decision(decision: Decision, classes: int) -> TracedDecision:
             "nearest": nearest,
             "score": score,
             "threshold": threshold,
-            "class_probabilities": jax.nn.softmax(outputs.logits / temperature, axis=-1),
         }
-        if own is not None:
-            told["p_value"] = _p_values(arrays, score, nearest)
-        known = _known_probability(decision, score, told.get("p_value"))
+        p_value = None if own is None else _p_values(arrays, score, nearest)
+        known = _known_probability(decision, score, p_value)
         if known is not None:
             told["known_probability"] = known
+        if p_value is not None:
+            told["p_value"] = p_value
+        told["class_probabilities"] = jax.nn.softmax(outputs.logits / temperature, axis=-1)
         if answer.distances is not None:
             told["class_distances"] = answer.distances
         return told

@@ -5,6 +5,7 @@ It stands by itself, as it alone of this package's ``runs`` needs the extra ``on
 
 import json
 import os
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -35,6 +36,7 @@ def export_run(
     opset: int = OPSET,
     batch: int | None = None,
     score: str | None = None,
+    source: str | None = None,
 ) -> onnx.ModelProto:
     """Writes a trained run as an ONNX file, and returns what it wrote.
 
@@ -69,6 +71,7 @@ def export_run(
         whose ``Shape`` nodes read the batch's size wants a number.
       score: of an open-set run, by which is decided; None for the one that decides, ``"none"`` for
         the network alone.
+      source: where the training data is now, for a score that has to be fitted first.
 
     Raises:
       ValueError: no run, no such checkpoint, an argument that names nothing or does not go with
@@ -84,9 +87,10 @@ def export_run(
             raise ValueError(f"{name}: got {value!r}, wanted {wanted[0]!r} or {wanted[1]!r}")
     run = training.load_run(workdir, checkpoint)
     run.config.model.dtype = "float32"  # ONNX's older operators do not take bfloat16
-    if score is not None:
-        check_options(workdir, run.task.__name__, run.task.exportable, {"score": score})
-    network = run.task.exportable(run, **({} if score is None else {"score": score}))
+    options = {"score": score, "source": source}
+    options = {name: value for name, value in options.items() if value is not None}
+    check_options(workdir, run.task.__name__, run.task.exportable, options)
+    network = run.task.exportable(run, **options)
     example, free = _input(run, takes, size, channels)
     tracks = bool(network.frames)
     shape = (batch or 1, *[network.frames] * tracks, *example.shape)
@@ -180,6 +184,6 @@ def _from_raw(run: TrainedRun, network: Exportable, layout: str, takes: Input) -
             images = chips.reshape(*images.shape[:-3], *intake.shape)
         given = images if network.raw else run.normalize(images)
         found = network.apply(variables, given, *further)
-        return found if isinstance(found, dict) else list(found)
+        return OrderedDict(found) if isinstance(found, dict) else list(found)  # in its order
 
     return apply

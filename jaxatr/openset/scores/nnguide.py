@@ -98,7 +98,7 @@ def _guidance(bank: Array, queries: Array, k: int, block_size: int) -> Array:
 def _traced(model: Guide, outputs: Outputs) -> Array:
     """Computes the score without its loop over queries, and its casts of bits."""
     bank, unit = jnp.asarray(model.bank), gallery.unit(jnp.asarray(outputs.more["features"]))
-    products = jnp.dot(unit, bank.T, precision=jax.lax.Precision.HIGHEST)
+    products = jnp.dot(bank, unit.T, precision=jax.lax.Precision.HIGHEST).T
     nearest, _ = jax.lax.top_k(products, min(NEIGHBOURS, len(bank)))
     return energy_score(outputs.logits) * jnp.mean(nearest, axis=1)
 

@@ -29,7 +29,11 @@ class _Decides(NamedTuple):
 
 
 def exportable(
-    run: TrainedRun, network: Network, score: str | None, given: Collection[str]
+    run: TrainedRun,
+    network: Network,
+    score: str | None,
+    given: Collection[str],
+    source: str | None = None,
 ) -> Exportable:
     """Prepares a network with the two heads, and the decision by it, for ONNX.
 
@@ -38,6 +42,7 @@ def exportable(
       network: its network.
       score: a name, ``my.module:SCORE``, ``"auto"`` or ``"none"``; None for the score that decides.
       given: names of the needs of scores that the network gives in a graph.
+      source: where the training data is now, for a score that is not fitted yet.
 
     Raises:
       ValueError: nothing decides, or the score has no form in ONNX; what can be done is said.
@@ -45,7 +50,7 @@ def exportable(
     plain = ("logits", "open_logits", "features")
     if run.config.loss.open == "none":
         plain = ("logits", "features")  # nothing has trained the binary classifiers
-    decides = None if score == NONE else _decides(run, score, given)
+    decides = None if score == NONE else _decides(run, score, given, source)
     variables, properties = run.variables, thresholds(run)
     if decides is not None:
         variables = {**variables, "decision": decides.traced.arrays}
@@ -66,8 +71,11 @@ def exportable(
     return Exportable(apply, variables, (), run.classes, properties=properties, raw=True)
 
 
-def _decides(run: TrainedRun, score: str | None, given: Collection[str]) -> _Decides:
-    loaded = load_decision(run, score, None, {}, run.step)
+def _decides(
+    run: TrainedRun, score: str | None, given: Collection[str], source: str | None
+) -> _Decides:
+    where = {} if source is None else {"source": source}
+    loaded = load_decision(run, score, None, where, run.step)
     decision = loaded.decision
     name = decision.score.name
     if without := openset.without_form(decision.score):

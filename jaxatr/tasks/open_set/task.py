@@ -106,12 +106,15 @@ class OpenSet(Task):
         return models.build_open_set(config.model, num_classes, reciprocal=reciprocal)
 
     @classmethod
-    def exportable(cls, run: TrainedRun, *, score: str | None = None) -> Exportable:
+    def exportable(
+        cls, run: TrainedRun, *, score: str | None = None, source: str | None = None
+    ) -> Exportable:
         """Exports the logits, binary classifiers where they are trained, features, and decision.
 
         Args:
           run: the run.
           score: by which is decided in the graph; None for the run's, ``"none"`` for no decision.
+          source: where the training data is now, for a score that is not fitted yet.
 
         Raises:
           ValueError: the score has no form in ONNX.
@@ -131,7 +134,7 @@ class OpenSet(Task):
             return found | {"image": chips}
 
         given = given_by(module) | cls._binary(run.config)
-        return exportable(run, network, score, given)._replace(classes=classes)
+        return exportable(run, network, score, given, source)._replace(classes=classes)
 
     @staticmethod
     def _binary(config: Config) -> frozenset[str]:

@@ -44,7 +44,9 @@ class TrackOpenSet(OfTracks):
         return models.build_track(config.model, len(record["split"]["known"]), config.track.hidden)
 
     @classmethod
-    def exportable(cls, run: TrainedRun, *, score: str | None = None) -> Exportable:
+    def exportable(
+        cls, run: TrainedRun, *, score: str | None = None, source: str | None = None
+    ) -> Exportable:
         """Exports the outputs on tracks, with their lengths as a second input."""
         module = run.module
 
@@ -56,7 +58,7 @@ class TrackOpenSet(OfTracks):
             return module.apply(variables, run.normalize(tracks), lengths=lengths).track._asdict()
 
         given = cls._binary(run.config) | {"features"}
-        return exportable(run, network, score, given)._replace(
+        return exportable(run, network, score, given, source)._replace(
             frames=run.config.track.frames, further={"lengths": np.ones(1, np.int32)}
         )
 
