@@ -96,7 +96,7 @@ def directions(
     return build(unit(rows[kept]), np.asarray(labels)[kept], classes)
 
 
-def unit(rows: Shaped[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+def unit(rows: Shaped[ArrayLike, "n d"]) -> Float[ArrayLike, "n d"]:
     """Scales rows to length 1, in float32; one that is all 0 stays so."""
     xp = numpy_of(rows)
     rows = xp.asarray(rows, np.float32)
@@ -176,13 +176,24 @@ def traced_distances(gallery: Gallery, queries: Array, classes: int) -> Float[Ar
       queries: ``[b, d]``; b may be a symbol.
       classes: k.
     """
+    return _distances(*_traced(gallery), queries, _ends(gallery.labels, classes))
+
+
+def _traced(gallery: Gallery) -> tuple[Array, Array]:
+    """Returns the examples in float32, and half their squared lengths."""
     examples = jnp.asarray(gallery.examples).astype(jnp.float32)
-    half_squares = jnp.asarray(gallery.half_squares)
-    return _distances(examples, half_squares, queries, _ends(gallery.labels, classes))
+    return examples, jnp.asarray(gallery.half_squares)
 
 
 @partial(jax.jit, static_argnums=3)
 def _distances(examples: Array, half_squares: Array, queries: Array, ends: tuple[int, ...]):
+    nearest = _nearest(examples, half_squares, queries, ends)
+    squares = jnp.sum(jnp.square(queries), axis=1, keepdims=True) - 2 * nearest
+    return jnp.sqrt(jnp.maximum(squares, 0))
+
+
+def _nearest(examples: Array, half_squares: Array, queries: Array, ends: tuple[int, ...]) -> Array:
+    """Computes the product with the nearest example of each class, less half its square."""
     # The longer side first: XLA's product of a CPU takes half the time of the transposed one.
     products = jax.lax.dot_general(
         examples,
@@ -197,8 +208,7 @@ def _distances(examples: Array, half_squares: Array, queries: Array, ends: tuple
         else jnp.full_like(beyond, -jnp.inf, shape=beyond.shape[1:])
         for start, end in zip(ends[:-1], ends[1:], strict=True)
     ]
-    squares = jnp.sum(jnp.square(queries), axis=1, keepdims=True) - 2 * jnp.stack(nearest, axis=1)
-    return jnp.sqrt(jnp.maximum(squares, 0))
+    return jnp.stack(nearest, axis=1)
 
 
 def cosines(
@@ -220,18 +230,14 @@ def cosines(
       ValueError: as :func:`class_distances`.
     """
     rows = unit(queries)
-    return _cosines(rows, class_distances(gallery, rows, classes, block_size=block_size))
+    distances = class_distances(gallery, rows, classes, block_size=block_size)
+    squares = np.square(rows, dtype=np.float64).sum(axis=1, keepdims=True)
+    return (squares + 1 - np.square(distances, dtype=np.float64)) / 2
 
 
 def traced_cosines(gallery: Gallery, queries: Array, classes: int) -> Float[Array, "b k"]:
     """Computes :func:`cosines` for a graph, in float32; as :func:`traced_distances`."""
-    rows = unit(queries)
-    return _cosines(rows, traced_distances(gallery, rows, classes))
-
-
-def _cosines(rows: Float[ArrayLike, "b d"], distances: Float[ArrayLike, "b k"]) -> Any:
-    squares = (in_double(rows) ** 2).sum(axis=1, keepdims=True)
-    return (squares + 1 - in_double(distances) ** 2) / 2
+    return _nearest(*_traced(gallery), unit(queries), _ends(gallery.labels, classes)) + 0.5
 
 
 def two_nearest(distances: Float[ArrayLike, "b k"]) -> tuple[Any, Any]:

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from jaxatr.typing import Float, Shaped
+from jaxatr.typing import ArrayLike, Float, Shaped
 
 
-def mean_pool(maps: Shaped[np.ndarray, "n h w c"], factor: int) -> Float[np.ndarray, "n h2 w2 c"]:
+def mean_pool(maps: Shaped[ArrayLike, "n h w c"], factor: int) -> Float[ArrayLike, "n h2 w2 c"]:
     """Averages cells of ``factor`` by ``factor`` pixels, in float32; what is left over is cut off.
 
     Args:
@@ -25,8 +25,8 @@ def mean_pool(maps: Shaped[np.ndarray, "n h w c"], factor: int) -> Float[np.ndar
 
 
 def central(
-    maps: Shaped[np.ndarray, "... h w c"], window: float
-) -> Shaped[np.ndarray, "... h2 w2 c"]:
+    maps: Shaped[ArrayLike, "... h w c"], window: float
+) -> Shaped[ArrayLike, "... h2 w2 c"]:
     """Cuts out the middle of maps.
 
     Args:

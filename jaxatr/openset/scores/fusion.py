@@ -7,7 +7,7 @@ smallest product of the distances to it, over the members that search for it (th
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,7 +49,7 @@ def fit(values: Float[np.ndarray, "n m"], names: Sequence[str]) -> Spread:
     return Spread(mean, deviation)
 
 
-def score(model: Spread, values: Float[np.ndarray, "b m"]) -> Float[np.ndarray, " b"]:
+def score(model: Spread, values: Float[ArrayLike, "b m"]) -> Float[ArrayLike, " b"]:
     """Sums the members in their deviations.
 
     Args:
@@ -59,7 +59,7 @@ def score(model: Spread, values: Float[np.ndarray, "b m"]) -> Float[np.ndarray, 
     return ((values - model.mean) / model.deviation).sum(axis=1)
 
 
-def product(distances: Sequence[Float[np.ndarray, "b k"]]) -> Float[np.ndarray, "b k"]:
+def product(distances: Sequence[Float[ArrayLike, "b k"]]) -> Float[ArrayLike, "b k"]:
     """Computes the geometric mean of the members' distances to each class.
 
     Args:
@@ -85,11 +85,11 @@ def fuse(name: str, title: str, members: Sequence[Score]) -> Score:
     names = [member.name for member in members]
     naming = [member.name for member in members if member.names_class]
 
-    def values(outputs: Outputs) -> np.ndarray:
+    def values(outputs: Outputs) -> Any:
         columns = [outputs.more[f"score_{one}"] for one in names]
         return gallery.numpy_of(columns[0]).stack(list(map(gallery.in_double, columns)), axis=1)
 
-    def answer(model: Spread, outputs: Outputs) -> Answer | np.ndarray:
+    def answer(model: Spread, outputs: Outputs) -> Any:
         found = score(model, values(outputs))
         if not naming:
             return found

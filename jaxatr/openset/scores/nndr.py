@@ -117,12 +117,12 @@ def of_distances(distances: Float[ArrayLike, "b k"]) -> Answer:
     return Answer(-ratio, distances.argmin(axis=1), distances)
 
 
-def unit_features(outputs: Outputs) -> Float[np.ndarray, "n d"]:
+def unit_features(outputs: Outputs) -> Float[ArrayLike, "n d"]:
     """Scales features to length 1; those that are all 0 stay so."""
     return gallery.unit(outputs.more["features"])
 
 
-def pixels(outputs: Outputs) -> Float[np.ndarray, "n d"]:
+def pixels(outputs: Outputs) -> Float[ArrayLike, "n d"]:
     """Makes a vector of each chip's pixels, averaged where there are more than :data:`SIDE`."""
     chips = outputs.more["image"]
     pooled = mean_pool(chips, -(-max(chips.shape[1:3]) // SIDE))
@@ -130,7 +130,7 @@ def pixels(outputs: Outputs) -> Float[np.ndarray, "n d"]:
 
 
 def on_rows(
-    name: str, title: str, need: str, rows_of: Callable[[Outputs], Float[np.ndarray, "n d"]]
+    name: str, title: str, need: str, rows_of: Callable[[Outputs], Float[ArrayLike, "n d"]]
 ) -> Score:
     """Makes a score of vectors."""
     return Score(

@@ -49,7 +49,7 @@ def odin_score(
     return softmax_score(logits_of(moved) / temperature)
 
 
-def _score(_: None, outputs: Outputs) -> Array:
+def _score(_: None, outputs: Outputs) -> ArrayLike:
     return outputs.more["odin"]
 
 

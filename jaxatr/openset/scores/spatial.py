@@ -118,8 +118,11 @@ def fit(
 
 
 def _rows(
-    mean: np.ndarray, axes: np.ndarray, window: float, maps: Shaped[np.ndarray, "n h w f"]
-) -> Float[np.ndarray, "n d"]:
+    mean: Float[ArrayLike, "h w f"],
+    axes: Float[ArrayLike, "f m"],
+    window: float,
+    maps: Shaped[ArrayLike, "n h w f"],
+) -> Float[ArrayLike, "n d"]:
     """Centres, cuts and projects maps, and makes each a vector."""
     pixels = central(maps, window) - central(mean, window)
     if axes.shape[1]:

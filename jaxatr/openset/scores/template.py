@@ -13,7 +13,6 @@ high-resolution polarimetric SAR ATR system"); the ratio is that of
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -23,7 +22,7 @@ from jaxatr.openset.inputs import known_labels
 from jaxatr.openset.maps import central, mean_pool
 from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Answer, Score
-from jaxatr.typing import Array, ArrayLike, Float, Int, Shaped
+from jaxatr.typing import ArrayLike, Float, Int, Shaped
 
 SHIFT = 3
 """Pixels that a chip is moved by at most."""
@@ -100,7 +99,7 @@ def fit(
     return Template(*found, np.array(classes), np.array(shift), np.array(windows))
 
 
-def amplitudes(chips: Shaped[np.ndarray, "n h w c"]) -> Float[np.ndarray, "n h w c"]:
+def amplitudes(chips: Shaped[ArrayLike, "n h w c"]) -> Float[ArrayLike, "n h w c"]:
     """Takes the square root of chips, in float32."""
     xp = gallery.numpy_of(chips)
     return xp.sqrt(xp.maximum(chips.astype(np.float32), 0))
@@ -154,23 +153,17 @@ def answer(
 
 
 def _traced(model: Template, outputs: Outputs) -> Answer:
-    """Computes :func:`answer` for a graph, one shift after the other."""
+    """Computes :func:`answer` for a graph: all shifts of a chip at once, in one product."""
     classes, shift, windows = int(model.classes), int(model.shift), model.windows.tolist()
     searched = Gallery(model.examples, model.half_squares, model.labels)
-    roots = amplitudes(jnp.asarray(outputs.more["image"]))
-    sides = [side - 2 * shift for side in roots.shape[1:3]]
-
-    def look(best: Array, place: Array) -> tuple[Array, None]:
-        part = roots
-        for axis, side in enumerate(sides):
-            part = jax.lax.dynamic_slice_in_dim(part, place[axis], side, axis + 1)
-        cosines = gallery.traced_cosines(searched, _windows(part, windows), classes)
-        return jnp.maximum(best, cosines), None
-
-    moves = np.arange(2 * shift + 1, dtype=np.int32)
-    places = np.stack(np.meshgrid(moves, moves), axis=-1).reshape(-1, 2)
-    none = jnp.full((roots.shape[0], classes), -2, jnp.float32)  # below every cosine
-    return _of_cosines(jax.lax.scan(look, none, places)[0])
+    parts = amplitudes(jnp.asarray(outputs.more["image"]))
+    moves = np.arange(2 * shift + 1)[:, None]
+    for axis, side in ((1, parts.shape[1]), (3, parts.shape[2])):
+        parts = jnp.take(parts, moves + np.arange(side - 2 * shift), axis=axis)
+    parts = jnp.transpose(parts, (1, 3, 0, 2, 4, 5))  # [up, left, n, h, w, c]
+    rows = _windows(parts.reshape(-1, *parts.shape[3:]), windows)
+    cosines = gallery.traced_cosines(searched, rows, classes)
+    return _of_cosines(jnp.max(cosines.reshape(len(moves) ** 2, -1, classes), axis=0))
 
 
 def _of_cosines(cosines: Any) -> Answer:
