@@ -5,6 +5,7 @@ their classes, so that the nearest of a class is the largest of neighbouring pro
 array is ever made than the examples, and the products of them all with one block of queries.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -148,6 +149,17 @@ def class_distances(
     Raises:
       ValueError: ``block_size`` is below 1.
     """
+    return _in_blocks(_distances, gallery, queries, classes, block_size)
+
+
+def _in_blocks(
+    compute: Callable[..., Array],
+    gallery: Gallery,
+    queries: Float[ArrayLike, "b d"],
+    classes: int,
+    block_size: int,
+) -> Float[np.ndarray, "b k"]:
+    """Applies :func:`_distances` or :func:`_nearest` to so many queries at a time."""
     if block_size < 1:
         raise ValueError(f"block_size: got {block_size}, wanted at least 1")
     gallery, ends = ready(gallery), _ends(gallery.labels, classes)
@@ -159,7 +171,7 @@ def class_distances(
         # Filled up to a power of two: few sizes of a block, each of which is compiled once.
         size = min(block_size, 1 << (len(block) - 1).bit_length())
         filled = np.pad(block, [(0, size - len(block)), (0, 0)])
-        found.append(np.asarray(_distances(examples, half_squares, filled, ends))[: len(block)])
+        found.append(np.asarray(compute(examples, half_squares, filled, ends))[: len(block)])
     return np.concatenate(found)
 
 
@@ -192,6 +204,7 @@ def _distances(examples: Array, half_squares: Array, queries: Array, ends: tuple
     return jnp.sqrt(jnp.maximum(squares, 0))
 
 
+@partial(jax.jit, static_argnums=3)
 def _nearest(examples: Array, half_squares: Array, queries: Array, ends: tuple[int, ...]) -> Array:
     """Computes the product with the nearest example of each class, less half its square."""
     # The longer side first: XLA's product of a CPU takes half the time of the transposed one.
@@ -229,10 +242,8 @@ def cosines(
     Raises:
       ValueError: as :func:`class_distances`.
     """
-    rows = unit(queries)
-    distances = class_distances(gallery, rows, classes, block_size=block_size)
-    squares = np.square(rows, dtype=np.float64).sum(axis=1, keepdims=True)
-    return (squares + 1 - np.square(distances, dtype=np.float64)) / 2
+    nearest = _in_blocks(_nearest, gallery, unit(queries), classes, block_size)
+    return np.asarray(nearest, np.float64) + 0.5
 
 
 def traced_cosines(gallery: Gallery, queries: Array, classes: int) -> Float[Array, "b k"]:
