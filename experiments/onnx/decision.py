@@ -109,7 +109,7 @@ def trained(name: str, case: Case, workdir: Path, folder: Path) -> Path:
 def images(case: Case, workdir: Path, folder: Path, scratch: str) -> Iterator[np.ndarray]:
     """Yields test images, those of an archive as they lie there."""
     if case.archive is None:
-        task = runs.make_task(training.load_config(workdir))
+        task: Any = runs.make_task(training.load_config(workdir), workdir)
         for batch in task.examples.eval_batches("test"):
             yield from np.asarray(batch["image"])[np.asarray(batch["mask"])]
         return
@@ -124,7 +124,7 @@ def compare(workdir: Path, chips: list[np.ndarray]) -> dict[str, Any]:
     """Exports a run, and compares the file's answers with the recogniser's."""
     import onnxruntime
 
-    recogniser = Recogniser.load(workdir)
+    recogniser: Any = Recogniser.load(workdir)
     with tempfile.TemporaryDirectory() as made:
         path = Path(made) / "model.onnx"
         export_run(workdir, path)
@@ -142,6 +142,7 @@ def compare(workdir: Path, chips: list[np.ndarray]) -> dict[str, Any]:
     predictions = list(recogniser(chips))
     predicted = time.perf_counter() - began
     wanted = expected(recogniser, predictions)
+    alone = expected(recogniser, list(recogniser(chips, batch_size=1)))
     run = training.load_run(workdir)
     return {
         "images": len(chips),
@@ -153,6 +154,12 @@ def compare(workdir: Path, chips: list[np.ndarray]) -> dict[str, Any]:
         },
         "difference": {
             name: difference(found[name], values)
+            for name, values in wanted.items()
+            if name not in ("decision", "nearest")
+        },
+        # How far predict differs from itself, by the size of its batches: 1 and 32.
+        "difference_of_predict": {
+            name: difference(alone[name], values)
             for name, values in wanted.items()
             if name not in ("decision", "nearest")
         },
@@ -229,7 +236,7 @@ def page() -> str:
 
 def main() -> int:
     """Parses the flags, and carries out what is not recorded; 1 where one differs."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="Exported runs beside predict.")
     parser.add_argument("--only", default="", help="cases, by commas; default: all")
     parser.add_argument("--chips", type=int, default=1000, help="images of each")
     parser.add_argument("--run", action="append", default=[], help="CASE=DIR: a run to take")

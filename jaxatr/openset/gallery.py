@@ -97,8 +97,8 @@ def directions(
     return build(unit(rows[kept]), np.asarray(labels)[kept], classes)
 
 
-def unit(rows: Shaped[ArrayLike, "n d"]) -> Float[ArrayLike, "n d"]:
-    """Scales rows to length 1, in float32; one that is all 0 stays so."""
+def unit(rows: Shaped[ArrayLike, "n d"]) -> Any:
+    """Scales rows to length 1, ``[n, d]`` in float32; one that is all 0 stays so."""
     xp = numpy_of(rows)
     rows = xp.asarray(rows, np.float32)
     lengths = xp.linalg.norm(rows, axis=1, keepdims=True)

@@ -1,11 +1,13 @@
 """Cells and windows of chips and of a network's maps, in NumPy or, traced, in JAX."""
 
+from typing import Any
+
 import numpy as np
 
-from jaxatr.typing import ArrayLike, Float, Shaped
+from jaxatr.typing import ArrayLike, Shaped
 
 
-def mean_pool(maps: Shaped[ArrayLike, "n h w c"], factor: int) -> Float[ArrayLike, "n h2 w2 c"]:
+def mean_pool(maps: Shaped[ArrayLike, "n h w c"], factor: int) -> Any:
     """Averages cells of ``factor`` by ``factor`` pixels, in float32; what is left over is cut off.
 
     Args:
@@ -24,9 +26,7 @@ def mean_pool(maps: Shaped[ArrayLike, "n h w c"], factor: int) -> Float[ArrayLik
     return cells.reshape(shape).mean(axis=(2, 4), dtype=np.float32)
 
 
-def central(
-    maps: Shaped[ArrayLike, "... h w c"], window: float
-) -> Shaped[ArrayLike, "... h2 w2 c"]:
+def central(maps: Shaped[ArrayLike, "... h w c"], window: float) -> Any:
     """Cuts out the middle of maps.
 
     Args:

@@ -66,7 +66,7 @@ def score(
 
 
 def traced_score(
-    model: NearestNeighbour, features: Float[Array, "b d"], *, k: int
+    model: NearestNeighbour, features: Float[ArrayLike, "b d"], *, k: int
 ) -> Float[Array, " b"]:
     """Computes :func:`score` for a graph: without its loop over queries, and its casts of bits."""
     bank, unit = jnp.asarray(model.features), gallery.unit(features)

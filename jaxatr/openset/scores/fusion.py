@@ -49,7 +49,7 @@ def fit(values: Float[np.ndarray, "n m"], names: Sequence[str]) -> Spread:
     return Spread(mean, deviation)
 
 
-def score(model: Spread, values: Float[ArrayLike, "b m"]) -> Float[ArrayLike, " b"]:
+def score(model: Spread, values: Float[ArrayLike, "b m"]) -> Any:
     """Sums the members in their deviations.
 
     Args:
@@ -59,7 +59,7 @@ def score(model: Spread, values: Float[ArrayLike, "b m"]) -> Float[ArrayLike, " 
     return ((values - model.mean) / model.deviation).sum(axis=1)
 
 
-def product(distances: Sequence[Float[ArrayLike, "b k"]]) -> Float[ArrayLike, "b k"]:
+def product(distances: Sequence[Float[ArrayLike, "b k"]]) -> Any:
     """Computes the geometric mean of the members' distances to each class.
 
     Args:

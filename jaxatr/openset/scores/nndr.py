@@ -10,7 +10,7 @@ The distances are taken on maps of the network's stages (one less the cosine, as
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -117,21 +117,19 @@ def of_distances(distances: Float[ArrayLike, "b k"]) -> Answer:
     return Answer(-ratio, distances.argmin(axis=1), distances)
 
 
-def unit_features(outputs: Outputs) -> Float[ArrayLike, "n d"]:
+def unit_features(outputs: Outputs) -> Any:
     """Scales features to length 1; those that are all 0 stay so."""
     return gallery.unit(outputs.more["features"])
 
 
-def pixels(outputs: Outputs) -> Float[ArrayLike, "n d"]:
+def pixels(outputs: Outputs) -> Any:
     """Makes a vector of each chip's pixels, averaged where there are more than :data:`SIDE`."""
     chips = outputs.more["image"]
     pooled = mean_pool(chips, -(-max(chips.shape[1:3]) // SIDE))
     return pooled.reshape(pooled.shape[0], -1)
 
 
-def on_rows(
-    name: str, title: str, need: str, rows_of: Callable[[Outputs], Float[ArrayLike, "n d"]]
-) -> Score:
+def on_rows(name: str, title: str, need: str, rows_of: Callable[[Outputs], Any]) -> Score:
     """Makes a score of vectors."""
     return Score(
         name=name,

@@ -122,7 +122,7 @@ def _rows(
     axes: Float[ArrayLike, "f m"],
     window: float,
     maps: Shaped[ArrayLike, "n h w f"],
-) -> Float[ArrayLike, "n d"]:
+) -> Any:
     """Centres, cuts and projects maps, and makes each a vector."""
     pixels = central(maps, window) - central(mean, window)
     if axes.shape[1]:
@@ -155,7 +155,7 @@ def answer(
 def _traced(model: Spatial, maps: Array) -> Answer:
     """Computes :func:`answer` for a graph."""
     searched = Gallery(model.examples, model.half_squares, model.labels)
-    rows = _rows(model.mean, model.axes, float(model.window), jnp.asarray(maps).astype(jnp.float32))
+    rows = _rows(model.mean, model.axes, float(model.window), maps.astype(jnp.float32))
     return _of_cosines(gallery.traced_cosines(searched, rows, int(model.classes)))
 
 
@@ -189,7 +189,7 @@ def spatial(name: str, title: str, need: str, **options: Any) -> Score:
         title=title,
         score=lambda model, out: answer(model, out.more[need]),
         fit=fit_to,
-        traced=lambda model, out: _traced(model, out.more[need]),
+        traced=lambda model, out: _traced(model, jnp.asarray(out.more[need])),
         shapes=("window", "labels", "classes"),
         needs=(need,),
         names_class=True,

@@ -99,7 +99,7 @@ def fit(
     return Template(*found, np.array(classes), np.array(shift), np.array(windows))
 
 
-def amplitudes(chips: Shaped[ArrayLike, "n h w c"]) -> Float[ArrayLike, "n h w c"]:
+def amplitudes(chips: Shaped[ArrayLike, "n h w c"]) -> Any:
     """Takes the square root of chips, in float32."""
     xp = gallery.numpy_of(chips)
     return xp.sqrt(xp.maximum(chips.astype(np.float32), 0))

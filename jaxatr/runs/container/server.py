@@ -83,7 +83,7 @@ class Model:
           ValueError: it is not an image that the network takes.
         """
         image = self._fitting(read(content))
-        values = self._session.run(None, {self._input: image[None]})
+        values: Any = self._session.run(None, {self._input: image[None]})
         found = dict(zip(self._outputs, (value[0] for value in values), strict=True))
         if "decision" not in found:
             return {"outputs": {name: value.tolist() for name, value in found.items()}}
