@@ -230,8 +230,8 @@ def page() -> str:
         "Largest differences between onnxruntime and `predict` on the same test images, in units",
         "of the value where that is above 1; the time is that of one image at a time. The networks",
         "are small and trained for a moment: two ways of computing are compared, not networks.",
-        "Predict with itself: by batches of 1 and of 32. A p-value differs by one step where a score",
-        "lies as close to that of a validation example.",
+        "Predict with itself: by batches of 1 and of 32. A p-value differs by one step where a",
+        "score lies as close to that of a validation example.",
         "",
         *table(header, rows),
     ]
