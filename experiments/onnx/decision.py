@@ -95,6 +95,8 @@ CASES = {
 def trained(name: str, case: Case, workdir: Path, folder: Path) -> Path:
     """Trains the case's run, unless it is trained already, and returns its folder."""
     own = workdir / name
+    if (own / training.EVALUATION).is_file():  # which comes last
+        return own
     fields = dict(case.overrides)
     if case.archive:
         fields["data.source"] = str(folder / case.archive)
@@ -256,7 +258,7 @@ def main() -> int:
     RESULTS.mkdir(parents=True, exist_ok=True)
     for name in chosen:
         case, path = CASES[name], RESULTS / f"{name}.json"
-        asked = {"overrides": dict(case.overrides), "run": taken.get(name)}
+        asked = {"overrides": dict(case.overrides), "run": Path(taken.get(name, "")).name}
         before = json.loads(path.read_text()) if path.exists() else {}
         done = before.get("asked") == asked and before.get("images", 0) >= flags.chips
         if flags.list:

@@ -4,11 +4,12 @@ jaxatr convert inspect model.onnx [--json]
 jaxatr convert describe model.onnx [--json]
 jaxatr convert operators
 jaxatr convert import model.onnx --out=DIR
-jaxatr convert export --workdir=DIR --out=model.onnx [--score=NAME|none] [--takes=images|chips]
-               [--repeat=DIR ...] [--container]
+jaxatr convert export --workdir=DIR --out=model.onnx [--score=NAME|none]
+               [--takes=images|chips] [--repeat=DIR ...] [--container]
 
-export writes MODEL_CARD.md beside the file; with --container also what a container is built of that
-serves it. --repeat names further runs of the same configuration, for the spread of the figures.
+export writes MODEL_CARD.md beside the file; with --container also what a
+container is built of that serves it. --repeat names further runs of the same
+configuration, for the spread of the figures.
 """
 
 import dataclasses
