@@ -258,7 +258,10 @@ def main() -> int:
     RESULTS.mkdir(parents=True, exist_ok=True)
     for name in chosen:
         case, path = CASES[name], RESULTS / f"{name}.json"
-        asked = {"overrides": dict(case.overrides), "run": Path(taken.get(name, "")).name}
+        asked = {
+            "overrides": dict(case.overrides),
+            "run": Path(taken[name]).name if name in taken else None,
+        }
         before = json.loads(path.read_text()) if path.exists() else {}
         done = before.get("asked") == asked and before.get("images", 0) >= flags.chips
         if flags.list:
