@@ -549,3 +549,25 @@ def test_the_figures_of_the_kernels_are_drawn_from_the_records(tmp_path, capsys)
     }
     told = capsys.readouterr().out
     assert "networks: not drawn, nothing in" in told and told.count("there is no record") == 3
+
+
+def test_the_exported_decisions_are_compared_and_recorded(
+    trained_run, chips, tmp_path, monkeypatch
+):
+    pytest.importorskip("onnxruntime")
+    experiment = load(EXPERIMENTS / "onnx" / "decision.py")
+    for case in experiment.CASES.values():
+        check(case.config, case.overrides)
+    monkeypatch.setattr(experiment, "RESULTS", tmp_path)
+    case = experiment.Case("cbc.py:folder", {}, "chips")
+    monkeypatch.setattr(experiment, "CASES", {"own": case})
+    arguments = ["decision", f"--run=own={trained_run}", "--chips=5", f"--data={tmp_path}"]
+    (tmp_path / "chips").symlink_to(chips)
+    monkeypatch.setattr(sys, "argv", arguments)
+    assert experiment.main() == 0
+    found = json.loads((tmp_path / "own.json").read_text())
+    assert found["images"] == 5 and found["differing"] == {"decision": 0, "nearest": 0}
+    assert max(found["difference"].values()) < 1e-4 and found["bytes"] > 1000
+    assert "| own | " in (tmp_path / "README.md").read_text()
+    monkeypatch.setattr(experiment, "compare", lambda *_: pytest.fail("it is recorded"))
+    assert experiment.main() == 0

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from jaxatr.onnx.writer.replacement import replace_weights
 
 __all__ = [
+    "FreeAxis",
     "Layer",
     "OnnxModel",
     "export",
@@ -31,6 +32,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "FreeAxis": "writer.trace",
     "Layer": "reader.inspection",
     "OnnxModel": "reader.model",
     "export": "writer.exporter",

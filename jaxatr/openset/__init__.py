@@ -46,6 +46,7 @@ from jaxatr.openset.scores.energy import energy_score
 from jaxatr.openset.scores.mls import max_logit_score
 from jaxatr.openset.scores.odin import odin_score
 from jaxatr.openset.scores.softmax import softmax_score
+from jaxatr.openset.traced import TracedDecision, traced_decision, without_form
 
 __all__ = [
     "Answer",
@@ -68,6 +69,7 @@ __all__ = [
     "Score",
     "Shown",
     "Sigmoid",
+    "TracedDecision",
     "Trial",
     "as_pooled",
     "best_of",
@@ -113,6 +115,8 @@ __all__ = [
     "softmax_score",
     "standing_of",
     "to_arrays",
+    "traced_decision",
     "vim",
+    "without_form",
     "worst_mistakes",
 ]

@@ -104,9 +104,9 @@ class Score:
         set.
       model: the named tuple that ``fit`` returns. A score outside of the package may leave it out:
         a model that is read from a file is then a named tuple with the same fields.
-      traced: ``(model, outputs) -> [n]``, the same values in operations of jax.numpy that ONNX can
-        express, for an exported network, which gives logits, ``"open_logits"`` and ``"features"``;
-        None for a score that is not exported.
+      traced: as ``score``, the same values in operations of jax.numpy that ONNX can express, for an
+        exported network; None for a score that is not exported.
+      shapes: fields of the model that decide shapes: for ``traced`` they stay arrays of NumPy.
       comparing: how its model takes examples of further classes. Without ``names_class``, its
         ``score`` then gives an :class:`Answer` that names them. None for a score that cannot.
     """
@@ -126,6 +126,7 @@ class Score:
     model: type | None = None
     traced: Callable[[Any, Outputs], Any] | None = None
     comparing: Comparing | None = None
+    shapes: tuple[str, ...] = ()
 
     def __post_init__(self):
         """Checks the name, which becomes part of the names of arrays."""

@@ -1,7 +1,5 @@
 """Distance to the nearest training example, the score of a search in an embedding."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.openset import nearest_neighbour
@@ -19,27 +17,11 @@ def _score(model: nearest_neighbour.NearestNeighbour, outputs: Outputs) -> Array
     return Answer(-distances, np.where(labels >= 0, labels, outputs.predicted))
 
 
-def _traced(model: nearest_neighbour.NearestNeighbour, outputs: Outputs) -> Array:
-    """Takes the distances from one product with the gallery.
-
-    The search of :func:`jaxatr.openset.nearest_neighbour.score` loops over queries and casts bits,
-    which ONNX cannot.
-    """
-    features, bank = jnp.asarray(outputs.more["features"]), jnp.asarray(model.features)
-    lengths = jnp.linalg.norm(features, axis=1, keepdims=True)
-    unit = features / jnp.where(lengths > 0, lengths, 1)
-    products = jnp.dot(unit, bank.T, precision=jax.lax.Precision.HIGHEST)
-    squares = jnp.sum(jnp.square(unit), axis=1) + jnp.min(
-        jnp.sum(jnp.square(bank), axis=1) - 2 * products, axis=1
-    )
-    return -jnp.sqrt(jnp.maximum(squares, 0))
-
-
 SCORE = Score(
     name="nearest",
     title="nearest chip",
     score=_score,
-    traced=_traced,
+    traced=lambda model, out: nearest_neighbour.traced_score(model, out.more["features"], k=1),
     fit=lambda out, _: nearest_neighbour.fit(out.more["features"]),
     needs=("features",),
     scale="distance",

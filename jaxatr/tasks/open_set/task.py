@@ -112,25 +112,40 @@ class OpenSet(Task):
         return models.build_open_set(config.model, num_classes, reciprocal=reciprocal)
 
     @classmethod
-    def exportable(cls, run: TrainedRun, *, score: str | None = None) -> Exportable:
+    def exportable(
+        cls, run: TrainedRun, *, score: str | None = None, source: str | None = None
+    ) -> Exportable:
         """Exports the logits, binary classifiers where they are trained, features, and decision.
 
         Args:
           run: the run.
           score: by which is decided in the graph; None for the run's, ``"none"`` for no decision.
+          source: where the training data is now, for a score that is not fitted yet.
 
         Raises:
           ValueError: the score has no form in ONNX.
         """
-        module = run.module
-
-        def network(variables: PyTree, images: jax.Array) -> models.OpenSetOutput:
-            return module.apply(variables, images, train=False)
-
+        module, views = run.module, views_of(run.config)
         # The class of the negatives is not among the known ones.
         further = bool(run.config.open_set.negatives)
         classes = (*run.classes, "unknown") if further else run.classes
-        return exportable(run, network, NONE if further else score)._replace(classes=classes)
+        score = NONE if further else score
+        seen = views[:1] if score == NONE else views
+
+        def network(
+            variables: PyTree, inputs: tuple[jax.Array, ...], needs: Collection[str]
+        ) -> Mapping[str, jax.Array]:
+            (chips,) = inputs
+            found = outputs_of(module, variables, run.normalize(chips), needs, seen)
+            return found | {"image": chips}
+
+        given = given_by(module) | cls._binary(run.config)
+        return exportable(run, network, score, given, source)._replace(classes=classes)
+
+    @staticmethod
+    def _binary(config: Config) -> frozenset[str]:
+        """Names the need that trained binary classifiers are."""
+        return frozenset() if config.loss.open == "none" else frozenset({"open_logits"})
 
     @classmethod
     def classifier(cls, run: TrainedRun) -> Target:
@@ -249,9 +264,8 @@ class OpenSet(Task):
     @property
     def given(self) -> frozenset[str]:
         """Names of what scores may need beside the logits and this run can give."""
-        own = {"open_logits"} if self.config.loss.open != "none" else set()
-        own |= {"extra_logits"} if self.config.open_set.negatives else set()
-        return given_by(self.module) | own
+        own = {"extra_logits"} if self.config.open_set.negatives else set()
+        return given_by(self.module) | self._binary(self.config) | own
 
     def outputs(self, variables: PyTree, part: str, needs: Collection[str] = ()) -> openset.Outputs:
         """Returns the network's outputs on every example of a part, in its order.
