@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from jaxatr import openset
+from jaxatr.openset import reranking
 from jaxatr.openset.traced import without_form
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -63,6 +64,19 @@ def in_onnx(decision, outputs, path):
     feed = {value.name: feed[value.name] for value in session.get_inputs()}
     found = session.run(None, feed)
     return dict(zip([value.name for value in model.graph.output], found, strict=True))
+
+
+@pytest.mark.parametrize("name", ["template", "nndr_stage2", "fusion_template"])
+def test_a_search_in_two_stages_is_the_same_in_a_graph(name, parts, tmp_path, monkeypatch):
+    monkeypatch.setattr(reranking, "WHOLE", 0)
+    monkeypatch.setattr(reranking, "DIRECTIONS", 8)
+    decision = decision_of(name, parts)
+    ready = decision.ready()
+    assert any(getattr(model, "index", None) is not None for model in ready.models.values())
+    wanted = ready(parts[2])
+    found = in_onnx(decision, parts[2], tmp_path / "decision.onnx")
+    np.testing.assert_array_equal(found["nearest"], wanted.nearest)
+    np.testing.assert_allclose(found["score"], wanted.scores, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", CAN)

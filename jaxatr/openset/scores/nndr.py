@@ -102,7 +102,7 @@ def centred(model: Examples, rows: Shaped[np.ndarray, "b d"]) -> Float[np.ndarra
 
 def _traced(model: Examples, rows: Array) -> Answer:
     """Computes :func:`answer` for a graph."""
-    searched = Gallery(model.examples, model.half_squares, model.labels)
+    searched = Gallery(model.examples, model.half_squares, model.labels, model.index)
     centred = (rows - model.mean) / model.scale
     return of_distances(gallery.traced_distances(searched, centred, int(model.classes)))
 

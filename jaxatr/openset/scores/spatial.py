@@ -168,7 +168,7 @@ def answer(
 
 def _traced(model: Spatial, maps: Array) -> Answer:
     """Computes :func:`answer` for a graph."""
-    searched = Gallery(model.examples, model.half_squares, model.labels)
+    searched = Gallery(model.examples, model.half_squares, model.labels, model.index)
     rows = _rows(model.mean, model.axes, float(model.window), maps.astype(jnp.float32))
     return _of_cosines(gallery.traced_cosines(searched, rows, int(model.classes)))
 
