@@ -67,15 +67,30 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
     #: Dotted path of what loads several runs as one; empty where that cannot be.
     ensemble: ClassVar[str] = ""
 
-    def __init__(self, run: TrainedRun, decision: openset.Decision, *, gamma: float | None = None):
-        """Takes a run and what decides; :meth:`load` reads both from a folder."""
+    def __init__(
+        self,
+        run: TrainedRun,
+        decision: openset.Decision,
+        *,
+        gamma: float | None = None,
+        needs: Collection[str] = (),
+    ):
+        """Takes a run and what decides; :meth:`load` reads both from a folder.
+
+        Args:
+          run: the run.
+          decision: what decides.
+          gamma: γ that was given.
+          needs: names of what the outputs have for others, beside what this decision needs
+            (:data:`jaxatr.tasks.open_set.needs.NEEDS`).
+        """
         self.classes, self.chip, self.step = run.classes, run.intake, run.step
         self.decision, self._title = decision, decision.score.title
         self.kept = kept_as(decision.score.name, run.config)
         if gamma is None and decision.score.name == openset.gamma_rule(0.5).score.name:
             gamma = float(scipy.special.expit(decision.thresholds(len(run.classes)).max()))
         self.gamma = gamma
-        self._needs = decision.score.all_needs
+        self._needs = decision.score.all_needs | set(needs)
         self._variables = jax.device_put(run.variables)
         self._infer = jax.jit(self._network(run, self._needs))
 
@@ -151,7 +166,7 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
           ValueError: an image does not lead to a chip of the trained shape and type.
         """
         for outputs in self.outputs(items, batch_size=batch_size):
-            yield from self._predictions(outputs)
+            yield from self.decide(outputs)
 
     @abc.abstractmethod
     def outputs(
@@ -165,7 +180,13 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
         labels = np.full(count, openset.UNKNOWN)
         return openset.Outputs(kept["logits"], kept["open_logits"], labels, more)
 
-    def _predictions(self, outputs: openset.Outputs) -> Iterator[Prediction]:
+    def decide(self, outputs: openset.Outputs) -> Iterator[Prediction]:
+        """Yields the prediction for each example of the network's outputs.
+
+        Args:
+          outputs: of this network, or of another predictor of the same one, with all that the
+            decision needs.
+        """
         answers = self.deciding(outputs)
         for index, label in enumerate(answers.nearest):
             nearest = self.classes[int(label)]
