@@ -160,8 +160,7 @@ class Console:
         used = sum(one.chip is not None for one in read)
         self.metrics.images(used, len(read) - used)
         if not used:
-            more = f", nor can {len(read) - 1} others" if len(read) > 1 else ""
-            raise HTTPException(422, f"{read[0].name} cannot be used{more}: {read[0].error}")
+            raise _Unusable(read)
         return read
 
     async def answers(self, read: list[Read], *, neighbours: bool) -> list[Answer | None]:
@@ -178,6 +177,19 @@ class Console:
         """
         if self.engine.examples is None:
             raise HTTPException(404, f"there are no neighbours: {self.engine.missing}")
+
+
+class _Unusable(Exception):
+    """A request of which no image can be used."""
+
+    def __init__(self, read: list[Read]):
+        more = f", nor can {len(read) - 1} others" if len(read) > 1 else ""
+        super().__init__(f"{read[0].name} cannot be used{more}: {read[0].error}")
+        self.results = [_error(one) for one in read]
+
+
+def _error(one: Read) -> dict[str, Any]:
+    return {"name": one.name, "id": one.id, "error": one.error}
 
 
 async def _unless_gone(request: Request, work: Awaitable[Result]) -> Result:
@@ -217,6 +229,12 @@ def _routes(console: Console) -> fastapi.FastAPI:
         assert isinstance(error, Busy)
         headers = {"retry-after": str(error.seconds)}
         return JSONResponse({"detail": str(error)}, 503, headers)
+
+    @app.exception_handler(_Unusable)
+    async def _unusable(request: Request, error: Exception) -> Response:
+        del request
+        assert isinstance(error, _Unusable)
+        return JSONResponse({"detail": str(error), "results": error.results}, 422)
 
     @app.exception_handler(RequestValidationError)
     async def _invalid(request: Request, error: Exception) -> Response:
@@ -306,7 +324,7 @@ def _routes(console: Console) -> fastapi.FastAPI:
         results = []
         for one, answer in zip(read, await _unless_gone(request, work), strict=True):
             if answer is None:
-                results.append({"name": one.name, "id": one.id, "error": one.error})
+                results.append(_error(one))
                 continue
             verdict = _at(answer.verdicts[chosen], threshold)
             result: dict[str, Any] = {"name": one.name, "id": one.id, "verdict": verdict}
@@ -334,11 +352,11 @@ def _routes(console: Console) -> fastapi.FastAPI:
         work = console.answers(read, neighbours=True)
         results: list[Mapping[str, Any]] = []
         for one, answer in zip(read, await _unless_gone(request, work), strict=True):
-            named = {"name": one.name, "id": one.id}
             if answer is None:
-                results.append({**named, "error": one.error})
+                results.append(_error(one))
             else:
-                results.append({**named, "neighbours": answer.neighbours[:count]})
+                near = answer.neighbours[:count]
+                results.append({"name": one.name, "id": one.id, "neighbours": near})
         return JSONResponse({"results": results})
 
     @app.post(

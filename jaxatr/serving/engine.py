@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxatr import data, openset, training
+from jaxatr import openset, training
 from jaxatr.explain import Explainer
 from jaxatr.serving.examples import NEAREST, Examples, build_examples
 from jaxatr.tasks.embedding.predictor import Match, Retriever

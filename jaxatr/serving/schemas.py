@@ -8,10 +8,21 @@ Id = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
 Text = Annotated[str, StringConstraints(max_length=200)]
 
 
+class Unusable(BaseModel):
+    """An image that could not be used."""
+
+    name: str = Field(description="Of the file, as it was sent.")
+    id: Id = Field(description="SHA-256 of the file.")
+    error: str = Field(description="Why it cannot be used.")
+
+
 class Problem(BaseModel):
     """A request that was not answered."""
 
     detail: str = Field(description="The reason, in one line.")
+    results: list[Unusable] | None = Field(
+        default=None, description="Where no image can be used: the reason for each."
+    )
 
 
 class Verdict(BaseModel):
@@ -41,14 +52,6 @@ class Near(BaseModel):
     distance: float = Field(description="To the image, in the network's features.")
     id: int = Field(description="Its number; its picture is at /api/examples/{id}.")
     path: str | None = Field(description="Of its file, where the data set has files.")
-
-
-class Unusable(BaseModel):
-    """An image that could not be used."""
-
-    name: str = Field(description="Of the file, as it was sent.")
-    id: Id = Field(description="SHA-256 of the file.")
-    error: str = Field(description="Why it cannot be used.")
 
 
 class Predicted(BaseModel):
