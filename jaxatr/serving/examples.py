@@ -74,14 +74,17 @@ class Examples:
         count = min(NEAREST, self.count)
         found = nearest_neighbour.neighbours(self._bank, gallery.unit(features), count)
         return [
-            [self._named(self._rows[i], d) for d, i in zip(distances, indices, strict=True)]
+            [
+                self._named(int(self._rows[i]), float(d))
+                for d, i in zip(distances, indices, strict=True)
+            ]
             for distances, indices in zip(*map(np.asarray, found), strict=True)
         ]
 
-    def _named(self, row: int | np.integer, distance: float) -> dict[str, Any]:
+    def _named(self, row: int, distance: float) -> dict[str, Any]:
         return {
             "label": self._classes[int(self._part.labels[row])],
-            "distance": float(distance),
+            "distance": distance,
             "id": int(self._ids[row]),
             "path": None if self._paths is None else str(self._paths[row]),
         }
