@@ -91,7 +91,8 @@ class Console:
       options: how it is served.
       batcher: the thread that computes.
       metrics: the counts.
-      app: the application of ASGI, with all its limits.
+      routes: the API and the page, as an application without limits.
+      app: the same with all its limits.
     """
 
     def __init__(self, engine: Engine, options: Options):
@@ -113,13 +114,13 @@ class Console:
         self.reader = Reader(engine.intake, most=limits.pixels)
         self.marks = Marks(Path(options.marks or os.path.join(engine.run, FILE)))
         self.page = Page()
-        inner = _routes(self)
+        self.routes = _routes(self)
         self.app: App = Guard(
-            inner,
+            self.routes,
             limits=limits,
             token=options.token,
             hosts={"localhost", *(name.lower() for name in options.hosts)},
-            routes={route.path for route in inner.routes if hasattr(route, "path")},
+            routes={route.path for route in self.routes.routes if hasattr(route, "path")},
             metrics=self.metrics,
         )
 

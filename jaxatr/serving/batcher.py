@@ -11,17 +11,30 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from jaxatr.serving.engine import Answer, Engine
+from jaxatr.serving.engine import Answer
 from jaxatr.typing import Float, Shaped
 
 Chip = Shaped[np.ndarray, "h w c"]
 
 _FULL = 0.75
 """A batch that is filled to this share is run at its size, the rest of it wasted."""
+
+
+@runtime_checkable  # the tests check annotations as they run
+class Computes(Protocol):
+    """What computes, one call after the other: :class:`jaxatr.serving.engine.Engine`."""
+
+    def answer(self, chips: np.ndarray, *, neighbours: bool = False) -> list[Answer]:
+        """Answers a batch ``[b, h, w, c]``, every chip of it."""
+        ...
+
+    def saliency(self, chip: np.ndarray) -> tuple[str, np.ndarray]:
+        """Explains the class that a chip is most like: its name, and the map."""
+        ...
 
 
 class Busy(Exception):
@@ -68,7 +81,7 @@ class Batcher:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Computes,
         sizes: Sequence[int],
         *,
         most: int,
