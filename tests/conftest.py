@@ -77,7 +77,7 @@ def flags_of(monkeypatch):
         values = flags.FlagValues()
         monkeypatch.setattr(module.flags, "FLAGS", values)
         with monkeypatch.context() as patch:
-            for name in ("string", "multi_string", "integer", "float", "bool", "enum"):
+            for name in ("string", "multi_string", "list", "integer", "float", "bool", "enum"):
                 define = functools.partial(getattr(flags, f"DEFINE_{name}"), flag_values=values)
                 patch.setattr(module.flags, f"DEFINE_{name}", define)
             module.define_flags()

@@ -84,6 +84,7 @@ def serve(load: Callable[[], Engine], options: Options, *, tell_token: bool = Fa
         print(f"{len(engine.classes)} classes, step {engine.step}")
         for line in filter(None, (engine.note, _missing(engine))):
             print(line, file=sys.stderr)
+        listening.listen(options.limits.connections)  # who reads the line may connect at once
         print(f"console: {_address(listening, options, tell_token)}", flush=True)
         _run(console, options, listening)
     print("stopped: everything that was asked is answered", flush=True)
