@@ -74,7 +74,7 @@ def _stated(content: bytes) -> tuple[int, int]:
                 f"not a readable image, wanted one of {', '.join(FORMATS)} or .npy"
             ) from None
     with tifffile.TiffFile(io.BytesIO(content)) as file:
-        page = file.pages[0]
+        page = file.pages.first
         if math.prod(page.shape) > 3 * page.imagelength * page.imagewidth:
             raise ImageError(
                 f"got an array of shape {list(page.shape)}, wanted [h, w] or [h, w, 3]"

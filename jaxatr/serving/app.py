@@ -120,7 +120,7 @@ class Console:
             limits=limits,
             token=options.token,
             hosts={"localhost", *(name.lower() for name in options.hosts)},
-            routes={route.path for route in self.routes.routes if hasattr(route, "path")},
+            routes={getattr(route, "path", "") for route in self.routes.routes},
             metrics=self.metrics,
         )
 

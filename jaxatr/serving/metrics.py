@@ -17,7 +17,8 @@ class _Compilations:
         self.count, self._lock = 0, threading.Lock()
         jax.monitoring.register_event_duration_secs_listener(self._listen)
 
-    def _listen(self, event: str, seconds: float, **_: object) -> None:
+    def _listen(self, event: str, duration_secs: float, **kwargs: str | int) -> None:
+        del duration_secs, kwargs
         if event == _COMPILED:
             with self._lock:
                 self.count += 1

@@ -127,11 +127,12 @@ def test_sigterm_answers_what_was_asked(trained_run, networks_of_the_tests, tmp_
         head = f"POST /api/predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(content)}"
         with socket.create_connection(("127.0.0.1", port), timeout=30) as half:
             half.sendall(f"{head}\r\nContent-Type: image/png\r\n\r\n".encode() + content[:50])
-            with socket.create_connection(("127.0.0.1", port)) as idle:
-                idle.sendall(b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                assert idle.recv(4096).startswith(b"HTTP/1.1 200")
+            idle = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+            with contextlib.closing(idle):
+                idle.request("GET", "/api/health")
+                assert idle.getresponse().read()
                 process.send_signal(signal.SIGTERM)
-                assert idle.recv(4096) == b""  # one that asks for nothing is closed
+                assert idle.sock.recv(4096) == b""  # one that asks for nothing is closed
             with pytest.raises(ConnectionError):
                 for _ in range(100):
                     socket.create_connection(("127.0.0.1", port)).close()

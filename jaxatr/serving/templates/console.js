@@ -189,7 +189,7 @@ function fill(item) {
   item.sure = element("small");
   item.meter = element("div", {className: "meter"});
   item.tags = element("p", {className: "tags", hidden: true});
-  const tick = element("span", {className: "tick", textContent: "✓"});
+  const tick = element("span", {className: "tick"});
   tick.setAttribute("aria-hidden", "true");
   item.node.replaceChildren(
     tick,
