@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxatr import data
+from jaxatr.data.images import decode_image
 from jaxatr.typing import Shaped
 
 _SMALL = 1 << 20
@@ -92,9 +93,9 @@ class Reader:
         return None if pixels > _SMALL else self._decoded(upload)
 
     def _decoded(self, upload: Upload) -> Read:
+        """Reads one whose pixels were counted."""
         try:
-            image = data.decode_bounded(upload.content, upload.name, most=self._most)
-            chip = self._intake(image)
+            chip = self._intake(decode_image(upload.content, upload.name))
         except (ValueError, ImportError) as error:
             return _refused(upload, error)
         return Read(upload.name, digest(upload.content), chip)
