@@ -75,6 +75,8 @@ def flags_of(monkeypatch):
 
     def parse(module, *arguments):
         values = flags.FlagValues()
+        for name in [name for name in flags.FLAGS if name.startswith("grain_")]:
+            values[name] = flags.FLAGS[name]  # which it reads as it gives batches
         monkeypatch.setattr(module.flags, "FLAGS", values)
         with monkeypatch.context() as patch:
             for name in ("string", "multi_string", "list", "integer", "float", "bool", "enum"):

@@ -11,7 +11,7 @@ from jaxatr.cli.help_page import columns
 from jaxatr.resolve import nearest
 
 COMMANDS = (
-    *("train", "evaluate", "predict", "calibrate", "explain"),
+    *("train", "evaluate", "predict", "calibrate", "enrol", "cluster", "explain"),
     *("check", "prepare", "convert", "tune", "report", "serve"),
 )
 

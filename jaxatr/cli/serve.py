@@ -85,7 +85,7 @@ def main(arguments: Sequence[str]) -> None:
     )
     training.task_of(values.workdir)  # a folder that is no run is told before the port is taken
     training.enable_compilation_cache()
-    server.serve(lambda: engine.load_engine(wanted), options, tell_token=drawn)
+    server.serve(wanted, options, tell_token=drawn)
 
 
 def _options(token: str) -> Options:

@@ -12,7 +12,12 @@ from jaxatr.data.augment import augment
 from jaxatr.data.bounded import decode_bounded, pixels_of
 from jaxatr.data.catalogue import open_dataset, prepare
 from jaxatr.data.chip import Chip
-from jaxatr.data.combined_splits import chips_and_images, concatenated, read_images
+from jaxatr.data.combined_splits import (
+    chips_and_images,
+    concatenated,
+    read_images,
+    read_names,
+)
 from jaxatr.data.dataset import Dataset, Split
 from jaxatr.data.hierarchies import Hierarchy, coarse_of, hierarchy
 from jaxatr.data.image_paths import ImagePath, ImagePaths, describe_passed, image_paths
@@ -89,6 +94,7 @@ __all__ = [
     "read_folder",
     "read_image",
     "read_images",
+    "read_names",
     "read_others",
     "select",
     "source_flags",

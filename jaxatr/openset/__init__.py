@@ -12,7 +12,8 @@ from jaxatr.openset.conformal import (
     conformal_threshold,
     examples_needed,
 )
-from jaxatr.openset.decision import Answers, Calibration, Decision, calibrate, gamma_rule
+from jaxatr.openset.decision import Answers, Calibration, Decision, Further, calibrate, gamma_rule
+from jaxatr.openset.enrolment import compared_rows, enrol, enrol_scores
 from jaxatr.openset.ensemble import ENSEMBLE, Pooled, as_pooled, fit_ensemble, pool
 from jaxatr.openset.evaluation import evaluate, fixed_thresholds
 from jaxatr.openset.fitted_scores import Fitted, fit_scores
@@ -30,7 +31,7 @@ from jaxatr.openset.recorded import (
 )
 from jaxatr.openset.rule import calibrate_gamma, decide
 from jaxatr.openset.saved import from_arrays, to_arrays
-from jaxatr.openset.score import Answer, Head, OwnTraining, Scale, Score
+from jaxatr.openset.score import Answer, Comparing, Head, OwnTraining, Scale, Score
 from jaxatr.openset.scores import (
     DEFAULT,
     SCORES,
@@ -55,8 +56,10 @@ __all__ = [
     "Answers",
     "Calibration",
     "Compared",
+    "Comparing",
     "Decision",
     "Fitted",
+    "Further",
     "Head",
     "Outputs",
     "OwnTraining",
@@ -74,6 +77,7 @@ __all__ = [
     "choose_scores",
     "class_thresholds",
     "compare",
+    "compared_rows",
     "concatenated",
     "confident_mistakes",
     "conflabel",
@@ -82,6 +86,8 @@ __all__ = [
     "conformal_threshold",
     "decide",
     "energy_score",
+    "enrol",
+    "enrol_scores",
     "evaluate",
     "examples_needed",
     "fit_ensemble",

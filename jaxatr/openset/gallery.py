@@ -96,6 +96,55 @@ def directions(
     return build(unit(rows[kept]), np.asarray(labels)[kept], classes)
 
 
+def extended(
+    gallery: Gallery, rows: Shaped[np.ndarray, "m d"], labels: Int[ArrayLike, " m"]
+) -> Gallery:
+    """Adds examples to a gallery, in the place of their classes.
+
+    Args:
+      gallery: of :func:`build` or :func:`directions`.
+      rows: ``[m, d]``, laid out as its examples are.
+      labels: ``[m]``, their classes.
+
+    Raises:
+      ValueError: a value is not finite in float16.
+    """
+    with np.errstate(over="ignore"):  # told below
+        added = np.asarray(rows).astype(np.float16)
+    if not np.isfinite(added).all():
+        raise ValueError("examples: got one that float16 cannot hold, wanted finite ones")
+    half_squares = np.einsum("nd,nd->n", added, added, dtype=np.float32) / 2
+    every = np.concatenate([np.asarray(gallery.labels), np.asarray(labels, np.int32)])
+    order = np.argsort(every, kind="stable")
+    return Gallery(
+        np.concatenate([np.asarray(gallery.examples), added])[order],
+        np.concatenate([np.asarray(gallery.half_squares), half_squares])[order],
+        every[order],
+    )
+
+
+def with_examples(
+    model: Any, rows: Shaped[np.ndarray, "m d"], labels: Int[ArrayLike, " m"], classes: int
+) -> Any:
+    """Adds examples to a score's model that has the fields of a gallery, and ``classes``.
+
+    Rows that are all 0 are left out: they have no direction to compare.
+
+    Args:
+      model: a named tuple.
+      rows: as of :func:`extended`.
+      labels: as there.
+      classes: k, with further ones.
+
+    Raises:
+      ValueError: as :func:`extended`.
+    """
+    kept = np.any(rows != 0, axis=1)
+    own = Gallery(model.examples, model.half_squares, model.labels)
+    found = extended(own, rows[kept], np.asarray(labels)[kept])
+    return model._replace(**found._asdict(), classes=np.array(classes))
+
+
 def unit(rows: Shaped[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
     """Scales rows to length 1, in float32; one that is all 0 stays so."""
     rows = np.asarray(rows, np.float32)

@@ -21,7 +21,8 @@ import jaxatr
 from jaxatr import data
 from jaxatr.serving import metrics, schemas
 from jaxatr.serving.batcher import Batcher, Busy
-from jaxatr.serving.engine import Answer, Engine
+from jaxatr.serving.engine import Answer, Engine, Wanted
+from jaxatr.serving.enrolment import IDLE, Enroller, InProgress
 from jaxatr.serving.examples import NEAREST, as_png
 from jaxatr.serving.forms import FormError, files_of
 from jaxatr.serving.guard import App, Guard
@@ -61,6 +62,7 @@ _PROBLEMS = {
     401: "A token is wanted.",
     403: "A page of another site asks.",
     404: "The run has no such thing.",
+    409: "A class is being enrolled.",
     408: "The body did not arrive in time.",
     413: "The request is too large.",
     415: "The body is neither a form nor an image.",
@@ -87,7 +89,6 @@ class Console:
     """A run that is served.
 
     Attributes:
-      engine: the answers.
       options: how it is served.
       batcher: the thread that computes.
       metrics: the counts.
@@ -95,14 +96,20 @@ class Console:
       app: the same with all its limits.
     """
 
-    def __init__(self, engine: Engine, options: Options):
-        """Builds the application; the batches are compiled and the thread started with it.
+    def __init__(self, engine: Engine, options: Options, wanted: Wanted | None = None):
+        """Builds the application; its threads run as long as it does.
+
+        Args:
+          engine: warm for the batches.
+          options: how it is served.
+          wanted: what the engine was loaded by, to load it anew when a class is enrolled; None
+            where none can be.
 
         Raises:
           ValueError: the file of marks is none.
           OSError: it cannot be read.
         """
-        self.engine, self.options, limits = engine, options, options.limits
+        self.options, limits = options, options.limits
         self.batcher = Batcher(
             engine,
             options.batches,
@@ -114,6 +121,9 @@ class Console:
         self.reader = Reader(engine.intake, most=limits.pixels)
         self.marks = Marks(Path(options.marks or os.path.join(engine.run, FILE)))
         self.page = Page()
+        self.enroller = None
+        if wanted is not None and engine.kind == "recogniser":
+            self.enroller = Enroller(wanted, options.batches, self._replace)
         self.routes = _routes(self)
         self.app: App = Guard(
             self.routes,
@@ -124,6 +134,15 @@ class Console:
             metrics=self.metrics,
         )
 
+    @property
+    def engine(self) -> Engine:
+        """The engine that answers now."""
+        assert isinstance(self.batcher.engine, Engine)
+        return self.batcher.engine
+
+    def _replace(self, engine: Engine) -> None:
+        self.batcher.engine = engine
+
     @contextlib.asynccontextmanager
     async def running(self, app: object = None) -> AsyncIterator[None]:
         """Runs the threads as long as the application runs."""
@@ -132,11 +151,17 @@ class Console:
         try:
             yield
         finally:
+            if self.enroller is not None:
+                await asyncio.to_thread(self.enroller.finish)
             await asyncio.to_thread(self.batcher.stop)
             await asyncio.to_thread(self.reader.close)
 
     async def read(self, request: Request) -> list[Read]:
-        """Reads the images of a request.
+        """Reads the images of a request, as :meth:`uploaded` does."""
+        return (await self.uploaded(request))[1]
+
+    async def uploaded(self, request: Request) -> tuple[list[Upload], list[Read]]:
+        """Returns the files of a request, and what was read of them.
 
         Raises:
           HTTPException: there is none, or the body is no form and no image.
@@ -162,13 +187,23 @@ class Console:
         self.metrics.images(used, len(read) - used)
         if not used:
             raise _Unusable(read)
-        return read
+        return uploads, read
 
     async def answers(self, read: list[Read], *, neighbours: bool) -> list[Answer | None]:
         """Answers what was read; None for what cannot be used."""
         chips = [one.chip for one in read if one.chip is not None]
         found = iter(await self.batcher.answer(chips, neighbours=neighbours))
         return [None if one.chip is None else next(found) for one in read]
+
+    def check_score(self, score: str | None) -> None:
+        """Refuses a score that the run does not offer.
+
+        Raises:
+          HTTPException: there is none of that name; those that there are are listed.
+        """
+        names = [scale.name for scale in self.engine.scales]
+        if score is not None and score not in names:
+            raise HTTPException(422, f"score: got {score!r}, wanted one of {', '.join(names)}")
 
     def check_neighbours(self) -> None:
         """Refuses a search where there is nothing to search.
@@ -213,7 +248,7 @@ async def _unless_gone(request: Request, work: Awaitable[Result]) -> Result:
 
 def _routes(console: Console) -> fastapi.FastAPI:
     """Builds the routes, and the handlers of what goes wrong in them."""
-    engine, limits = console.engine, console.options.limits
+    limits = console.options.limits
     app = fastapi.FastAPI(
         title="jaxatr console",
         version=jaxatr.__version__,
@@ -270,6 +305,7 @@ def _routes(console: Console) -> fastapi.FastAPI:
     @app.get("/api/run", responses={200: {"model": schemas.Run}, **_problems()})
     async def run() -> Response:
         """Describes the run that answers."""
+        engine = console.engine
         return JSONResponse(
             {
                 "run": Path(engine.run).resolve().name,
@@ -282,6 +318,7 @@ def _routes(console: Console) -> fastapi.FastAPI:
                 "neighbours": 0 if engine.examples is None else min(NEAREST, engine.examples.count),
                 "no_neighbours": "" if engine.examples is not None else engine.missing,
                 "explains": "" if engine.explainer is None else engine.explainer.method,
+                "enrols": console.enroller is not None,
                 "note": engine.note,
                 "version": jaxatr.__version__,
                 "images": limits.images,
@@ -313,10 +350,7 @@ def _routes(console: Console) -> fastapi.FastAPI:
         ] = False,
     ) -> Response:
         """Decides what is in each image: a known class, or "unknown"."""
-        names = [scale.name for scale in engine.scales]
-        chosen = score or names[0]
-        if chosen not in names:
-            raise HTTPException(422, f"score: got {chosen!r}, wanted one of {', '.join(names)}")
+        console.check_score(score)
         if neighbours:
             console.check_neighbours()
         read = await console.read(request)
@@ -327,7 +361,10 @@ def _routes(console: Console) -> fastapi.FastAPI:
             if answer is None:
                 results.append(_error(one))
                 continue
-            verdict = _at(answer.verdicts[chosen], threshold)
+            if score is not None and score not in answer.verdicts:
+                raise Busy("the run has changed meanwhile", 1)
+            own = next(iter(answer.verdicts))
+            verdict = _at(answer.verdicts[score or own], threshold)
             result: dict[str, Any] = {"name": one.name, "id": one.id, "verdict": verdict}
             if every_score:
                 result["by_score"] = answer.verdicts
@@ -367,7 +404,7 @@ def _routes(console: Console) -> fastapi.FastAPI:
     )
     async def explain(request: Request) -> Response:
         """Says which pixels of one image speak for the class that it is most like."""
-        explainer = engine.explainer
+        explainer = console.engine.explainer
         if explainer is None:
             raise HTTPException(404, "there are no saliency maps of this run")
         read = await console.read(request)
@@ -398,7 +435,7 @@ def _routes(console: Console) -> fastapi.FastAPI:
     )
     async def example(id: int) -> Response:
         """Shows a training chip."""
-        examples = engine.examples
+        examples = console.engine.examples
         picture = None
         if examples is not None:
             picture = await asyncio.to_thread(examples.picture, id)
@@ -406,6 +443,42 @@ def _routes(console: Console) -> fastapi.FastAPI:
             raise HTTPException(404, f"there is no training chip {id}")
         headers = {"cache-control": "private, max-age=86400"}
         return Response(picture, media_type="image/png", headers=headers)
+
+    @app.post(
+        "/api/enrol",
+        openapi_extra=_BODY,
+        status_code=202,
+        responses={202: {"model": schemas.Enrolment}, **_UPLOADED, **_problems(409)},
+    )
+    async def enrol(
+        request: Request,
+        name: Annotated[
+            str, Query(min_length=1, max_length=60, pattern=r"\S", description="Of the class.")
+        ],
+        score: Annotated[
+            str | None,
+            Query(description="Decide by it from then on; default: the one that does so already."),
+        ] = None,
+    ) -> Response:
+        """Adds the images as a class to the run, without a training; GET says when it is done."""
+        if console.enroller is None:
+            raise HTTPException(404, "no class can be enrolled in this run")
+        console.check_score(score)
+        if name.strip() == UNKNOWN or not name.isprintable():
+            raise HTTPException(422, f"name: got {name!r}, wanted the name of a class")
+        uploads, read = await console.uploaded(request)
+        if broken := next((one for one in read if one.chip is None), None):
+            raise HTTPException(422, f"{broken.name} cannot be used: {broken.error}")
+        try:
+            console.enroller.start(name.strip(), score, uploads)
+        except InProgress as error:
+            raise HTTPException(409, str(error)) from None
+        return JSONResponse(console.enroller.state, 202)
+
+    @app.get("/api/enrol", responses={200: {"model": schemas.Enrolment}, **_problems()})
+    async def enrolling() -> Response:
+        """Says what became of the last enrolment."""
+        return JSONResponse(IDLE if console.enroller is None else console.enroller.state)
 
     @app.get("/api/marks", responses={200: {"model": schemas.MarksOut}, **_problems()})
     async def marks() -> Response:

@@ -141,6 +141,7 @@ class RecogniserEngine(Engine):
         """Takes a run, and recognisers that decide by the outputs of the first."""
         scales = [_scale(one) for one in recognisers]
         super().__init__(run, scales, explainer, note)
+        self.classes = recognisers[0].classes  # with those that were enrolled
         self._recognisers = recognisers
 
     def answer(
@@ -195,7 +196,8 @@ class RetrieverEngine(Engine):
 
 def _scale(recogniser: Recogniser) -> Scale:
     decision = recogniser.decision
-    score, thresholds = decision.score, decision.thresholds(len(recogniser.classes))
+    of_network = len(recogniser.classes) - len(recogniser.further)
+    score, thresholds = decision.score, decision.thresholds(of_network)
     one = float(thresholds[0])
     shared = math.isfinite(one) and np.all(thresholds == one)
     return Scale(score.name, score.title, score.scale, one if shared else None)
@@ -290,7 +292,10 @@ def _recogniser(wanted: Wanted) -> Engine:
     further = dict.fromkeys((*_kept_scores(run), *wanted.scores))
     loaded = [own, *(load(name) for name in further if name != own.decision.score.name)]
     needs = {FEATURES}.union(*(one.decision.score.all_needs for one in loaded))
-    recognisers = [Recogniser(run, o.decision, gamma=o.gamma, needs=needs) for o in loaded]
+    recognisers = [
+        Recogniser(run, one.decision, gamma=one.gamma, further=one.further, needs=needs)
+        for one in loaded
+    ]
     engine = RecogniserEngine(run, recognisers, _explainer(wanted), own.note)
     engine.examples, engine.missing = build_examples(
         run, wanted.where, engine.features, wanted.examples

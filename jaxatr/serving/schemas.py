@@ -134,6 +134,7 @@ class Run(BaseModel):
     neighbours: int = Field(description="Training chips that are named at most; 0 for none.")
     no_neighbours: str = Field(description="Why there are none; empty where there are.")
     explains: str = Field(description="Method of the saliency maps; empty where there are none.")
+    enrols: bool = Field(description="Whether a class can be enrolled.")
     note: str = Field(description="What a user should know of the decision.")
     version: str
     images: int = Field(description="In a request, at most.")
@@ -175,6 +176,14 @@ class MarksOut(BaseModel):
     """The marks that are kept, the oldest first."""
 
     marks: list[Marked]
+
+
+class Enrolment(BaseModel):
+    """What becomes of the last enrolment."""
+
+    state: Literal["idle", "busy", "done", "failed"]
+    name: str = Field(description="Of the class.")
+    detail: str = Field(description="What was done, or why it was not.")
 
 
 class Count(BaseModel):

@@ -7,14 +7,13 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import uvicorn
 
 from jaxatr.serving.app import Console
 from jaxatr.serving.connections import bounded
-from jaxatr.serving.engine import Engine
+from jaxatr.serving.engine import Engine, Wanted, load_engine
 from jaxatr.serving.options import Options
 
 VARIABLE = "JAXATR_TOKEN"
@@ -61,23 +60,23 @@ def token_for(host: str, file: str | None) -> tuple[str, bool]:
     return token, False
 
 
-def serve(load: Callable[[], Engine], options: Options, *, tell_token: bool = False) -> None:
+def serve(wanted: Wanted, options: Options, *, tell_token: bool = False) -> None:
     """Serves a run until the process is told to end (SIGTERM, SIGINT).
 
     Then no connection is accepted any more, what was asked is answered, and this returns.
 
     Args:
-      load: loads the run; it is called when the port is taken.
+      wanted: the run; it is loaded when the port is taken.
       options: how it is served.
       tell_token: print it in the address.
 
     Raises:
-      ValueError: as ``load``, and of the options.
+      ValueError: as :func:`jaxatr.serving.engine.load_engine`, and of the options.
       OSError: the address cannot be listened on.
     """
     with _bound(options) as listening:
-        engine, start = load(), time.monotonic()
-        console = Console(engine, options)
+        engine, start = load_engine(wanted), time.monotonic()
+        console = Console(engine, options, wanted)
         print(f"compiling for batches of {', '.join(map(str, options.batches))}", flush=True)
         engine.warm(options.batches)
         print(f"ready after {time.monotonic() - start:.1f} s: {engine.kind}, ", end="")

@@ -2,7 +2,9 @@
 
 import csv
 import io
+import shutil
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from PIL import Image
 
 import jaxatr
 from jaxatr.serving.app import Console
+from jaxatr.serving.engine import Wanted, load_engine
 from jaxatr.serving.options import Options
 
 PHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
@@ -86,7 +89,8 @@ def card(page, name):
 
 def wanted_of(run, files, **options):
     images = [path for path in files if path.suffix == ".png"]
-    return dict(zip(images, jaxatr.load(run, **options).predict(images), strict=True))
+    loaded = jaxatr.load(run, **options) if isinstance(run, Path) else run
+    return dict(zip(images, loaded.predict(images), strict=True))
 
 
 def table_of(page):
@@ -238,6 +242,31 @@ def test_everything_works_by_keyboard(opened, folder, console):
         page.locator("#name").click()
         page.locator("#chosen", has_text="Nothing").wait_for()
         assert console.marks.all() == []
+
+
+def test_a_group_is_enrolled(opened, folder, trained_run, tmp_path):
+    """Two chips of the page become a class, and the page asks anew about all of them."""
+    shutil.copytree(trained_run, tmp_path / "run")
+    wanted = Wanted(tmp_path / "run", scores=("nearest",), method="", examples=0)
+    engine = load_engine(wanted)
+    engine.warm((1, 4))
+    with opened(Console(engine, Options(batches=(1, 4)), wanted)) as page:
+        give(page, folder)
+        page.locator("#score").select_option("nearest")
+        card(page, "4.png").locator(".tick").click()
+        card(page, "5.png").locator(".tick").click()
+        page.locator("#group").fill("halo")
+        page.locator("#enrol").click()
+        page.locator(
+            "#note", has_text="halo is enrolled: 2 chips added; nearest decides"
+        ).wait_for()
+        assert "halo" in page.locator("#about").inner_text()
+        card(page, "4.png").locator(".verdict", has_text="halo").wait_for()
+        page.locator("#progress").wait_for(state="hidden")
+        known = jaxatr.load(tmp_path / "run")
+        for path, one in wanted_of(known, files_of(folder)).items():
+            assert one.nearest in ("halo", *engine.classes)
+            assert card(page, path.name).locator(".verdict > span").inner_text() == one.label
 
 
 def test_a_token_is_asked_for(opened, engine, folder, tmp_path):

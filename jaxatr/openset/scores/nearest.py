@@ -2,11 +2,21 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxatr.openset import nearest_neighbour
 from jaxatr.openset.outputs import Outputs
-from jaxatr.openset.score import Score
+from jaxatr.openset.score import Answer, Comparing, Score
 from jaxatr.typing import Array
+
+
+def _score(model: nearest_neighbour.NearestNeighbour, outputs: Outputs) -> Array | Answer:
+    """Names the class where the nearest example was added to the training's."""
+    features = outputs.more["features"]
+    if not len(np.asarray(model.further)):
+        return nearest_neighbour.score(model, features, k=1)
+    distances, labels = nearest_neighbour.nearest(model, features)
+    return Answer(-distances, np.where(labels >= 0, labels, outputs.predicted))
 
 
 def _traced(model: nearest_neighbour.NearestNeighbour, outputs: Outputs) -> Array:
@@ -28,11 +38,15 @@ def _traced(model: nearest_neighbour.NearestNeighbour, outputs: Outputs) -> Arra
 SCORE = Score(
     name="nearest",
     title="nearest chip",
-    score=lambda model, out: nearest_neighbour.score(model, out.more["features"], k=1),
+    score=_score,
     traced=_traced,
     fit=lambda out, _: nearest_neighbour.fit(out.more["features"]),
     needs=("features",),
     scale="distance",
     recorded=False,
     model=nearest_neighbour.NearestNeighbour,
+    comparing=Comparing(
+        lambda model, out: nearest_neighbour.unit(model, out.more["features"]),
+        nearest_neighbour.with_examples,
+    ),
 )

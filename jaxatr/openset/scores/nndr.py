@@ -19,7 +19,7 @@ from jaxatr.openset.gallery import Gallery
 from jaxatr.openset.inputs import finite, known_labels
 from jaxatr.openset.maps import mean_pool
 from jaxatr.openset.outputs import Outputs
-from jaxatr.openset.score import Answer, Score
+from jaxatr.openset.score import Answer, Comparing, Score
 from jaxatr.openset.scores import spatial
 from jaxatr.typing import ArrayLike, Float, Int, Shaped
 
@@ -87,9 +87,13 @@ def answer(model: Examples, rows: Shaped[np.ndarray, "b d"]) -> Answer:
       rows: ``[b, d]``.
     """
     searched = Gallery(model.examples, model.half_squares, model.labels)
-    centred = (np.asarray(rows, np.float64) - np.asarray(model.mean)) / float(model.scale)
     classes = int(np.asarray(model.classes))
-    return of_distances(gallery.class_distances(searched, centred, classes))
+    return of_distances(gallery.class_distances(searched, centred(model, rows), classes))
+
+
+def centred(model: Examples, rows: Shaped[np.ndarray, "b d"]) -> Float[np.ndarray, "b d"]:
+    """Brings rows to the mean and the scale of the training examples."""
+    return (np.asarray(rows, np.float64) - np.asarray(model.mean)) / float(model.scale)
 
 
 def of_distances(distances: Float[ArrayLike, "b k"]) -> Answer:
@@ -136,6 +140,7 @@ def on_rows(
         names_class=True,
         recorded=False,
         model=Examples,
+        comparing=Comparing(lambda model, out: centred(model, rows_of(out)), gallery.with_examples),
     )
 
 

@@ -43,9 +43,9 @@ def fit(features: Float[ArrayLike, "n d"], labels: Int[ArrayLike, " n"]) -> Rela
     Raises:
       ValueError: a feature is not finite; a class has no example; no class varies.
     """
-    classes = mahalanobis.fit(features, labels)
+    own = mahalanobis.fit(features, labels)
     everything = mahalanobis.fit(features, np.zeros(len(np.asarray(labels)), int))
-    return RelativeMahalanobis(*classes, everything.whitening)
+    return RelativeMahalanobis(own.center, own.whitening, own.means, everything.whitening)
 
 
 def score(model: RelativeMahalanobis, features: Float[ArrayLike, "b d"]) -> Float[Array, " b"]:

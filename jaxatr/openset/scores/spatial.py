@@ -15,7 +15,7 @@ from jaxatr.openset.gallery import Gallery, Projection
 from jaxatr.openset.inputs import known_labels
 from jaxatr.openset.maps import central
 from jaxatr.openset.outputs import Outputs
-from jaxatr.openset.score import Answer, Score
+from jaxatr.openset.score import Answer, Comparing, Score
 from jaxatr.typing import ArrayLike, Float, Int, Shaped
 
 MOST = 10_000
@@ -126,6 +126,17 @@ def _rows(
     return pixels.reshape(len(maps), -1)
 
 
+def directions(model: Spatial, maps: Shaped[np.ndarray, "n h w f"]) -> Float[np.ndarray, "n d"]:
+    """Makes of each map the vector of length 1 that is compared.
+
+    Args:
+      model: of :func:`fit`.
+      maps: ``[n, h, w, f]``.
+    """
+    mean, axes, window = (np.asarray(array) for array in model[:3])
+    return gallery.unit(_rows(mean, axes, float(window), maps))
+
+
 def answer(
     model: Spatial, maps: Shaped[np.ndarray, "b h w f"], *, block_size: int = gallery.BLOCK
 ) -> Answer:
@@ -179,6 +190,9 @@ def spatial(name: str, title: str, need: str, **options: Any) -> Score:
         names_class=True,
         recorded=False,
         model=Spatial,
+        comparing=Comparing(
+            lambda model, out: directions(model, out.more[need]), gallery.with_examples
+        ),
     )
 
 

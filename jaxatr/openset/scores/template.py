@@ -19,7 +19,8 @@ from jaxatr.openset import gallery
 from jaxatr.openset.gallery import Gallery
 from jaxatr.openset.inputs import known_labels
 from jaxatr.openset.maps import central, mean_pool
-from jaxatr.openset.score import Answer, Score
+from jaxatr.openset.outputs import Outputs
+from jaxatr.openset.score import Answer, Comparing, Score
 from jaxatr.typing import ArrayLike, Float, Int, Shaped
 
 SHIFT = 3
@@ -149,6 +150,13 @@ def answer(
     return Answer(np.log(other / nearest), distances.argmin(axis=1), distances)
 
 
+def _unmoved(model: Template, outputs: Outputs) -> Float[np.ndarray, "n d"]:
+    """Lays chips out as the examples are."""
+    shift, windows = int(np.asarray(model.shift)), np.asarray(model.windows).tolist()
+    roots = amplitudes(outputs.more["image"])
+    return gallery.unit(_windows(roots, shift, shift, shift, windows))
+
+
 SCORE = Score(
     name="template",
     title="template",
@@ -158,4 +166,5 @@ SCORE = Score(
     names_class=True,
     recorded=False,
     model=Template,
+    comparing=Comparing(_unmoved, gallery.with_examples),
 )

@@ -293,6 +293,35 @@ function markWrong(some) {
 
 const nameGroup = () => mark(selected(), () => ({group: $("group").value.trim()}));
 
+// Adds the selected chips to the run as a class, and asks anew about every chip.
+async function enrol() {
+  const name = $("group").value.trim(), some = selected();
+  if (!name) { $("group").focus(); tell("Name the group first: the class will be called so."); return; }
+  await nameGroup();
+  const form = new FormData();
+  for (const item of some) form.append("images", item.file, item.name.split("/").pop());
+  const query = new URLSearchParams({name, ...(scale === run.scores[0] ? {} : {score: scale.name})});
+  const response = await ask(`/api/enrol?${query}`, {method: "POST", body: form});
+  if (!response.ok) { tell(`${name} is not enrolled: ${await detail(response)}`); return; }
+  $("enrol").disabled = true;
+  tell(`${name} is being enrolled. Until that is done, answers are as before.`);
+  let found;
+  do {
+    await new Promise((done) => setTimeout(done, 700));
+    found = await (await ask("/api/enrol")).json();
+  } while (found.state === "busy");
+  $("enrol").disabled = false;
+  if (found.state === "failed") { tell(`${name} is not enrolled: ${found.detail}`); return; }
+  await describe();
+  tell(`${name} is enrolled: ${found.detail}.`);
+  const again = items.filter((item) => item.by_score);
+  for (const item of again) item.heat = null;
+  answered -= again.length;
+  queue.push(...again);
+  progress();
+  while (sending < REQUESTS && queue.length) send();
+}
+
 function tell(text) {
   $("note").textContent = text;
   $("note").hidden = !text;
@@ -538,6 +567,7 @@ $("all").addEventListener("click", () => {
 });
 $("wrong").addEventListener("click", () => markWrong(selected()));
 $("name").addEventListener("click", nameGroup);
+$("enrol").addEventListener("click", enrol);
 $("group").addEventListener("keydown", (event) => { if (event.key === "Enter") nameGroup(); });
 $("more-wrong").addEventListener("click", () => markWrong([current]));
 $("close").addEventListener("click", hideMore);
@@ -571,15 +601,20 @@ document.addEventListener("drop", async (event) => {
 
 // ---- the start ----
 
-run = await (await ask("/api/run")).json();
-scale = run.scores[0];
-document.title = `${run.run} · jaxatr console`;
-$("run").textContent = run.run;
-$("about").textContent = `A ${run.kind} of ${run.classes.length} classes: ${run.classes.slice(0, 12).join(", ")}${run.classes.length > 12 ? " …" : ""}`;
-$("limits").textContent = `or paste a picture. PNG, JPEG, TIFF, GIF, BMP, WebP, JPEG 2000 or .npy, ${run.dtype}.`;
-if (run.note || run.no_neighbours) tell([run.note, run.no_neighbours && `No neighbours: ${run.no_neighbours}`].filter(Boolean).join(" "));
-$("score").replaceChildren(...run.scores.map((one) => element("option", {value: one.name, textContent: one.title})));
-$("score-field").hidden = run.scores.length < 2;
-$("near-title").hidden = !run.neighbours;
+async function describe() {
+  run = await (await ask("/api/run")).json();
+  scale = run.scores[0];
+  document.title = `${run.run} · jaxatr console`;
+  $("run").textContent = run.run;
+  $("about").textContent = `A ${run.kind} of ${run.classes.length} classes: ${run.classes.slice(0, 12).join(", ")}${run.classes.length > 12 ? " …" : ""}`;
+  $("limits").textContent = `or paste a picture. PNG, JPEG, TIFF, GIF, BMP, WebP, JPEG 2000 or .npy, ${run.dtype}.`;
+  if (run.note || run.no_neighbours) tell([run.note, run.no_neighbours && `No neighbours: ${run.no_neighbours}`].filter(Boolean).join(" "));
+  $("score").replaceChildren(...run.scores.map((one) => element("option", {value: one.name, textContent: one.title})));
+  $("score-field").hidden = run.scores.length < 2;
+  $("near-title").hidden = !run.neighbours;
+  $("enrol").hidden = !run.enrols;
+}
+
+await describe();
 for (const one of (await (await ask("/api/marks")).json()).marks) marks.set(one.id, one);
 document.body.dataset.ready = "true";

@@ -94,6 +94,8 @@ def in_graph(run: TrainedRun, score: str | None) -> InGraph | None:
 def _obstacle(decision: openset.Decision) -> str:
     """Says why a decision cannot be in a graph; empty where it can."""
     score = decision.score
+    if decision.further is not None:
+        return "knows enrolled classes, which an exported network does not name"
     if score.traced is None or score.members or decision.gallery:
         return "has no form in ONNX"
     missing = ", ".join(sorted(score.all_needs - GIVEN))

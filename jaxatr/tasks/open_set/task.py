@@ -19,6 +19,7 @@ from jaxatr.tasks.examples import Examples
 from jaxatr.tasks.gan.fields import FIELDS as GENERATOR
 from jaxatr.tasks.open_set import outside, trials
 from jaxatr.tasks.open_set.checks import check_fields, find_open_loss
+from jaxatr.tasks.open_set.continued import Continued
 from jaxatr.tasks.open_set.deciding import RULE, decides, made_for
 from jaxatr.tasks.open_set.evaluation import evaluate
 from jaxatr.tasks.open_set.exported import NONE, exportable
@@ -47,7 +48,7 @@ class OpenSet(Task):
     # whose content is recorded; and what is tested.
     free_fields = (
         *("gan", "open_set.negatives", "open_set.score", "open_set.per_class"),
-        "open_set.outliers",
+        *("open_set.outliers", "open_set.enrolled"),
         *TESTS,
     )
     predictor = "jaxatr.tasks.open_set.predictor:Recogniser"
@@ -67,6 +68,8 @@ class OpenSet(Task):
         self.config = config
         self._inferring: dict[frozenset[str], Callable[..., Any]] = {}
         self.examples, self.parts = self.open(config)
+        if config.open_set.get("enrolled"):
+            self.examples.add_classes(config.open_set.enrolled)
         self.split = self.examples.split
         if note := _note(self.split):
             warnings.warn(note, stacklevel=2)
@@ -80,6 +83,9 @@ class OpenSet(Task):
         self._pretrained = Pretrained(
             config.model, self.module.backbone, self.examples.image_shape[-1]
         )
+        self._continued = None
+        if config.open_set.get("continues"):
+            self._continued = Continued(config.open_set.continues, self.split.known)
         examples, batch = len(self.examples.streamed.indices), config.train.batch_size
         self.steps_per_epoch = max(1, round(examples / batch))
         steps = config.train.steps or round(config.train.epochs * examples / batch)
@@ -147,7 +153,8 @@ class OpenSet(Task):
     @property
     def record(self) -> dict[str, Any]:
         """Facts that a recogniser needs beside the parameters, and that a result must state."""
-        return {**self.examples.record, **self._pretrained.record}
+        own = {} if self._continued is None else {"continues": self._continued.record}
+        return {**self.examples.record, **self._pretrained.record, **own}
 
     def init(self, key: jax.Array) -> tuple[PyTree, PyTree]:
         """Returns freshly drawn parameters and batch statistics, the backbone's perhaps read."""
@@ -158,7 +165,10 @@ class OpenSet(Task):
         models.check_freeze(self.config.model.freeze, params)
         if self._recipe.rotation:
             params |= rotation_head(jax.random.fold_in(key, 1), out.features.shape[-1])
-        return self._pretrained.put_into(params, variables)
+        params, model_state = self._pretrained.put_into(params, variables)
+        if self._continued is not None:
+            return self._continued.put_into(params, model_state)
+        return params, model_state
 
     def batches(self, phase: Phase) -> data.BatchIterator:
         """Returns this process's endless iterator of training batches."""
