@@ -30,6 +30,7 @@ from jaxatr.serving.intake import Read, Reader, Upload
 from jaxatr.serving.marks import FILE, Marks
 from jaxatr.serving.options import Options
 from jaxatr.serving.page import Page
+from jaxatr.tasks.open_set.deciding import AUTO
 from jaxatr.tasks.open_set.predictor import UNKNOWN
 
 Result = TypeVar("Result")
@@ -318,7 +319,7 @@ def _routes(console: Console) -> fastapi.FastAPI:
                 "neighbours": 0 if engine.examples is None else min(NEAREST, engine.examples.count),
                 "no_neighbours": "" if engine.examples is not None else engine.missing,
                 "explains": "" if engine.explainer is None else engine.explainer.method,
-                "enrols": console.enroller is not None,
+                "enrols": [] if console.enroller is None else list(engine.takers),
                 "note": engine.note,
                 "version": jaxatr.__version__,
                 "images": limits.images,
@@ -463,7 +464,9 @@ def _routes(console: Console) -> fastapi.FastAPI:
         """Adds the images as a class to the run, without a training; GET says when it is done."""
         if console.enroller is None:
             raise HTTPException(404, "no class can be enrolled in this run")
-        console.check_score(score)
+        takers = (AUTO, *console.engine.takers)
+        if score is not None and score not in takers:
+            raise HTTPException(422, f"score: got {score!r}, wanted one of {', '.join(takers)}")
         if name.strip() == UNKNOWN or not name.isprintable():
             raise HTTPException(422, f"name: got {name!r}, wanted the name of a class")
         uploads, read = await console.uploaded(request)

@@ -15,7 +15,9 @@ from jaxatr.serving.examples import NEAREST, Examples, build_examples
 from jaxatr.tasks.embedding.predictor import Match, Retriever
 from jaxatr.tasks.open_set import fitted
 from jaxatr.tasks.open_set.deciding import RULE
+from jaxatr.tasks.open_set.enrolling import takers
 from jaxatr.tasks.open_set.loading import load_decision
+from jaxatr.tasks.open_set.needs import given_by
 from jaxatr.tasks.open_set.predictor import Prediction, Recogniser
 from jaxatr.tasks.open_set.views import kept_as
 from jaxatr.training import Checkpoint, TrainedRun
@@ -68,9 +70,11 @@ class Engine(abc.ABC):
       missing: why there are none; empty where there are.
       explainer: what makes saliency maps, or None.
       note: what a user should know of the decision; empty for nothing.
+      takers: names of the scores by which a class can be enrolled.
     """
 
     kind = ""
+    takers: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -142,6 +146,8 @@ class RecogniserEngine(Engine):
         scales = [_scale(one) for one in recognisers]
         super().__init__(run, scales, explainer, note)
         self.classes = recognisers[0].classes  # with those that were enrolled
+        own = {"open_logits"} if run.config.loss.open != "none" else set()
+        self.takers = tuple(one.name for one in takers(given_by(run.module) | own))
         self._recognisers = recognisers
 
     def answer(

@@ -134,7 +134,7 @@ class Run(BaseModel):
     neighbours: int = Field(description="Training chips that are named at most; 0 for none.")
     no_neighbours: str = Field(description="Why there are none; empty where there are.")
     explains: str = Field(description="Method of the saliency maps; empty where there are none.")
-    enrols: bool = Field(description="Whether a class can be enrolled.")
+    enrols: list[str] = Field(description="Scores by which a class can be enrolled.")
     note: str = Field(description="What a user should know of the decision.")
     version: str
     images: int = Field(description="In a request, at most.")

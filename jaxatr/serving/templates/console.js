@@ -256,23 +256,31 @@ function chosen() {
   const all = selected();
   $("chosen").textContent = all.length ? `${all.length} selected.` : "Nothing selected.";
   $("acts").hidden = !all.length;
+  $("enrol-field").hidden = !run.enrols.length || takes();
   const wrong = all.length && all.every((item) => marks.get(item.id)?.wrong);
   $("wrong").textContent = wrong ? "Not wrong" : "Mark wrong";
   $("groups").replaceChildren(...[...new Set([...marks.values()].map((mark) => mark.group).filter(Boolean))]
     .map((group) => element("option", {value: group})));
 }
 
-async function mark(some, change) {
-  const put = [], gone = [];
+// One change after the other: each begins with what the one before has left.
+let marking = Promise.resolve();
+function mark(some, change) {
+  marking = marking.then(() => put(some, change));
+  return marking;
+}
+
+async function put(some, change) {
+  const kept = [], gone = [];
   for (const item of some) {
     const found = verdict(item), before = marks.get(item.id);
     const after = {wrong: before?.wrong ?? false, group: before?.group ?? "", ...change(before)};
     if (!after.wrong && !after.group) { if (before) gone.push(item.id); continue; }
-    put.push({id: item.id, name: item.name.slice(-200), wrong: after.wrong, group: after.group, label: found.label,
+    kept.push({id: item.id, name: item.name.slice(-200), wrong: after.wrong, group: after.group, label: found.label,
       nearest: found.nearest, decides: found.decides, score: found.score, threshold: found.threshold});
   }
-  for (let start = 0; start < put.length; start += 500) {
-    const some = put.slice(start, start + 500);
+  for (let start = 0; start < kept.length; start += 500) {
+    const some = kept.slice(start, start + 500);
     const response = await ask("/api/marks", {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify({marks: some})});
     if (!response.ok) { tell(`nothing was marked: ${await detail(response)}`); return; }
     for (const one of some) marks.set(one.id, one);
@@ -287,11 +295,14 @@ async function mark(some, change) {
 }
 
 function markWrong(some) {
-  const wrong = !some.every((item) => marks.get(item.id)?.wrong);
+  const wrong = !some.every((item) => marks.get(item.id)?.wrong);  // as it is shown
   return mark(some, () => ({wrong}));
 }
 
 const nameGroup = () => mark(selected(), () => ({group: $("group").value.trim()}));
+
+// Whether classes can be added to the score that decides here; else another one decides afterwards.
+const takes = () => run.enrols.includes(scale.name);
 
 // Adds the selected chips to the run as a class, and asks anew about every chip.
 async function enrol() {
@@ -300,7 +311,7 @@ async function enrol() {
   await nameGroup();
   const form = new FormData();
   for (const item of some) form.append("images", item.file, item.name.split("/").pop());
-  const query = new URLSearchParams({name, ...(scale === run.scores[0] ? {} : {score: scale.name})});
+  const query = new URLSearchParams({name, score: takes() ? scale.name : $("enrol-by").value});
   const response = await ask(`/api/enrol?${query}`, {method: "POST", body: form});
   if (!response.ok) { tell(`${name} is not enrolled: ${await detail(response)}`); return; }
   $("enrol").disabled = true;
@@ -408,7 +419,8 @@ function picture(id) {
 
 // ---- uploads ----
 
-function receive(files) {
+async function receive(files) {
+  await ready;
   const room = MOST - items.length;
   if (files.length > room) tell(`The page holds ${MOST} chips: ${files.length - Math.max(0, room)} were left out. For more, jaxatr predict takes folders.`);
   for (const [name, file] of files.slice(0, Math.max(0, room))) {
@@ -612,9 +624,12 @@ async function describe() {
   $("score").replaceChildren(...run.scores.map((one) => element("option", {value: one.name, textContent: one.title})));
   $("score-field").hidden = run.scores.length < 2;
   $("near-title").hidden = !run.neighbours;
-  $("enrol").hidden = !run.enrols;
+  $("enrol").hidden = !run.enrols.length;
+  $("enrol-by").replaceChildren(...["auto", ...run.enrols].map((name) => element("option", {value: name, textContent: name})));
 }
 
-await describe();
-for (const one of (await (await ask("/api/marks")).json()).marks) marks.set(one.id, one);
-document.body.dataset.ready = "true";
+const ready = (async () => {
+  await describe();
+  for (const one of (await (await ask("/api/marks")).json()).marks) marks.set(one.id, one);
+  document.body.dataset.ready = "true";
+})();
