@@ -55,7 +55,7 @@ def bare(folder: str) -> None:
     from jaxatr import training
 
     training.enable_compilation_cache()
-    recogniser = jaxatr.load(folder)
+    recogniser: Any = jaxatr.load(folder)
     chips = chips_of(recogniser.chip.shape, BATCH)
     serve(lambda: recogniser.of_chips(chips, BATCH))
 

@@ -509,7 +509,7 @@ def _routes(console: Console) -> fastapi.FastAPI:
         responses={200: {"model": schemas.Count}, **_problems(403)},
     )
     async def unmark(
-        id: Annotated[list[schemas.Id], Query(min_length=1, max_length=1000)],
+        id: Annotated[list[schemas.Id], Query(min_length=1, max_length=100)],
     ) -> Response:
         """Forgets marks, and says how many there were."""
         return JSONResponse({"count": await asyncio.to_thread(console.marks.remove, id)})

@@ -4,6 +4,7 @@ uvicorn waits for a request's head as long as it takes, and keeps as much of it 
 """
 
 import asyncio
+import json
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -13,6 +14,7 @@ from jaxatr.serving.options import Limits
 _LONGEST_HEAD = 64 << 10
 
 _PHRASES = {
+    400: "Bad Request",
     408: "Request Timeout",
     431: "Request Header Fields Too Large",
     503: "Service Unavailable",
@@ -65,6 +67,10 @@ def bounded(limits: Limits) -> type[HttpToolsProtocol]:
             self._stop_waiting()
             super().on_headers_complete()
 
+        def send_400_response(self, msg: str) -> None:
+            del msg  # in plain text
+            self._end(400)
+
         def _wait_for_head(self) -> None:
             self._due = self.loop.call_later(limits.head_seconds, self._end, 408)
 
@@ -79,8 +85,11 @@ def bounded(limits: Limits) -> type[HttpToolsProtocol]:
             if self.transport.is_closing():
                 return
             retry = "retry-after: 1\r\n" if status == 503 else ""
-            head = f"HTTP/1.1 {status} {_PHRASES[status]}\r\n{retry}content-length: 0\r\n"
-            self.transport.write(f"{head}connection: close\r\n\r\n".encode())
+            body = json.dumps({"detail": _PHRASES[status]})
+            self.transport.write(
+                f"HTTP/1.1 {status} {_PHRASES[status]}\r\n{retry}content-type: application/json\r\n"
+                f"content-length: {len(body)}\r\nconnection: close\r\n\r\n{body}".encode()
+            )
             self.transport.close()
 
     return Bounded
