@@ -74,9 +74,9 @@ def test_the_runs_that_enrolment_is_compared_with_set_fields_that_exist(tmp_path
     recorded["scratch-mstar-2S1-5"] = {"evaluation": evaluation}
     monkeypatch.setattr(tables, "recorded", lambda _, name: recorded.get(name))
     cells = {tuple(line.split(" | ")[:2]): line for line in tables.of_base(mstar)}
-    assert "90.0 ± 0.0 (1) | 80.0" in cells["| before", "0"]
-    assert "50.0 ± 0.0 (1) | 70.0" in cells["| enrolled", "5"]
-    assert "25.0 ± 0.0 (1) | not run" in cells["| from scratch", "5"]
+    assert "90.0 (1) | 80.0 (1)" in cells["| before", "0"]
+    assert "50.0 (1) | 70.0 (1)" in cells["| enrolled", "5"]
+    assert "25.0 (1) | not run" in cells["| from scratch", "5"]
     assert "not run" in cells["| enrolled", "20"]
 
 

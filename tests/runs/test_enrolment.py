@@ -221,6 +221,25 @@ def test_a_folder_that_cannot_be_used_changes_nothing(run, chips, source, tmp_pa
         Recogniser.load(run)
 
 
+def test_one_that_is_killed_leaves_the_run_as_it_was(
+    run, chips, source, stranger, monkeypatch, tmp_path
+):
+    runs.enrol_run(run, few(source, tmp_path, 2), score=SCORE)
+    test = images_of(chips / "test" / stranger)
+    before = Recogniser.load(run).predict(test)
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(enrolled, "write", killed)
+        with pytest.raises(KeyboardInterrupt):
+            runs.enrol_run(run, source)
+    assert enrolled.read(run).counts() == {stranger: 2}
+    assert Recogniser.load(run).predict(test) == before
+    assert runs.enrol_run(run, source)["chips"] == 24
+
+
 def test_an_ensemble_and_an_export_refuse_it(run, source, trained_run):
     runs.enrol_run(run, source, score="nearest")
     with pytest.raises(ValueError, match="an ensemble is of runs as they"):
