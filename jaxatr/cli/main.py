@@ -12,7 +12,7 @@ from jaxatr.resolve import nearest
 
 COMMANDS = (
     *("train", "evaluate", "predict", "calibrate", "enrol", "cluster", "explain"),
-    *("check", "prepare", "convert", "tune", "report"),
+    *("check", "prepare", "convert", "tune", "report", "serve"),
 )
 
 

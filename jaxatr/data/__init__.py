@@ -9,6 +9,7 @@ size by ``chip``, made batches in ``pipeline`` and ``tuples``, and varied on the
 """
 
 from jaxatr.data.augment import augment
+from jaxatr.data.bounded import decode_bounded, pixels_of
 from jaxatr.data.catalogue import open_dataset, prepare
 from jaxatr.data.chip import Chip
 from jaxatr.data.combined_splits import (
@@ -33,7 +34,7 @@ from jaxatr.data.pipeline import (
     image_statistics,
     train_batches,
 )
-from jaxatr.data.row_tables import Cell, check_table, write_table
+from jaxatr.data.row_tables import Cell, check_table, csv_text, write_table
 from jaxatr.data.selection import holdout, select
 from jaxatr.data.source import Source
 from jaxatr.data.sources import flags as source_flags
@@ -70,6 +71,8 @@ __all__ = [
     "concatenated",
     "coarse_of",
     "contact_sheet",
+    "csv_text",
+    "decode_bounded",
     "describe_passed",
     "eval_batches",
     "eval_tuple_batches",
@@ -85,6 +88,7 @@ __all__ = [
     "normalize",
     "open_dataset",
     "other_boxes",
+    "pixels_of",
     "prepare",
     "read_chips",
     "read_folder",

@@ -76,8 +76,18 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
         *,
         gamma: float | None = None,
         further: tuple[str, ...] = (),
+        needs: Collection[str] = (),
     ):
-        """Takes a run and what decides; :meth:`load` reads both from a folder."""
+        """Takes a run and what decides; :meth:`load` reads both from a folder.
+
+        Args:
+          run: the run.
+          decision: what decides.
+          gamma: γ that was given.
+          further: names of the classes that were enrolled.
+          needs: names of what the outputs have for others, beside what this decision needs
+            (:data:`jaxatr.tasks.open_set.needs.NEEDS`).
+        """
         self.classes, self.further = (*run.classes, *further), further
         self.chip, self.step = run.intake, run.step
         self.decision, self._title = decision, decision.score.title
@@ -85,7 +95,7 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
         if gamma is None and decision.score.name == openset.gamma_rule(0.5).score.name:
             gamma = float(scipy.special.expit(decision.thresholds(len(run.classes)).max()))
         self.gamma = gamma
-        self._needs = decision.score.all_needs
+        self._needs = decision.score.all_needs | set(needs)
         self._variables = jax.device_put(run.variables)
         self._infer = jax.jit(self._network(run, self._needs))
 
@@ -166,7 +176,7 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
           ValueError: an image does not lead to a chip of the trained shape and type.
         """
         for outputs in self.outputs(items, batch_size=batch_size):
-            yield from self._predictions(outputs)
+            yield from self.decide(outputs)
 
     @abc.abstractmethod
     def outputs(
@@ -181,7 +191,13 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
         labels = np.full(count, openset.UNKNOWN)
         return openset.Outputs(kept["logits"], kept["open_logits"], labels, more)
 
-    def _predictions(self, outputs: openset.Outputs) -> Iterator[Prediction]:
+    def decide(self, outputs: openset.Outputs) -> Iterator[Prediction]:
+        """Yields the prediction for each example of the network's outputs.
+
+        Args:
+          outputs: of this network, or of another predictor of the same one, with all that the
+            decision needs.
+        """
         answers = self.deciding(outputs)
         own = self.classes[: outputs.logits.shape[1]]
         for index, label in enumerate(answers.nearest):
