@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from jaxatr.onnx.reader.inspection import Layer, layers
     from jaxatr.onnx.reader.model import OnnxModel, load
     from jaxatr.onnx.writer.exporter import export
-    from jaxatr.onnx.writer.trace import FreeAxis
     from jaxatr.onnx.writer.replacement import replace_weights
+    from jaxatr.onnx.writer.trace import FreeAxis
 
 __all__ = [
     "FreeAxis",
