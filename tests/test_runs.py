@@ -56,7 +56,7 @@ def test_every_score_of_one_run(trained_run):
     before = json.loads((trained_run / "evaluation.json").read_text())["groups"]["all"]
     # A network as small as this has features that never fire.
     with pytest.warns(UserWarning, match="vim is left out: dimensions: the features have no more"):
-        result = runs.evaluate_run(trained_run, scores="all")["groups"]["all"]
+        result = runs.evaluate_run(trained_run, scores="all", fresh=True)["groups"]["all"]
     wanted = [score.name for score in openset.choose_scores("all") if score.name != "vim"]
     assert list(result["scores"]) == wanted
     for name in openset.DEFAULT:
@@ -76,7 +76,7 @@ def test_every_score_of_one_run(trained_run):
     np.testing.assert_allclose(again, saved["test_score_openmax"], rtol=1e-6)
     table = reporting.open_set_table(json.loads((trained_run / "evaluation.json").read_text()))
     assert "OpenMax" in table and "ConfLabel (sum)" in table
-    runs.evaluate_run(trained_run)
+    runs.evaluate_run(trained_run, fresh=True)
 
 
 def test_a_field_that_came_later_has_its_default(trained_run, tmp_path):
@@ -108,7 +108,7 @@ def test_a_run_from_before_a_field_can_be_continued(small_config, trained_run, t
 def test_best_checkpoint_can_be_evaluated(trained_run):
     result = runs.evaluate_run(trained_run, checkpoint="best")
     assert result["checkpoint"]["which"] == "best" and result["checkpoint"]["step"] > 0
-    runs.evaluate_run(trained_run)
+    runs.evaluate_run(trained_run, fresh=True)
 
 
 def test_recogniser_says_what_the_evaluation_said(trained_run, chips):

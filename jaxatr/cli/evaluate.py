@@ -1,6 +1,7 @@
 """Evaluates a trained run, or an ensemble of several, on its test data and prints the table.
 
 jaxatr evaluate --workdir=DIR [--checkpoint=latest|best|STEP] [--scores=all]
+jaxatr evaluate --workdir=DIR --scores=vim --fresh
 jaxatr evaluate --workdir=DIR --outside=near=SOURCE,far=SOURCE
 jaxatr evaluate --workdir=DIR --workdir=DIR
 jaxatr evaluate --workdir=SURROGATE --methods=grad_cam,rise,lime
@@ -34,6 +35,9 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "methods", None, "Explanations to compare a surrogate with, likewise, or 'all'."
     )
+    flags.DEFINE_bool(
+        "fresh", False, "Keep nothing of earlier evaluations of the run beside this one."
+    )
     flags.DEFINE_bool("json", False, "Print the figures as JSON instead of the table.")
 
 
@@ -47,11 +51,13 @@ def main(arguments: Sequence[str]) -> None:
         "data": inputs.given("source", "data_dir"),
     }
     if len(workdirs) > 1:
-        if options:
-            raise ValueError(f"--{next(iter(options))} is of one run, not of an ensemble")
+        if options or flags.FLAGS.fresh:
+            raise ValueError(f"--{next(iter(options), 'fresh')} is of one run, not of an ensemble")
         result = runs.evaluate_ensemble(workdirs, **shared)
     else:
-        result = runs.evaluate_run(workdirs[0], **shared, progress=True, **options)
+        result = runs.evaluate_run(
+            workdirs[0], **shared, fresh=flags.FLAGS.fresh, progress=True, **options
+        )
     print(
         json.dumps(result, indent=2)
         if flags.FLAGS.json

@@ -3,6 +3,7 @@
 import inspect
 import json
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from jaxatr import kernels, training
+from jaxatr.runs.merging import Evaluated, merged
 from jaxatr.runs.training import make_task
 from jaxatr.tasks.open_set import ensemble
 from jaxatr.training import EVALUATION, SCORES, THUMBNAILS, Checkpoint, write_file
@@ -20,10 +22,14 @@ def evaluate_run(
     *,
     checkpoint: Checkpoint = "latest",
     data: dict[str, Any] | None = None,
+    fresh: bool = False,
     progress: bool = False,
     **options: Any,
 ) -> dict[str, Any]:
     """Evaluates a run on its test data, and records the result in its folder.
+
+    Scores, groups and explanations that were measured before, at the same checkpoint and on the
+    same examples, stay beside what is measured now; a warning says where they cannot.
 
     Writes ``evaluation.json`` (the returned figures), ``scores.npz`` (the arrays from which every
     figure can be computed again), ``thumbnails.npz`` (pictures of the most confident mistakes), the
@@ -33,6 +39,7 @@ def evaluate_run(
       workdir: the run's folder.
       checkpoint: ``"latest"``, ``"best"`` (on the validation part) or a step.
       data: fields of ``config.data`` to change, where the data has moved.
+      fresh: keep nothing that was measured before.
       progress: show bars of what takes long.
       **options: of the kind's ``test``: ``scores`` (names of open-set scores, or ``"all"``),
         ``methods`` (explanations to compare a surrogate with).
@@ -54,14 +61,19 @@ def evaluate_run(
         measured, arrays = task.test(training.variables_of(snapshot), **options)
     result = {"checkpoint": {"which": checkpoint, "step": snapshot.step}, **measured}
     folder = Path(workdir)
-    thumbnails = task.thumbnails(measured, arrays)
-    for name, content in task.files(arrays, snapshot.step).items():
+    further = task.files(arrays, snapshot.step)
+    if not fresh:
+        (result, arrays), notes = merged(folder, Evaluated(result, arrays), task.kept)
+        for note in notes:
+            warnings.warn(f"{workdir}: {note}", stacklevel=2)
+    thumbnails = task.thumbnails(result, arrays)
+    for name, content in further.items():
         _write(folder / name, content, np.savez)
     _write(folder / SCORES, arrays, np.savez_compressed)
     _write(folder / THUMBNAILS, thumbnails, np.savez_compressed)
     text = json.dumps(result, indent=2) + "\n"
     write_file(folder / EVALUATION, lambda file: file.write(text.encode()))
-    training.update_record(workdir, **task.evaluated(measured, snapshot.step))
+    training.update_record(workdir, **task.evaluated(result, snapshot.step))
     return result
 
 

@@ -107,6 +107,9 @@ class Task(abc.ABC):
     usage: ClassVar[str] = "predict --workdir={workdir} IMAGE..."
     #: Dotted path of the kind's ``Predictor``; empty for a kind that predicts nothing.
     predictor: ClassVar[str] = ""
+    #: Figures of an evaluation that the next one at the same checkpoint keeps, where it does not
+    #: measure them anew: dotted names, in which ``*`` is any name, outer ones first.
+    kept: ClassVar[tuple[str, ...]] = ()
     #: Dotted path of the :class:`jaxatr.reporting.Report` that shows results of this kind.
     report: ClassVar[str] = "jaxatr.reporting.plain:REPORT"
 

@@ -50,7 +50,7 @@ def run(trained_run, tmp_path_factory):
 
 
 def test_a_score_from_outside_is_fitted_measured_and_shown(run):
-    result = runs.evaluate_run(run, scores="users_scores:BOX,mls")
+    result = runs.evaluate_run(run, scores="users_scores:BOX,mls", fresh=True)
     rows, arrays = result["groups"]["all"]["scores"], dict(np.load(run / "scores.npz"))
     assert list(rows) == ["box", "mls"]
     score, known = arrays["test_score_box"], arrays["test_labels"] != openset.UNKNOWN
@@ -73,7 +73,7 @@ def test_every_score_is_computed_once_for_each_part(run, monkeypatch):
 
     counting = openset.Score("mls", "MLS", counted, fixed_threshold=mls.fixed_threshold)
     monkeypatch.setitem(openset.SCORES, "mls", counting)
-    result = runs.evaluate_run(run, scores="mls")
+    result = runs.evaluate_run(run, scores="mls", fresh=True)
     assert calls == [18, 40] and set(result["groups"]["all"]["scores"]) == {"mls"}
 
 

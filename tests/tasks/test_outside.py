@@ -119,7 +119,7 @@ def test_what_cannot_be_read_is_refused(near, tmp_path):
 
 def test_groups_are_measured_against_the_known_test_examples(run, near, far):
     with pytest.warns(UserWarning, match="left out of .*near: 1 that cannot be used, such.*notes"):
-        result = runs.evaluate_run(run, outside=f"near={near},far={far}", scores="all")
+        result = runs.evaluate_run(run, outside=f"near={near},far={far}", scores="all", fresh=True)
     assert list(result["groups"]) == ["all", "near", "far"]
     arrays, everything = dict(np.load(run / "scores.npz")), result["groups"]["all"]
     known = arrays["test_labels"] != openset.UNKNOWN
@@ -148,7 +148,7 @@ def test_groups_are_measured_against_the_known_test_examples(run, near, far):
 
 
 def test_a_predictor_scores_an_outside_image_as_the_evaluation_does(run, far):
-    result = runs.evaluate_run(run, outside=f"far={far}", scores="mls")
+    result = runs.evaluate_run(run, outside=f"far={far}", scores="mls", fresh=True)
     assert list(result["groups"]) == ["all", "far"]
     arrays = dict(np.load(run / "scores.npz"))
     recogniser = Recogniser.load(run, score="mls")

@@ -174,14 +174,14 @@ def test_the_report_shows_the_tracks(run, tmp_path):
 def test_scores_that_need_a_gradient_are_of_single_images(run):
     with pytest.raises(ValueError, match="scores: odin needs a gradient.*not for tracks"):
         runs.evaluate_run(run[0], scores="odin")
-    result = runs.evaluate_run(run[0], scores="energy,knn")
+    result = runs.evaluate_run(run[0], scores="energy,knn", fresh=True)
     for group in result["groups"].values():
         assert set(group["scores"]) == {"energy", "knn"} and "auroc" in group["scores"]["knn"]
     with pytest.warns(UserWarning, match="odin is left out"):
         result = runs.evaluate_run(run[0], scores="all")
     assert {"softmax", "mls", "cbc", "mahalanobis"} <= set(result["groups"]["all"]["scores"])
     assert not {"odin", "conflabel"} & set(result["groups"]["all"]["scores"])
-    runs.evaluate_run(run[0])
+    runs.evaluate_run(run[0], fresh=True)
 
 
 def test_the_recogniser_says_what_the_evaluation_did(base, run, tmp_path, flags_of, capsys):

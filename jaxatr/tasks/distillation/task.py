@@ -46,6 +46,7 @@ class Distillation(Task):
 
     usage = "explain --workdir={workdir} --out=DIR IMAGE..."
     report = "jaxatr.tasks.distillation.report:REPORT"
+    kept = ("explanation.methods.*",)
     best = "fidelity"
     free_fields = ("distillation.target",)  # where it lies: the record says which network it is
 

@@ -53,6 +53,7 @@ class OpenSet(Task):
     )
     predictor = "jaxatr.tasks.open_set.predictor:Recogniser"
     report = "jaxatr.tasks.open_set.report:REPORT"
+    kept = ("groups.*", "groups.*.scores.*", "outside.*", "further_scores.*", "fitted_gamma")
     best = "closed_accuracy"
 
     def __init__(self, config: Config):

@@ -1,0 +1,141 @@
+"""What was measured before stays beside a new evaluation of the same network and examples."""
+
+import json
+import shutil
+import warnings
+
+import numpy as np
+import pytest
+
+from jaxatr import openset, reporting, runs, training
+from jaxatr.runs.merging import Evaluated, merged
+from jaxatr.tasks import Distillation, OpenSet
+
+
+@pytest.fixture
+def run(trained_run, tmp_path):
+    shutil.copytree(trained_run, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_a_further_score_joins_the_ones_before(run):
+    before = runs.evaluate_run(run, fresh=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = runs.evaluate_run(run, scores="energy")
+    recorded = json.loads((run / "evaluation.json").read_text())
+    rows, arrays = recorded["groups"]["all"]["scores"], dict(np.load(run / "scores.npz"))
+    earlier = before["groups"]["all"]["scores"]
+    assert set(rows) == {*earlier, "energy"} and result["groups"] == recorded["groups"]
+    assert {name: rows[name] for name in earlier} == earlier
+    assert recorded["decides"] == before["decides"] and "decided_score" in arrays
+    assert {f"test_score_{name}" for name in rows} <= arrays.keys()
+    # γ is fitted by CBC, which was not measured again.
+    assert recorded["fitted_gamma"] == before["fitted_gamma"] is not None
+    assert training.read_record(run)["fitted_gamma"] == before["fitted_gamma"]
+    titles = [openset.SCORES[name].title for name in rows]
+    table, page = reporting.open_set_table(recorded), reporting.render_report([run])
+    assert all(title in table and title in page for title in titles)
+    assert list(runs.evaluate_run(run, scores="mls", fresh=True)["groups"]["all"]["scores"]) == [
+        "mls"
+    ]
+
+
+def measured(*scores, step=3, near=(), **more):
+    groups = {"all": {"num_known": 2, "scores": {name: {"auroc": 0.5} for name in scores}}}
+    outside = {}
+    if near:
+        groups["near"] = {"num_known": 2, "scores": {name: {"auroc": 0.7} for name in near}}
+        outside["outside"] = {"near": {"images": 2, "unknown_accepted": 0.3}}
+    return {"checkpoint": {"step": step}, "tpr": 0.95, "groups": groups, **outside, **more}
+
+
+def arrays(*scores, logits=(1.0, 2.0), near=(), of_near=(3.0, 4.0)):
+    found = {"test_logits": np.array(logits), "decided_score": np.zeros(2)}
+    found |= {f"test_score_{name}": np.arange(2.0) for name in scores}
+    found |= {f"outside_near_score_{name}": np.arange(2.0) for name in near}
+    return found | ({"outside_near_logits": np.array(of_near)} if near else {})
+
+
+def record(folder, one, its_arrays):
+    (folder / "evaluation.json").write_text(json.dumps(one))
+    np.savez(folder / "scores.npz", **its_arrays)
+
+
+def merge(folder, one, its_arrays, kept=OpenSet.kept):
+    (found, files), notes = merged(folder, Evaluated(one, its_arrays), kept)
+    return found, files, notes
+
+
+@pytest.mark.parametrize(
+    "now, changed, reason",
+    [
+        (measured("mls", step=4), {}, "at step 3, and now at step 4"),
+        (measured("mls", tpr=0.9), {}, "its tpr is not that of this evaluation"),
+        (measured("mls"), {"logits": (1.0, 2.5)}, "its array test_logits is not that of"),
+        (measured("mls"), {"logits": (1.0, 2.0, 3.0)}, "its array test_logits is not that of"),
+    ],
+)
+def test_earlier_figures_of_something_else_are_replaced(tmp_path, now, changed, reason):
+    record(tmp_path, measured("cbc", "mls"), arrays("cbc", "mls"))
+    found, files, (note,) = merge(tmp_path, now, arrays("mls", **changed))
+    assert found == now and "test_score_cbc" not in files
+    assert note.startswith("the earlier evaluation of cbc is replaced: ") and reason in note
+
+
+def test_nothing_is_said_where_nothing_is_lost(tmp_path):
+    record(tmp_path, measured("mls"), arrays("mls"))
+    now = measured("mls", "cbc", step=4)
+    assert merge(tmp_path, now, arrays("mls", "cbc"))[::2] == (now, [])
+
+
+def test_rounding_is_no_difference_and_the_new_decision_counts(tmp_path):
+    before = measured("cbc", near=("cbc",), decides="cbc", decision={"thresholds": [1.0]})
+    record(tmp_path, before, arrays("cbc", near=("cbc",)))
+    now = measured("mls", decides="mls", decision={"thresholds": [2.0]})
+    own = arrays("mls", logits=(1.00001, 2.0))
+    found, files, notes = merge(tmp_path, now, own)
+    assert not notes and set(found["groups"]["all"]["scores"]) == {"mls", "cbc"}
+    assert found["groups"]["near"] == before["groups"]["near"] and found["decides"] == "mls"
+    # It was accepted by the decision of before.
+    assert found["outside"] == {"near": {"images": 2}}
+    assert files["test_logits"] is own["test_logits"] and "outside_near_score_cbc" in files
+
+
+def test_a_group_of_other_images_is_replaced_alone(tmp_path):
+    record(tmp_path, measured("cbc", near=("cbc",)), arrays("cbc", near=("cbc",)))
+    own = arrays("mls", near=("mls",), of_near=(5.0, 6.0))
+    found, files, (note,) = merge(tmp_path, measured("mls", near=("mls",)), own)
+    assert note == "the earlier evaluation of cbc is replaced: near has other images now"
+    assert set(found["groups"]["all"]["scores"]) == {"mls", "cbc"}
+    assert set(found["groups"]["near"]["scores"]) == {"mls"}
+    assert "test_score_cbc" in files and "outside_near_score_cbc" not in files
+
+
+def test_explanations_of_the_same_chips_stay(tmp_path):
+    def explained(*methods, **convention):
+        rows = {name: {"insertion": 0.5} for name in methods}
+        return {
+            "checkpoint": {"step": 3},
+            "explanation": {"methods": rows, "convention": convention},
+        }
+
+    def of(*methods):
+        found = {f"{name}_map": np.zeros(2) for name in methods}
+        return found | {"test_row": np.arange(2), "sheet_worst": np.arange(2)}
+
+    record(tmp_path, explained("surrogate", "rise"), of("surrogate", "rise"))
+    now = explained("surrogate", "lime")
+    found, files, notes = merge(tmp_path, now, of("surrogate", "lime"), Distillation.kept)
+    assert list(found["explanation"]["methods"]) == ["surrogate", "lime", "rise"] and not notes
+    assert {"surrogate_map", "lime_map", "rise_map"} <= files.keys()
+    other = explained("surrogate", pixels_per_step=9)
+    found, _, (note,) = merge(tmp_path, other, of("surrogate"), Distillation.kept)
+    assert "rise" in note and "convention" in note and found == other
+
+
+def test_an_earlier_evaluation_that_is_damaged_is_replaced(tmp_path):
+    record(tmp_path, measured("cbc"), arrays("cbc"))
+    (tmp_path / "scores.npz").write_bytes(b"PK damaged")
+    found, _, (note,) = merge(tmp_path, measured("mls"), arrays("mls"))
+    assert found == measured("mls") and "cannot be read" in note
