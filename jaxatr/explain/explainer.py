@@ -12,7 +12,7 @@ from jaxatr import data, training
 from jaxatr.explain.measures.judge import judge
 from jaxatr.explain.method import Maps, Method
 from jaxatr.explain.methods import METHODS, find_method
-from jaxatr.training import Target
+from jaxatr.training import Checkpoint, Target
 from jaxatr.typing import Float, Shaped
 
 MARKS_EVERYTHING = 0.75
@@ -166,6 +166,7 @@ def load_explainers(
     workdir: str | os.PathLike,
     method: str | None = None,
     *,
+    checkpoint: Checkpoint = "latest",
     seed: int = 0,
     progress: bool = False,
     **options: Any,
@@ -175,6 +176,7 @@ def load_explainers(
     Args:
       workdir: as :meth:`Explainer.load` has it.
       method: likewise; ``"all"`` for every method of the package, and the run's surrogate.
+      checkpoint: ``"latest"``, ``"best"`` or a step.
       seed: of the methods that draw.
       progress: show a bar on standard error, at a terminal, of those that try masked copies.
       options: of the method's function; none with ``"all"``.
@@ -182,7 +184,7 @@ def load_explainers(
     Raises:
       ValueError: as :meth:`Explainer.load`.
     """
-    run = training.load_run(workdir)
+    run = training.load_run(workdir, checkpoint)
     surrogate, own = run.task.surrogate(run), {}
     target = run.task.classifier(run) if surrogate is None else surrogate.target
     if surrogate is not None:

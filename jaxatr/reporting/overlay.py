@@ -64,7 +64,7 @@ def overlay(
     """
     _check(chip, saliency)
     colours, size = colour_map(), _size(chip.shape[:2], side)
-    left = _shown(chip).resize(size, Image.Resampling.NEAREST)
+    left = drawn(chip, side=side)
     gap, bar = _GAP, 14
     width = 2 * size[0] + 5 * gap + bar + 28
     title, head, font = _headed(title, width)
@@ -165,7 +165,17 @@ def blended(
     size = _size(chip.shape[:2], side)
     mapped = Image.fromarray(colour_map()[np.rint(255 * saliency).astype(int)])
     mapped = mapped.resize(size, Image.Resampling.BILINEAR)
-    return Image.blend(_shown(chip).resize(size, Image.Resampling.NEAREST), mapped, share)
+    return Image.blend(drawn(chip, side=side), mapped, share)
+
+
+def drawn(chip: Shaped[np.ndarray, "h w c"], *, side: int) -> Image.Image:
+    """Draws a chip, its pixels as squares.
+
+    Args:
+      chip: ``[h, w, c]``, as :func:`overlay` has it.
+      side: of the picture, in pixels.
+    """
+    return _shown(chip).resize(_size(chip.shape[:2], side), Image.Resampling.NEAREST)
 
 
 def _shown(chip: Shaped[np.ndarray, "h w c"]) -> Image.Image:

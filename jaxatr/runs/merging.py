@@ -77,7 +77,7 @@ def merged(folder: Path, now: Evaluated, kept: Iterable[str]) -> Merged:
         for name in changed:
             owners = (each for each in groups if name.startswith(f"{outside.PART}{each}_"))
             if (group := next(owners, None)) is None:
-                reason = f"its array {name} is not that of this evaluation: other examples"
+                reason = f"{name} is another now: other examples, or seen in another way"
                 return Merged(now, [_note(missing, reason)])
             if gone := [path for path in missing if group in path]:
                 notes.append(_note(gone, f"{group} has other images now"))
@@ -141,7 +141,7 @@ def _changed(before: Mapping[str, np.ndarray], now: Mapping[str, np.ndarray]) ->
     """Lists the arrays of examples that both evaluations have and that are not equal."""
     return [
         name
-        for name in before.keys() & now.keys()
+        for name in sorted(before.keys() & now.keys())
         if name.startswith(_OF_EXAMPLES) and not any(part in name for part in _OF_SCORES)
         if not _equal(before[name], now[name])
     ]

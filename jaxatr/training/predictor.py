@@ -85,11 +85,18 @@ class Predictor(abc.ABC, Generic[Item, Answer]):
         Raises:
           ValueError: an input cannot be used; the message says which.
         """
+        answers = list(self(self._items(inputs)))
+        return answers[0] if self._is_one(inputs) else answers
+
+    def _items(self, inputs: One | Iterable[Any]) -> Iterator[Item]:
+        """Makes usable inputs of one value, or of many."""
         if self._is_one(inputs):
-            return next(iter(self([self._usable(inputs, "input")])))
-        if not isinstance(inputs, Iterable):
+            yield self._usable(inputs, "input")
+        elif isinstance(inputs, Iterable):
+            for number, one in enumerate(inputs):
+                yield self._usable(one, f"inputs[{number}]")
+        else:
             raise ValueError(f"got a {type(inputs).__name__}, wanted an input or many of them")
-        return list(self(self._usable(one, f"inputs[{n}]") for n, one in enumerate(inputs)))
 
     def _usable(self, value: object, name: str) -> Item:
         """Makes an input of what a program gives, and checks it."""

@@ -9,8 +9,10 @@ import jax
 import numpy as np
 
 from jaxatr import data, openset, training
+from jaxatr.reporting import notebook
 from jaxatr.tasks.embedding.evaluation import SCORE
-from jaxatr.training import Predictor, TrainedRun
+from jaxatr.tasks.shown import Showing
+from jaxatr.training import TrainedRun
 from jaxatr.training.predictor import flattened
 from jaxatr.typing import Float, Int, Shaped
 
@@ -48,6 +50,24 @@ class Match(NamedTuple):
     max_distance: float | None
     neighbours: tuple[Neighbour, ...]
 
+    def card(self) -> notebook.Card:
+        """Describes the match for a notebook: verdict, distance and the nearest training chips."""
+        accepted, first = self.label != UNKNOWN, self.neighbours[0]
+        verdict = self.label if accepted else f"{UNKNOWN}, nearest to {first.label}"
+        limit = "" if self.max_distance is None else f", unknown beyond {self.max_distance:.4g}"
+        near = self.neighbours[: notebook.MOST]
+        bars = [
+            notebook.Bar(one.label, f"{one.distance:.4f}  {one.path or f'#{one.id}'}")
+            for one in near
+        ]
+        more = len(self.neighbours) - len(near)
+        rest = f"{more} more neighbours" if more else ""
+        facts = [f"distance {self.distance:.4g}{limit}"]
+        return notebook.Card(verdict, accepted, facts, bars, rest)
+
+    def _repr_html_(self) -> str:
+        return notebook.render_cards([self.card()])
+
 
 class Index(NamedTuple):
     """The training chips that a search goes through.
@@ -65,7 +85,7 @@ class Index(NamedTuple):
     paths: Shaped[np.ndarray, " n"] | None
 
 
-class Retriever(Predictor[np.ndarray, Match]):
+class Retriever(Showing[np.ndarray, Match]):
     """A trained embedding with everything that turns an image into a search.
 
     Attributes:

@@ -19,6 +19,7 @@ from jaxatr.tasks.open_set.deciding import Made, as_configured, facts
 from jaxatr.tasks.open_set.judged import judge
 from jaxatr.tasks.open_set.loading import as_number, load_decision, open_task
 from jaxatr.tasks.open_set.predictor import Recogniser
+from jaxatr.tasks.shown import HeatMap
 from jaxatr.training import Checkpoint, TrainedRun, digest
 from jaxatr.typing import Int
 
@@ -48,6 +49,10 @@ class Ensemble(Recogniser):
         self.chip, self.step = first.chip, first.step
         self.decision, self._title = decision, decision.score.title
         self.kept = decision.score.name
+
+    def _heat_maps(self, items: Sequence[np.ndarray], method: str) -> list[HeatMap]:
+        """Refuses: several networks have no one map."""
+        raise ValueError("heat_map: an ensemble has none: show the image by one of its runs")
 
     def outputs(
         self, items: Iterable[np.ndarray], *, batch_size: int | None = None

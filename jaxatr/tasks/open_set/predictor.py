@@ -10,11 +10,13 @@ import jax
 import numpy as np
 import scipy.special
 
-from jaxatr import data, openset, training
+from jaxatr import data, explain, openset, training
+from jaxatr.reporting import notebook
 from jaxatr.resolve import resolve
 from jaxatr.tasks.open_set.loading import load_decision
 from jaxatr.tasks.open_set.views import kept_as, outputs_of, views_of
-from jaxatr.training import Checkpoint, Predictor, TrainedRun
+from jaxatr.tasks.shown import HeatMap, Showing
+from jaxatr.training import Checkpoint, TrainedRun
 from jaxatr.training.predictor import Item, flattened
 from jaxatr.typing import ArrayLike, PyTree, Shaped
 
@@ -52,8 +54,34 @@ class Prediction(NamedTuple):
     p_value: float | None = None
     probability_is: str = ""
 
+    def card(self) -> notebook.Card:
+        """Describes the prediction for a notebook: verdict, score, threshold and probabilities."""
+        accepted = self.label != UNKNOWN
+        bars, rest = notebook.probability_bars(self.probabilities)
+        verdict = self.label if accepted else f"{UNKNOWN}, most like {self.nearest}"
+        return notebook.Card(verdict, accepted, self._facts(), bars, rest)
 
-class OpenSetPredictor(Predictor[Item, Prediction]):
+    def _facts(self) -> list[str]:
+        shown = openset.shown(self.decides)
+        far, sign = shown.scale == "distance", -1 if shown.scale == "distance" else 1
+        score = f"{'distance' if far else 'score'} {sign * self.score:.4g}"
+        limit = f"{'unknown beyond' if far else 'known from'} {sign * self.threshold:.4g}"
+        if not math.isfinite(self.threshold):
+            limit = "everything is accepted" if self.threshold < 0 else "no threshold"
+        elif self.gamma is not None:
+            limit += f" (γ {self.gamma:.4g})"
+        facts = [f"{shown.title}: {score}, {limit}"]
+        if self.known_probability is not None and self.probability_is != "p-value":
+            facts.append(f"known with probability {self.known_probability:.3f}")
+        if self.p_value is not None:
+            facts.append(f"p-value among known examples {self.p_value:.3f}")
+        return facts
+
+    def _repr_html_(self) -> str:
+        return notebook.render_cards([self.card()])
+
+
+class OpenSetPredictor(Showing[Item, Prediction]):
     """A trained network with everything that turns an image, or a track, into a decision.
 
     Attributes:
@@ -62,6 +90,7 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
       gamma: γ of section 2.3, where CBC decides; else None.
       chip: from an image to the chip that the network sees.
       step: of the checkpoint.
+      workdir: the run's folder.
       deciding: the decision, with its galleries on the device.
       kept: name of what is fitted for the decision, in the run's folder.
     """
@@ -89,13 +118,14 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
             (:data:`jaxatr.tasks.open_set.needs.NEEDS`).
         """
         self.classes, self.further = (*run.classes, *further), further
-        self.chip, self.step = run.intake, run.step
+        self.chip, self.step, self.workdir = run.intake, run.step, run.workdir
         self.decision, self._title = decision, decision.score.title
         self.kept = kept_as(decision.score.name, run.config)
         if gamma is None and decision.score.name == openset.gamma_rule(0.5).score.name:
             gamma = float(scipy.special.expit(decision.thresholds(len(run.classes)).max()))
         self.gamma = gamma
         self._needs = decision.score.all_needs | set(needs)
+        self._explainers: dict[str, explain.Explainer] = {}
         self._variables = jax.device_put(run.variables)
         self._infer = jax.jit(self._network(run, self._needs))
 
@@ -284,6 +314,22 @@ class Recogniser(OpenSetPredictor[np.ndarray]):
         """Yields the network's outputs on batches of images, of 32 by default."""
         for chips, count in self.chip.batches(items, batch_size or 32):
             yield self.of_chips(chips, count)
+
+    def _heat_maps(self, items: Sequence[np.ndarray], method: str) -> list[HeatMap]:
+        """Explains the class that the network finds in each image."""
+        if method not in self._explainers:
+            loaded = explain.load_explainers(self.workdir, method, checkpoint=self.step)
+            if len(loaded) > 1:
+                raise ValueError("heat_map: got 'all', wanted one method")
+            self._explainers[method] = next(iter(loaded.values()))
+        explainer = self._explainers[method]
+        title, found = explain.method_title(explainer.method), []
+        for chips, count in self.chip.batches(items, 16):
+            images = chips.astype(np.float32)
+            names, maps = explainer.explained(images), explainer.saliency(images)
+            words = [f"{title}: speaks for {name}" for name in names]
+            found += map(HeatMap, words[:count], maps[:count])
+        return found
 
     def of_chips(self, chips: Shaped[np.ndarray, "b h w c"], count: int) -> openset.Outputs:
         """Computes the network's outputs on the first ``count`` of a batch of chips."""

@@ -1,0 +1,91 @@
+"""Answers as a notebook shows them: inline HTML, in the notebook's own colours."""
+
+import base64
+import io
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from jaxatr.reporting.environment import environment
+from jaxatr.reporting.overlay import blended, drawn
+from jaxatr.typing import Float, Shaped
+
+SIDE = 160
+"""The longer side of a picture, in pixels."""
+MOST = 10
+"""Bars of a card at most."""
+
+
+class Bar(NamedTuple):
+    """A line of a card.
+
+    Attributes:
+      name: of a class.
+      text: its value.
+      share: of the bar's full length, in [0, 1]; None for no bar.
+    """
+
+    name: str
+    text: str
+    share: float | None = None
+
+
+class Card(NamedTuple):
+    """An answer to one input.
+
+    Attributes:
+      verdict: the decision.
+      accepted: whether it is a known class.
+      facts: what it was decided by.
+      bars: one for each class, or for each neighbour.
+      rest: what is left out of the bars; empty for nothing.
+      pictures: caption to data URI.
+    """
+
+    verdict: str
+    accepted: bool
+    facts: Sequence[str]
+    bars: Sequence[Bar]
+    rest: str = ""
+    pictures: Mapping[str, str] = {}
+
+
+def render_cards(cards: Sequence[Card]) -> str:
+    """Renders answers beside each other."""
+    return environment().get_template("cards.html").render(cards=cards, side=SIDE)
+
+
+def probability_bars(probabilities: Mapping[str, float]) -> tuple[list[Bar], str]:
+    """Makes the bars of the most probable classes, the highest first, and counts the rest."""
+    ordered = sorted(probabilities.items(), key=lambda item: -item[1])
+    bars = [
+        Bar(name, f"{100 * value:.1f} %", min(max(value, 0.0), 1.0))
+        for name, value in ordered[:MOST]
+    ]
+    others = ordered[MOST:]
+    if not others:
+        return bars, ""
+    classes, total = "class" if len(others) == 1 else "classes", sum(each for _, each in others)
+    return bars, f"{len(others)} more {classes}, {100 * total:.1f} % together"
+
+
+def picture(
+    chip: Shaped[np.ndarray, "h w c"], saliency: Float[np.ndarray, "h w"] | None = None
+) -> str:
+    """Draws a chip, or a map over it, as a data URI.
+
+    Args:
+      chip: ``[h, w, c]``, gray or RGB in any range; its first channel if it is neither.
+      saliency: ``[h, w]`` in [0, 1].
+    """
+    if saliency is None:
+        return _uri(drawn(chip, side=SIDE))
+    return _uri(blended(chip, saliency, side=SIDE))
+
+
+def _uri(image: Image.Image) -> str:
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
