@@ -4,7 +4,7 @@ from jaxatr.reporting.card import Exported, check_card, check_repeats, write_car
 from jaxatr.reporting.kind import Report, Section, report_of
 from jaxatr.reporting.overlay import overlay, sheet
 from jaxatr.reporting.page import render_report, write_report
-from jaxatr.reporting.tables import open_set_table, percent, text_table
+from jaxatr.reporting.tables import open_set_table, percent, text_table, worst_confusions
 
 __all__ = [
     "Exported",
@@ -19,6 +19,7 @@ __all__ = [
     "report_of",
     "sheet",
     "text_table",
+    "worst_confusions",
     "write_card",
     "write_report",
 ]

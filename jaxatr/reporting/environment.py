@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-from jaxatr.reporting.tables import percent
+from jaxatr.reporting.tables import percent, worst_confusions
 
 
 def environment(packages: Iterable[str] = ("jaxatr.reporting",)) -> Environment:
@@ -20,5 +20,5 @@ def environment(packages: Iterable[str] = ("jaxatr.reporting",)) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals |= {"percent": percent}
+    made.globals |= {"percent": percent, "worst_confusions": worst_confusions}
     return made

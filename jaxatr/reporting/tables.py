@@ -1,7 +1,7 @@
 """Recorded figures as text tables."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxatr import openset
 
@@ -189,6 +189,41 @@ def score_title(name: str, evaluation: Mapping[str, Any] | None = None) -> str:
       evaluation: the content of ``evaluation.json``, for a score from outside the package.
     """
     return openset.shown(name, evaluation).title
+
+
+class Confusion(NamedTuple):
+    """How often one class is taken for another.
+
+    Attributes:
+      true: name of the class.
+      taken_for: name of the other one.
+      count: of the examples.
+      share: of the class's examples.
+    """
+
+    true: str
+    taken_for: str
+    count: int
+    share: float
+
+
+def worst_confusions(
+    names: Sequence[str], counts: Sequence[Sequence[int]], *, most: int = 15
+) -> list[Confusion]:
+    """Lists the pairs of classes that are confused most often, the worst first.
+
+    Args:
+      names: of the c classes.
+      counts: ``[c, c]``, examples by true class and decision.
+      most: how many pairs at most.
+    """
+    found = [
+        Confusion(names[label], names[decision], count, count / sum(row))
+        for label, row in enumerate(counts)
+        for decision, count in enumerate(row)
+        if count and label != decision
+    ]
+    return sorted(found, key=lambda one: (-one.count, -one.share))[:most]
 
 
 def percent(value: float | None) -> str:

@@ -1,5 +1,6 @@
 """The page in a browser: γ moves the figures, and nothing is asked of any network."""
 
+import collections
 import re
 
 import numpy as np
@@ -203,3 +204,39 @@ def test_it_fits_and_can_be_read(opened, contrast, written, embedding, about, th
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         least = contrast(page)
         assert least and min(least.values()) >= 4.5, sorted((v, k) for k, v in least.items())[:4]
+
+
+def test_many_classes_are_a_heat_map_with_a_search(opened, make_run, tmp_path):
+    known = tuple(f"kind {n:02}" for n in range(30))
+    folder = make_run(tmp_path / "run", known=known, n=600)
+    reporting.write_report([folder], tmp_path / "report.html")
+    run = read_run(folder)
+    tested = run.labels >= 0
+    pairs = list(zip(run.labels[tested], run.predicted[tested], strict=True))
+    wrong = collections.Counter((int(a), int(b)) for a, b in pairs if a != b)
+    with opened(tmp_path / "report.html") as page:
+        box = page.locator("#confusion .confusions")
+        assert not page.locator(".matrix").count()
+        assert box.locator(".cells rect").count() == len(set(pairs))
+        rows = box.locator(".worst tbody tr")
+        first = rows.first.locator("td").all_inner_texts()
+        count = max(wrong.values())
+        label, decision = known.index(first[0]), known.index(first[1])
+        assert wrong[label, decision] == count == int(first[2]) and rows.count() == 15
+        share = count / np.sum(run.labels == label)
+        assert float(first[3].removesuffix(" %")) == pytest.approx(100 * share, abs=0.06)
+        box.locator("input").fill("KIND 07")
+        mine = {pair: n for pair, n in wrong.items() if 7 in pair}
+        shown = {tuple(row.split("\t")[:2]) for row in rows.all_inner_texts()}
+        assert shown == {(known[a], known[b]) for a, b in mine}
+        assert box.locator(".found rect").count() == 2
+        right = sum(a == b == 7 for a, b in pairs)
+        of = int(np.sum(run.labels == 7))
+        assert f"kind 07: {right} of {of} right" in box.locator(".summary").inner_text()
+        box.locator("input").fill("nothing")
+        assert "No class has that" in box.locator(".summary").inner_text() and not rows.count()
+        # The explorer's follows γ: where everything is rejected, one column is left.
+        explorer = page.locator(".explorer .confusions .cells rect")
+        page.locator(".explorer .score").select_option("mls")
+        page.locator(".explorer .gamma").fill("1000")
+        assert explorer.count() == len(set(run.labels.tolist()))

@@ -59,3 +59,16 @@ def test_fitted_gamma_is_stated_where_there_is_one():
     recorded["groups"]["all"]["scores"]["cbc"]["fitted_threshold"] = 1.1
     assert "γ = 0.75" in reporting.open_set_table(recorded)
     assert "validation" not in reporting.open_set_table(evaluation())
+
+
+def test_worst_confusions_come_by_count_then_by_share():
+    counts = [[5, 2, 0], [2, 1, 0], [1, 0, 0]]
+    found = reporting.worst_confusions("abc", counts)
+    assert [(c.true, c.taken_for, c.count) for c in found] == [
+        ("b", "a", 2),
+        ("a", "b", 2),
+        ("c", "a", 1),
+    ]
+    assert found[0].share == 2 / 3 and found[2].share == 1
+    assert reporting.worst_confusions("abc", counts, most=1) == found[:1]
+    assert reporting.worst_confusions("ab", [[1, 0], [0, 0]]) == []

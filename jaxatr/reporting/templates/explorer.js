@@ -23,8 +23,6 @@ function shown(score, gamma) {
   return close ? `1 − ${rest.toExponential(1)}` : String(rounded(score, gamma));
 }
 
-const percent = (part, whole) => (whole ? `${((100 * part) / whole).toFixed(1)} %` : "–");
-
 /** Counts of true class by decision, "unknown" last. */
 function counted(run, score, threshold) {
   const predicted = score.predicted ?? run.predicted;
@@ -103,7 +101,9 @@ function explore(panel) {
     write("alarms", percent(accepted, unknown));
     write("rejected", percent(rejected, total));
     write("right", percent(right, total));
-    counts.flat().forEach((count, place) => {
+    const box = find(".confusions");
+    if (box) large.get(box)(counts);
+    else counts.flat().forEach((count, place) => {
       const all = sum(counts[Math.floor(place / counts.length)]);
       cells[place].textContent = count;
       cells[place].classList.toggle("none", !count);

@@ -14,6 +14,8 @@ function element(name, properties, children = []) {
   return made;
 }
 
+const percent = (part, whole) => (whole ? `${((100 * part) / whole).toFixed(1)} %` : "–");
+
 /** The picture of a test example: a window on the one picture of all chips of its run. */
 function chip(number, row) {
   const made = element("span", { className: `chip of-${number}` });
