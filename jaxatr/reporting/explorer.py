@@ -5,6 +5,7 @@ The browser computes accuracy, false alarms, the confusion matrix and the mistak
 
 import base64
 import math
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from jaxatr.reporting.sprite import Sprite
 from jaxatr.typing import Int
 
 _BINS = 48
+_CBC = openset.gamma_rule(0.5).score.name  # whose γ is a probability; of others it is a score
 _SHEETS = {
     "misclassified": "Known, accepted as the wrong class",
     "accepted": "Unknown, accepted as known (false alarms)",
@@ -55,6 +57,7 @@ def _panel(number: int, run: RecordedRun) -> dict[str, Any]:
         "number": number,
         "run": run,
         "chosen": chosen,
+        "by_distance": run.shown(chosen).scale == "distance",
         "titles": {name: run.shown(name).title for name in run.scores},
         "histograms": {name: _histogram(number, run, name) for name in run.scores},
         "names": [*run.classes, "unknown"],
@@ -141,6 +144,7 @@ def script_data(run: RecordedRun, sprite: Sprite) -> dict[str, Any]:
     }
     return {
         "classes": run.classes,
+        "takes": "FOLDER..." if run.of_tracks else "IMAGE...",
         "labels": run.labels.tolist(),
         "predicted": run.predicted.tolist(),
         "scores": {name: _score_data(run, name) for name in run.scores},
@@ -156,12 +160,34 @@ def script_data(run: RecordedRun, sprite: Sprite) -> dict[str, Any]:
     }
 
 
+def _command(run: RecordedRun, name: str) -> dict[str, str]:
+    """Describes the command that predicts by a score; a number is to follow its last flag.
+
+    Returns:
+      ``flags``, the command up to the number; ``units`` of the number: ``"gamma"``, ``"distance"``
+      or ``"score"``; and ``reason``, why there is no such command, else empty.
+    """
+    flags = f"jaxatr predict --workdir={shlex.quote(run.workdir)}"
+    if run.evaluation.get("task") == "embedding":
+        return {"flags": f"{flags} --max_distance=", "units": "distance", "reason": ""}
+    title, reason = run.shown(name).title, ""
+    if name not in openset.SCORES:
+        reason = f"predict takes {title} by its module: --score=MODULE:NAME."
+    elif openset.SCORES[name].training is not None:
+        reason = f"predict cannot decide by {title}, which has a network of its own."
+    elif run.config.get("loss", {}).get("open") == "none" and name == _CBC:
+        reason = f"predict cannot decide by {title}: the run trains no binary classifiers."
+    units = "gamma" if name == _CBC else "score"
+    return {"flags": f"{flags} --score={name} --gamma=", "units": units, "reason": reason}
+
+
 def _score_data(run: RecordedRun, name: str) -> dict[str, Any]:
     across, values = _axis(run, name), run.scores[name]
     single = values.dtype == np.float32
     predicted = run.predictions[name]
     own = {} if np.array_equal(predicted, run.predicted) else {"predicted": predicted.tolist()}
     return own | {
+        "command": _command(run, name),
         "scale": run.shown(name).scale,
         "low": across.low,
         "high": across.high,

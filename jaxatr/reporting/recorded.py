@@ -23,6 +23,7 @@ class RecordedRun:
 
     Attributes:
       name: what the report calls it.
+      workdir: its folder, as it was given.
       config: content of ``config.json``.
       record: content of ``record.json``.
       evaluation: content of ``evaluation.json``.
@@ -39,6 +40,7 @@ class RecordedRun:
     """
 
     name: str
+    workdir: str
     config: dict[str, Any]
     record: dict[str, Any]
     evaluation: dict[str, Any]
@@ -74,6 +76,11 @@ class RecordedRun:
     def by_distance(self) -> bool:
         """Whether its scores are distances, so that the threshold is one and no γ."""
         return all(self.shown(name).scale == "distance" for name in self.scores)
+
+    @property
+    def of_tracks(self) -> bool:
+        """Whether its test examples are tracks."""
+        return "tracks" in self.record
 
     @property
     def first_score(self) -> str:
@@ -122,6 +129,7 @@ def read_run(workdir: str | os.PathLike, *, name: str | None = None) -> Recorded
     thumbnails = read_thumbnails(folder / training.THUMBNAILS, arrays["test_id"])
     return RecordedRun(
         name=name or folder.resolve().name,
+        workdir=str(workdir),
         config=training.load_config(folder).to_dict(),
         record=training.read_record(folder),
         evaluation=evaluation,

@@ -1,7 +1,9 @@
 """The page in a browser: γ moves the figures, and nothing is asked of any network."""
 
 import collections
+import json
 import re
+import shlex
 
 import numpy as np
 import pytest
@@ -160,6 +162,8 @@ def test_a_distance_moves_the_figures(opened, embedding):
         for distance in (0.0, 0.2, 0.6, 5.0):
             panel.locator(".gamma").fill(str(distance))
             check(panel, run, "nearest", -distance)
+            command = panel.locator(".command code").inner_text()
+            assert command.endswith(f" --max_distance={distance:g} IMAGE...")
         panel.locator(".gamma").fill("-1")
         assert panel.locator(".gamma").get_attribute("aria-invalid") == "true"
         panel.locator(".gamma").fill("0.3")
@@ -240,3 +244,50 @@ def test_many_classes_are_a_heat_map_with_a_search(opened, make_run, tmp_path):
         page.locator(".explorer .score").select_option("mls")
         page.locator(".explorer .gamma").fill("1000")
         assert explorer.count() == len(set(run.labels.tolist()))
+
+
+@pytest.mark.parametrize("name, gamma, number", [("cbc", "0.75", 0.75), ("mls", "-2.5", -2.5)])
+def test_the_command_predicts_at_the_gamma_shown(opened, written, folders, name, gamma, number):
+    with opened(written) as page:
+        panel = page.locator(".explorer").first
+        panel.locator(".score").select_option(name)
+        panel.locator(".gamma").fill(gamma)
+        words = shlex.split(panel.locator(".command code").inner_text())
+        assert words[:2] == ["jaxatr", "predict"] and words[-1] == "IMAGE..."
+        given = dict(word.removeprefix("--").split("=", 1) for word in words[2:-1])
+        assert given.keys() == {"workdir", "score", "gamma"}
+        assert given["workdir"] == str(folders[0]) and given["score"] == name
+        assert float(given["gamma"]) == number
+        assert panel.locator(".rule").inner_text().startswith(f"What scores below {gamma} is")
+
+
+def test_the_command_has_the_score_s_own_unit(opened, make_run, tmp_path):
+    """The page shows a probability or a distance; predict takes the score that is recorded."""
+    folder = make_run(tmp_path / "a run")
+    arrays = dict(np.load(folder / "scores.npz"))
+    recorded = json.loads((folder / "evaluation.json").read_text())
+    for group in recorded["groups"].values():
+        group["scores"] |= dict.fromkeys(("nearest", "gopenmax"), group["scores"]["mls"])
+    for further in ("nearest", "gopenmax"):
+        arrays[f"test_score_{further}"] = arrays["test_logits"].max(axis=1) - 10
+    (folder / "evaluation.json").write_text(json.dumps(recorded))
+    np.savez(folder / "scores.npz", **arrays)
+    reporting.write_report([folder], tmp_path / "report.html")
+    with opened(tmp_path / "report.html") as page:
+        panel = page.locator(".explorer")
+        panel.locator(".score").select_option("nearest")
+        panel.locator(".gamma").fill("1.5")
+        command = panel.locator(".command code").inner_text()
+        assert command.endswith("a run' --score=nearest --gamma=-1.5 IMAGE...")
+        assert panel.locator(".rule").inner_text() == (
+            "What lies further than 1.5 is rejected as unknown."
+        )
+        assert panel.locator(".named").inner_text() == "Largest distance"
+        panel.locator(".score").select_option("softmax")
+        panel.locator(".gamma").fill("0.5")
+        command = panel.locator(".command code").inner_text()
+        assert float(re.search("--gamma=(.*) IMAGE", command)[1]) == np.log(0.5)
+        assert "below 0.5" in panel.locator(".rule").inner_text()
+        panel.locator(".score").select_option("gopenmax")
+        assert not panel.locator(".command code").inner_text()
+        assert "cannot decide by" in panel.locator(".reason").inner_text()

@@ -52,6 +52,7 @@ function explore(panel) {
     };
     Object.assign(slider, { min: score.low, max: score.high, step: (score.high - score.low) / 400 });
     Object.assign(field, bounds[score.scale] ?? { min: 0, max: 1, step: 0.01 });
+    find(".named").textContent = score.scale === "distance" ? "Largest distance" : "γ";
     find(".thresholds").replaceChildren(
       ...score.thresholds.map((recorded) =>
         element("button", {
@@ -74,6 +75,23 @@ function explore(panel) {
     slider.setAttribute("aria-valuetext", `${named} ${rounded(score, gamma)}`);
     mark((place - score.low) / (score.high - score.low));
     sheets(show(counted(run, score, threshold)));
+    decide(gamma);
+  }
+
+  /** Says what is rejected, and the command that predicts so. */
+  function decide(gamma) {
+    const value = shown(score, gamma);
+    find(".rule").textContent =
+      score.scale === "distance"
+        ? `What lies further than ${value} is rejected as unknown.`
+        : `What scores below ${value} is rejected as unknown.`;
+    const { flags, units, reason } = score.command;
+    const number = { gamma, distance: -threshold, score: threshold }[units];
+    const text = String(number).replace("Infinity", "inf").replace(/^-0$/, "0");
+    find(".command code").textContent = reason ? "" : `${flags}${text} ${run.takes}`;
+    find(".reason").textContent = reason;
+    find(".copy").hidden = Boolean(reason) || !navigator.clipboard;
+    find(".copy").textContent = "Copy";
   }
 
   function mark(share) {
@@ -136,6 +154,10 @@ function explore(panel) {
   }
 
   chooser.addEventListener("change", choose);
+  find(".copy").addEventListener("click", async () => {
+    await navigator.clipboard.writeText(find(".command code").textContent);
+    find(".copy").textContent = "Copied";
+  });
   slider.addEventListener("input", () => {
     const gamma = rounded(score, fromPlace(score, slider.valueAsNumber));
     move(gamma, null, slider);
