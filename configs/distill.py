@@ -15,6 +15,8 @@ Variants:
   mstar      MSTAR radar chips, for a target of configs/cbc.py:mstar; give --config.data.source=…
   cifar100   the first 20 classes of CIFAR-100 in folders, for a target of configs/cbc.py:folder
              with --config.open_set.split=first-20; give --config.data.source=…
+  folder     any folder of class folders, for a target of configs/cbc.py:folder with the same
+             --config.data fields and --config.open_set.split; give --config.data.source=…
   paper      default with the paper's losses: equations 4 to 9, lambda 1e-5; with
              --config.distillation.l1_weight=1e-4 its other lambda
   paper_mstar  the same of mstar
@@ -49,6 +51,7 @@ def get_config(variant: str = "default") -> Config:
         "smoke": _smoke,
         "mstar": partial(_by_curves, _mstar),
         "cifar100": partial(_by_curves, _cifar100, masks=4),
+        "folder": partial(_by_curves, _folder, masks=4),
         "paper": _simulated,
         "paper_mstar": _mstar,
         "paper_cifar100": _cifar100,
@@ -126,6 +129,19 @@ def _cifar100(config: Config) -> None:
     config.augment.flip_horizontal = True
     config.augment.shift = 4
     config.open_set.split = "first-20"
+
+
+def _folder(config: Config) -> None:
+    _from_scratch(config)
+    config.data.name = "image_folder"
+    config.data.options = ConfigDict({"test_fraction": 0.2})  # as its target, configs/cbc.py:folder
+    # The student begins with the target's weights, so it has the target's width.
+    config.model.pretrained = config.distillation.get_oneway_ref("target")
+    config.train.epochs = 8
+    config.explanation.epochs = 6.0
+    config.surrogate.width = 16
+    config.augment.flip_horizontal = True
+    config.augment.shift = 4
 
 
 def _by_curves(recipe: Callable[[Config], None], config: Config, *, masks: int = 0) -> None:
