@@ -22,6 +22,9 @@ def replacing(path: str | os.PathLike) -> Iterator[IO[bytes]]:
     An error inside the block, or a process that dies in it, leaves ``path`` as it was. The file
     has the permissions of any new file.
 
+    Raises:
+      OSError: the file cannot be written; ``path`` is a folder, or lies in one that is not there.
+
     >>> import tempfile
     >>> folder = tempfile.mkdtemp()
     >>> with replacing(f"{folder}/a.txt") as file:
@@ -30,6 +33,10 @@ def replacing(path: str | os.PathLike) -> Iterator[IO[bytes]]:
     'whole'
     """
     path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder, wanted a file's name")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path}: there is no folder {path.parent}")
     # Unique for a thread too, and not made by mkstemp, whose files only their owner may read.
     partial = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}.partial")
     try:

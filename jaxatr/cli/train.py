@@ -101,15 +101,20 @@ def main(arguments: Sequence[str]) -> None:
     training.enable_compilation_cache()
     started = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     workdir = Path(values.workdir or f"runs/{started}")
-    print(f"run folder: {workdir}", flush=True)
     if values.config is not None:
-        runs.train_run(values.config, workdir, progress=values.progress)
+        print("reading the data", flush=True)
+        runs.train_run(
+            values.config,
+            workdir,
+            progress=values.progress,
+            begun_in=lambda folder: print(f"run folder: {folder}", flush=True),
+        )
     with training.stopping_at_once():
         for baseline, folder in baselines.items():
             print(f"training {baseline} in {workdir / folder}", flush=True)
             runs.train_baseline(workdir, baseline, progress=values.progress)
         print("evaluating on the test data", flush=True)
-        evaluation = runs.evaluate_run(workdir)
+        evaluation = runs.evaluate_run(workdir, progress=values.progress)
         print(reporting.report_of(workdir).text(evaluation))
     usage = training.task_of(workdir).usage.format(workdir=workdir)
     print(f"use it: jaxatr {usage}")

@@ -1,7 +1,7 @@
 """Fits scores to a network's outputs, and computes them."""
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,6 +53,7 @@ def fit_scores(
     validation: Outputs | None = None,
     trained: Mapping[str, Any] | None = None,
     leave_out: bool = False,
+    begins: Callable[[Score], None] | None = None,
 ) -> Fitted:
     """Fits those of the scores that have a fit, and calibrates those that are to be.
 
@@ -65,6 +66,7 @@ def fit_scores(
         calibrated.
       trained: name of a score to the model that its own training left.
       leave_out: leave out, with a warning, a score whose fit refuses the outputs.
+      begins: called with each score that is fitted or calibrated, before that.
 
     Raises:
       ValueError: a score that has to be fitted or calibrated and no outputs to do it with; a score
@@ -75,6 +77,8 @@ def fit_scores(
     fitting = _Fitting(training, head, validation, dict(trained or {}), set())
     for score in scores:
         fitting.check(score)
+        if begins is not None and (score.fitted or score.calibrated):
+            begins(score)
         try:
             fitting.add(score)
         except ValueError as error:

@@ -2,6 +2,7 @@
 
 import copy
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from jaxatr import bundled, data, training
@@ -12,13 +13,20 @@ from jaxatr.typing import Config
 _FREE = ("data.source",)  # the data counts by its fingerprint, not by where it lies
 
 
-def train_run(config: Config | str, workdir: str | os.PathLike, *, progress: bool = True) -> None:
+def train_run(
+    config: Config | str,
+    workdir: str | os.PathLike,
+    *,
+    progress: bool = True,
+    begun_in: Callable[[Path], None] | None = None,
+) -> None:
     """Trains what ``config`` describes, or continues the run in ``workdir``; does not evaluate it.
 
     Args:
       config: a full configuration, or the name of a bundled one: ``"cbc:smoke"``.
       workdir: the run's folder, created where missing.
       progress: show a progress bar.
+      begun_in: called with the run's folder when that is made, before the first step.
 
     Raises:
       ValueError: the configuration is wrong or is not that of the run in ``workdir``, or what the
@@ -36,6 +44,8 @@ def train_run(config: Config | str, workdir: str | os.PathLike, *, progress: boo
     task.check_continues(workdir, training.read_record(workdir))
     training.record_config(workdir, full, free=free)
     training.update_record(workdir, task=full.task, **task.record)
+    if begun_in is not None:
+        begun_in(Path(workdir))
     result = training.train(
         task,
         workdir=workdir,

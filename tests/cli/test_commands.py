@@ -98,7 +98,8 @@ def test_train_evaluate_predict(command, chips, networks_of_the_tests, tmp_path)
         (["predict", "--workdir=nowhere"], "no image given"),
         (["train", "--config=configs/cbc.py", "--config.data.options.asp=1"], "no field"),
         (["report", "--workdir=nowhere"], "nowhere is no run folder"),
-        (["report"], "--workdir"),
+        (["report"], "--workdir must be given"),
+        (["evaluate"], "--workdir must be given"),
         (["evaluate", "--workdir=nowhere", "stray"], "got 'stray', which is no flag"),
     ],
 )
@@ -107,6 +108,17 @@ def test_a_users_error_is_one_line(command, arguments, message):
     assert done.returncode == 2
     assert message in done.stderr and "Traceback" not in done.stderr
     assert done.stderr.count("error:") == 1
+
+
+def test_a_run_folder_is_announced_when_it_is_made(command, chips, tmp_path):
+    (tmp_path / "chips").mkdir()
+    (tmp_path / "chips" / "train").symlink_to(chips / "train")
+    source = f"--config.data.source={tmp_path / 'chips'}"
+    folder = tmp_path / "run"
+    arguments = ["--config=cbc:folder", source, "--config.data.train_split=nothing"]
+    done = command("train", *arguments, f"--workdir={folder}")
+    assert done.returncode == 2 and "data.train_split" in done.stderr
+    assert not folder.exists() and "run folder" not in done.stdout
 
 
 def test_a_misspelt_field_of_a_configuration_file_is_named(command, tmp_path):

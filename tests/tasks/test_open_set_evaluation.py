@@ -77,6 +77,17 @@ def test_every_score_is_computed_once_for_each_part(run, monkeypatch):
     assert calls == [18, 40] and set(result["groups"]["all"]["scores"]) == {"mls"}
 
 
+def test_it_says_what_it_fits(run, capsys):
+    runs.evaluate_run(run, scores="knn,mls", progress=True)
+    told = capsys.readouterr()
+    assert not told.out
+    lines = [line for line in told.err.splitlines() if "fitting" in line or "examples" in line]
+    assert "fitting k-NN" in lines and "fitting MLS" not in lines
+    assert "computing outputs on 54 examples (train)" in lines
+    runs.evaluate_run(run, scores="mls")
+    assert "examples" not in capsys.readouterr().err
+
+
 def test_scores_that_a_run_cannot_give(run, small_config):
     from jaxatr.tasks import OpenSet
 

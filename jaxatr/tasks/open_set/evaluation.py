@@ -1,5 +1,6 @@
 """The evaluation of an open-set recogniser: every score once, every figure from these arrays."""
 
+import sys
 import warnings
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
@@ -108,6 +109,7 @@ def evaluate(
     workdir: Path | None,
     step: int | None = None,
     other: str | None = None,
+    progress: bool = False,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Measures a network of single images; see :meth:`jaxatr.tasks.open_set.OpenSet.test`."""
     default = openset.DEFAULT
@@ -119,8 +121,14 @@ def evaluate(
     task.parts |= {outside.PART + name: one.part for name, one in others.items()}
     enrolment = enrolled.read(workdir) if workdir is not None else None
     deciding = None if enrolment is None else enrolment.score
+
+    def say(text: str) -> None:
+        if progress:
+            print(text, file=sys.stderr, flush=True)
+
     made = None
     if decides(task.config):
+        say("loading the score that decides, which is fitted first where that is not done")
         made = made_for(task, variables, workdir, step, score=deciding)
     chosen = choose(task, scores, workdir, default, made)
     needs = chosen.needs | needs_of(made)
@@ -129,9 +137,13 @@ def evaluate(
         joined = measured_enrolment.join(task, variables, workdir, step, made, enrolment, needs)
         made = joined.made
     parts = (*PARTS, *(outside.PART + name for name in others))
-    outputs = {part: task.outputs(variables, part, needs) for part in parts if part in task.parts}
+    outputs = {}
+    for part in filter(task.parts.__contains__, parts):
+        say(f"computing outputs on {len(task.parts[part].indices)} examples ({part})")
+        outputs[part] = task.outputs(variables, part, needs)
     training = None
     if chosen.needs_of_fit is not None:
+        say(f"computing outputs on {len(task.parts['train'].indices)} examples (train)")
         training = task.outputs(variables, "train", chosen.needs_of_fit)
     fitted = openset.fit_scores(
         chosen.scores,
@@ -140,7 +152,9 @@ def evaluate(
         validation=outputs.get("validation"),
         trained=_adapted(chosen, outputs.get("validation")),
         leave_out=chosen.leave_out,
+        begins=lambda score: say(f"fitting {score.title}"),
     )
+    say("scoring and measuring")
     if joined is not None:
         fitted = openset.enrol_scores(fitted, joined.outputs, len(joined.further))
     classes = 0 if joined is None else len(joined.further)

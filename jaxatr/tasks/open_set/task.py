@@ -335,6 +335,7 @@ class OpenSet(Task):
         outside: str | None = None,
         workdir: Path | None = None,
         step: int | None = None,
+        progress: bool = False,
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Measures the network on the test part, by the figures of the paper's tables.
 
@@ -349,6 +350,7 @@ class OpenSet(Task):
           workdir: the run's folder, for scores that were trained beside the run and for what was
             fitted to decide by.
           step: of the checkpoint.
+          progress: say on standard error what is computed and fitted.
 
         Returns:
           ``(measured, arrays)``. ``measured`` has one group for all test examples and, where they
@@ -359,7 +361,7 @@ class OpenSet(Task):
         Raises:
           ValueError: a score is named that cannot be computed, or fitted to the training examples.
         """
-        return evaluate(self, variables, scores, workdir, step, outside)
+        return evaluate(self, variables, scores, workdir, step, outside, progress)
 
     def thumbnails(
         self, measured: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
