@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-_seconds: collections.Counter[str] = collections.Counter()
+_seconds: dict[str, float] = collections.defaultdict(float)
 _tests: collections.Counter[str] = collections.Counter()
 
 
