@@ -14,8 +14,8 @@ from jaxatr import data, openset, training
 from jaxatr.resolve import resolve
 from jaxatr.tasks.open_set.loading import load_decision
 from jaxatr.tasks.open_set.views import kept_as, outputs_of, views_of
-from jaxatr.training import Checkpoint, Predictor, TrainedRun
-from jaxatr.training.predictor import Item, flattened
+from jaxatr.training import Checkpoint, Predictor, TrainedRun, digest
+from jaxatr.training.predictor import Item, flattened, types_of
 from jaxatr.typing import ArrayLike, PyTree, Shaped
 
 UNKNOWN = "unknown"
@@ -221,6 +221,16 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
         probabilities = flattened(fields.pop("probabilities"), "probability_")
         fields["known_probability_is"] = fields.pop("probability_is")
         return flattened(fields) | probabilities
+
+    def columns(self) -> dict[str, type]:
+        """Lists the columns of a row, with those of every class."""
+        numbers = dict.fromkeys(self.classes, 0.0)
+        return types_of(self.to_row(Prediction("", "", 0.0, 0.0, 0.0, numbers, "", 0.0, 0.0, "")))
+
+    def digest(self) -> str:
+        """Hashes the networks, the chips that they see, and what decides."""
+        about = super().digest(), self.kept, repr(self.chip)
+        return digest([*about, openset.to_arrays(self.decision)])
 
 
 class Recogniser(OpenSetPredictor[np.ndarray]):
