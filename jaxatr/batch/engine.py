@@ -14,12 +14,21 @@ class Engine(abc.ABC):
       job: of the workers.
       shards: how many there are.
       workers: that were asked for; None where nothing was said.
+      gallery_workers: among which the galleries are shared out; 0: every worker has them whole.
       say: takes a line for the user.
     """
 
-    def __init__(self, job: Job, shards: int, workers: int | None, say: Callable[[str], object]):
+    def __init__(
+        self,
+        job: Job,
+        shards: int,
+        workers: int | None,
+        gallery_workers: int,
+        say: Callable[[str], object],
+    ):
         """Takes the job; nothing begins yet."""
         self.job, self.shards, self.workers, self.say = job, shards, workers, say
+        self.gallery_workers = gallery_workers
 
     def __enter__(self) -> "Engine":
         """Begins, and returns itself."""

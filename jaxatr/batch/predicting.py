@@ -44,6 +44,7 @@ def predict_parts(
     engine: str,
     size: int,
     workers: int | None = None,
+    gallery_workers: int = 0,
     options: dict[str, Any] | None = None,
     say: Callable[[str], object] = print,
     follow: Callable[[int, Iterator[Part]], Iterator[Part]] = lambda total, found: found,
@@ -59,6 +60,8 @@ def predict_parts(
       engine: one of :data:`ENGINES`.
       size: inputs of a part.
       workers: models at work at a time; None for one on each device of the cluster.
+      gallery_workers: workers among which the galleries of scores are shared out; 0: every model
+        has them whole.
       options: of the predictor.
       say: takes a line for the user.
       follow: takes the number of all inputs, and passes the parts on as they get done.
@@ -71,8 +74,9 @@ def predict_parts(
       RuntimeError: workers die of a shard again and again.
     """
     extra("pyarrow", "parquet", f"{out}: a folder of Parquet files")
-    if workers is not None and engine == "local":
-        raise ValueError("--workers: the engine 'local' works in one process")
+    if (workers is not None or gallery_workers) and engine == "local":
+        name = "gallery_workers" if gallery_workers else "workers"
+        raise ValueError(f"--{name}: the engine 'local' works in one process")
     for workdir in workdirs:  # before anything is listed
         kind = training.predictor_class(training.task_of(workdir))
     options = dict(options or {})
@@ -85,7 +89,7 @@ def predict_parts(
                 say(f"{source.name}: {describe_passed(source.passed)}")
         folders = [str(Path(workdir).absolute()) for workdir in workdirs]
         job = Job(out.absolute(), folders, options, sources)
-        with ENGINES[engine](job, listed.shards, workers, say) as works:
+        with ENGINES[engine](job, listed.shards, workers, gallery_workers, say) as works:
             identity = works.identity()
             _check_run(out, identity)
             if identity.note:

@@ -8,12 +8,16 @@ as a whole: what is done twice leaves one file.
 import collections
 import itertools
 import os
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from jaxatr.batch.engine import Engine
 from jaxatr.batch.parts import path_of
-from jaxatr.batch.worker import Identity, Job, Part, Worker
+from jaxatr.batch.worker import GalleryWorker, Identity, Part, Worker
 from jaxatr.data.extras import extra
 
 MOST_DEATHS = 3
@@ -23,25 +27,24 @@ _ACCELERATORS = ("GPU", "TPU")
 
 
 class RayCluster(Engine):
-    """Actors on the cluster that ``RAY_ADDRESS`` names, or on one of this machine without it."""
+    """Actors on the cluster that ``RAY_ADDRESS`` names, or on one of this machine without it.
 
-    def __init__(self, job: Job, shards: int, workers: int | None, say: Callable[[str], object]):
-        """Takes the job; ``workers`` None stands for one on each accelerator, else each node.
+    By default there is a model on each accelerator, and where there is none on each node.
+    """
+
+    @cached_property
+    def _ray(self) -> Any:
+        return extra("ray", "ray", "--engine=ray")
+
+    def __enter__(self) -> "RayCluster":
+        """Joins or starts the cluster, and starts the first worker.
 
         Raises:
           ImportError: the extra ``ray`` is not installed.
+          ValueError: the cluster has not so many devices.
         """
-        super().__init__(job, shards, workers, say)
-        self._ray: Any = extra("ray", "ray", "--engine=ray")
-        self._actors: list[Any] = []
-        self._options: dict[str, Any] = {}
-        self._number = 0
-
-    def __enter__(self) -> "RayCluster":
-        """Joins or starts the cluster, and starts the first worker."""
-        address = os.environ.get("RAY_ADDRESS")
+        address = _address()
         own: dict[str, Any] = {} if address else {"include_dashboard": False}
-        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         try:
             self._ray.init(
                 address=address or "local",
@@ -49,8 +52,9 @@ class RayCluster(Engine):
                 logging_level="ERROR",
                 **own,
             )
-            self._number = self._plan()
-            self._actors.append(self._started())
+            self._number, self._options = self._plan()
+            self._pieces = [self._piece(number) for number in range(self.gallery_workers)]
+            self._actors = [self._started()]
         except BaseException:
             self._ray.shutdown()
             raise
@@ -60,33 +64,41 @@ class RayCluster(Engine):
         """Ends the workers, and the cluster if it was started here."""
         self._ray.shutdown()
 
-    def _plan(self) -> int:
-        """Finds what a worker is given, and how many there are."""
+    def _plan(self) -> tuple[int, dict[str, Any]]:
+        """Finds how many models there are, and what each worker is given."""
         resources = self._ray.cluster_resources()
         nodes = [node for node in self._ray.nodes() if node["Alive"]]
         kinds = () if os.environ.get("JAX_PLATFORMS") == "cpu" else _ACCELERATORS
         kind = next((kind for kind in kinds if resources.get(kind)), "CPU")
         there = int(resources[kind])
-        wanted = self.workers or (there if kind != "CPU" else len(nodes))
-        if wanted > there:
-            raise ValueError(f"--workers: got {wanted}, and the cluster has {there} of {kind}")
+        free = there - self.gallery_workers
+        wanted = self.workers or min(free, len(nodes) if kind == "CPU" else there)
+        if not 1 <= wanted <= free:
+            more = f" and {self.gallery_workers} of galleries" if self.gallery_workers else ""
+            raise ValueError(f"--workers: got {wanted}{more}, and the cluster has {there} {kind}")
         number = min(wanted, self.shards)
-        if kind == "CPU":
-            # A worker shares its node's cores with the others, or takes them all.
-            each = max(1, there // max(number, len(nodes)))
-            own = {"JAX_PLATFORMS": "cpu", "NPROC": str(each)}
-            self._options = {"num_cpus": 1, "runtime_env": {"env_vars": own}}
-        else:
-            self._options = (
-                {"num_cpus": 1, "num_gpus": 1}
-                if kind == "GPU"
-                else {"num_cpus": 1, "resources": {kind: 1}}
-            )
-        self._options["scheduling_strategy"] = "SPREAD"
-        return number
+        options: dict[str, Any] = {"num_cpus": 1, "scheduling_strategy": "SPREAD"}
+        variables: dict[str, str] = {}
+        if _address() is None:  # what is imported here can be imported by workers here
+            variables["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+        if kind == "GPU":
+            options["num_gpus"] = 1
+        elif kind == "TPU":
+            options["resources"] = {"TPU": 1}
+        else:  # the workers of a node share its cores; one alone takes them all
+            each = max(1, there // max(number + self.gallery_workers, len(nodes)))
+            variables |= {"JAX_PLATFORMS": "cpu", "NPROC": str(each)}
+        return number, options | {"runtime_env": {"env_vars": variables}}
 
     def _started(self) -> Any:
-        return self._ray.remote(Worker).options(**self._options).remote(self.job)
+        ask = _Ask(self._pieces) if self._pieces else None
+        return self._ray.remote(Worker).options(**self._options).remote(self.job, ask)
+
+    def _piece(self, number: int) -> Any:
+        # Nothing is lost with it: Ray starts another one, and asks that.
+        lasting = {"max_restarts": -1, "max_task_retries": -1}
+        actor = self._ray.remote(GalleryWorker).options(**self._options, **lasting)
+        return actor.remote(self.job, number, self.gallery_workers)
 
     def identity(self) -> Identity:
         """Loads the model in the first worker, which fits and keeps what is not fitted yet."""
@@ -143,6 +155,25 @@ class RayCluster(Engine):
             else:
                 idle.append(actor)
                 yield part
+
+
+def _address() -> str | None:
+    return os.environ.get("RAY_ADDRESS") or None
+
+
+class _Ask:
+    """Asks the workers that have the pieces of the galleries, all at a time."""
+
+    def __init__(self, pieces: list[Any]):
+        self._pieces = pieces
+
+    def __call__(
+        self, name: str, queries: np.ndarray, classes: int, estimated: tuple[int, ...]
+    ) -> list[np.ndarray]:
+        import ray
+
+        asked = ray.put(queries)  # once for all
+        return ray.get([p.search.remote(name, asked, classes, estimated) for p in self._pieces])
 
 
 def _line(error: Exception) -> str:

@@ -2,17 +2,24 @@
 
 import collections
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from jaxatr import runs, training
 from jaxatr.batch import manifest, parts
 from jaxatr.batch.sources import Found, Source
 from jaxatr.data import Cell
+from jaxatr.openset import pieces
+from jaxatr.tasks.open_set.predictor import OpenSetPredictor
 from jaxatr.training import Predictor
+
+Ask = Callable[[str, np.ndarray, int, tuple[int, ...]], Iterable[np.ndarray]]
+"""Takes the name of a gallery and what is searched; gives the answers of its pieces."""
 
 READERS = 4
 """Threads that read inputs, while the device computes."""
@@ -72,21 +79,31 @@ class Part(NamedTuple):
 class Worker:
     """A model and the job that it takes part in."""
 
-    def __init__(self, job: Job):
-        """Takes the job; the model is loaded when it is first needed."""
-        self._job = job
+    def __init__(self, job: Job, ask: Ask | None = None):
+        """Takes the job; the model is loaded when it is first needed.
+
+        Args:
+          job: the job.
+          ask: asks the workers that have the pieces of the galleries; None: they are here.
+        """
+        self._job, self._ask = job, ask
 
     @cached_property
+    def _loaded(self) -> tuple[Predictor, Identity]:
+        predictor = load(self._job)
+        identity = Identity(predictor.digest(), predictor.columns(), predictor.note)
+        if self._ask is not None:
+            decider = _decider(self._job, predictor)
+            decider.decision = pieces.without(decider.decision, self._ask)
+        return predictor, identity
+
+    @property
     def _predictor(self) -> Predictor:
-        training.enable_compilation_cache()
-        workdirs = self._job.workdirs
-        several = workdirs if len(workdirs) > 1 else workdirs[0]
-        return runs.load_predictor(several, **self._job.options)
+        return self._loaded[0]
 
-    @cached_property
+    @property
     def _identity(self) -> Identity:
-        predictor = self._predictor
-        return Identity(predictor.digest(), predictor.columns(), predictor.note)
+        return self._loaded[1]
 
     def identity(self) -> Identity:
         """Loads the model, and says which it is."""
@@ -192,6 +209,47 @@ class Worker:
             if temporary:
                 Path(found.file).unlink(missing_ok=True)
         return found.name, item, None
+
+
+class GalleryWorker:
+    """A piece of the galleries that a job's runs decide by."""
+
+    def __init__(self, job: Job, number: int, of: int):
+        """Takes the job, and the piece by its number; it is loaded when it is first needed."""
+        self._job, self._number, self._of = job, number, of
+
+    @cached_property
+    def _pieces(self) -> dict[str, Any]:
+        decision = _decider(self._job, load(self._job)).decision
+        return pieces.piece_of(decision, self._number, self._of)
+
+    def search(
+        self, name: str, queries: np.ndarray, classes: int, estimated: tuple[int, ...]
+    ) -> np.ndarray:
+        """Searches the piece, as :func:`jaxatr.openset.pieces.search`.
+
+        Args:
+          name: of the gallery.
+          queries: ``[b, s, d]``.
+          classes: k.
+          estimated: the forms by which a search in two stages estimates.
+        """
+        return pieces.search(self._pieces[name], np.array(queries), classes, estimated)
+
+
+def load(job: Job) -> Predictor:
+    """Loads the predictor of a job."""
+    training.enable_compilation_cache()
+    several = job.workdirs if len(job.workdirs) > 1 else job.workdirs[0]
+    return runs.load_predictor(several, **job.options)
+
+
+def _decider(job: Job, predictor: Predictor) -> OpenSetPredictor:
+    if len(job.workdirs) > 1 or not isinstance(predictor, OpenSetPredictor):
+        raise ValueError(
+            f"--gallery_workers is of one open-set run, which {', '.join(job.workdirs)} is not"
+        )
+    return predictor
 
 
 def _memory() -> str | None:

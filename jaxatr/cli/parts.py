@@ -32,6 +32,13 @@ def define_flags() -> None:
     flags.DEFINE_integer(
         "workers", None, "Of --engine=ray; default: one on each accelerator, else on each node.", 1
     )
+    flags.DEFINE_integer(
+        "gallery_workers",
+        0,
+        "Of --engine=ray: so many more workers share the gallery of a score, which each model has "
+        "whole without them.",
+        0,
+    )
 
 
 def check_flags() -> None:
@@ -42,7 +49,7 @@ def check_flags() -> None:
     """
     values = flags.FLAGS
     if values.engine is None:
-        for name in ("shard", "workers"):
+        for name in ("shard", "workers", "gallery_workers"):
             if values[name].present:
                 raise ValueError(f"--{name} is of --engine, which is not given")
         return
@@ -68,6 +75,7 @@ def main(arguments: Sequence[str], options: dict[str, Any]) -> int:
         engine=values.engine,
         size=values.shard,
         workers=values.workers,
+        gallery_workers=values.gallery_workers,
         options=options,
         say=_say,
         follow=_followed,

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxatr.openset import gallery
+from jaxatr.openset.elsewhere import Elsewhere
 from jaxatr.openset.gallery import Gallery, Projection
 from jaxatr.openset.inputs import known_labels
 from jaxatr.openset.maps import central
@@ -54,7 +55,7 @@ class Spatial(NamedTuple):
     half_squares: Float[ArrayLike, " n"]
     labels: Int[ArrayLike, " n"]
     classes: Int[ArrayLike, ""]
-    index: Index | None = None
+    index: Index | Elsewhere | None = None
 
 
 def fit(

@@ -60,12 +60,12 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
       gamma: γ of section 2.3, where CBC decides; else None.
       chip: from an image to the chip that the network sees.
       step: of the checkpoint.
-      deciding: the decision, with its galleries on the device.
       kept: name of what is fitted for the decision, in the run's folder.
     """
 
     #: Dotted path of what loads several runs as one; empty where that cannot be.
     ensemble: ClassVar[str] = ""
+    _deciding: openset.Decision | None
 
     def __init__(self, run: TrainedRun, decision: openset.Decision, *, gamma: float | None = None):
         """Takes a run and what decides; :meth:`load` reads both from a folder."""
@@ -86,7 +86,14 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
 
     @decision.setter
     def decision(self, decision: openset.Decision) -> None:
-        self._decision, self.deciding = decision, decision.ready()
+        self._decision, self._deciding = decision, None
+
+    @property
+    def deciding(self) -> openset.Decision:
+        """The decision with its galleries on the device, where they are put when first needed."""
+        if self._deciding is None:
+            self._deciding = self._decision.ready()
+        return self._deciding
 
     @staticmethod
     @abc.abstractmethod
