@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from jaxatr.batch.sources import Key, Source
 FOLDER = "_manifest"
 _FILE = "manifest.json"
 _VERSION = 1
+_OFTEN = 1_000_000  # inputs between two lines on how many are listed
 
 
 class Manifest(NamedTuple):
@@ -71,7 +72,12 @@ def read(out: Path, number: int) -> Shard:
     return Shard([(source, keys) for source, keys in json.loads(text)], _digest(text))
 
 
-def listed(out: Path, sources: Sequence[Source], size: int) -> Manifest:
+def listed(
+    out: Path,
+    sources: Sequence[Source],
+    size: int,
+    say: Callable[[str], object] = lambda line: None,
+) -> Manifest:
     """Lists the inputs, or checks that they are those that were listed in this folder before.
 
     Lists that were damaged are written anew.
@@ -80,6 +86,7 @@ def listed(out: Path, sources: Sequence[Source], size: int) -> Manifest:
       out: the folder of the parts.
       sources: of the inputs.
       size: inputs of a shard.
+      say: takes a line on how many are listed, now and then.
 
     Raises:
       ValueError: there are no inputs, or others were listed in this folder.
@@ -87,7 +94,7 @@ def listed(out: Path, sources: Sequence[Source], size: int) -> Manifest:
     path = out / FOLDER / _FILE
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
-        made, _ = _list(out, sources, size, write=True)
+        made, _ = _list(out, sources, size, say, write=True)
         _save(path, made)
         return made
     before = _load(path)
@@ -97,11 +104,11 @@ def listed(out: Path, sources: Sequence[Source], size: int) -> Manifest:
     ):
         if old != new:
             raise _refusal(out, what, old, new)
-    found, whole = _list(out, sources, size, write=False)
+    found, whole = _list(out, sources, size, say, write=False)
     if found != before:
         raise _refusal(out, "inputs", f"{before.inputs} of another list", found.inputs)
     if not whole:
-        _list(out, sources, size, write=True)
+        _list(out, sources, size, say, write=True)
     return found
 
 
@@ -117,7 +124,14 @@ def _short(value: Any) -> str:
     return text if len(text) < 200 else f"{text[:200]}…"
 
 
-def _list(out: Path, sources: Sequence[Source], size: int, *, write: bool) -> tuple[Manifest, bool]:
+def _list(
+    out: Path,
+    sources: Sequence[Source],
+    size: int,
+    say: Callable[[str], object],
+    *,
+    write: bool,
+) -> tuple[Manifest, bool]:
     """Goes through all inputs; returns the manifest, and whether the shards' lists are there."""
     digest, count, whole = hashlib.sha256(), 0, True
     for number, inputs in enumerate(_batches(sources, size)):
@@ -128,6 +142,8 @@ def _list(out: Path, sources: Sequence[Source], size: int, *, write: bool) -> tu
         text = json.dumps(runs, ensure_ascii=False, separators=(",", ":"))
         digest.update(_digest(text).encode())
         count += len(inputs)
+        if count // _OFTEN > (count - len(inputs)) // _OFTEN:
+            say(f"{count:,} inputs listed")
         if write:
             with files.replacing(_path(out, number)) as file:
                 file.write(gzip.compress(text.encode(), compresslevel=4, mtime=0))

@@ -80,10 +80,12 @@ def predict_parts(
     for workdir in workdirs:  # before anything is listed
         kind = training.predictor_class(training.task_of(workdir))
     options = dict(options or {})
+    for name in {"source", "data_dir"} & options.keys():  # workers begin in other folders
+        options[name] = str(Path(options[name]).expanduser().absolute())
     data_dir = options.get("data_dir")
     sources = sources_of(arguments, folders=kind.takes == "FOLDER", data_dir=data_dir)
     with _owned(out):
-        listed = manifest.listed(out, sources, size)
+        listed = manifest.listed(out, sources, size, say)
         for source in sources:
             if source.passed:
                 say(f"{source.name}: {describe_passed(source.passed)}")

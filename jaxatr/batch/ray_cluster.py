@@ -44,6 +44,7 @@ class RayCluster(Engine):
           ValueError: the cluster has not so many devices.
         """
         address = _address()
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported unasked
         own: dict[str, Any] = {} if address else {"include_dashboard": False}
         try:
             self._ray.init(
@@ -70,7 +71,7 @@ class RayCluster(Engine):
         nodes = [node for node in self._ray.nodes() if node["Alive"]]
         kinds = () if os.environ.get("JAX_PLATFORMS") == "cpu" else _ACCELERATORS
         kind = next((kind for kind in kinds if resources.get(kind)), "CPU")
-        there = int(resources[kind])
+        there = int(resources.get(kind, 0))
         free = there - self.gallery_workers
         wanted = self.workers or min(free, len(nodes) if kind == "CPU" else there)
         if not 1 <= wanted <= free:

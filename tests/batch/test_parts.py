@@ -12,6 +12,7 @@ import pytest
 import jaxatr
 from jaxatr import data, files
 from jaxatr.batch import manifest, parts
+from jaxatr.batch.sources import sources_of
 from jaxatr.cli import predict as command
 from jaxatr.tasks.embedding.predictor import Retriever
 
@@ -163,16 +164,17 @@ def test_two_commands_do_not_work_in_one_folder(predict, tmp_path):
             predict()
 
 
-def test_the_list_is_streamed(tmp_path):
+def test_the_list_is_streamed(tmp_path, monkeypatch):
     root = tmp_path / "many"
     for name in ("a", "b/c"):
         (root / name).mkdir(parents=True)
         for number in range(30):
             (root / name / f"{number:02}.png").write_bytes(b"")
-    from jaxatr.batch.sources import sources_of
-
     (source,) = sources_of([str(root)])
-    found = manifest.listed(tmp_path, [source], 25)
+    said = []
+    monkeypatch.setattr(manifest, "_OFTEN", 30)
+    found = manifest.listed(tmp_path, [source], 25, said.append)
+    assert said == ["50 inputs listed", "60 inputs listed"]
     assert (found.inputs, found.shards) == (60, 3)
     shard = manifest.read(tmp_path, 1)
     assert len(shard) == 25 and shard.runs[0][1][:6] == [
