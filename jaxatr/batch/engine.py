@@ -30,6 +30,15 @@ class Engine(abc.ABC):
         self.job, self.shards, self.workers, self.say = job, shards, workers, say
         self.gallery_workers = gallery_workers
 
+    @staticmethod
+    def check() -> object:
+        """Checks that the engine can be used at all.
+
+        Raises:
+          ImportError: a package is missing.
+        """
+        return None
+
     def __enter__(self) -> "Engine":
         """Begins, and returns itself."""
         return self

@@ -52,7 +52,7 @@ def write(
 
     Raises:
       ValueError: the cells of a column differ in type.
-      OSError: it cannot be written; the message names it and says what to do.
+      OSError: it cannot be written.
     """
     path = path_of(out, facts.shard)
     note = json.dumps({**facts._asdict(), "sha256": _BLANK.decode()})
@@ -60,15 +60,8 @@ def write(
     # The digest is that of the file with zeros in its place.
     begin, _ = _split(content)
     digest = hashlib.sha256(content).hexdigest().encode()
-    try:
-        with files.replacing(path) as file:
-            file.write(content[:begin] + digest + content[begin + _LENGTH :])
-    except OSError as error:
-        raise OSError(
-            error.errno,
-            f"{path}: {error.strerror}; the parts that are there are whole, and the same command "
-            "goes on with the others",
-        ) from error
+    with files.replacing(path) as file:
+        file.write(content[:begin] + digest + content[begin + _LENGTH :])
 
 
 def check(path: Path) -> Facts:

@@ -69,11 +69,12 @@ def predict_parts(
     Raises:
       ValueError: there is no such input or run, the folder holds predictions of others, or another
         process works in it.
-      OSError: a part cannot be written.
+      OSError: the disk is full, or fails.
       ImportError: a package is missing.
       RuntimeError: workers die of a shard again and again.
     """
     extra("pyarrow", "parquet", f"{out}: a folder of Parquet files")
+    ENGINES[engine].check()
     if (workers is not None or gallery_workers) and engine == "local":
         name = "gallery_workers" if gallery_workers else "workers"
         raise ValueError(f"--{name}: the engine 'local' works in one process")
@@ -84,7 +85,7 @@ def predict_parts(
         options[name] = str(Path(options[name]).expanduser().absolute())
     data_dir = options.get("data_dir")
     sources = sources_of(arguments, folders=kind.takes == "FOLDER", data_dir=data_dir)
-    with _owned(out):
+    with _written(out), _owned(out):
         listed = manifest.listed(out, sources, size, say)
         for source in sources:
             if source.passed:
@@ -111,6 +112,21 @@ def _told(
         if part.damaged:
             say(f"warning: {out}/part-{part.shard:05}.parquet: {part.damaged}: made anew")
         yield part.rows, part.failed, part.kept
+
+
+@contextlib.contextmanager
+def _written(out: Path) -> Iterator[None]:
+    """Names the folder in an error of the disk, which knows no file."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        raise OSError(
+            error.errno,
+            f"{out}: {error.strerror}; the parts that are there are whole, and the same command "
+            "goes on with the others",
+        ) from error
 
 
 @contextlib.contextmanager

@@ -32,15 +32,23 @@ class RayCluster(Engine):
     By default there is a model on each accelerator, and where there is none on each node.
     """
 
+    @staticmethod
+    def check() -> Any:
+        """Returns the module of Ray.
+
+        Raises:
+          ImportError: the extra ``ray`` is not installed.
+        """
+        return extra("ray", "ray", "--engine=ray")
+
     @cached_property
     def _ray(self) -> Any:
-        return extra("ray", "ray", "--engine=ray")
+        return self.check()
 
     def __enter__(self) -> "RayCluster":
         """Joins or starts the cluster, and starts the first worker.
 
         Raises:
-          ImportError: the extra ``ray`` is not installed.
           ValueError: the cluster has not so many devices.
         """
         address = _address()
@@ -120,7 +128,7 @@ class RayCluster(Engine):
         try:
             return self._ray.get(asked)
         except self._ray.exceptions.RayTaskError as error:
-            raise error.cause from error
+            raise (error.cause or error) from error
 
     def parts(self, run: str) -> Iterator[Part]:
         """Hands shards out; one whose worker dies is given to another worker."""
