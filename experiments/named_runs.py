@@ -77,7 +77,7 @@ class Run(NamedTuple):
         if self.exported:
             out = f"--out={workdir}.onnx"
             convert = ["jaxatr.convert", "export", f"--workdir={workdir}", out]
-            convert += ["--layout=NCHW", "--score=none"]
+            convert += ["--layout=NCHW", "--score=none", "--takes=chips", "--nocard"]
             found.append(convert)
         return [[sys.executable, "-m", *command] for command in found]
 

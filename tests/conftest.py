@@ -75,9 +75,11 @@ def flags_of(monkeypatch):
 
     def parse(module, *arguments):
         values = flags.FlagValues()
+        for name in [name for name in flags.FLAGS if name.startswith("grain_")]:
+            values[name] = flags.FLAGS[name]  # which it reads as it gives batches
         monkeypatch.setattr(module.flags, "FLAGS", values)
         with monkeypatch.context() as patch:
-            for name in ("string", "multi_string", "integer", "float", "bool", "enum"):
+            for name in ("string", "multi_string", "list", "integer", "float", "bool", "enum"):
                 define = functools.partial(getattr(flags, f"DEFINE_{name}"), flag_values=values)
                 patch.setattr(module.flags, f"DEFINE_{name}", define)
             module.define_flags()
@@ -251,3 +253,51 @@ def trained_run(small_config, tmp_path_factory) -> Path:
     runs.train_run(small_config, workdir, progress=False)
     runs.evaluate_run(workdir)
     return workdir
+
+
+@pytest.fixture(scope="module")  # it keeps an event loop running, which others may mind
+def browser():
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("there is no chromium")
+    with sync_api.sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="session")
+def contrast():
+    """Finds the least contrast of text for each kind of element on a page."""
+    return lambda page: page.evaluate(CONTRAST)
+
+
+# The least contrast of text and its background (WCAG 2.1, 1.4.3) for each kind of element.
+CONTRAST = """() => {
+  const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+  const over = (colours) => {
+    canvas.clearRect(0, 0, 1, 1);
+    for (const colour of colours) { canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1); }
+    return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3);
+  };
+  const light = (rgb) => {
+    const [r, g, b] = rgb.map((v) => v / 255).map(
+      (v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const least = {};
+  for (const one of document.body.querySelectorAll(":not(script, svg, svg *)")) {
+    const own = [...one.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+    if (!one.offsetParent || !own) continue;
+    const behind = [];
+    for (let at = one; at; at = at.parentElement) {
+      behind.unshift(getComputedStyle(at).backgroundColor);
+    }
+    const [back, front] = [over(behind), over([...behind, getComputedStyle(one).color])].map(light);
+    const ratio = (Math.max(back, front) + 0.05) / (Math.min(back, front) + 0.05);
+    const kind = `${one.tagName}.${one.className}`;
+    least[kind] = Math.min(least[kind] ?? 99, ratio);
+  }
+  return least;
+}"""

@@ -11,7 +11,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from jaxatr import config as configuration
-from jaxatr import data, openset, runs
+from jaxatr import data, runs
 from jaxatr.cli import convert
 from jaxatr.explain import Explainer, load_target
 from jaxatr.tasks.embedding.predictor import Retriever
@@ -20,6 +20,7 @@ from jaxatr.tasks.open_set.predictor import UNKNOWN, Recogniser
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 
+from jaxatr.onnx.backbone import OnnxBackbone  # noqa: E402
 from jaxatr.runs.export import export_run  # noqa: E402
 
 OUTSIDE = """
@@ -73,7 +74,7 @@ def flags(flags_of):
 
 
 def answers(path, chips):
-    """Returns onnxruntime's outputs by name, of batches of several sizes put together."""
+    """Returns onnxruntime's outputs by name, of batches of several lengths put together."""
     session = onnxruntime.InferenceSession(path)
     (given,) = session.get_inputs()
     parts = [session.run(None, {given.name: chips[rows]}) for rows in (slice(5), slice(5, None))]
@@ -90,11 +91,15 @@ def test_a_recogniser_says_the_same(trained_run, images, flags, tmp_path, capsys
     path = tmp_path / "model.onnx"
     arguments = flags("export", f"--workdir={trained_run}", f"--out={path}", "--score=cbc")
     assert convert.main(arguments) is None
-    assert f"{path}: " in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"{path}: " in said and "MB of the decision" in said
+    assert "decides: cbc" in said and str(tmp_path / "MODEL_CARD.md") in said
     recogniser = Recogniser.load(trained_run, score="cbc")
-    chips = np.float32([recogniser.chip(image) for image in images])
-    found = answers(path, chips)
-    assert list(found) == ["logits", "open_logits", "features", "score", "known"]
+    found = answers(path, np.stack(images))
+    assert list(found) == [
+        *("decision", "nearest", "score", "threshold", "known_probability"),
+        *("class_probabilities", "logits", "open_logits", "features"),
+    ]
     for row, prediction in enumerate(recogniser(images, batch_size=5)):
         best = int(found["logits"][row].argmax())
         assert recogniser.classes[best] == prediction.nearest
@@ -112,44 +117,83 @@ def outside(tmp_path, monkeypatch):
     sys.modules.pop("users_traced", None)
 
 
-TRACED = [name for name, score in openset.SCORES.items() if score.traced]
+def changed(run, folder, **fields):
+    """Copies a run, with other fields of its configuration, such as ``data__size``."""
+    shutil.copytree(run, folder)
+    record = json.loads((folder / "config.json").read_text())
+    for name, value in fields.items():
+        section, field = name.split("__")
+        record[section][field] = value
+    (folder / "config.json").write_text(json.dumps(record))
+    return folder
 
 
-@pytest.mark.parametrize("score", [*TRACED, "users_traced:BOX"])
+def check_equal(recogniser, images, found):
+    """Compares onnxruntime's answers with predictions."""
+    numbers = {name: place for place, name in enumerate(recogniser.classes)} | {UNKNOWN: -1}
+    predictions = list(recogniser(images, batch_size=5))
+    assert found["decision"].tolist() == [numbers[one.label] for one in predictions]
+    assert found["nearest"].tolist() == [numbers[one.nearest] for one in predictions]
+    for name in ("score", "threshold", "known_probability", "p_value"):
+        wanted = [getattr(one, name) for one in predictions]
+        assert (wanted[0] is None) == (name not in found), name
+        if wanted[0] is not None:
+            np.testing.assert_allclose(found[name], wanted, rtol=1e-4, atol=1e-4, err_msg=name)
+    probabilities = [list(one.probabilities.values()) for one in predictions]
+    np.testing.assert_allclose(found["class_probabilities"], probabilities, atol=1e-4)
+
+
+# All scores are compared in tests/openset/test_traced.py; here, what they need of a network.
+@pytest.mark.parametrize(
+    "score", ["mahalanobis", "odin", "fusion_template", "users_traced:BOX", "users_traced:BRIGHT"]
+)
 def test_the_graph_decides_as_the_recogniser_does(outside, trained_run, images, tmp_path, score):
-    run = tmp_path / "run"
-    shutil.copytree(trained_run, run)
-    record = json.loads((run / "config.json").read_text())
-    record["open_set"]["tpr"] = 0.9  # for which there are enough validation examples
-    (run / "config.json").write_text(json.dumps(record))
-    if score == "vim":  # whose features have too few directions in so small a network
-        with pytest.raises(ValueError, match="vim: dimensions"):
-            Recogniser.load(run, score=score)
-        return
+    run = changed(trained_run, tmp_path / "run", open_set__tpr=0.9)  # there are enough for that
     recogniser = Recogniser.load(run, score=score)
     export_run(run, tmp_path / "model.onnx", score=score)
-    chips = np.float32([recogniser.chip(image) for image in images])
-    found = answers(tmp_path / "model.onnx", chips)
-    predictions = list(recogniser(images, batch_size=5))
-    scores = np.array([prediction.score for prediction in predictions])
-    np.testing.assert_allclose(found["score"], scores, rtol=1e-3, atol=2e-3)
-    threshold = predictions[0].threshold
-    clear = np.abs(scores - threshold) > 2e-3 * (1 + abs(threshold))
-    accepted = np.array([prediction.label != UNKNOWN for prediction in predictions])
-    np.testing.assert_array_equal(found["known"][clear], accepted[clear])
-    assert properties(tmp_path / "model.onnx")["decides"] == recogniser.decision.score.name
+    check_equal(recogniser, images, answers(tmp_path / "model.onnx", np.stack(images)))
+    told = properties(tmp_path / "model.onnx")
+    assert told["decides"] == recogniser.decision.score.name and told["takes"] == "images"
+    assert told["provenance"]["dataset"]["name"] == "image_folder"
 
 
-def test_a_score_that_takes_more_than_the_exported_network_gives(outside, trained_run, tmp_path):
-    with pytest.raises(ValueError, match="bright decides in .* needs image, which an exported net"):
-        export_run(trained_run, tmp_path / "model.onnx", score="users_traced:BRIGHT")
+def test_images_of_any_size_and_colour(trained_run, images, tmp_path):
+    run = changed(
+        trained_run, tmp_path / "run", data__size=24, data__blank_center=5, data__channels=1
+    )
+    recogniser, path = Recogniser.load(run, score="cbc"), tmp_path / "model.onnx"
+    model = export_run(run, path, score="cbc", channels=3)
+    sizes = [size.dim_param for size in model.graph.input[0].type.tensor_type.shape.dim]
+    assert sizes == ["batch", "height", "width", ""]
+    assert properties(path)["geometry"]["resize"] == 24
+    rng = np.random.default_rng(0)
+    for shape in ((24, 24), (61, 50), (90, 31), (9, 40)):
+        colours = [rng.integers(0, 256, (*shape, 3), np.uint8) for _ in range(6)]
+        check_equal(recogniser, colours, answers(path, np.stack(colours)))
+
+
+def test_one_size_when_asked_and_what_does_not_go_with_the_geometry(
+    trained_run, unchecked, tmp_path
+):
+    run, path = changed(trained_run, tmp_path / "run", data__size=24), tmp_path / "model.onnx"
+    model = export_run(run, path, score="cbc", size=(40, 30), batch=2)
+    sizes = [size.dim_value for size in model.graph.input[0].type.tensor_type.shape.dim]
+    assert sizes == [2, 40, 30, 1]
+    with pytest.raises(ValueError, match="channels: got 2, wanted 1, or 1 or 3"):
+        export_run(run, path, channels=2)
+    with pytest.raises(ValueError, match=r"size: \(40, 30\) makes chips of"):
+        export_run(trained_run, path, score="cbc", size=(40, 30))
+    with pytest.raises(ValueError, match="takes: got 'files', wanted 'images' or 'chips'"):
+        export_run(run, path, takes="files")
+    with pytest.raises(ValueError, match="size, channels: got one with takes='chips'"):
+        export_run(run, path, takes="chips", channels=1)
 
 
 def test_a_score_without_a_form_in_onnx_is_refused(trained_run, embedding_run, tmp_path):
     with pytest.raises(
-        ValueError, match="template decides in .* no form in ONNX: take one of soft"
+        ValueError, match="conflabel decides in .* no form in ONNX: take one of soft.* template"
     ):
-        export_run(trained_run, tmp_path / "model.onnx", score="template")
+        export_run(trained_run, tmp_path / "model.onnx", score="conflabel")
     with pytest.raises(ValueError, match="score: .* is a run of Embedding"):
         export_run(embedding_run, tmp_path / "model.onnx", score="cbc")
 
@@ -170,8 +214,9 @@ def test_channels_second(trained_run, images, flags, tmp_path):
     last, second = tmp_path / "last.onnx", tmp_path / "second.onnx"
     export_run(trained_run, last, score="none")
     arguments = [f"--workdir={trained_run}", f"--out={second}", "--layout=NCHW", "--score=none"]
-    convert.main(flags("export", *arguments))
-    chips = np.float32([Recogniser.load(trained_run).chip(image) for image in images])
+    convert.main(flags("export", *arguments, "--nocard"))
+    assert not (tmp_path / "MODEL_CARD.md").exists()
+    chips = np.stack(images)
     one, other = answers(last, chips), answers(second, chips.transpose(0, 3, 1, 2).copy())
     for name in one:
         np.testing.assert_allclose(other[name], one[name], atol=1e-4)
@@ -181,8 +226,7 @@ def test_channels_second(trained_run, images, flags, tmp_path):
 def test_an_embedding_embeds_the_same(embedding_run, images, tmp_path):
     export_run(embedding_run, tmp_path / "model.onnx")
     retriever = Retriever.load(embedding_run)
-    chips = np.float32([retriever.chip(image) for image in images])
-    found = answers(tmp_path / "model.onnx", chips)
+    found = answers(tmp_path / "model.onnx", np.stack(images))
     assert list(found) == ["embedding", "coarse_logits", "fine_logits"]
     expected = np.concatenate(list(retriever.embed(images)))
     np.testing.assert_allclose(found["embedding"], expected, atol=1e-4)
@@ -201,7 +245,7 @@ def test_a_surrogate_explains_the_same(small_config, trained_run, images, tmp_pa
     model = export_run(tmp_path / "run", tmp_path / "model.onnx")
     explainer = Explainer.load(tmp_path / "run")
     chips = np.float32([explainer.chip(image) for image in images])
-    found = answers(tmp_path / "model.onnx", chips)
+    found = answers(tmp_path / "model.onnx", np.stack(images))
     assert list(found) == ["logits", "saliency"]
     np.testing.assert_allclose(found["saliency"], explainer.saliency(chips), atol=1e-4)
     assert not [t.name for t in model.graph.initializer if "target" in t.name]
@@ -212,7 +256,7 @@ def test_a_plain_classifier_has_no_binary_ones(small_config, trained_run, images
     config = small_config.copy_and_resolve_references()
     config.loss.open, config.train.epochs = "none", 1
     runs.train_run(config, tmp_path / "run", progress=False)
-    export_run(tmp_path / "run", tmp_path / "model.onnx", score="none")
+    export_run(tmp_path / "run", tmp_path / "model.onnx", score="none", takes="chips")
     target = load_target(tmp_path / "run")
     chips = np.float32([Recogniser.load(trained_run).chip(image) for image in images])
     found = answers(tmp_path / "model.onnx", chips)
@@ -223,15 +267,39 @@ def test_a_plain_classifier_has_no_binary_ones(small_config, trained_run, images
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "nothing was given, wanted one of inspect, operators, import, export"),
+        ([], "nothing was given, wanted one of inspect, describe, operators, import, export"),
         (["exprt"], "got 'exprt', wanted one of .* did you mean 'export'"),
         (["export", "more"], "export takes flags alone"),
         (["export", "--workdir=nowhere"], "--out must be given"),
         (["export", "--out=model.onnx"], "--workdir must be given"),
         (["export", "--workdir=nowhere", "--out=x.onnx"], "nowhere is no run folder"),
         (["export", "--workdir=x", "--out=x", "--checkpoint=y"], "--checkpoint: got 'y'"),
+        (["export", "--workdir=x", "--workdir=y", "--out=z"], "got 2 runs, and an ensemble is not"),
+        (["export", "--workdir=x", "--out=z", "--size=big"], "--size: got 'big', wanted ROWSx"),
+        (["describe"], "wanted one ONNX file"),
     ],
 )
 def test_wrong_commands_are_refused(arguments, message, flags):
     with pytest.raises(ValueError, match=message):
         convert.main(flags(*arguments))
+
+
+def test_a_file_tells_what_it_is(trained_run, flags, tmp_path, capsys):
+    path = tmp_path / "model.onnx"
+    export_run(trained_run, path, score="cbc")
+    convert.main(flags("describe", path))
+    said = capsys.readouterr().out
+    assert "input images uint8 [batch, 24, 24, 1]" in said and "decides: cbc" in said
+    convert.main(flags("describe", path, "--json"))
+    found = json.loads(capsys.readouterr().out)
+    assert found["bytes"] == path.stat().st_size and found["opset"] == 18
+    assert found["metadata"]["classes"] == properties(path)["classes"]
+
+
+def test_whole_numbers_are_no_target_and_no_backbone(trained_run, tmp_path):
+    path = tmp_path / "model.onnx"
+    export_run(trained_run, path, score="none")
+    with pytest.raises(ValueError, match="takes images of uint8, .* --takes=chips"):
+        load_target(path)
+    with pytest.raises(ValueError, match="takes images of uint8, .* --takes=chips"):
+        OnnxBackbone(str(path), "features").init(jax.random.key(0), np.zeros((1, 24, 24, 1)))

@@ -56,6 +56,30 @@ def test_the_named_runs_set_fields_that_exist():
         check(run.config, run.overrides)
 
 
+def test_the_runs_that_enrolment_is_compared_with_set_fields_that_exist(tmp_path, monkeypatch):
+    experiment = load(EXPERIMENTS / "enrolment" / "run.py")
+    runs = experiment.all_runs()
+    assert len({run.name for run in runs}) == 4 + 2 * 3 * (4 + 4 + 3 + 3)
+    for run in runs:
+        check(run.config, run.overrides)
+    for base in experiment.BASES:
+        config = load(CONFIGS / base.config.split(":")[0]).get_config(base.config.split(":")[1])
+        assert (config.train.epochs, config.optimizer.learning_rate) == (base.epochs, base.rate)
+    tables = load(EXPERIMENTS / "enrolment" / "tables.py")
+    mstar = experiment.BASES[0]
+    row = {"class": "2S1", "shots": 5, "draw": 0, "before": {"accuracy": 0.9, "auroc": 0.8}}
+    own = {"enrolled": {"accuracy": 0.5}, "after": {"accuracy": 0.7, "auroc": 0.6}}
+    recorded = {"enrolled-mstar": {"rows": [row | own], "score": "template"}}
+    evaluation = {"enrolled": {"classes": {"2S1": {"accuracy": 0.25}}, "own": {"after": {}}}}
+    recorded["scratch-mstar-2S1-5"] = {"evaluation": evaluation}
+    monkeypatch.setattr(tables, "recorded", lambda _, name: recorded.get(name))
+    cells = {tuple(line.split(" | ")[:2]): line for line in tables.of_base(mstar)}
+    assert "90.0 (1) | 80.0 (1)" in cells["| before", "0"]
+    assert "50.0 (1) | 70.0 (1)" in cells["| enrolled", "5"]
+    assert "25.0 (1) | not run" in cells["| from scratch", "5"]
+    assert "not run" in cells["| enrolled", "20"]
+
+
 def test_the_rows_of_the_quadruplet_table_set_fields_that_exist():
     experiment = load(EXPERIMENTS / "quadruplet_selection" / "run.py")
     runs = experiment.tuning()
@@ -539,3 +563,25 @@ def test_the_figures_of_the_kernels_are_drawn_from_the_records(tmp_path, capsys)
     }
     told = capsys.readouterr().out
     assert "networks: not drawn, nothing in" in told and told.count("there is no record") == 3
+
+
+def test_the_exported_decisions_are_compared_and_recorded(
+    trained_run, chips, tmp_path, monkeypatch
+):
+    pytest.importorskip("onnxruntime")
+    experiment = load(EXPERIMENTS / "onnx" / "decision.py")
+    for case in experiment.CASES.values():
+        check(case.config, case.overrides)
+    monkeypatch.setattr(experiment, "RESULTS", tmp_path)
+    case = experiment.Case("cbc.py:folder", {}, "chips")
+    monkeypatch.setattr(experiment, "CASES", {"own": case})
+    arguments = ["decision", f"--run=own={trained_run}", "--chips=5", f"--data={tmp_path}"]
+    (tmp_path / "chips").symlink_to(chips)
+    monkeypatch.setattr(sys, "argv", arguments)
+    assert experiment.main() == 0
+    found = json.loads((tmp_path / "own.json").read_text())
+    assert found["images"] == 5 and found["differing"] == {"decision": 0, "nearest": 0}
+    assert max(found["difference"].values()) < 1e-4 and found["bytes"] > 1000
+    assert "| own | " in (tmp_path / "README.md").read_text()
+    monkeypatch.setattr(experiment, "compare", lambda *_: pytest.fail("it is recorded"))
+    assert experiment.main() == 0

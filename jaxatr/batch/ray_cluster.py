@@ -186,5 +186,5 @@ class _Ask:
 
 
 def _line(error: Exception) -> str:
-    """Returns the first line of an error's text that says something."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    """Returns the last line of an error's text: it has the cause."""
+    return [line.strip() for line in str(error).splitlines() if line.strip()][-1]

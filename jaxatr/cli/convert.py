@@ -1,16 +1,23 @@
 """Takes models in from ONNX files, and out as ONNX files.
 
 jaxatr convert inspect model.onnx [--json]
+jaxatr convert describe model.onnx [--json]
 jaxatr convert operators
 jaxatr convert import model.onnx --out=DIR
-jaxatr convert export --workdir=DIR --out=model.onnx [--layout=NHWC|NCHW] [--batch=N]
-               [--score=NAME|none]
+jaxatr convert export --workdir=DIR --out=model.onnx [--score=NAME|none]
+               [--takes=images|chips] [--repeat=DIR ...] [--container]
+
+export writes MODEL_CARD.md beside the file; with --container also what a
+container is built of that serves it. --repeat names further runs of the same
+configuration, for the spread of the figures.
 """
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from absl import flags
 
@@ -20,15 +27,34 @@ from jaxatr.resolve import nearest
 
 def define_flags() -> None:
     """Defines the command's flags."""
-    flags.DEFINE_bool("json", False, "inspect: print JSON in place of the table.")
-    flags.DEFINE_string("workdir", None, "export: the run's folder.")
+    flags.DEFINE_bool("json", False, "inspect, describe: print JSON in place of text.")
+    flags.DEFINE_multi_string("workdir", [], "export: the run's folder.")
+    flags.DEFINE_multi_string(
+        "repeat",
+        [],
+        "export: a run that differs in its seed; for the card's spread. Several times.",
+    )
     flags.DEFINE_string("checkpoint", "latest", "export: 'latest', 'best' or a step.")
+    flags.DEFINE_enum(
+        "takes",
+        "images",
+        ["images", "chips"],
+        "export: images as they are recorded, or float32 chips of the trained size.",
+    )
+    flags.DEFINE_string("size", None, "export: ROWSxCOLUMNS of all images; default: any.")
+    flags.DEFINE_integer("channels", None, "export: of the images, 1 or 3; default: the chips'.")
     flags.DEFINE_enum("layout", "NHWC", ["NHWC", "NCHW"], "export: of the images.")
     flags.DEFINE_integer("opset", None, "export: version of ONNX's operators; default: 18.", 18)
     flags.DEFINE_integer("batch", None, "export: chips at once; default: any number.", 1)
     flags.DEFINE_string(
         "score", None, "export: decide by this open-set score, or 'none'; default: the run's."
     )
+    flags.DEFINE_string("source", None, "export: where the training data is now, for a fit.")
+    flags.DEFINE_bool("card", True, "export: write MODEL_CARD.md beside the file.")
+    flags.DEFINE_string("licence", "", "export: of the model, for its card.")
+    flags.DEFINE_string("data_licence", "", "export: of the training data, for the card.")
+    flags.DEFINE_string("contact", "", "export: who answers for the model, for its card.")
+    flags.DEFINE_bool("container", False, "export: write a Dockerfile and its server too.")
     flags.DEFINE_string("out", None, "The file or folder to write.")
 
 
@@ -58,6 +84,14 @@ def _inspect(arguments: Sequence[str]) -> int:
     return 0 if all(layer.supported for layer in found) else 1
 
 
+def _describe(arguments: Sequence[str]) -> None:
+    """Prints what a file says of itself."""
+    from jaxatr.onnx.reader.description import describe, described
+
+    found = describe(_model(arguments))
+    print(json.dumps(found, indent=1, ensure_ascii=False) if flags.FLAGS.json else described(found))
+
+
 def _operators(arguments: Sequence[str]) -> None:
     """Prints the operators that have an implementation."""
     from jaxatr.onnx.reader.inspection import operator_table
@@ -84,24 +118,61 @@ def _model(arguments: Sequence[str]) -> Path:
 
 
 def _export(arguments: Sequence[str]) -> None:
+    from jaxatr import reporting
+    from jaxatr.onnx.reader.description import describe, described
+    from jaxatr.runs import container
     from jaxatr.runs.export import export_run  # the extra is needed from here on only
 
     if arguments:
         raise ValueError(f"export takes flags alone, got {list(arguments)}")
     values = flags.FLAGS
-    given = {"checkpoint": inputs.checkpoint(values.checkpoint), "layout": values.layout}
-    given["batch"] = values.batch
-    given |= inputs.given("score")
-    if values.opset is not None:
-        given["opset"] = values.opset
-    out = _needed("out")
-    model = export_run(_needed("workdir"), out, **given)
-    weights = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
-    print(f"{out}: {len(model.graph.node)} nodes, {weights / 1e6:.1f} MB of weights")
-    for kind, values in (("input", model.graph.input), ("output", model.graph.output)):
-        for value in values:
-            sizes = [size.dim_param or size.dim_value for size in value.type.tensor_type.shape.dim]
-            print(f"  {kind} {value.name} {sizes}")
+    given: dict[str, Any] = {"checkpoint": inputs.checkpoint(values.checkpoint)}
+    given |= {name: values[name].value for name in ("layout", "takes", "batch", "channels")}
+    given |= inputs.given("score", "opset", "source")
+    if values.size:
+        given["size"] = _size(values.size)
+    out = Path(_needed("out"))
+    if len(values.workdir) > 1:
+        raise ValueError(
+            f"--workdir: got {len(values.workdir)} runs, and an ensemble is not one file: export "
+            "them one by one; --repeat=DIR names a run for the card's spread"
+        )
+    (workdir,) = values.workdir or [_needed("workdir")]
+    workdirs = [workdir, *values.repeat]
+    if values.card:
+        reporting.check_card(out.parent)
+        reporting.check_repeats(workdirs)
+    if values.container:
+        container.check_container(out.parent)
+    model = export_run(workdir, out, **given)
+    sizes = {tensor.name: len(tensor.raw_data) for tensor in model.graph.initializer}
+    deciding = sum(size for name, size in sizes.items() if name.startswith("decision/"))
+    print(described(found := describe(out)))
+    print(f"  weights: {sum(sizes.values()) / 1e6:.1f} MB, {deciding / 1e6:.1f} MB of the decision")
+    written = []
+    if values.card:
+        told = found["metadata"]
+        exported = reporting.Exported(
+            out.name,
+            told["step"],
+            told.get("decides", ""),
+            told,
+            values.licence,
+            values.data_licence,
+            values.contact,
+        )
+        written.append(reporting.write_card(workdirs, out.parent, exported))
+    if values.container:
+        written += container.write_container(out)
+    for path in written:
+        print(path)
+
+
+def _size(text: str) -> tuple[int, int]:
+    found = re.fullmatch(r"(\d+)x(\d+)", text)
+    if not found:
+        raise ValueError(f"--size: got {text!r}, wanted ROWSxCOLUMNS, such as 480x640")
+    return int(found[1]), int(found[2])
 
 
 def _needed(name: str) -> str:
@@ -113,6 +184,7 @@ def _needed(name: str) -> str:
 
 _COMMANDS: dict[str, Callable[[Sequence[str]], int | None]] = {
     "inspect": _inspect,
+    "describe": _describe,
     "operators": _operators,
     "import": _import,
     "export": _export,

@@ -11,8 +11,8 @@ from jaxatr.cli.help_page import columns
 from jaxatr.resolve import nearest
 
 COMMANDS = (
-    *("train", "evaluate", "predict", "calibrate", "explain"),
-    *("check", "prepare", "convert", "tune", "report"),
+    *("train", "evaluate", "predict", "calibrate", "enrol", "cluster", "explain"),
+    *("check", "prepare", "convert", "tune", "report", "serve"),
 )
 
 

@@ -9,9 +9,15 @@ size by ``chip``, made batches in ``pipeline`` and ``tuples``, and varied on the
 """
 
 from jaxatr.data.augment import augment
+from jaxatr.data.bounded import decode_bounded, pixels_of
 from jaxatr.data.catalogue import find_dataset, open_dataset, prepare
 from jaxatr.data.chip import Chip
-from jaxatr.data.combined_splits import chips_and_images, concatenated, read_images
+from jaxatr.data.combined_splits import (
+    chips_and_images,
+    concatenated,
+    read_images,
+    read_names,
+)
 from jaxatr.data.dataset import Dataset, Split
 from jaxatr.data.hierarchies import Hierarchy, coarse_of, hierarchy
 from jaxatr.data.image_paths import ImagePath, ImagePaths, describe_passed, image_paths
@@ -28,7 +34,7 @@ from jaxatr.data.pipeline import (
     image_statistics,
     train_batches,
 )
-from jaxatr.data.row_tables import Cell, check_table, parquet_bytes, write_table
+from jaxatr.data.row_tables import Cell, check_table, csv_text, parquet_bytes, write_table
 from jaxatr.data.selection import holdout, select
 from jaxatr.data.source import Source
 from jaxatr.data.sources import flags as source_flags
@@ -65,6 +71,8 @@ __all__ = [
     "concatenated",
     "coarse_of",
     "contact_sheet",
+    "csv_text",
+    "decode_bounded",
     "describe_passed",
     "eval_batches",
     "eval_tuple_batches",
@@ -82,11 +90,13 @@ __all__ = [
     "open_dataset",
     "other_boxes",
     "parquet_bytes",
+    "pixels_of",
     "prepare",
     "read_chips",
     "read_folder",
     "read_image",
     "read_images",
+    "read_names",
     "read_others",
     "select",
     "source_flags",

@@ -7,7 +7,8 @@ from PIL import Image
 
 from jaxatr.typing import Bool, Config, Float, Shaped
 
-_LUMA = np.array([0.299, 0.587, 0.114])  # ITU-R BT.601, as in most image libraries
+LUMA = np.array([299, 587, 114])
+"""Thousandths of red, green and blue in a gray (ITU-R BT.601), as in most image libraries."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,7 +195,8 @@ def _resize(
 
 
 def _gray(image: np.ndarray) -> np.ndarray:
-    return _as_dtype((image @ _LUMA)[:, :, None], image.dtype)
+    # Of integers a whole sum, so that a gray midway between two is one on every machine.
+    return _as_dtype((image @ LUMA / 1000)[:, :, None], image.dtype)
 
 
 def _as_dtype(values: np.ndarray, dtype: np.dtype) -> np.ndarray:

@@ -65,6 +65,19 @@ def read_images(path: str | os.PathLike) -> tuple[Shaped[np.ndarray, "m h w c"],
     return images, digest.hexdigest()
 
 
+def read_names(path: str | os.PathLike, count: int) -> list[str]:
+    """Returns the ``names`` of an ``.npz`` file of images, one for each of ``count``.
+
+    Raises:
+      ValueError: there is no such array in it.
+    """
+    with np.load(path) as arrays:
+        names = arrays["names"].tolist() if "names" in arrays else []
+    if len(names) != count or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{path}: wanted an array 'names' with one for each of {count} images")
+    return names
+
+
 def chips_and_images(
     split: Split, indices: Int[np.ndarray, " n"], chip: Chip, images: Shaped[np.ndarray, "m h w c"]
 ) -> Split:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageSequence, TiffImagePlugin, UnidentifiedImageError
+from PIL import Image, TiffImagePlugin, UnidentifiedImageError
 
 from jaxatr.data import measurements
 from jaxatr.typing import Shaped
@@ -121,7 +121,7 @@ def decode_image(content: bytes, name: str) -> Shaped[np.ndarray, "h w c"]:
         if (read := measurements.reader_of(content)) is not None:
             return measurements.measured(read(content))
         with Image.open(io.BytesIO(content)) as image:
-            if image.format == "TIFF" and len(list(ImageSequence.Iterator(image))) > 1:
+            if image.format == "TIFF" and _has_another_page(image):
                 raise ImageError(f"{name}: holds several pages; one image per file is expected")
             image.seek(0)
             if _is_cut_to_8_bits(image, content):
@@ -142,6 +142,14 @@ def decode_image(content: bytes, name: str) -> Shaped[np.ndarray, "h w c"]:
             raise _unreadable(name, content, error) from error
     except Exception as error:  # a damaged file makes Pillow's decoders fail in every way there is
         raise _unreadable(name, content, error) from error
+
+
+def _has_another_page(image: Image.Image) -> bool:
+    try:
+        image.seek(1)  # and no further: a file may have any number of pages
+    except EOFError:
+        return False
+    return True
 
 
 def _unreadable(name: str, content: bytes, error: Exception) -> ImageError:

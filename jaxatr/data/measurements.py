@@ -3,6 +3,7 @@
 import contextlib
 import io
 import logging
+import math
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -32,6 +33,37 @@ def reader_of(content: bytes) -> Callable[[bytes], Shaped[np.ndarray, "..."]] | 
     if content.startswith(_PHOENIX):
         return _phoenix
     return _sarpy if content.startswith((*_NITF, *_SIO)) else None
+
+
+def stated_size(content: bytes) -> tuple[int, int]:
+    """Returns the rows and columns that a file's header states, if it holds as many.
+
+    Args:
+      content: of a file that :func:`reader_of` knows.
+
+    Raises:
+      ValueError: it is too short for them, of another shape than an image's, or a radar's file,
+        which states no size before it is opened.
+    """
+    if content.startswith(_NPY):
+        return _npy_size(content)
+    if content.startswith(_PHOENIX):  # as many numbers as its header says, or it is refused
+        return 1, max(1, len(content) // 8)
+    raise ValueError("a radar's file (NITF, SICD or SIO): save its image as TIFF or .npy")
+
+
+def _npy_size(content: bytes) -> tuple[int, int]:
+    file = io.BytesIO(content)
+    version = np.lib.format.read_magic(file)
+    read = {(1, 0): np.lib.format.read_array_header_1_0}.get(
+        version, np.lib.format.read_array_header_2_0
+    )
+    shape, _, dtype = read(file)
+    if len(shape) not in (2, 3) or not all(shape) or (len(shape) == 3 and shape[2] not in (1, 3)):
+        raise ValueError(f"got an array of shape {list(shape)}, wanted [h, w] or [h, w, 3]")
+    if math.prod(shape) * dtype.itemsize > len(content):
+        raise ValueError(f"states an array of shape {list(shape)}, and is too short for it")
+    return shape[0], shape[1]
 
 
 def is_tiff(content: bytes) -> bool:

@@ -66,6 +66,23 @@ def write_table(
         file.write(content)
 
 
+def csv_text(rows: Sequence[Mapping[str, Cell]], *, columns: Sequence[str]) -> str:
+    """Writes rows as CSV for a spreadsheet, which takes no text for a formula.
+
+    Args:
+      rows: column to cell.
+      columns: in their order.
+    """
+    safe = [{name: _no_formula(row.get(name)) for name in columns} for row in rows]
+    return _csv(columns, safe)
+
+
+def _no_formula(cell: Cell) -> Cell:
+    """Puts an apostrophe before a text that a spreadsheet would compute."""
+    begins = ("=", "+", "-", "@", "\t", "\r")
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(begins) else cell
+
+
 def _csv(columns: Sequence[str], rows: Sequence[Mapping[str, Cell]]) -> str:
     written = io.StringIO(newline="")
     writer = csv.DictWriter(written, columns, restval="", lineterminator="\n")

@@ -24,7 +24,7 @@ _CIFAR10 = {
     # The one split that the code published with the category-aware classifiers' paper uses.
     "cifar10/paper-code": (0, 1, 2, 6, 7, 8),
 }
-_MSTAR_CLASSES = frozenset("2S1 BMP2 BRDM_2 BTR60 BTR70 D7 T62 T72 ZIL131 ZSU_23_4".split())
+MSTAR_CLASSES = frozenset("2S1 BMP2 BRDM_2 BTR60 BTR70 D7 T62 T72 ZIL131 ZSU_23_4".split())
 # The three that a PyTorch port was measured on, so that figures can be set side by side.
 _MSTAR = {
     "mstar/reference-0": ("BMP2", "BRDM_2", "BTR70", "T62", "ZIL131", "ZSU_23_4"),
@@ -256,9 +256,9 @@ def _members(
             raise ValueError(f"split {name!r} is of CIFAR-10's 10 classes, got {len(classes)}")
         known = {classes[index] for index in _CIFAR10[name]}
     elif name in _MSTAR:
-        if set(classes) != _MSTAR_CLASSES:
+        if set(classes) != MSTAR_CLASSES:
             raise ValueError(
-                f"split {name!r} needs the ten MSTAR classes {sorted(_MSTAR_CLASSES)}, "
+                f"split {name!r} needs the ten MSTAR classes {sorted(MSTAR_CLASSES)}, "
                 f"got {list(classes)}"
             )
         known = set(_MSTAR[name])

@@ -55,7 +55,8 @@ def _listed(names: "tuple[str, ...] | list[str]") -> str:
 def agreement(maps: Mapping[str, Float[np.ndarray, "h w"]]) -> Agreement:
     """Compares the maps of one image by the order in which they rank its parts.
 
-    The parts are :data:`CELLS` by as many cells, or the pixels of a smaller map. Groups are those of average linkage, cut at :data:`AGREE`.
+    The parts are :data:`CELLS` by as many cells, or the pixels of a smaller map. Groups are those
+    of average linkage, cut at :data:`AGREE`.
 
     Args:
       maps: name of a method to its map, in any unit; two or more.

@@ -121,6 +121,11 @@ class Explainer:
         """
         return self._method.scaled(self._explain(images))
 
+    def explained(self, images: Float[np.ndarray, "b h w c"]) -> list[str]:
+        """Names the class that is explained of each chip: the one that the network predicts."""
+        scores = np.asarray(self._probabilities(self._predict, images))
+        return [self.classes[label] for label in scores.argmax(axis=-1)]
+
     def __call__(
         self, images: Iterable[np.ndarray], *, batch_size: int = 16, pixels_per_step: int = 0
     ) -> Iterator[Explanation]:

@@ -57,6 +57,7 @@ def onnx_target(path: str | os.PathLike) -> Target:
     Raises:
       ValueError: it cannot be read, names no classes, or has no such input or output.
     """
+    from jaxatr.onnx.backbone import check_images
     from jaxatr.onnx.feature_maps import Network
     from jaxatr.onnx.reader.model import load  # which needs a package of its own
 
@@ -78,6 +79,7 @@ def onnx_target(path: str | os.PathLike) -> Target:
             f"{path}: wanted a model from images alone to logits, it takes {given} and gives "
             f"{', '.join(outputs)}"
         )
+    check_images(path, model)
     digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
     logits = partial(_onnx_logits, Network(model, outputs.index(chosen), layout))
     source = {"workdir": str(path), "sha256": digest, "output": chosen}

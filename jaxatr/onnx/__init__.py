@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from jaxatr.onnx.reader.model import OnnxModel, load
     from jaxatr.onnx.writer.exporter import export
     from jaxatr.onnx.writer.replacement import replace_weights
+    from jaxatr.onnx.writer.trace import FreeAxis
 
 __all__ = [
+    "FreeAxis",
     "Layer",
     "OnnxModel",
     "export",
@@ -31,6 +33,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "FreeAxis": "writer.trace",
     "Layer": "reader.inspection",
     "OnnxModel": "reader.model",
     "export": "writer.exporter",

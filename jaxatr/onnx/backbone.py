@@ -4,6 +4,7 @@ A configuration names it: ``--config.model.onnx=PATH --config.model.output=NODE`
 """
 
 import functools
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -11,6 +12,7 @@ from typing import Any, Literal
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxatr import parallel
 from jaxatr.models.freezing import FROM_FILE
@@ -128,12 +130,31 @@ def _part(path: str, output: str, changed: int) -> OnnxModel:
     if len(model.inputs) != 1:
         names = ", ".join(value.name for value in model.inputs)
         raise ValueError(f"model.onnx: {path} takes {names}, wanted a model of images alone")
+    check_images(path, model)
     if output:
         return until(model, output)
     if len(model.outputs) != 1:
         names = ", ".join(value.name for value in model.outputs)
         raise ValueError(f"model.output: {path} gives {names}: set which of them is meant")
     return model
+
+
+def check_images(path: str | os.PathLike, model: OnnxModel) -> None:
+    """Refuses a model whose images are whole numbers, through which nothing has a gradient.
+
+    Args:
+      path: of its file, for the message.
+      model: of images alone.
+
+    Raises:
+      ValueError: they are.
+    """
+    dtype = model.inputs[0].dtype
+    if dtype is not None and not np.issubdtype(np.dtype(dtype), np.floating):
+        raise ValueError(
+            f"{path} takes images of {dtype}, wanted floats: jaxatr convert export --takes=chips "
+            "writes such a file"
+        )
 
 
 def _own(name: str) -> str:

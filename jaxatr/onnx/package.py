@@ -13,4 +13,7 @@ except ModuleNotFoundError as error:
         "reading and writing ONNX needs the package onnx: pip install 'jaxatr[onnx]'", name="onnx"
     ) from error
 
-__all__ = ["onnx"]
+PRODUCER = "jaxatr"
+"""The name of this package in the files that it writes."""
+
+__all__ = ["PRODUCER", "onnx"]

@@ -12,7 +12,8 @@ from jaxatr.openset.conformal import (
     conformal_threshold,
     examples_needed,
 )
-from jaxatr.openset.decision import Answers, Calibration, Decision, calibrate, gamma_rule
+from jaxatr.openset.decision import Answers, Calibration, Decision, Further, calibrate, gamma_rule
+from jaxatr.openset.enrolment import compared_rows, enrol, enrol_scores
 from jaxatr.openset.ensemble import ENSEMBLE, Pooled, as_pooled, fit_ensemble, pool
 from jaxatr.openset.evaluation import evaluate, fixed_thresholds
 from jaxatr.openset.fitted_scores import Fitted, fit_scores
@@ -30,7 +31,7 @@ from jaxatr.openset.recorded import (
 )
 from jaxatr.openset.rule import calibrate_gamma, decide
 from jaxatr.openset.saved import from_arrays, to_arrays
-from jaxatr.openset.score import Answer, Head, OwnTraining, Scale, Score
+from jaxatr.openset.score import Answer, Comparing, Head, OwnTraining, Scale, Score
 from jaxatr.openset.scores import (
     DEFAULT,
     SCORES,
@@ -45,6 +46,7 @@ from jaxatr.openset.scores.energy import energy_score
 from jaxatr.openset.scores.mls import max_logit_score
 from jaxatr.openset.scores.odin import odin_score
 from jaxatr.openset.scores.softmax import softmax_score
+from jaxatr.openset.traced import TracedDecision, traced_decision, without_form
 
 __all__ = [
     "Answer",
@@ -55,8 +57,10 @@ __all__ = [
     "Answers",
     "Calibration",
     "Compared",
+    "Comparing",
     "Decision",
     "Fitted",
+    "Further",
     "Head",
     "Outputs",
     "OwnTraining",
@@ -65,6 +69,7 @@ __all__ = [
     "Score",
     "Shown",
     "Sigmoid",
+    "TracedDecision",
     "Trial",
     "as_pooled",
     "best_of",
@@ -74,6 +79,7 @@ __all__ = [
     "choose_scores",
     "class_thresholds",
     "compare",
+    "compared_rows",
     "concatenated",
     "confident_mistakes",
     "conflabel",
@@ -82,6 +88,8 @@ __all__ = [
     "conformal_threshold",
     "decide",
     "energy_score",
+    "enrol",
+    "enrol_scores",
     "evaluate",
     "examples_needed",
     "fit_ensemble",
@@ -107,6 +115,8 @@ __all__ = [
     "softmax_score",
     "standing_of",
     "to_arrays",
+    "traced_decision",
     "vim",
+    "without_form",
     "worst_mistakes",
 ]

@@ -40,8 +40,17 @@ def conformal_threshold(known_scores: ArrayLike, *, tpr: float = 0.95) -> float:
     0.2
     """
     known = np.sort(_scores(known_scores))
-    rank = math.floor(_level(tpr) * (len(known) + 1))
+    rank = conformal_rank(len(known), tpr=tpr)
     return float(known[rank - 1]) if rank else -math.inf
+
+
+def conformal_rank(examples: int, *, tpr: float = 0.95) -> int:
+    """Finds which of so many known scores, in rising order, is the threshold; 0 for none.
+
+    Raises:
+      ValueError: ``tpr`` is out of range.
+    """
+    return math.floor(_level(tpr) * (examples + 1))
 
 
 def conformal_p_values(known_scores: ArrayLike, scores: ArrayLike) -> Float[np.ndarray, " m"]:

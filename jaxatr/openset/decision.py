@@ -7,7 +7,12 @@ import numpy as np
 import scipy.special
 
 from jaxatr.openset import gallery
-from jaxatr.openset.conformal import class_thresholds, conformal_p_values, conformal_threshold
+from jaxatr.openset.conformal import (
+    class_thresholds,
+    conformal_p_values,
+    conformal_rank,
+    conformal_threshold,
+)
 from jaxatr.openset.fitted_scores import Fitted
 from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.probability import Sigmoid, fit_temperature, standing_of
@@ -43,6 +48,59 @@ class Calibration(NamedTuple):
         return np.full(num_classes, conformal_threshold(self.scores, tpr=self.tpr))
 
 
+class Further(NamedTuple):
+    """Classes that were added to what a score compares with; the network has no output for them.
+
+    Their threshold is that of all known examples, or a lower one by their own examples, each
+    compared with the others: the ``max(1, k)``-th smallest of those scores, k being that of the
+    conformal test. So n examples that are taken for a class promise that a further one that is
+    taken for it is accepted with a probability of :meth:`promise` at least. For scores that more
+    examples can only raise for their class, as for all that go by the nearest one, comparing with
+    one example less errs on the safe side.
+
+    Attributes:
+      first: the first one's number; the network has so many classes.
+      count: how many they are.
+      scores: ``[m]``, of their examples, each compared with the others of its class.
+      nearest: ``[m]``, the class that each is taken for then.
+      labels: ``[m]``, the class of each.
+    """
+
+    first: int
+    count: int
+    scores: Float[np.ndarray, " m"]
+    nearest: Int[np.ndarray, " m"]
+    labels: Int[np.ndarray, " m"]
+
+    def own(self, label: int) -> Float[np.ndarray, " n"]:
+        """Lists the scores of the examples that are taken for a class, in rising order."""
+        return np.sort(self.scores[self.nearest == label])
+
+    def thresholds(self, calibration: Calibration) -> Float[np.ndarray, " e"]:
+        """Finds the threshold of each of these classes, perhaps minus infinity."""
+        of_all = conformal_threshold(calibration.scores, tpr=calibration.tpr)
+        found = np.full(self.count, of_all)
+        for number in range(self.count):
+            own = self.own(self.first + number)
+            if own.size:
+                rank = max(1, conformal_rank(own.size, tpr=calibration.tpr))
+                found[number] = min(of_all, own[rank - 1])
+        return found
+
+    def promise(self, label: int, tpr: float) -> float | None:
+        """Computes the least probability that an example taken for a class is accepted by it.
+
+        Args:
+          label: of the class.
+          tpr: wanted for it.
+
+        Returns:
+          None where no example says it.
+        """
+        count = self.own(label).size
+        return 1 - max(1, conformal_rank(count, tpr=tpr)) / (count + 1) if count else None
+
+
 class Answers(NamedTuple):
     """Decisions about n examples.
 
@@ -51,7 +109,8 @@ class Answers(NamedTuple):
       accepted: ``[n]``, whether it is taken for known.
       scores: ``[n]``.
       thresholds: ``[n]``, that the scores were compared with.
-      probabilities: ``[n, k]``, of the classes if it is known, by the closed-set classifier.
+      probabilities: ``[n, k]``, of the network's classes if it is known, by the closed-set
+        classifier.
       known_probabilities: ``[n]``, of being known; None where nothing says it.
       p_values: ``[n]``, share of known examples that are no more usual; None without any.
     """
@@ -75,6 +134,7 @@ class Decision:
       gallery: whether the score names the class, and not the closed-set classifier.
       calibration: by known examples; None without any.
       threshold: of the score, given from outside; None for the calibration's.
+      further: classes that the network does not have; None without any.
     """
 
     score: Score
@@ -82,6 +142,7 @@ class Decision:
     gallery: bool = False
     calibration: Calibration | None = None
     threshold: float | None = None
+    further: Further | None = None
 
     @property
     def probability_is(self) -> str:
@@ -105,22 +166,37 @@ class Decision:
         return replace(self, threshold=threshold)
 
     def score_of(self, outputs: Outputs) -> tuple[Float[np.ndarray, " n"], Int[np.ndarray, " n"]]:
-        """Computes score and class of n examples."""
-        answer = Fitted((self.score,), self.models).answers(outputs)[self.score.name]
-        label = answer.label if self.gallery else outputs.predicted
-        return np.asarray(answer.score, np.float64), np.asarray(label)
+        """Computes score and class of n examples.
+
+        The class is the score's where it names one of the further ones, or names all; else it is
+        the closed-set classifier's.
+        """
+        known = outputs.logits.shape[1]
+        wide = outputs.widened(0 if self.further is None else self.further.count)
+        answer = Fitted((self.score,), self.models).answers(wide)[self.score.name]
+        label = np.asarray(answer.label)
+        if not self.gallery:
+            label = np.where(label >= known, label, outputs.predicted)
+        return np.asarray(answer.score, np.float64), label
 
     def thresholds(self, num_classes: int) -> Float[np.ndarray, " k"]:
         """Finds the threshold of each class.
 
+        Args:
+          num_classes: k, of the network; further classes come after them.
+
         Raises:
           ValueError: there is none: it is neither given nor is there anything to fit it to.
         """
+        further = 0 if self.further is None else self.further.count
         if self.threshold is not None:
-            return np.full(num_classes, float(self.threshold))
+            return np.full(num_classes + further, float(self.threshold))
         if self.calibration is None:
             raise ValueError(f"{self.score.name}: there is no threshold")
-        return self.calibration.thresholds(num_classes)
+        found = self.calibration.thresholds(num_classes)
+        if self.further is None:
+            return found
+        return np.concatenate([found, self.further.thresholds(self.calibration)])
 
     def __call__(self, outputs: Outputs) -> Answers:
         """Decides about n examples.
@@ -149,14 +225,16 @@ class Decision:
             p_values,
         )
 
-    @staticmethod
-    def _p_values(calibration: Calibration, scores: np.ndarray, nearest: np.ndarray) -> np.ndarray:
-        if not calibration.per_class:
-            return conformal_p_values(calibration.scores, scores)
-        found = np.ones(len(scores))
-        for c in np.unique(nearest):
-            own = calibration.scores[calibration.nearest == c]
-            found[nearest == c] = conformal_p_values(own, scores[nearest == c])
+    def _p_values(
+        self, calibration: Calibration, scores: np.ndarray, nearest: np.ndarray
+    ) -> np.ndarray:
+        found = conformal_p_values(calibration.scores, scores)
+        for c in np.unique(nearest).tolist():
+            own = calibration.scores[calibration.nearest == c] if calibration.per_class else None
+            if self.further is not None and c >= self.further.first:
+                own = mine if (mine := self.further.own(c)).size else None
+            if own is not None:
+                found[nearest == c] = conformal_p_values(own, scores[nearest == c])
         return found
 
 
@@ -183,7 +261,8 @@ def calibrate(
 
     Args:
       decision: to be calibrated; a threshold that it was given no longer counts.
-      outputs: on n known examples that took no part in training.
+      outputs: on n known examples that took no part in training. Those of classes that the network
+        does not have say nothing of the temperature.
       tpr: share of known examples that is to be accepted.
       per_class: whether that is to hold for each class that examples are taken for.
       sigmoid: from standing to the probability of being known.
@@ -196,7 +275,9 @@ def calibrate(
     scores, nearest = decision.score_of(outputs)
     if not np.isfinite(scores).all():
         raise ValueError(f"{decision.score.name}: {np.sum(~np.isfinite(scores))} are not finite")
-    temperature = fit_temperature(outputs.logits, outputs.labels)
+    temperature = 1.0 if decision.calibration is None else decision.calibration.temperature
+    if (own := outputs.labels < outputs.logits.shape[1]).any():
+        temperature = fit_temperature(outputs.logits[own], outputs.labels[own])
     conformal_threshold(scores, tpr=tpr)
     fitted = Calibration(scores, np.asarray(nearest), temperature, tpr, per_class, sigmoid)
     return replace(decision, calibration=fitted, threshold=None)

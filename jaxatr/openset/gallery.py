@@ -101,16 +101,77 @@ def directions(
       ValueError: as :func:`build`.
     """
     kept = np.any(rows != 0, axis=1)
-    scaled = np.asarray(unit(np.asarray(rows[kept], np.float32)))
-    return build(scaled, np.asarray(labels)[kept], classes)
+    return build(unit(rows[kept]), np.asarray(labels)[kept], classes)
 
 
-@jax.jit
-def unit(rows: Float[ArrayLike, "... d"]) -> Float[Array, "... d"]:
-    """Scales rows to length 1; one that is all 0 stays so."""
-    rows = jnp.asarray(rows)
-    lengths = jnp.linalg.norm(rows, axis=-1, keepdims=True)
-    return rows / jnp.where(lengths > 0, lengths, 1)
+def extended(
+    gallery: Gallery, rows: Shaped[np.ndarray, "m d"], labels: Int[ArrayLike, " m"]
+) -> Gallery:
+    """Adds examples to a gallery, in the place of their classes.
+
+    Args:
+      gallery: of :func:`build` or :func:`directions`.
+      rows: ``[m, d]``, laid out as its examples are.
+      labels: ``[m]``, their classes.
+
+    Raises:
+      ValueError: a value is not finite in float16.
+    """
+    with np.errstate(over="ignore"):  # told below
+        added = np.asarray(rows).astype(np.float16)
+    if not np.isfinite(added).all():
+        raise ValueError("examples: got one that float16 cannot hold, wanted finite ones")
+    half_squares = np.einsum("nd,nd->n", added, added, dtype=np.float32) / 2
+    every = np.concatenate([np.asarray(gallery.labels), np.asarray(labels, np.int32)])
+    order = np.argsort(every, kind="stable")
+    return Gallery(
+        np.concatenate([np.asarray(gallery.examples), added])[order],
+        np.concatenate([np.asarray(gallery.half_squares), half_squares])[order],
+        every[order],
+    )
+
+
+def with_examples(
+    model: Any, rows: Shaped[np.ndarray, "m d"], labels: Int[ArrayLike, " m"], classes: int
+) -> Any:
+    """Adds examples to a score's model that has the fields of a gallery, and ``classes``.
+
+    Rows that are all 0 are left out: they have no direction to compare.
+
+    Args:
+      model: a named tuple.
+      rows: as of :func:`extended`.
+      labels: as there.
+      classes: k, with further ones.
+
+    Raises:
+      ValueError: as :func:`extended`.
+    """
+    kept = np.any(rows != 0, axis=1)
+    own = Gallery(model.examples, model.half_squares, model.labels)
+    found = extended(own, rows[kept], np.asarray(labels)[kept])
+    return model._replace(**found._asdict(), classes=np.array(classes))
+
+
+def unit(rows: Shaped[ArrayLike, "... d"]) -> Any:
+    """Scales rows to length 1, in float32; one that is all 0 stays so."""
+    xp = numpy_of(rows)
+    rows = xp.asarray(rows, np.float32)
+    lengths = xp.linalg.norm(rows, axis=-1, keepdims=True)
+    return rows / xp.where(lengths > 0, lengths, 1)
+
+
+_unit = jax.jit(unit)
+
+
+def numpy_of(array: Any) -> Any:
+    """Returns the library of an array, for what is computed in NumPy, or traced for a graph."""
+    return jnp if isinstance(array, jax.Array) else np
+
+
+def in_double(array: Any) -> Any:
+    """Converts an array of NumPy to float64; one of JAX, which has none, stays as it is."""
+    return array if isinstance(array, jax.Array) else np.asarray(array, np.float64)
 
 
 def ready(model: Model) -> Model:
@@ -167,6 +228,36 @@ def class_distances(
     return np.sqrt(np.maximum(squares - 2 * beyond, 0))
 
 
+def traced_distances(gallery: Gallery, queries: Array, classes: int) -> Float[Array, "b k"]:
+    """Computes :func:`class_distances` in one block, for a graph.
+
+    Args:
+      gallery: its labels are an array of NumPy.
+      queries: ``[b, d]``; b may be a symbol.
+      classes: k.
+    """
+    beyond = _traced(gallery, queries[:, None], classes, (0,))
+    squares = jnp.sum(jnp.square(queries), axis=1, keepdims=True)
+    return jnp.sqrt(jnp.maximum(squares - 2 * beyond, 0))
+
+
+def _traced(
+    gallery: Gallery, queries: Array, classes: int, estimated: tuple[int, ...]
+) -> Float[Array, "b k"]:
+    examples = jnp.asarray(gallery.examples).astype(jnp.float32)
+    if isinstance(gallery.index, Elsewhere):
+        raise ValueError("a gallery whose examples are elsewhere cannot be in a graph")
+    if gallery.index is not None:
+        return reranking.nearest(examples, gallery.index, queries, estimated)
+    half_squares = jnp.asarray(gallery.half_squares)
+    return _whole(examples, half_squares, queries, ends=_ends(gallery.labels, classes))
+
+
+def _ends(labels: Int[ArrayLike, " n"], classes: int) -> tuple[int, ...]:
+    """Finds where the examples of each class begin, and where the last ones end."""
+    return tuple(np.searchsorted(np.asarray(labels), np.arange(classes + 1)).tolist())
+
+
 def cosines(
     gallery: Gallery,
     queries: Float[ArrayLike, "b d"] | Float[ArrayLike, "b s d"],
@@ -188,7 +279,7 @@ def cosines(
     Raises:
       ValueError: as :func:`class_distances`.
     """
-    rows = np.asarray(unit(np.asarray(queries, np.float32)))
+    rows = np.asarray(_unit(jnp.asarray(queries)))
     rows = rows[:, None] if rows.ndim == 2 else rows
     return 0.5 + proximities(gallery, rows, classes, estimated, block_size).astype(np.float64)
 
@@ -220,9 +311,8 @@ def proximities(
     if isinstance(gallery.index, Elsewhere):
         search = partial(gallery.index.proximities, classes=classes, estimated=estimated)
     elif gallery.index is None:
-        ends = np.searchsorted(np.asarray(gallery.labels), np.arange(classes + 1))
         half_squares = jnp.asarray(gallery.half_squares)
-        search = partial(_whole, examples, half_squares, ends=tuple(ends.tolist()))
+        search = partial(_whole, examples, half_squares, ends=_ends(gallery.labels, classes))
     else:
         search = partial(_reranked, examples, gallery.index, estimated=estimated)
     found = [np.zeros((0, classes), np.float32)]
@@ -246,9 +336,12 @@ def _whole(examples: Array, half_squares: Array, queries: Array, ends: tuple[int
         (((1,), (1,)), ((), ())),
         precision=jax.lax.Precision.HIGHEST,
     )
-    beyond = products.reshape(-1, b, forms).max(axis=2) - half_squares[:, None]
+    products = products.reshape(examples.shape[0], b, forms).max(axis=2)
+    beyond = products - half_squares[:, None]
     nearest = [
-        jnp.max(beyond[start:end], axis=0, initial=-jnp.inf)
+        jnp.max(beyond[start:end], axis=0)
+        if start < end
+        else jnp.full_like(beyond, -jnp.inf, shape=beyond.shape[1:])
         for start, end in zip(ends[:-1], ends[1:], strict=True)
     ]
     return jnp.stack(nearest, axis=1)
@@ -257,9 +350,18 @@ def _whole(examples: Array, half_squares: Array, queries: Array, ends: tuple[int
 _reranked = jax.jit(reranking.nearest, static_argnames="estimated")
 
 
-def two_nearest(distances: Float[ArrayLike, "b k"]) -> tuple[np.ndarray, np.ndarray]:
+def traced_cosines(
+    gallery: Gallery, queries: Array, classes: int, estimated: tuple[int, ...] = (0,)
+) -> Float[Array, "b k"]:
+    """Computes :func:`cosines` for a graph, in float32; as :func:`traced_distances`."""
+    rows = unit(queries)
+    rows = rows[:, None] if rows.ndim == 2 else rows
+    return 0.5 + _traced(gallery, rows, classes, estimated)
+
+
+def two_nearest(distances: Float[ArrayLike, "b k"]) -> tuple[Any, Any]:
     """Returns the distances to the nearest and to the next class, each ``[b]``, in float64."""
-    nearest = np.sort(np.asarray(distances, np.float64), axis=1)[:, :2]
+    nearest = numpy_of(distances).sort(in_double(distances), axis=1)[:, :2]
     return nearest[:, 0], nearest[:, 1]
 
 

@@ -1,11 +1,13 @@
-"""Cells and windows of chips and of a network's maps, in NumPy."""
+"""Cells and windows of chips and of a network's maps, in NumPy or, traced, in JAX."""
+
+from typing import Any
 
 import numpy as np
 
-from jaxatr.typing import Float, Shaped
+from jaxatr.typing import ArrayLike, Shaped
 
 
-def mean_pool(maps: Shaped[np.ndarray, "n h w c"], factor: int) -> Float[np.ndarray, "n h2 w2 c"]:
+def mean_pool(maps: Shaped[ArrayLike, "n h w c"], factor: int) -> Any:
     """Averages cells of ``factor`` by ``factor`` pixels, in float32; what is left over is cut off.
 
     Args:
@@ -24,9 +26,7 @@ def mean_pool(maps: Shaped[np.ndarray, "n h w c"], factor: int) -> Float[np.ndar
     return cells.reshape(shape).mean(axis=(2, 4), dtype=np.float32)
 
 
-def central(
-    maps: Shaped[np.ndarray, "... h w c"], window: float
-) -> Shaped[np.ndarray, "... h2 w2 c"]:
+def central(maps: Shaped[ArrayLike, "... h w c"], window: float) -> Any:
     """Cuts out the middle of maps.
 
     Args:
@@ -46,5 +46,6 @@ def central(
         kept = max(1, round(window * side))
         if kept < side:
             start = (side - kept) // 2
-            maps = np.take(maps, np.arange(start, start + kept), axis=axis)
+            inside = slice(start, start + kept)
+            maps = maps[..., inside, :] if axis == -2 else maps[..., inside, :, :]
     return maps

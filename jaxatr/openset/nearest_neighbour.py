@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxatr.openset import gallery
 from jaxatr.openset.inputs import finite
 from jaxatr.typing import Array, ArrayLike, Float, Int
 
@@ -20,9 +21,11 @@ class NearestNeighbour(NamedTuple):
 
     Attributes:
       features: ``[n, d]``, of the training examples, of length 1.
+      further: ``[m]``, classes of the last m of them, which were added to the fit.
     """
 
     features: Float[ArrayLike, "n d"]
+    further: Int[ArrayLike, " m"] = np.zeros(0, np.int32)
 
 
 def fit(features: Float[ArrayLike, "n d"]) -> NearestNeighbour:
@@ -34,9 +37,55 @@ def fit(features: Float[ArrayLike, "n d"]) -> NearestNeighbour:
     Raises:
       ValueError: a feature is not finite.
     """
-    features = finite("features", features)
+    return NearestNeighbour(_unit(finite("features", features)).astype(np.float32))
+
+
+def _unit(features: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
     lengths = np.linalg.norm(features, axis=1, keepdims=True)
-    return NearestNeighbour((features / np.where(lengths > 0, lengths, 1)).astype(np.float32))
+    return features / np.where(lengths > 0, lengths, 1)
+
+
+def unit(model: NearestNeighbour, features: Float[ArrayLike, "n d"]) -> Float[np.ndarray, "n d"]:
+    """Scales features to the length of the model's."""
+    return _unit(np.asarray(features)).astype(np.asarray(model.features).dtype)
+
+
+def with_examples(
+    model: NearestNeighbour,
+    rows: Float[np.ndarray, "m d"],
+    labels: Int[np.ndarray, " m"],
+    classes: int,
+) -> NearestNeighbour:
+    """Adds examples to a model; of those that are in it already it knows no class.
+
+    Args:
+      model: of :func:`fit`.
+      rows: ``[m, d]``, of :func:`unit`.
+      labels: ``[m]``, their classes.
+      classes: counts them all.
+    """
+    del classes
+    return NearestNeighbour(
+        np.concatenate([np.asarray(model.features), rows]),
+        np.concatenate([np.asarray(model.further), labels]).astype(np.int32),
+    )
+
+
+def nearest(
+    model: NearestNeighbour, features: Float[ArrayLike, "b d"]
+) -> tuple[Float[np.ndarray, " b"], Int[np.ndarray, " b"]]:
+    """Finds the distance to the nearest example, and its class if it was added; else -1.
+
+    Args:
+      model: with examples that were added.
+      features: ``[b, d]``.
+    """
+    count = len(np.asarray(model.further))
+    own = -np.asarray(score(NearestNeighbour(model.features[:-count]), features, k=1))
+    distances, indices = neighbours(model.features[-count:], unit(model, features), 1)
+    added = np.asarray(distances)[:, 0]
+    labels = np.asarray(model.further)[np.asarray(indices)[:, 0]]
+    return np.minimum(own, added), np.where(added < own, labels, -1)
 
 
 def score(
@@ -62,6 +111,17 @@ def score(
     if block_size < 1:
         raise ValueError(f"block_size: got {block_size}, wanted at least 1")
     return -_distances(jnp.asarray(model.features), jnp.asarray(features), k, block_size)
+
+
+def traced_score(
+    model: NearestNeighbour, features: Float[ArrayLike, "b d"], *, k: int
+) -> Float[Array, " b"]:
+    """Computes :func:`score` for a graph: without its loop over queries, and its casts of bits."""
+    bank, unit = jnp.asarray(model.features), gallery.unit(features)
+    half_squares = jnp.sum(jnp.square(bank), axis=1) / 2
+    products = jnp.dot(bank, unit.T, precision=jax.lax.Precision.HIGHEST).T
+    _, found = jax.lax.top_k(products - half_squares, k)
+    return -jnp.linalg.norm(bank[found[:, k - 1]] - unit, axis=1)
 
 
 @partial(jax.jit, static_argnums=(2, 3))

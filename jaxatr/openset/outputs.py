@@ -36,6 +36,20 @@ class Outputs(NamedTuple):
         more = {name: array[chosen] for name, array in self.more.items()}
         return Outputs(self.logits[chosen], self.open_logits[chosen], self.labels[chosen], more)
 
+    def widened(self, classes: int) -> "Outputs":
+        """Returns the outputs with so many further classes, which the heads take nothing for.
+
+        Their logits are minus infinity.
+        """
+        if not classes:
+            return self
+        beyond = [(0, 0), (0, classes)]
+        logits, open_logits = (
+            np.pad(array, beyond, constant_values=-np.inf)
+            for array in (self.logits, self.open_logits)
+        )
+        return Outputs(logits, open_logits, self.labels, self.more)
+
     def without(self, classes: Collection[int]) -> "Outputs":
         """Returns the outputs as if there were no such classes: without their logits.
 

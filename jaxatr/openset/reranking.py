@@ -112,7 +112,7 @@ def nearest(
       :data:`CLASSES` nearest by the estimate, the estimate.
     """
     classes, size = index.half_squares.shape
-    taken = queries[:, jnp.asarray(estimated)]
+    taken = queries[:, np.array(estimated)]
     b, forms, d = taken.shape
     codes = _dot(taken.reshape(b * forms, d), index.axes)
     products = _dot(codes, index.codes.reshape(classes * size, -1).T)
@@ -121,12 +121,14 @@ def nearest(
     estimate = beyond.max(axis=2)
     _, places = jax.lax.top_k(beyond, min(CANDIDATES, size))
     _, near = jax.lax.top_k(estimate, min(CLASSES, classes))  # [b, c]
-    own = near[..., None], jnp.take_along_axis(places, near[..., None], axis=1)  # [b, c, l]
-    found = examples[index.rows[own]].reshape(b, -1, d)
+    chosen = near[..., None] == np.arange(classes)  # [b, c, k]
+    places = places + size * np.arange(classes)[:, None]
+    places = jnp.where(chosen[..., None], places[:, None], 0).sum(axis=2)  # [b, c, l]
+    found = examples[index.rows.reshape(-1)[places]].reshape(b, -1, d)
     products = jnp.einsum("bnd,bsd->bns", found, queries, precision=jax.lax.Precision.HIGHEST)
-    half_squares = index.half_squares[own]
-    exact = products.max(axis=2).reshape(half_squares.shape) - half_squares
-    return estimate.at[jnp.arange(b)[:, None], near].set(exact.max(axis=2))
+    exact = products.max(axis=2).reshape(places.shape) - index.half_squares.reshape(-1)[places]
+    exact = jnp.where(chosen, exact.max(axis=2)[..., None], -jnp.inf).max(axis=1)
+    return jnp.where(chosen.any(axis=1), exact, estimate)
 
 
 _dot = partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxatr.openset.decision import Calibration, Decision
+from jaxatr.openset.decision import Calibration, Decision, Further
 from jaxatr.openset.probability import Sigmoid
 from jaxatr.openset.score import Score
 
@@ -38,6 +38,9 @@ def to_arrays(decision: Decision) -> dict[str, np.ndarray]:
             "calibration.per_class": np.bool_(one.per_class),
             "calibration.sigmoid": np.array(one.sigmoid or (), np.float64),
         }
+    if decision.further is not None:
+        further = decision.further._asdict()
+        found |= {f"further.{name}": np.asarray(value) for name, value in further.items()}
     return {name: np.asarray(value) for name, value in found.items()}
 
 
@@ -67,7 +70,11 @@ def from_arrays(score: Score, arrays: Mapping[str, np.ndarray]) -> Decision:
         )
     threshold = float(arrays["threshold"]) if "threshold" in arrays else None
     gallery = bool(arrays["gallery"])
-    return Decision(score, _models(score, arrays), gallery, calibration, threshold)
+    further = None
+    if "further.scores" in arrays:
+        first, count, *rows = (arrays[f"further.{name}"] for name in Further._fields)
+        further = Further(int(first), int(count), *rows)
+    return Decision(score, _models(score, arrays), gallery, calibration, threshold, further)
 
 
 def _models(score: Score, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:

@@ -41,6 +41,19 @@ class Answer(NamedTuple):
     distances: Float[Any, "n k"] | None = None
 
 
+class Comparing(NamedTuple):
+    """How a score that compares with known examples takes further ones, without a training.
+
+    Attributes:
+      rows: ``(model, outputs) -> [n, d]``, the vectors of n examples that it compares.
+      add: ``(model, rows, labels, classes) -> model`` that compares with these examples too. A
+        label may be of a class that the model has not: ``classes`` counts all of them.
+    """
+
+    rows: Callable[[Any, Outputs], Shaped[np.ndarray, "n d"]]
+    add: Callable[[Any, Shaped[np.ndarray, "n d"], Int[np.ndarray, " n"], int], Any]
+
+
 class OwnTraining(NamedTuple):
     """A training beside the run's own, without which a score cannot be computed.
 
@@ -91,9 +104,11 @@ class Score:
         set.
       model: the named tuple that ``fit`` returns. A score outside of the package may leave it out:
         a model that is read from a file is then a named tuple with the same fields.
-      traced: ``(model, outputs) -> [n]``, the same values in operations of jax.numpy that ONNX can
-        express, for an exported network, which gives logits, ``"open_logits"`` and ``"features"``;
-        None for a score that is not exported.
+      traced: as ``score``, the same values in operations of jax.numpy that ONNX can express, for an
+        exported network; None for a score that is not exported.
+      shapes: fields of the model that decide shapes: for ``traced`` they stay arrays of NumPy.
+      comparing: how its model takes examples of further classes. Without ``names_class``, its
+        ``score`` then gives an :class:`Answer` that names them. None for a score that cannot.
     """
 
     name: str
@@ -110,6 +125,8 @@ class Score:
     recorded: bool = True
     model: type | None = None
     traced: Callable[[Any, Outputs], Any] | None = None
+    comparing: Comparing | None = None
+    shapes: tuple[str, ...] = ()
 
     def __post_init__(self):
         """Checks the name, which becomes part of the names of arrays."""
@@ -130,6 +147,14 @@ class Score:
     def calibrated(self) -> bool:
         """Whether it or one of its members is calibrated on validation examples."""
         return self.calibrate is not None or any(member.calibrated for member in self.members)
+
+    @property
+    def takes_classes(self) -> bool:
+        """Whether classes can be added to its fitted model without a training."""
+        if self.comparing is not None:
+            return True
+        by_members = self.names_class and bool(self.members)
+        return by_members and all(member.takes_classes for member in self.members)
 
     def __call__(self, model: Any, outputs: Outputs) -> np.ndarray:
         """Computes the score of n examples, ``[n]``.
@@ -157,10 +182,10 @@ class Score:
             that is not among the known ones.
         """
         found = self.score(model, outputs)
-        if not self.names_class:
-            return Answer(self._checked("values", found, outputs), outputs.predicted)
         if not isinstance(found, Answer):
-            raise ValueError(f"{self.name}: got a {type(found).__name__}, wanted an Answer")
+            if self.names_class:
+                raise ValueError(f"{self.name}: got a {type(found).__name__}, wanted an Answer")
+            return Answer(self._checked("values", found, outputs), outputs.predicted)
         label, classes = self._checked("classes", found.label, outputs), outputs.logits.shape[1]
         if label.size and not 0 <= label.min() <= label.max() < classes:
             raise ValueError(

@@ -1,13 +1,17 @@
 """Tables and reports; they read recorded files only."""
 
+from jaxatr.reporting.card import Exported, check_card, check_repeats, write_card
 from jaxatr.reporting.kind import Report, Section, report_of
 from jaxatr.reporting.overlay import overlay, sheet
 from jaxatr.reporting.page import render_report, write_report
 from jaxatr.reporting.tables import open_set_table, percent, text_table
 
 __all__ = [
+    "Exported",
     "Report",
     "Section",
+    "check_card",
+    "check_repeats",
     "open_set_table",
     "overlay",
     "percent",
@@ -15,5 +19,6 @@ __all__ = [
     "report_of",
     "sheet",
     "text_table",
+    "write_card",
     "write_report",
 ]

@@ -5,16 +5,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from PIL import Image
 
 from jaxatr import files
 from jaxatr.data.chip import Chip
 from jaxatr.data.doctor import Diagnosis, Pairs, relations
 from jaxatr.data.thumbnails import thumbnail
 from jaxatr.reporting.environment import environment
-from jaxatr.reporting.sprite import Thumbnail, sprite
+from jaxatr.reporting.sprite import Thumbnail, sprite, squared
 from jaxatr.reporting.tables import percent, text_table
-from jaxatr.typing import Shaped
 
 _MARKS = {"error": "!!", "warning": " !", "note": "  "}
 _SIDE = 96  # of a picture on the page, in pixels
@@ -226,16 +224,4 @@ def _picture(found: Diagnosis, row: int, chip: Chip | None) -> Thumbnail:
     cut: Callable[[Any], Any] = chip if chip is not None else (lambda image: image)
     image = cut(found.subject.read(int(found.facts.number[row])))
     small = thumbnail(image, side=_SIDE)
-    return Thumbnail(_name(found, row)[0], _squared(small))
-
-
-def _squared(small: Shaped[np.ndarray, "h w c"]) -> Shaped[np.ndarray, "y x 3"]:
-    """Returns a picture in the middle of a gray square, small ones enlarged."""
-    picture = Image.fromarray(small[:, :, 0] if small.shape[2] == 1 else small).convert("RGB")
-    factor = _SIDE / max(picture.size)
-    size = [max(1, round(side * factor)) for side in picture.size]
-    size = [_SIDE if side > 0.97 * _SIDE else side for side in size]  # no rim of a pixel or two
-    picture = picture.resize((size[0], size[1]), Image.Resampling.NEAREST)
-    square = Image.new("RGB", (_SIDE, _SIDE), (128, 128, 128))
-    square.paste(picture, ((_SIDE - size[0]) // 2, (_SIDE - size[1]) // 2))
-    return np.asarray(square)
+    return Thumbnail(_name(found, row)[0], squared(small, _SIDE))

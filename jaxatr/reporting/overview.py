@@ -45,6 +45,16 @@ def outside(runs: Sequence[Numbered[RecordedRun]]) -> Section | None:
     return Section("outside", "Images of other data", {"tables": tables}) if tables else None
 
 
+def enrolled(runs: Sequence[Numbered[RecordedRun]]) -> Section | None:
+    """Shows how well the classes are known that were enrolled, and what the run's own ones lose."""
+    tables = [
+        {"run": run, **run.evaluation["enrolled"]}
+        for _, run in runs
+        if "enrolled" in run.evaluation
+    ]
+    return Section("enrolled", "Enrolled classes", {"tables": tables}) if tables else None
+
+
 def confusion(runs: Sequence[Numbered[RecordedRun]]) -> Section | None:
     """Counts the known classes among each other, before anything is rejected."""
     from sklearn.metrics import confusion_matrix  # takes a second, and a training has no use for it

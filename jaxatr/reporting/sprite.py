@@ -70,6 +70,23 @@ def sprite(thumbnails: Mapping[int, Thumbnail]) -> Sprite:
     )
 
 
+def squared(small: Shaped[np.ndarray, "h w c"], side: int) -> Shaped[np.ndarray, "y x 3"]:
+    """Returns a picture in the middle of a gray square, small ones enlarged.
+
+    Args:
+      small: uint8, gray or RGB, no side longer than ``side``.
+      side: in pixels.
+    """
+    picture = Image.fromarray(small[:, :, 0] if small.shape[2] == 1 else small).convert("RGB")
+    factor = side / max(picture.size)
+    size = [max(1, round(length * factor)) for length in picture.size]
+    size = [side if length > 0.97 * side else length for length in size]  # no rim of a pixel or two
+    picture = picture.resize((size[0], size[1]), Image.Resampling.NEAREST)
+    square = Image.new("RGB", (side, side), (128, 128, 128))
+    square.paste(picture, ((side - size[0]) // 2, (side - size[1]) // 2))
+    return np.asarray(square)
+
+
 def _with_rims(chips: UInt8[np.ndarray, "n h w c"]) -> UInt8[np.ndarray, "n H W c"]:
     """Returns chips with edges that go on for a pixel or more: a browser may round a window up."""
     after = [_BLOCK - (size + 1) % _BLOCK for size in chips.shape[1:3]]

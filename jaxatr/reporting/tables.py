@@ -52,7 +52,7 @@ def open_set_table(evaluation: Mapping[str, Any]) -> str:
         f"seed {split['seed']}",
         f"known: {known}; unknown: {unknown or '-'}",
     ]
-    notes += outside_lines(evaluation)
+    notes += [*enrolled_lines(evaluation), *outside_lines(evaluation)]
     if gamma is not None:
         notes.append(
             f"open acc.: over the known classes and 'unknown', rejecting below {gamma}"
@@ -64,6 +64,36 @@ def open_set_table(evaluation: Mapping[str, Any]) -> str:
             "accepted" + (f" (γ = {fitted:.6g})" if fitted is not None else "")
         )
     return "\n".join([text_table(header, rows), *notes, *decision_lines(evaluation)])
+
+
+def enrolled_lines(evaluation: Mapping[str, Any]) -> list[str]:
+    """Says how well each enrolled class is known, and what the run's own classes lose by them.
+
+    Args:
+      evaluation: the content of ``evaluation.json``; one without such classes has no lines.
+    """
+    lines, found = [], evaluation.get("enrolled", {})
+    for name, row in found.get("classes", {}).items():
+        shares = (
+            f"; of {row['test']} test examples named right {percent(row['named'])}, accepted "
+            f"{percent(row['accepted'])}, both {percent(row['accuracy'])}"
+            if "accuracy" in row
+            else ""
+        )
+        lines.append(f"enrolled: {name}, by {row['chips']} chips{shares}")
+    if "accuracy" in found.get("own", {}).get("after", {}):
+        moments = found["own"].values()
+        shown = ", ".join(
+            f"{title} {' to '.join(percent(one.get(key)) for one in moments)}"
+            for key, title in (
+                ("accuracy", "named right and accepted"),
+                ("auroc", "AUROC"),
+                ("unknown_accepted", "unknown accepted"),
+            )
+        )
+        when = ", before and after" if len(found["own"]) > 1 else ""
+        lines.append(f"other known classes{when}: {shown}")
+    return lines
 
 
 def outside_lines(evaluation: Mapping[str, Any]) -> list[str]:

@@ -2,6 +2,9 @@
 
 from jaxatr.runs.baselines import BASELINES, check_baselines, train_baseline
 from jaxatr.runs.calibration import calibrate_run, undo_calibration
+from jaxatr.runs.clustering import cluster_run
+from jaxatr.runs.continual import train_enrolled
+from jaxatr.runs.enrolment import enrol_run, remove_class
 from jaxatr.runs.evaluation import evaluate_ensemble, evaluate_run
 from jaxatr.runs.load import load_predictor
 from jaxatr.runs.training import make_task, train_run
@@ -12,11 +15,15 @@ __all__ = [
     "backbone_variables",
     "calibrate_run",
     "check_baselines",
+    "cluster_run",
+    "enrol_run",
     "evaluate_ensemble",
     "evaluate_run",
     "load_predictor",
     "make_task",
+    "remove_class",
     "train_baseline",
+    "train_enrolled",
     "train_run",
     "undo_calibration",
 ]

@@ -1,5 +1,6 @@
 """The examples of a data set that a task trains on, validates on and tests on."""
 
+import dataclasses
 import hashlib
 import warnings
 from collections.abc import Callable, Collection
@@ -11,7 +12,14 @@ import numpy as np
 from jaxatr import data, openset
 from jaxatr.tasks.boxes import shares_of_chip, surrounded_chip
 from jaxatr.tasks.normalization import constants_of, normalizing_network
-from jaxatr.tasks.parts import Part, parts_of, shared_shape, trainable_classes, with_outliers
+from jaxatr.tasks.parts import (
+    BOX_OFF,
+    Part,
+    parts_of,
+    shared_shape,
+    trainable_classes,
+    with_outliers,
+)
 from jaxatr.typing import Array, ArrayLike, Config, Float, Int, Key, Shaped
 
 
@@ -56,7 +64,7 @@ class Examples:
         if config.open_set.hold_out:
             held = config.open_set
             self.split = data.hold_out_classes(self.split, held.hold_out, held.hold_out_turn)
-        chip = data.Chip.configured(fields, fields.channels or None)
+        chip = self._chip = data.Chip.configured(fields, fields.channels or None)
         if self.dataset.skipped:
             warnings.warn(_listing(self.dataset.skipped), stacklevel=3)
         self.parts = parts_of(self.dataset, self.split, config, chip, tracks=tracks)
@@ -98,7 +106,7 @@ class Examples:
         """
         if source in self.dataset.splits:
             self._outliers = with_outliers(
-                self.dataset, self.parts["train"], source, self._config.data
+                self.dataset, self.parts["train"], source, self._config.data, self._chip
             )
             count = len(self._outliers.labels) - len(self.parts["train"].labels)
             self._negatives |= {"outliers": {"images": count, "split": source}}
@@ -107,12 +115,70 @@ class Examples:
 
     def _add_outlier_folder(self, folder: str) -> None:
         train = self.parts["train"]
-        images, fingerprint = data.read_chips(folder, train.chip)
+        images, fingerprint = data.read_chips(folder, self._chip)
         try:
             self._outliers = train.joined(images, openset.UNKNOWN)
         except ValueError as error:
             raise ValueError(f"{folder}: {error}") from error
         self._negatives |= {"outliers": {"images": len(images), "fingerprint": fingerprint}}
+
+    def add_classes(self, path: str) -> None:
+        """Lets the chips of a file, of further classes, train and be validated on.
+
+        The classes come after the known ones, in the order of the file; chips of a known class are
+        further ones of it. As of the data's, a share of each class is held out for validation. The
+        others are repeated, so that a class is seen as often as the data's are in the mean. Test
+        examples of these classes, by their names, are known ones; those in the file are no test.
+        Where other boxes are drawn, what surrounds a training chip is then its reflection.
+
+        Args:
+          path: of an ``.npz`` with ``images``, ``[m, h, w, c]``, chips as the data's are, and
+            ``names``, ``[m]``, their classes.
+
+        Raises:
+          ValueError: there is no such file, or its images do not fit.
+        """
+        images, fingerprint = data.read_images(path)
+        names = data.read_names(path, len(images))
+        own = self.split.known
+        further = tuple(name for name in dict.fromkeys(names) if name not in own)
+        known = (*own, *further)
+        self.split = dataclasses.replace(
+            self.split,
+            name=f"{self.split.name}, enrolled: {', '.join(dict.fromkeys(names))}",
+            known=known,
+            unknown=tuple(name for name in self.split.unknown if name not in known),
+        )
+        there = {hashlib.sha256(image.tobytes()).hexdigest() for image in images}
+        tested = ~np.isin(self.fingerprints("test"), list(there))
+        numbers = {name: known.index(name) for name in further}
+        for name in ("test", BOX_OFF):  # which are the same examples
+            if name in self.parts:
+                part = self.parts[name]
+                self.parts[name] = part.with_classes(self.dataset.classes, numbers, tested)
+        labels = np.array([known.index(name) for name in names])
+        fields, train = self._config.data, self.parts["train"]
+        kept, held = np.arange(len(labels)), np.zeros(0, int)
+        if "validation" in self.parts:
+            seed = self._seed if fields.validation_seed is None else fields.validation_seed
+            kept, held = data.holdout(labels, fields.validation, seed)
+        often = round(len(train.labels) / len(own))
+        rows = [
+            np.resize(mine, max(often, len(mine)))
+            for c in np.unique(labels)
+            if len(mine := kept[labels[kept] == c])
+        ]
+        drawn = np.concatenate(rows)
+        try:
+            self.parts["train"] = train.joined(images[drawn], labels[drawn])
+            if len(held):
+                validation = self.parts["validation"]
+                self.parts["validation"] = validation.joined(images[held], labels[held])
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+        counts = {name: names.count(name) for name in further}
+        facts = {"images": len(images), "fingerprint": fingerprint, "classes": counts}
+        self._negatives |= {"enrolled": facts}
 
     def add_negatives(self, path: str) -> None:
         """Lets the images of a file, of no known class, train as the class after the known ones.

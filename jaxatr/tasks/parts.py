@@ -1,14 +1,14 @@
 """The parts of a data set: for training, validation and test, of known and unknown classes."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from jaxatr import data, openset
 from jaxatr.tasks.boxes import with_boxes_off
-from jaxatr.typing import Config, Int, Shaped
+from jaxatr.typing import Bool, Config, Int, Shaped
 
 BOX_OFF = "box_off"
 """The part of test examples whose boxes are off."""
@@ -60,8 +60,14 @@ class Part:
         """The class of each example among all that the data set has, unknown ones too."""
         return self.split.columns["label"][self.indices]
 
-    def joined(self, images: Shaped[np.ndarray, "m h w c"], label: int) -> "Part":
+    def joined(
+        self, images: Shaped[np.ndarray, "m h w c"], label: int | Int[np.ndarray, " m"]
+    ) -> "Part":
         """Returns this part with further examples, which are chips already.
+
+        Args:
+          images: ``[m, h, w, c]``.
+          label: of all of them, or of each.
 
         Raises:
           ValueError: they are not shaped as this part's chips are, or have another type.
@@ -73,8 +79,25 @@ class Part:
                 f"the data's chips, {shape} and {dtype}"
             )
         split = data.chips_and_images(self.split, self.indices, self.chip, images)
-        labels = np.concatenate([self.labels, np.full(len(images), label, self.labels.dtype)])
+        added = np.broadcast_to(label, len(images)).astype(self.labels.dtype)
+        labels = np.concatenate([self.labels, added])
         return Part(split, np.arange(len(labels)), labels, data.Chip())
+
+    def with_classes(
+        self, classes: Sequence[str], numbers: Mapping[str, int], kept: Bool[np.ndarray, " n"]
+    ) -> "Part":
+        """Returns some examples of this part, and labels of further classes by their names.
+
+        Args:
+          classes: of the data set.
+          numbers: name of a further class to its label.
+          kept: ``[n]``, which examples stay.
+        """
+        labels = self.labels.copy()
+        for place, name in enumerate(classes):
+            if name in numbers:
+                labels[self.classes == place] = numbers[name]
+        return Part(self.split, self.indices[kept], labels[kept], self.chip)
 
 
 def parts_of(
@@ -206,7 +229,9 @@ def shared_shape(parts: Mapping[str, Part]) -> tuple[int, int, int]:
     return shapes["train"]
 
 
-def with_outliers(dataset: data.Dataset, train: Part, name: str, fields: Config) -> Part:
+def with_outliers(
+    dataset: data.Dataset, train: Part, name: str, fields: Config, chip: data.Chip
+) -> Part:
     """Appends the examples of another split to the training part, labelled as unknown.
 
     Args:
@@ -214,6 +239,7 @@ def with_outliers(dataset: data.Dataset, train: Part, name: str, fields: Config)
       train: the training part.
       name: of the split.
       fields: ``config.data``, of which ``select`` applies to the outliers too.
+      chip: geometry of the data set's images.
 
     Raises:
       ValueError: the split trains or is tested on already, or none of its examples is selected.
@@ -224,6 +250,9 @@ def with_outliers(dataset: data.Dataset, train: Part, name: str, fields: Config)
     split = dataset.splits[name]
     chosen = data.select(split, where=_conditions(fields))
     labels = np.full(len(chosen), openset.UNKNOWN, train.labels.dtype)
+    if train.chip != chip:  # it has further examples, and so are chips all that it has
+        outliers = Part(split, chosen, labels, chip)
+        return train.joined(outliers.chips(np.arange(len(chosen))), openset.UNKNOWN)
     return Part(
         data.concatenated([train.split, split]),
         np.concatenate([train.indices, len(train.split) + chosen]),

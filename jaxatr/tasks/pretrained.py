@@ -79,6 +79,8 @@ def begun(config: Config) -> Config:
         if config.data.normalize:
             config.data.normalize_by = config.data.normalize_by or network.name
     config.model.pretrained = ""
+    if config.open_set.get("continues"):
+        config.open_set.continues = ""
     return config
 
 

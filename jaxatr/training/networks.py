@@ -14,23 +14,25 @@ class Exportable(NamedTuple):
     """The network of a run as a function that ONNX can hold.
 
     Attributes:
-      apply: ``(variables, images, *further) -> arrays``, of normalised images ``[b, h, w, c]``;
-        the arrays in the order of ``outputs``.
+      apply: ``(variables, images, *further) -> arrays``, of normalised chips ``[b, h, w, c]``; the
+        arrays in the order of ``outputs``, or by name.
       variables: of the network.
-      outputs: names of the outputs.
+      outputs: names of the outputs; empty where they are given by name.
       classes: names of the columns of its logits.
       frames: chips of a track, where images are ``[b, frames, h, w, c]``; 0 for single chips.
       further: name to an example of each further input, for a batch of one.
       properties: JSON values for the file's metadata.
+      raw: whether ``apply`` takes the chips in their raw units instead, and normalises them itself.
     """
 
-    apply: Callable[..., Sequence[jax.Array]]
+    apply: Callable[..., Sequence[jax.Array] | Mapping[str, jax.Array]]
     variables: PyTree
     outputs: tuple[str, ...]
     classes: tuple[str, ...]
     frames: int = 0
     further: Mapping[str, np.ndarray] = {}
     properties: Mapping[str, Any] = {}
+    raw: bool = False
 
 
 class Target(NamedTuple):

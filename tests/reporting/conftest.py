@@ -2,7 +2,6 @@
 
 import io
 import json
-import shutil
 from contextlib import contextmanager
 
 import numpy as np
@@ -223,18 +222,6 @@ def make_run():
 @pytest.fixture(scope="session")
 def make_embedding():
     return write_embedding
-
-
-@pytest.fixture(scope="module")  # it keeps an event loop running, which others may mind
-def browser():
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("there is no chromium")
-    with sync_api.sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield launched
-        launched.close()
 
 
 @pytest.fixture

@@ -115,5 +115,5 @@ def test_it_goes_out_as_onnx(run, tmp_path, command):
     assert [value.name for value in onnx.load(path).graph.output] == ["brightness"]
     model = load(path)
     (wanted,) = jaxatr.load(run)([np.full((4, 4, 1), 128, np.uint8)])
-    found = model.apply(model.variables, np.full((1, 4, 4, 1), 128, np.float32))
+    found = model.apply(model.variables, np.full((1, 4, 4, 1), 128, np.uint8))
     assert float(np.ravel(found)[0]) == pytest.approx(wanted, abs=1e-4)

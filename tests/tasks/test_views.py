@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxatr import runs, training
+from jaxatr import data, runs, training
 from jaxatr.tasks.open_set import OpenSet, fitted
 from jaxatr.tasks.open_set.needs import pooled
 from jaxatr.tasks.open_set.predictor import Recogniser
@@ -155,14 +155,19 @@ def test_a_calibration_to_chips_of_the_field_is_kept_apart(run, chips, tmp_path)
     assert runs.undo_calibration(run) == path and not Recogniser.load(run).note
 
 
-def test_an_export_is_refused_but_of_the_network_alone(run, tmp_path):
+def test_an_export_averages_too(run, chips, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnx")
     from jaxatr.runs.export import export_run
 
-    with pytest.raises(ValueError, match="outputs averaged over 10 views of a chip.*--score=none"):
-        export_run(run, tmp_path / "net.onnx")
-    export_run(run, tmp_path / "net.onnx", score="none")
-    assert (tmp_path / "net.onnx").is_file()
+    images = [data.read_image(path) for path in sorted((chips / "test").glob("*/000.png"))]
+    export_run(run, tmp_path / "net.onnx", score="nndr_stage1")
+    session = onnxruntime.InferenceSession(tmp_path / "net.onnx")
+    found = session.run(["score", "class_probabilities"], {"images": np.stack(images)})
+    wanted = list(Recogniser.load(run, score="nndr_stage1")(images))
+    np.testing.assert_allclose(found[0], [one.score for one in wanted], atol=1e-4)
+    probabilities = [list(one.probabilities.values()) for one in wanted]
+    np.testing.assert_allclose(found[1], probabilities, atol=1e-4)
 
 
 def test_the_fields_are_free_and_checked(small_config, run):

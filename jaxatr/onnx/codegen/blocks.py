@@ -8,9 +8,15 @@ from jaxatr.onnx.codegen.repetition import Occurrence, Repetition, best
 from jaxatr.onnx.codegen.steps import Constant, Local, Step, StepGraph, Weight
 
 
-def fold(graph: StepGraph) -> Body:
-    """Returns a graph with everything that repeats made to blocks, in blocks where they repeat."""
-    model = Body("", [Row([step]) for step in graph.steps], [graph.inputs], [graph.outputs])
+def fold(graph: StepGraph, *, named: bool = False) -> Body:
+    """Returns a graph with everything that repeats made to blocks, in blocks where they repeat.
+
+    Args:
+      graph: of a model.
+      named: whether the names of weights are paths of modules: then a block is one of these.
+    """
+    rows = [Row([step]) for step in graph.steps]
+    model = Body("", rows, [graph.inputs], [graph.outputs], named=named)
     bodies = [model]
     while (found := best(bodies)) is not None:
         bodies.append(_replace(found, f"block {len(bodies)}"))
@@ -39,7 +45,8 @@ def blocks_of(body: Body) -> Iterator[Body]:
 def _replace(found: Repetition, function: str) -> Body:
     """Puts a block's rows in the place of every occurrence; returns the block's body."""
     length = found.occurrences[0].stop - found.occurrences[0].start
-    block = Body(function, [Row([]) for _ in range(length)], [], [])
+    named = found.occurrences[0].body.named
+    block = Body(function, [Row([]) for _ in range(length)], [], [], named=named)
     # From the back, so that replacing one moves none of those still to come.
     made: list[tuple[Occurrence, Row]] = []
     for occurrence in found.occurrences:

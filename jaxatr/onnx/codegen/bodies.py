@@ -1,10 +1,10 @@
 """Classes to be: their statements, for all instances at once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from jaxatr.onnx.codegen.steps import Local, Operand, Step
+from jaxatr.onnx.codegen.steps import Local, Operand, Step, Weight
 
 VARYING = {"features": None, "strides": None, "group": 1, "hidden_size": None}
 """Settings by which blocks of one class may differ, with their defaults."""
@@ -39,6 +39,7 @@ class Body:
       outputs: for each instance, what it returns.
       star: whether it is applied to any number of values.
       fields: each a value for each instance.
+      named: whether the names of weights are paths of modules, which the code keeps.
     """
 
     title: str
@@ -47,6 +48,7 @@ class Body:
     outputs: list[tuple[Operand, ...]]
     star: bool = False
     fields: dict[str, list[Any]] = field(default_factory=dict)
+    named: bool = False
 
 
 class Member(NamedTuple):
@@ -54,6 +56,32 @@ class Member(NamedTuple):
 
     body: Body
     index: int
+
+
+def module_of(step: Step) -> tuple[str, ...] | None:
+    """Returns the path of a step's module by the paths of its weights; None without weights.
+
+    The first part of a weight's path is its collection. The parameter that an operator is applied
+    to is a place of its own.
+    """
+    if step.block is not None:
+        found = [module_of(row.steps[step.block.index]) for row in step.block.body.rows]
+    elif step.weights:
+        found = [tuple(one.name.split("/")[1:-1]) for one in step.weights.values()]
+    else:
+        names = [one.name for one in step.operands if isinstance(one, Weight)]
+        found = [tuple(name.split("/")[1:]) for name in names if "/" in name]
+    return shared([one for one in found if one is not None]) if any(found) else None
+
+
+def shared(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """Returns the parts that all paths begin with."""
+    count = 0
+    for column in zip(*paths):  # noqa: B905 — as far as the shortest goes
+        if len(set(column)) > 1:
+            break
+        count += 1
+    return paths[0][:count] if paths else ()
 
 
 def last_uses(body: Body) -> dict[str, int]:

@@ -15,6 +15,7 @@ from jaxatr.onnx.codegen.printing import SourceFile, shape_text
 from jaxatr.onnx.codegen.source import call, flat, literal
 from jaxatr.onnx.codegen.steps import graph_of
 from jaxatr.onnx.codegen.weights import save_weights
+from jaxatr.onnx.package import PRODUCER
 from jaxatr.onnx.reader.model import OnnxModel, load
 from jaxatr.onnx.reader.proto import inferred, value_info
 
@@ -56,7 +57,7 @@ def source(model: OnnxModel, title: str) -> tuple[str, dict[tuple[str, ...], Any
     """Returns the text of a model's module, and its arrays by collection, modules and name."""
     shapes = shapes_of(model.proto)
     graph = graph_of(model.program, model.known, model.variables)
-    body = blocks.fold(graph)
+    body = blocks.fold(graph, named=model.proto.producer_name == PRODUCER)
     blocks.fields(body, shapes)
     paths.assign(body)
     found = list(blocks.blocks_of(body))

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from jaxatr.onnx.codegen.blocks import blocks_of
 from jaxatr.onnx.codegen.bodies import Body, Row
+from jaxatr.onnx.codegen.bodies import shared as common
 from jaxatr.onnx.codegen.names import Names, identifier
 from jaxatr.onnx.codegen.steps import Step, Weight
 
@@ -14,6 +15,8 @@ LEAF = re.compile(
     r"running_mean|running_var|moving_mean|moving_variance|num_batches_tracked)(_\d+)?$",
     re.IGNORECASE,
 )
+
+_COLLECTION = re.compile(r"^(params|batch_stats)/")  # of flax, which is no module
 
 ANONYMOUS = re.compile(r"onnx::|[a-z]?\d+$")
 """The names that exporters give a weight that has none."""
@@ -30,18 +33,6 @@ def words(name: str) -> Words:
     return tuple(word for word in re.split(r"[\W_]+", name[:400]) if word)
 
 
-def common(names: Sequence[Words]) -> Words:
-    """Returns the words that all names begin with."""
-    if not names:
-        return ()
-    count = 0
-    for column in zip(*names):  # noqa: B905 — as far as the shortest goes
-        if len(set(column)) > 1:
-            break
-        count += 1
-    return names[0][:count]
-
-
 def hint(step: Step) -> Words:
     """Returns the words that a graph has for a step: those of its weights, or of its node."""
     if step.kind == "block":
@@ -55,7 +46,7 @@ def hint(step: Step) -> Words:
         # PyTorch's exporter names a node by its module's path, and behind it the operator.
         scope, _, operator = step.hint.rpartition("/")
         return words(scope or operator) if step.kind == "layer" else ()
-    stems = [words(LEAF.sub("", name)) for name in weights]
+    stems = [words(_COLLECTION.sub("", LEAF.sub("", name))) for name in weights]
     return common(stems) or (stems[0] if stems else ())
 
 
@@ -77,7 +68,8 @@ def assign(model: Body) -> None:
 def _scope(body: Body, index: int) -> Words:
     """Returns the words that all names in one instance begin with, needless inside of it."""
     found = [h for row in body.rows if (h := hint(row.steps[index]))]
-    return common(found) if len(found) > 1 else ()
+    whole = body.named and not body.title  # the model's own names are all kept
+    return common(found) if len(found) > 1 and not whole else ()
 
 
 def _relative(row: Row, scopes: Sequence[Words], inside: bool) -> str:
@@ -97,7 +89,7 @@ def _weight_name(row: Row, scopes: Sequence[Words]) -> str:
     found = set()
     for step, scope in zip(row.steps, scopes, strict=True):
         weight = next(o for o in step.operands if isinstance(o, Weight))
-        own = words(weight.name)
+        own = words(_COLLECTION.sub("", weight.name))
         found.add("_".join(own[len(scope) :] if own[: len(scope)] == scope else own))
     return identifier(found.pop(), "weight") if len(found) == 1 else "weight"
 
@@ -109,7 +101,8 @@ def runs(body: Body) -> Iterator[tuple[int, int]]:
         stop = start + 1
         while stop < len(body.rows) and _follows(body.rows[stop - 1], body.rows[stop]):
             stop += 1
-        if stop - start >= 3:
+        names = [row.name for row in body.rows[start:stop]]
+        if stop - start >= 3 and not (body.named and counted(names) is None):
             yield start, stop
         start = stop
 

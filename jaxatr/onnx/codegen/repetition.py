@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from jaxatr.onnx.codegen.bodies import VARYING, Body, last_uses, takes_any, used
+from jaxatr.onnx.codegen.bodies import VARYING, Body, last_uses, module_of, takes_any, used
 from jaxatr.onnx.codegen.steps import Local, Operand, Step, Weight
 
 LONGEST = 160
@@ -51,7 +51,7 @@ def best(bodies: list[Body]) -> Repetition | None:
     highest, chosen = (0.0, 0, 0), None
     windows: list[_Window] = []
     for body in bodies:
-        sketches = [_Sketch(row.steps[0]) for row in body.rows]
+        sketches = [_Sketch(row.steps[0], body.named) for row in body.rows]
         windows += [_Window(body, sketches, start) for start in range(len(sketches))]
     for length in range(1, LONGEST + 1):
         groups: dict[Any, list[_Window]] = defaultdict(list)
@@ -77,6 +77,8 @@ def _rated(
 ) -> tuple[Any, Repetition | None]:
     """Returns the worth of a pattern, and the pattern; nothing where it can be no block."""
     nothing = (0.0, 0, 0), None
+    if len(found[0].modules) == 1:
+        return nothing  # a layer that would lose its name
     length, operands = found[0].stop - found[0].start, len(found[0].outside)
     if _twice([sketch.function for sketch in found[0].sketches[found[0].start : found[0].stop]]):
         return nothing
@@ -107,9 +109,11 @@ class _Sketch:
       fits: whether a block may hold it.
       takes_any: whether it joins any number of values.
       is_block: whether it is a block itself.
+      module: the path of its module, where names are such paths and it has weights.
     """
 
-    def __init__(self, step: Step):
+    def __init__(self, step: Step, named: bool):
+        self.module = module_of(step) if named else None
         self.function = step.function
         others = tuple(None if isinstance(o, Local) else _token(o) for o in step.operands)
         self.fixed = hash((step.function, step.kind, step.results, _settings(step)))
@@ -130,6 +134,8 @@ class _Window:
         self.produced: dict[str, int] = {}
         self.outside: dict[str, int] = {}
         self.star = False
+        self.parent: tuple[str, ...] | None = None
+        self.modules: set[tuple[str, ...]] = set()
         self.key: Any = None
 
     def grow(self) -> bool:
@@ -139,12 +145,14 @@ class _Window:
         sketch = self.sketches[self.stop]
         if not sketch.fits:
             return False
+        if not self._takes_module(sketch):
+            return False
         if sketch.is_block and self.stop > self.start:
             if self.sketches[self.stop - 1].function == sketch.function:
                 return False  # blocks in a row are a loop, which is to stay whole
         if self.stop == self.start and sketch.takes_any:
             self.star = True
-            self.key = hash((sketch.fixed, "*"))
+            self.key = hash((sketch.fixed, "*", self._within(sketch)))
         else:
             before, tokens = len(self.outside), []
             for name in sketch.values:
@@ -156,10 +164,25 @@ class _Window:
                     tokens.append(self.outside.setdefault(name, len(self.outside)))
             if len(self.outside) > WIDEST or (self.star and len(self.outside) > before):
                 return False
-            self.key = hash((self.key, sketch.fixed, sketch.others, *tokens))
+            self.key = hash((self.key, sketch.fixed, sketch.others, self._within(sketch), *tokens))
         self.produced[sketch.target] = self.stop - self.start
         self.stop += 1
         return True
+
+    def _takes_module(self, sketch: _Sketch) -> bool:
+        """Returns whether a step is of the module that the window's first layer is in."""
+        if sketch.module is None:
+            return True
+        if self.parent is None:
+            self.parent = sketch.module[:-1]
+        self.modules.add(sketch.module)
+        return sketch.module[: len(self.parent)] == self.parent
+
+    def _within(self, sketch: _Sketch) -> tuple[str, ...] | None:
+        """Returns a step's path in that module."""
+        if sketch.module is None or self.parent is None:
+            return None
+        return sketch.module[len(self.parent) :]
 
 
 def _twice(functions: list[str]) -> bool:

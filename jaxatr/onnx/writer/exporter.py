@@ -1,7 +1,7 @@
 """Networks and functions as ONNX files."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from jaxatr.onnx.writer.graph import Graph
 from jaxatr.onnx.writer.layout import settle_layouts
 from jaxatr.onnx.writer.replacement import replace_weights
 from jaxatr.onnx.writer.serialisation import model_proto, write_model
-from jaxatr.onnx.writer.trace import Traced, trace
+from jaxatr.onnx.writer.trace import FreeAxis, Traced, trace
 from jaxatr.onnx.writer.translate import Translator
 from jaxatr.typing import PyTree
 
@@ -35,6 +35,7 @@ def export(
     *,
     opset: int = OPSET,
     dynamic_batch: bool = True,
+    free_axes: Sequence[Mapping[int, FreeAxis]] = (),
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
     properties: Mapping[str, str] | None = None,
@@ -61,6 +62,7 @@ def export(
       opset: version of ONNX's operators, from 18 on.
       dynamic_batch: leave the size of all inputs' first axis free. The function must then not need
         it as a number.
+      free_axes: for each of the first inputs, further axes whose size is free, by number.
       input_names: of the inputs; by default those of the parameters.
       output_names: of the outputs; by default the fields of what the function returns
         (``logits``), or ``output``.
@@ -89,7 +91,7 @@ def export(
     if not OPSET <= opset <= newest:
         raise ValueError(f"opset: got {opset}, wanted {OPSET} to {newest}")
     inputs = example_inputs if isinstance(example_inputs, (tuple, list)) else (example_inputs,)
-    traced = trace(model, variables, inputs, dynamic_batch=dynamic_batch)
+    traced = trace(model, variables, inputs, dynamic_batch=dynamic_batch, free_axes=free_axes)
     traced = traced._replace(
         inputs=_checked("input_names", input_names, traced.inputs),
         outputs=_checked("output_names", output_names, traced.outputs),
@@ -120,7 +122,7 @@ def build(traced: Traced) -> Graph:
     ):
         weights.append(graph.declare(name, var.aval.shape, var.aval.dtype))
         graph.initializers[weights[-1]] = np.asarray(array, var.aval.dtype)
-    graph.weights.update(weights)
+    graph.weights.update(filter(_is_trained(traced.weights), weights))
     translator = Translator(graph)
     values = [translator.tensor(name) for name in (*weights, *graph.inputs)]
     results = translator.run(jaxpr, traced.jaxpr.consts, values)
@@ -132,6 +134,13 @@ def build(traced: Traced) -> Graph:
         graph.put("Identity", [name], target)
     simplify(graph)
     return graph
+
+
+def _is_trained(names: Iterable[str]) -> Callable[[str], bool]:
+    """Says which weights are a network's: of variables with collections, not all are."""
+    if not any(name.startswith("params/") for name in names):
+        return lambda name: True
+    return lambda name: name.split("/")[0] in ("params", "batch_stats")
 
 
 def simplify(graph: Graph) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxatr.onnx.package import onnx
+from jaxatr.onnx.package import PRODUCER, onnx
 from jaxatr.onnx.reader.lowering import FIXED
 from jaxatr.onnx.writer.graph import Graph, Node
 
@@ -44,7 +44,7 @@ def model_proto(
         _graph_proto(graph, name),
         opset_imports=opsets,
         ir_version=onnx.helper.find_min_ir_version_for(opsets),
-        producer_name="jaxatr",
+        producer_name=PRODUCER,
         producer_version=metadata.version("jaxatr"),
     )
     fixed = [

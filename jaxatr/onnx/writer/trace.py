@@ -2,7 +2,7 @@
 
 import inspect
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +15,18 @@ from jax import export as jax_export
 from jaxatr.typing import PyTree
 
 BATCH = "batch"
+
+
+class FreeAxis(NamedTuple):
+    """An axis of an input whose size is free.
+
+    Attributes:
+      name: of the size, in the file; axes of one name are of one size.
+      least: the smallest size that the function takes.
+    """
+
+    name: str
+    least: int = 1
 
 
 class Traced(NamedTuple):
@@ -39,6 +51,7 @@ def trace(
     example_inputs: Sequence[Any],
     *,
     dynamic_batch: bool,
+    free_axes: Sequence[Mapping[int, FreeAxis]] = (),
 ) -> Traced:
     """Returns the equations of a function, with names for what goes in and out.
 
@@ -47,20 +60,33 @@ def trace(
       variables: of it.
       example_inputs: arrays or trees of arrays, for their shapes and dtypes alone.
       dynamic_batch: whether the first axis of every input is a free batch size.
+      free_axes: for each of the first inputs, which are arrays, further free axes by number.
 
     Raises:
-      ValueError: the inputs have no common batch size, or the function uses it as a number.
+      ValueError: the inputs have no common batch size, or the function uses a free one as a number.
     """
     specs = [jax.tree.map(_spec, example) for example in example_inputs]
+    free = {axis.name: axis.least for axes in free_axes for axis in axes.values()}
+    names = [BATCH, *free]
+    limits = [f"{name} >= {least}" for name, least in free.items() if least > 1]
+    sizes = dict(
+        zip(names, jax_export.symbolic_shape(", ".join(names), constraints=limits), strict=True)
+    )
     if dynamic_batch:
-        specs = _with_free_batch(specs)
+        specs = _with_free_batch(specs, sizes[BATCH])
+    for place, axes in enumerate(free_axes):
+        shape = list(specs[place].shape)
+        for axis, one in axes.items():
+            shape[axis] = sizes[one.name]
+        specs[place] = jax.ShapeDtypeStruct(tuple(shape), specs[place].dtype)
     call, parameters = _callable(function)
     weights = {_name(path): leaf for path, leaf in jax.tree.leaves_with_path(variables)}
     given = jax.tree.map(_spec, variables)
     try:
         jaxpr, shapes = jax.make_jaxpr(call, return_shape=True)(given, *specs)
     except (TypeError, jex.InconclusiveDimensionOperation) as error:
-        if not dynamic_batch or not any(word in str(error) for word in (BATCH, "_DimExpr")):
+        symbolic = dynamic_batch or bool(free)
+        if not symbolic or not any(word in str(error) for word in (*names, "_DimExpr")):
             raise
         raise ValueError(_needs_the_size(error)) from error
     inputs = [
@@ -78,7 +104,7 @@ def _spec(leaf: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(array.shape, jax.dtypes.canonicalize_dtype(array.dtype))
 
 
-def _with_free_batch(specs: list[Any]) -> list[Any]:
+def _with_free_batch(specs: list[Any], batch: Any) -> list[Any]:
     leaves = [leaf for leaf in jax.tree.leaves(specs) if leaf.shape]
     sizes = sorted({leaf.shape[0] for leaf in leaves})
     if len(sizes) != 1:
@@ -86,7 +112,6 @@ def _with_free_batch(specs: list[Any]) -> list[Any]:
             f"example_inputs: got first axes of {sizes or 'no size at all'}, wanted one batch size "
             "for all inputs, or dynamic_batch=False"
         )
-    (batch,) = jax_export.symbolic_shape(BATCH)
 
     def freed(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
         shape = (batch, *leaf.shape[1:]) if leaf.shape else ()

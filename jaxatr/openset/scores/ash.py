@@ -14,6 +14,7 @@ from typing import Literal
 import jax.numpy as jnp
 
 from jaxatr.openset.last_layer import LastLayer, logits_of
+from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Score
 from jaxatr.openset.scores import scale
 from jaxatr.openset.scores.energy import energy_score
@@ -73,10 +74,15 @@ def score(
     return energy_score(logits_of(x, model.kernel, model.bias))
 
 
+def _score(model: LastLayer, outputs: Outputs) -> Array:
+    return score(model, outputs.more["features"])
+
+
 SCORE = Score(
     name="ash",
     title="ASH-S",
-    score=lambda model, out: score(model, out.more["features"]),
+    score=_score,
+    traced=_score,
     fit=lambda out, head: scale.fit(out.more["features"], head),
     needs=("features",),
     model=LastLayer,

@@ -19,6 +19,7 @@ import numpy as np
 
 from jaxatr.openset.inputs import finite
 from jaxatr.openset.last_layer import last_layer
+from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Head, Score
 from jaxatr.typing import Array, ArrayLike, Float
 
@@ -69,17 +70,22 @@ def score(
       logits: ``[b, k]``, of the same examples.
     """
     z, between = jnp.asarray(logits), jnp.asarray(model.between)
-    chex.assert_shape(features, (len(z), *np.shape(model.mean)))
+    chex.assert_shape(features, (z.shape[0], *np.shape(model.mean)))
     ahead = jnp.max(z, axis=-1, keepdims=True) - z
     total = jnp.sum(ahead / between[jnp.argmax(z, axis=-1)], axis=-1)
     away = jnp.linalg.norm(jnp.asarray(features) - jnp.asarray(model.mean), axis=-1)
     return total / ((z.shape[1] - 1) * jnp.maximum(away, 1e-8))
 
 
+def _score(model: Boundaries, outputs: Outputs) -> Array:
+    return score(model, outputs.more["features"], outputs.logits)
+
+
 SCORE = Score(
     name="fdbd",
     title="fDBD",
-    score=lambda model, out: score(model, out.more["features"], out.logits),
+    score=_score,
+    traced=_score,
     fit=lambda out, head: fit(out.more["features"], head),
     needs=("features",),
     model=Boundaries,

@@ -7,7 +7,7 @@ smallest product of the distances to it, over the members that search for it (th
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,24 +49,24 @@ def fit(values: Float[np.ndarray, "n m"], names: Sequence[str]) -> Spread:
     return Spread(mean, deviation)
 
 
-def score(model: Spread, values: Float[np.ndarray, "b m"]) -> Float[np.ndarray, " b"]:
+def score(model: Spread, values: Float[ArrayLike, "b m"]) -> Any:
     """Sums the members in their deviations.
 
     Args:
       model: of :func:`fit`.
       values: ``[b, m]``, of the members.
     """
-    mean, deviation = np.asarray(model.mean), np.asarray(model.deviation)
-    return ((values - mean) / deviation).sum(axis=1)
+    return ((values - model.mean) / model.deviation).sum(axis=1)
 
 
-def product(distances: Sequence[Float[np.ndarray, "b k"]]) -> Float[np.ndarray, "b k"]:
+def product(distances: Sequence[Float[ArrayLike, "b k"]]) -> Any:
     """Computes the geometric mean of the members' distances to each class.
 
     Args:
       distances: ``[b, k]`` of each member.
     """
-    return np.exp(sum(np.log(np.maximum(one, gallery.LEAST)) for one in distances) / len(distances))
+    xp = gallery.numpy_of(distances[0])
+    return xp.exp(sum(xp.log(xp.maximum(one, gallery.LEAST)) for one in distances) / len(distances))
 
 
 def fuse(name: str, title: str, members: Sequence[Score]) -> Score:
@@ -85,11 +85,11 @@ def fuse(name: str, title: str, members: Sequence[Score]) -> Score:
     names = [member.name for member in members]
     naming = [member.name for member in members if member.names_class]
 
-    def values(outputs: Outputs) -> np.ndarray:
-        columns = (outputs.more[f"score_{one}"] for one in names)
-        return np.stack([np.asarray(column, np.float64) for column in columns], axis=1)
+    def values(outputs: Outputs) -> Any:
+        columns = [outputs.more[f"score_{one}"] for one in names]
+        return gallery.numpy_of(columns[0]).stack(list(map(gallery.in_double, columns)), axis=1)
 
-    def answer(model: Spread, outputs: Outputs) -> Answer | np.ndarray:
+    def answer(model: Spread, outputs: Outputs) -> Any:
         found = score(model, values(outputs))
         if not naming:
             return found
@@ -100,6 +100,7 @@ def fuse(name: str, title: str, members: Sequence[Score]) -> Score:
         name=name,
         title=title,
         score=answer,
+        traced=answer,
         calibrate=lambda _, out: fit(values(out), names),
         names_class=bool(naming),
         members=tuple(members),

@@ -13,6 +13,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
+from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Score
 from jaxatr.typing import Array, ArrayLike, Float
 
@@ -47,4 +48,8 @@ def gen_score(
     return -jnp.sum(jnp.exp(gamma * (log_p + rest))[:, -largest:], axis=-1)
 
 
-SCORE = Score(name="gen", title="GEN", score=lambda _, out: gen_score(out.logits))
+def _score(_: None, outputs: Outputs) -> Array:
+    return gen_score(outputs.logits)
+
+
+SCORE = Score(name="gen", title="GEN", score=_score, traced=_score)

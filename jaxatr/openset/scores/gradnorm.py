@@ -14,6 +14,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
+from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Score
 from jaxatr.typing import Array, ArrayLike, Float
 
@@ -45,9 +46,14 @@ def gradnorm_score(
     return jnp.sum(jnp.abs(jnp.asarray(features)), axis=-1) * away
 
 
+def _score(_: None, outputs: Outputs) -> Array:
+    return gradnorm_score(outputs.more["features"], outputs.logits)
+
+
 SCORE = Score(
     name="gradnorm",
     title="GradNorm",
-    score=lambda _, out: gradnorm_score(out.more["features"], out.logits),
+    score=_score,
+    traced=_score,
     needs=("features",),
 )

@@ -16,6 +16,7 @@ import numpy as np
 import scipy.special
 
 from jaxatr.openset.inputs import finite
+from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Score
 from jaxatr.typing import Array, ArrayLike, Float
 
@@ -60,10 +61,15 @@ def score(model: KLMatching, logits: Float[ArrayLike, "b k"]) -> Float[Array, " 
     return -jnp.min(jnp.sum(jnp.exp(log_p) * beyond, axis=-1), axis=-1)
 
 
+def _score(model: KLMatching, outputs: Outputs) -> Array:
+    return score(model, outputs.logits)
+
+
 SCORE = Score(
     name="klm",
     title="KL matching",
-    score=lambda model, out: score(model, out.logits),
+    score=_score,
+    traced=_score,
     calibrate=lambda _, out: fit(out.logits),
     model=KLMatching,
 )

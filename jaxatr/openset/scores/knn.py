@@ -12,6 +12,9 @@ SCORE = Score(
     score=lambda model, out: nearest_neighbour.score(
         model, out.more["features"], k=min(NEIGHBOUR, len(model.features))
     ),
+    traced=lambda model, out: nearest_neighbour.traced_score(
+        model, out.more["features"], k=min(NEIGHBOUR, len(model.features))
+    ),
     fit=lambda out, _: nearest_neighbour.fit(out.more["features"]),
     needs=("features",),
     recorded=False,

@@ -17,7 +17,7 @@ import numpy as np
 
 from jaxatr.openset.inputs import finite, known_labels
 from jaxatr.openset.outputs import Outputs
-from jaxatr.openset.score import Score
+from jaxatr.openset.score import Answer, Comparing, Score
 from jaxatr.typing import Array, ArrayLike, Float, Int
 
 
@@ -29,11 +29,13 @@ class Mahalanobis(NamedTuple):
       whitening: ``[d, d]``: features less the centre, times this, have covariance 1 within a
         class, and 0 in the directions in which no class varies.
       means: ``[k, d]``, of the classes, whitened.
+      further: ``[]``, how many of them, the last ones, are of classes that were added to the fit.
     """
 
     center: Float[ArrayLike, " d"]
     whitening: Float[ArrayLike, "d d"]
     means: Float[ArrayLike, "k d"]
+    further: Int[ArrayLike, ""] = np.array(0)
 
 
 def fit(features: Float[ArrayLike, "n d"], labels: Int[ArrayLike, " n"]) -> Mahalanobis:
@@ -76,24 +78,55 @@ def score(model: Mahalanobis, features: Float[ArrayLike, "b d"]) -> Float[Array,
       model: of :func:`fit`.
       features: ``[b, d]``.
     """
+    return -jnp.min(_squares(model, features), axis=-1)
+
+
+def _squares(model: Mahalanobis, features: Float[ArrayLike, "b d"]) -> Float[Array, "b k"]:
+    """Computes the squared distance to each class."""
     chex.assert_shape(features, (None, *np.shape(model.center)))
-    centred = jnp.asarray(features) - jnp.asarray(model.center)
-    whitened = jnp.dot(centred, jnp.asarray(model.whitening), precision=jax.lax.Precision.HIGHEST)
+    whitened = _whitened(model, features)
     # Differences before squares: nothing cancels, and compiled, [b, k, d] is never stored.
-    squares = jnp.square(whitened[:, None] - jnp.asarray(model.means))
-    return -jnp.min(jnp.sum(squares, axis=-1), axis=-1)
+    return jnp.sum(jnp.square(whitened[:, None] - jnp.asarray(model.means)), axis=-1)
 
 
-def _score(model: Mahalanobis, outputs: Outputs) -> Array:
+def _whitened(model: Mahalanobis, features: Float[ArrayLike, "b d"]) -> Float[Array, "b d"]:
+    centred = jnp.asarray(features) - jnp.asarray(model.center)
+    return jnp.dot(centred, jnp.asarray(model.whitening), precision=jax.lax.Precision.HIGHEST)
+
+
+def _traced(model: Mahalanobis, outputs: Outputs) -> Array:
     return score(model, outputs.more["features"])
+
+
+def _score(model: Mahalanobis, outputs: Outputs) -> Array | Answer:
+    """Names the class where the nearest one is not the network's."""
+    found = _traced(model, outputs)
+    if not (further := int(np.asarray(model.further))):
+        return found
+    nearest = np.asarray(_squares(model, outputs.more["features"])).argmin(axis=1)
+    own = len(np.asarray(model.means)) - further
+    return Answer(found, np.where(nearest >= own, nearest, outputs.predicted))
+
+
+def _with_means(
+    model: Mahalanobis, rows: Float[np.ndarray, "n d"], labels: Int[np.ndarray, " n"], classes: int
+) -> Mahalanobis:
+    """Adds the means of further classes; the covariance, and the means that are there, stay."""
+    own = len(np.asarray(model.means))
+    means = [rows[labels == c].mean(axis=0) for c in range(own, classes)]
+    every = np.concatenate([np.asarray(model.means), np.reshape(means, (-1, rows.shape[1]))])
+    return model._replace(means=every, further=np.array(classes - own))
 
 
 SCORE = Score(
     name="mahalanobis",
     title="Mahalanobis",
     score=_score,
-    traced=_score,
+    traced=_traced,
     fit=lambda out, _: fit(out.more["features"], out.labels),
     needs=("features",),
     model=Mahalanobis,
+    comparing=Comparing(
+        lambda model, out: np.asarray(_whitened(model, out.more["features"])), _with_means
+    ),
 )

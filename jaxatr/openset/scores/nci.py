@@ -18,6 +18,7 @@ import numpy as np
 
 from jaxatr.openset.inputs import finite
 from jaxatr.openset.last_layer import last_layer
+from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Head, Score
 from jaxatr.typing import Array, ArrayLike, Float
 
@@ -68,17 +69,22 @@ def score(
       alpha: α, weight of the length.
     """
     x, z = jnp.asarray(features), jnp.asarray(logits)
-    chex.assert_shape(x, (len(z), *np.shape(model.mean)))
+    chex.assert_shape(x, (z.shape[0], *np.shape(model.mean)))
     centred = x - jnp.asarray(model.mean)
     own = jnp.asarray(model.kernel).T[jnp.argmax(z, axis=-1)]
     length = jnp.maximum(jnp.linalg.norm(centred, axis=-1), jnp.finfo(jnp.float32).tiny)
     return jnp.sum(own * centred, axis=-1) / length + alpha * jnp.sum(jnp.abs(x), axis=-1)
 
 
+def _score(model: Collapse, outputs: Outputs) -> Array:
+    return score(model, outputs.more["features"], outputs.logits)
+
+
 SCORE = Score(
     name="nci",
     title="NCI",
-    score=lambda model, out: score(model, out.more["features"], out.logits),
+    score=_score,
+    traced=_score,
     fit=lambda out, head: fit(out.more["features"], head),
     needs=("features",),
     model=Collapse,

@@ -10,7 +10,7 @@ The distances are taken on maps of the network's stages (one less the cosine, as
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,9 +21,9 @@ from jaxatr.openset.inputs import finite, known_labels
 from jaxatr.openset.maps import mean_pool
 from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.reranking import Index
-from jaxatr.openset.score import Answer, Score
+from jaxatr.openset.score import Answer, Comparing, Score
 from jaxatr.openset.scores import spatial
-from jaxatr.typing import ArrayLike, Float, Int, Shaped
+from jaxatr.typing import Array, ArrayLike, Float, Int, Shaped
 
 SIDE = 64
 """Pixels of the larger side of a chip; a larger chip is averaged."""
@@ -92,9 +92,20 @@ def answer(model: Examples, rows: Shaped[np.ndarray, "b d"]) -> Answer:
     """
     model = gallery.ready(model)
     searched = Gallery(model.examples, model.half_squares, model.labels, model.index)
-    centred = (np.asarray(rows, np.float64) - np.asarray(model.mean)) / float(model.scale)
     classes = int(np.asarray(model.classes))
-    return of_distances(gallery.class_distances(searched, centred, classes))
+    return of_distances(gallery.class_distances(searched, centred(model, rows), classes))
+
+
+def centred(model: Examples, rows: Shaped[np.ndarray, "b d"]) -> Float[np.ndarray, "b d"]:
+    """Brings rows to the mean and the scale of the training examples."""
+    return (np.asarray(rows, np.float64) - np.asarray(model.mean)) / float(model.scale)
+
+
+def _traced(model: Examples, rows: Array) -> Answer:
+    """Computes :func:`answer` for a graph."""
+    searched = Gallery(model.examples, model.half_squares, model.labels, model.index)
+    centred = (rows - model.mean) / model.scale
+    return of_distances(gallery.traced_distances(searched, centred, int(model.classes)))
 
 
 def of_distances(distances: Float[ArrayLike, "b k"]) -> Answer:
@@ -108,48 +119,53 @@ def of_distances(distances: Float[ArrayLike, "b k"]) -> Answer:
     >>> of_distances(np.array([[3.0, 1.0, 4.0]])).score.tolist()
     [-0.3333333333333333]
     """
-    distances = np.asarray(distances)
+    xp = gallery.numpy_of(distances)
+    distances = xp.asarray(distances)
     nearest, other = gallery.two_nearest(distances)
-    ratio = np.where(other > 0, nearest / np.where(other > 0, other, 1), 1)
+    ratio = xp.where(other > 0, nearest / xp.where(other > 0, other, 1), 1)
     return Answer(-ratio, distances.argmin(axis=1), distances)
 
 
-def unit_features(outputs: Outputs) -> Float[np.ndarray, "n d"]:
+def unit_features(outputs: Outputs) -> Any:
     """Scales features to length 1; those that are all 0 stay so."""
-    features = np.asarray(outputs.more["features"], np.float32)
-    lengths = np.linalg.norm(features, axis=1, keepdims=True)
-    return features / np.where(lengths > 0, lengths, 1)
+    return gallery.unit(outputs.more["features"])
 
 
-def pixels(outputs: Outputs) -> Float[np.ndarray, "n d"]:
+def pixels(outputs: Outputs) -> Any:
     """Makes a vector of each chip's pixels, averaged where there are more than :data:`SIDE`."""
     chips = outputs.more["image"]
     pooled = mean_pool(chips, -(-max(chips.shape[1:3]) // SIDE))
-    return pooled.reshape(len(pooled), -1)
+    return pooled.reshape(pooled.shape[0], -1)
 
 
-def on_rows(
-    name: str, title: str, need: str, rows_of: Callable[[Outputs], Float[np.ndarray, "n d"]]
-) -> Score:
+def on_rows(name: str, title: str, need: str, rows_of: Callable[[Outputs], Any]) -> Score:
     """Makes a score of vectors."""
     return Score(
         name=name,
         title=title,
         score=lambda model, out: answer(model, rows_of(out)),
         fit=lambda out, _: fit(rows_of(out), out.labels, out.logits.shape[1]),
+        traced=lambda model, out: _traced(model, rows_of(out)),
+        shapes=("labels", "classes"),
         needs=(need,),
         names_class=True,
         recorded=False,
         model=Examples,
+        comparing=Comparing(lambda model, out: centred(model, rows_of(out)), gallery.with_examples),
     )
 
 
 def on_maps(member: Score, stage: int) -> Score:
     """Makes a score of the distances that another has found."""
+
+    def score(_: None, outputs: Outputs) -> Answer:
+        return of_distances(outputs.more[f"distances_{member.name}"])
+
     return Score(
         name=f"nndr_stage{stage}",
         title=f"ratio, map of stage {stage}",
-        score=lambda _, out: of_distances(out.more[f"distances_{member.name}"]),
+        score=score,
+        traced=score,
         names_class=True,
         members=(member,),
     )

@@ -17,8 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.special
 
-from jaxatr.openset import nearest_neighbour
+from jaxatr.openset import gallery, nearest_neighbour
 from jaxatr.openset.inputs import finite
+from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Score
 from jaxatr.openset.scores.energy import energy_score
 from jaxatr.typing import Array, ArrayLike, Float
@@ -94,10 +95,19 @@ def _guidance(bank: Array, queries: Array, k: int, block_size: int) -> Array:
     return jax.lax.map(guidance, queries, batch_size=block_size)
 
 
+def _traced(model: Guide, outputs: Outputs) -> Array:
+    """Computes the score without its loop over queries, and its casts of bits."""
+    bank, unit = jnp.asarray(model.bank), gallery.unit(jnp.asarray(outputs.more["features"]))
+    products = jnp.dot(bank, unit.T, precision=jax.lax.Precision.HIGHEST).T
+    nearest, _ = jax.lax.top_k(products, min(NEIGHBOURS, len(bank)))
+    return energy_score(outputs.logits) * jnp.mean(nearest, axis=1)
+
+
 SCORE = Score(
     name="nnguide",
     title="NNGuide",
     score=lambda model, out: score(model, out.more["features"], out.logits),
+    traced=_traced,
     fit=lambda out, _: fit(out.more["features"], out.logits),
     needs=("features",),
     recorded=False,

@@ -6,6 +6,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
+from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Score
 from jaxatr.openset.scores.softmax import softmax_score
 from jaxatr.typing import Array, ArrayLike, Float
@@ -48,4 +49,8 @@ def odin_score(
     return softmax_score(logits_of(moved) / temperature)
 
 
-SCORE = Score(name="odin", title="ODIN", score=lambda _, out: out.more["odin"], needs=("odin",))
+def _score(_: None, outputs: Outputs) -> ArrayLike:
+    return outputs.more["odin"]
+
+
+SCORE = Score(name="odin", title="ODIN", score=_score, traced=_score, needs=("odin",))

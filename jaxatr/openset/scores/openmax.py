@@ -11,13 +11,17 @@ with a shift of :math:`10^4`, float32 is wrong in the third digit.
 from typing import Literal, NamedTuple
 
 import chex
+import jax
+import jax.numpy as jnp
 import numpy as np
 import scipy.spatial
 import scipy.special
 
+from jaxatr.openset import gallery
 from jaxatr.openset.inputs import finite, known_labels
+from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Score
-from jaxatr.typing import ArrayLike, Float, Int
+from jaxatr.typing import Array, ArrayLike, Float, Int
 
 Distance = Literal["euclidean", "eucos"]
 DISTANCE_WEIGHTS = {"euclidean": (1.0, 0.0), "eucos": (1 / 200, 1.0)}
@@ -269,11 +273,29 @@ def _revised(model: OpenMax, logits: Float[np.ndarray, "b k"]) -> Float[np.ndarr
     return np.concatenate([logits - taken, taken.sum(axis=1, keepdims=True)], axis=1)
 
 
+def _traced(model: OpenMax, outputs: Outputs) -> Array:
+    """Computes :func:`score` for a graph, in float32, which a shift of 1 leaves digits enough."""
+    z, (euclidean, cosine) = jnp.asarray(outputs.logits), model.distance_weights
+    means, classes, alpha = jnp.asarray(model.means), z.shape[1], int(model.alpha)
+    x = euclidean * jnp.linalg.norm(z[:, None] - means, axis=-1) + model.offset
+    if cosine:
+        x = x + cosine * (1 - jnp.dot(gallery.unit(z), gallery.unit(means).T))
+    outlying = 1 - jnp.exp(-((jnp.maximum(x, 0) / model.scale) ** model.shape))
+    before = np.tri(classes, k=-1, dtype=bool)  # of equal logits the first ranks higher
+    above = z[:, None] > z[:, :, None]
+    level = (z[:, None] == z[:, :, None]) & before
+    rank = jnp.sum((above | level).astype(jnp.float32), axis=-1)
+    taken = z * jnp.maximum(alpha - rank, 0) / alpha * outlying
+    return jax.nn.logsumexp(z - taken, axis=1) - jnp.sum(taken, axis=1)
+
+
 SCORE = Score(
     name="openmax",
     title="OpenMax",
     score=lambda model, out: score(model, out.logits),
     fit=lambda out, _: fit(out.logits, out.labels),
+    traced=_traced,
+    shapes=("alpha", "distance_weights"),
     fixed_threshold=lambda gamma: float(scipy.special.logit(gamma)),
     model=OpenMax,
 )

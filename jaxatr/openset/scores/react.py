@@ -13,6 +13,7 @@ import numpy as np
 
 from jaxatr.openset.inputs import finite
 from jaxatr.openset.last_layer import last_layer, logits_of
+from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Head, Score
 from jaxatr.openset.scores.energy import energy_score
 from jaxatr.typing import Array, ArrayLike, Float
@@ -60,10 +61,15 @@ def score(model: ReAct, features: Float[ArrayLike, "b d"]) -> Float[Array, " b"]
     return energy_score(logits_of(cut, model.kernel, model.bias))
 
 
+def _score(model: ReAct, outputs: Outputs) -> Array:
+    return score(model, outputs.more["features"])
+
+
 SCORE = Score(
     name="react",
     title="ReAct",
-    score=lambda model, out: score(model, out.more["features"]),
+    score=_score,
+    traced=_score,
     fit=lambda out, head: fit(out.more["features"], head),
     needs=("features",),
     model=ReAct,

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Score
 from jaxatr.openset.scores import mahalanobis
 from jaxatr.openset.scores.mahalanobis import Mahalanobis
@@ -43,9 +44,9 @@ def fit(features: Float[ArrayLike, "n d"], labels: Int[ArrayLike, " n"]) -> Rela
     Raises:
       ValueError: a feature is not finite; a class has no example; no class varies.
     """
-    classes = mahalanobis.fit(features, labels)
+    own = mahalanobis.fit(features, labels)
     everything = mahalanobis.fit(features, np.zeros(len(np.asarray(labels)), int))
-    return RelativeMahalanobis(*classes, everything.whitening)
+    return RelativeMahalanobis(own.center, own.whitening, own.means, everything.whitening)
 
 
 def score(model: RelativeMahalanobis, features: Float[ArrayLike, "b d"]) -> Float[Array, " b"]:
@@ -56,15 +57,20 @@ def score(model: RelativeMahalanobis, features: Float[ArrayLike, "b d"]) -> Floa
       features: ``[b, d]``.
     """
     classes = Mahalanobis(model.center, model.whitening, model.means)
-    nowhere = np.zeros((1, len(np.asarray(model.center))))
+    nowhere = np.zeros((1, *np.shape(model.center)))
     everything = Mahalanobis(model.center, model.background, nowhere)
     return mahalanobis.score(classes, features) - mahalanobis.score(everything, features)
+
+
+def _score(model: RelativeMahalanobis, outputs: Outputs) -> Array:
+    return score(model, outputs.more["features"])
 
 
 SCORE = Score(
     name="rmds",
     title="relative Mahalanobis",
-    score=lambda model, out: score(model, out.more["features"]),
+    score=_score,
+    traced=_score,
     fit=lambda out, _: fit(out.more["features"], out.labels),
     needs=("features",),
     model=RelativeMahalanobis,

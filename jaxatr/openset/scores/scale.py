@@ -12,6 +12,7 @@ import numpy as np
 
 from jaxatr.openset.inputs import activations
 from jaxatr.openset.last_layer import LastLayer, last_layer, logits_of
+from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Head, Score
 from jaxatr.openset.scores.energy import energy_score
 from jaxatr.typing import Array, ArrayLike, Float
@@ -71,10 +72,15 @@ def score(
     return energy_score(logits_of(x * factor(x, percentile), model.kernel, model.bias))
 
 
+def _score(model: LastLayer, outputs: Outputs) -> Array:
+    return score(model, outputs.more["features"])
+
+
 SCORE = Score(
     name="scale",
     title="SCALE",
-    score=lambda model, out: score(model, out.more["features"]),
+    score=_score,
+    traced=_score,
     fit=lambda out, head: fit(out.more["features"], head),
     needs=("features",),
     model=LastLayer,

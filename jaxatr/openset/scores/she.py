@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.openset.inputs import finite, known_labels
+from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Score
 from jaxatr.typing import Array, ArrayLike, Float, Int
 
@@ -63,15 +64,20 @@ def score(
       logits: ``[b, k]``, of the same examples.
     """
     patterns = jnp.asarray(model.patterns)
-    chex.assert_shape(features, (len(logits), patterns.shape[1]))
+    chex.assert_shape(features, (None, patterns.shape[1]))
     own = patterns[jnp.argmax(jnp.asarray(logits), axis=-1)]
     return jnp.sum(jnp.asarray(features) * own, axis=-1)
+
+
+def _score(model: Patterns, outputs: Outputs) -> Array:
+    return score(model, outputs.more["features"], outputs.logits)
 
 
 SCORE = Score(
     name="she",
     title="SHE",
-    score=lambda model, out: score(model, out.more["features"], out.logits),
+    score=_score,
+    traced=_score,
     fit=lambda out, _: fit(out.more["features"], out.logits, out.labels),
     needs=("features",),
     model=Patterns,

@@ -8,17 +8,18 @@ and what is left is one vector of length 1. The class is that of the nearest tra
 
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.openset import gallery
 from jaxatr.openset.elsewhere import Elsewhere
-from jaxatr.openset.gallery import Gallery, Projection
+from jaxatr.openset.gallery import Gallery
 from jaxatr.openset.inputs import known_labels
 from jaxatr.openset.maps import central
 from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.reranking import Index
-from jaxatr.openset.score import Answer, Score
-from jaxatr.typing import ArrayLike, Float, Int, Shaped
+from jaxatr.openset.score import Answer, Comparing, Score
+from jaxatr.typing import Array, ArrayLike, Float, Int, Shaped
 
 MOST = 10_000
 """Training examples that are searched at most, which bounds the time of an evaluation."""
@@ -121,13 +122,27 @@ def fit(
 
 
 def _rows(
-    mean: np.ndarray, axes: np.ndarray, window: float, maps: Shaped[np.ndarray, "n h w f"]
-) -> Float[np.ndarray, "n d"]:
+    mean: Float[ArrayLike, "h w f"],
+    axes: Float[ArrayLike, "f m"],
+    window: float,
+    maps: Shaped[ArrayLike, "n h w f"],
+) -> Any:
     """Centres, cuts and projects maps, and makes each a vector."""
     pixels = central(maps, window) - central(mean, window)
     if axes.shape[1]:
-        pixels = Projection(np.zeros(len(axes)), axes)(pixels)
-    return pixels.reshape(len(maps), -1)
+        pixels = pixels.astype(np.float32) @ axes.astype(np.float32)
+    return pixels.reshape(maps.shape[0], -1)
+
+
+def directions(model: Spatial, maps: Shaped[np.ndarray, "n h w f"]) -> Float[np.ndarray, "n d"]:
+    """Makes of each map the vector of length 1 that is compared.
+
+    Args:
+      model: of :func:`fit`.
+      maps: ``[n, h, w, f]``.
+    """
+    mean, axes, window = (np.asarray(array) for array in model[:3])
+    return gallery.unit(_rows(mean, axes, float(window), maps))
 
 
 def answer(
@@ -149,8 +164,18 @@ def answer(
     for start in range(0, len(maps), block_size):
         rows = _rows(mean, axes, float(window), maps[start : start + block_size])
         found.append(gallery.cosines(searched, rows, classes, block_size=block_size))
-    cosines = np.concatenate(found)
-    distances = np.maximum(1 - cosines, 0)  # a cosine may round to more than 1
+    return _of_cosines(np.concatenate(found))
+
+
+def _traced(model: Spatial, maps: Array) -> Answer:
+    """Computes :func:`answer` for a graph."""
+    searched = Gallery(model.examples, model.half_squares, model.labels, model.index)
+    rows = _rows(model.mean, model.axes, float(model.window), maps.astype(jnp.float32))
+    return _of_cosines(gallery.traced_cosines(searched, rows, int(model.classes)))
+
+
+def _of_cosines(cosines: Any) -> Answer:
+    distances = gallery.numpy_of(cosines).maximum(1 - cosines, 0)  # it may round to more than 1
     return Answer(cosines.max(axis=1), cosines.argmax(axis=1), distances)
 
 
@@ -179,10 +204,15 @@ def spatial(name: str, title: str, need: str, **options: Any) -> Score:
         title=title,
         score=lambda model, out: answer(model, out.more[need]),
         fit=fit_to,
+        traced=lambda model, out: _traced(model, jnp.asarray(out.more[need])),
+        shapes=("window", "labels", "classes"),
         needs=(need,),
         names_class=True,
         recorded=False,
         model=Spatial,
+        comparing=Comparing(
+            lambda model, out: directions(model, out.more[need]), gallery.with_examples
+        ),
     )
 
 

@@ -10,10 +10,11 @@ high-resolution polarimetric SAR ATR system"); the ratio is that of
 :mod:`~jaxatr.openset.scores.nndr`.
 """
 
+import functools
 import itertools
+import operator
 from collections.abc import Sequence
-from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,8 +24,9 @@ from jaxatr.openset import gallery
 from jaxatr.openset.elsewhere import Elsewhere
 from jaxatr.openset.gallery import Gallery
 from jaxatr.openset.inputs import known_labels
+from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.reranking import Index
-from jaxatr.openset.score import Answer, Score
+from jaxatr.openset.score import Answer, Comparing, Score
 from jaxatr.typing import Array, ArrayLike, Float, Int, Shaped
 
 SHIFT = 3
@@ -115,12 +117,13 @@ def fit(
     )
 
 
-def amplitudes(chips: Shaped[np.ndarray, "n h w c"]) -> Float[np.ndarray, "n h w c"]:
+def amplitudes(chips: Shaped[ArrayLike, "n h w c"]) -> Any:
     """Takes the square root of chips, in float32."""
-    return np.sqrt(np.maximum(chips, 0, dtype=np.float32))
+    xp = gallery.numpy_of(chips)
+    return xp.sqrt(xp.maximum(chips.astype(np.float32), 0))
 
 
-@partial(jax.jit, static_argnames=("moves", "shift", "windows"))
+@functools.partial(jax.jit, static_argnames=("moves", "shift", "windows"))
 def _rows(
     roots: Float[ArrayLike, "b h w c"],
     moves: tuple[tuple[int, int], ...],
@@ -145,15 +148,19 @@ def _rows(
         kept = [max(1, round(window * side)) for side in sides]
         size = min(max(2, -(-max(sides) // CELLS)), *kept)
         first = [(side - of) // 2 for side, of in zip(sides, kept, strict=True)]
-        shape = (1, size, size, 1)
-        means = jax.lax.reduce_window(roots, 0.0, jax.lax.add, shape, (1,) * 4, "valid") / size**2
+        height, width = (side - size + 1 for side in roots.shape[1:3])
+        parts = [
+            roots[:, top : top + height, left : left + width]
+            for top, left in itertools.product(range(size), repeat=2)
+        ]
+        means = functools.reduce(operator.add, parts) / size**2
         cut = []
         for move in moves:
             rows, columns = (
                 slice(start + by, start + by + of // size * size, size)
                 for start, by, of in zip(first, move, kept, strict=True)
             )
-            cut.append(means[:, rows, columns].reshape(len(roots), -1))
+            cut.append(means[:, rows, columns].reshape(roots.shape[0], -1))
         cells = jnp.stack(cut, axis=1)
         found.append(gallery.unit(cells - cells.mean(axis=2, keepdims=True)))
     return jnp.concatenate(found, axis=2)
@@ -175,8 +182,7 @@ def answer(
     searched = Gallery(model.examples, model.half_squares, model.labels, model.index)
     classes, shift = int(np.asarray(model.classes)), int(np.asarray(model.shift))
     windows = tuple(np.asarray(model.windows).tolist())
-    moves = tuple(itertools.product(range(2 * shift + 1), repeat=2))
-    coarse = tuple(i for i, (top, left) in enumerate(moves) if top % 2 == left % 2 == 0)
+    moves, coarse = _moves(shift)
     found = [np.zeros((0, classes))]
     for start in range(0, len(chips), block_size):
         block = amplitudes(chips[start : start + block_size])
@@ -185,9 +191,38 @@ def answer(
         )
         rows = np.asarray(_rows(filled, moves, shift, windows))[: len(block)]
         found.append(gallery.cosines(searched, rows, classes, estimated=coarse))
-    distances = np.maximum(1 - np.concatenate(found), gallery.LEAST)
+    return _of_cosines(np.concatenate(found))
+
+
+def _moves(shift: int) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
+    """Lists all shifts, and the places of every second one either way."""
+    sides = range(2 * shift + 1)
+    moves = tuple((top, left) for top in sides for left in sides)
+    coarse = tuple(i for i, (top, left) in enumerate(moves) if top % 2 == left % 2 == 0)
+    return moves, coarse
+
+
+def _traced(model: Template, outputs: Outputs) -> Answer:
+    """Computes :func:`answer` for a graph: all shifts of a chip at once."""
+    classes, shift, windows = int(model.classes), int(model.shift), tuple(model.windows.tolist())
+    searched = Gallery(model.examples, model.half_squares, model.labels, model.index)
+    moves, coarse = _moves(shift)
+    rows = _rows(amplitudes(jnp.asarray(outputs.more["image"])), moves, shift, windows)
+    return _of_cosines(gallery.traced_cosines(searched, rows, classes, coarse))
+
+
+def _of_cosines(cosines: Any) -> Answer:
+    xp = gallery.numpy_of(cosines)
+    distances = xp.maximum(1 - cosines, gallery.LEAST)
     nearest, other = gallery.two_nearest(distances)
-    return Answer(np.log(other / nearest), distances.argmin(axis=1), distances)
+    return Answer(xp.log(other / nearest), distances.argmin(axis=1), distances)
+
+
+def _unmoved(model: Template, outputs: Outputs) -> Float[np.ndarray, "n d"]:
+    """Lays chips out as the examples are."""
+    shift, windows = int(np.asarray(model.shift)), tuple(np.asarray(model.windows).tolist())
+    roots = amplitudes(outputs.more["image"])
+    return np.asarray(gallery.unit(_rows(roots, ((shift, shift),), shift, windows)[:, 0]))
 
 
 SCORE = Score(
@@ -195,8 +230,11 @@ SCORE = Score(
     title="template",
     score=lambda model, out: answer(model, out.more["image"]),
     fit=lambda out, _: fit(out.more["image"], out.labels, out.logits.shape[1]),
+    traced=_traced,
+    shapes=("labels", "classes", "shift", "windows"),
     needs=("image",),
     names_class=True,
     recorded=False,
     model=Template,
+    comparing=Comparing(_unmoved, gallery.with_examples),
 )

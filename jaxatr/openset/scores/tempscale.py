@@ -8,13 +8,16 @@ Section 4.2: T minimises the negative log-likelihood of validation examples, and
 
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 import scipy.special
 
 from jaxatr.openset.inputs import finite, known_labels
+from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import Score
 from jaxatr.openset.scores.softmax import SCORE as SOFTMAX
-from jaxatr.typing import ArrayLike, Float, Int
+from jaxatr.openset.scores.softmax import softmax_score
+from jaxatr.typing import Array, ArrayLike, Float, Int
 
 LIMITS = (0.1, 100.0)
 """T is looked for between these. Of examples that are all classified correctly the likelihood grows
@@ -69,10 +72,15 @@ def score(model: Temperature, logits: Float[ArrayLike, "b k"]) -> Float[np.ndarr
     return -np.log1p(np.exp(z[:, :-1] - z[:, -1:]).sum(axis=1))
 
 
+def _traced(model: Temperature, outputs: Outputs) -> Array:
+    return softmax_score(jnp.asarray(outputs.logits) / model.temperature, log=True)
+
+
 SCORE = Score(
     name="tempscale",
     title="TempScale",
     score=lambda model, out: score(model, out.logits),
+    traced=_traced,
     calibrate=lambda _, out: fit(out.logits, out.labels),
     scale="log",
     fixed_threshold=SOFTMAX.fixed_threshold,

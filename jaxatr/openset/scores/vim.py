@@ -88,7 +88,7 @@ def score(
       logits: ``[b, k]``, of the same examples.
     """
     chex.assert_shape(features, (None, *np.shape(model.origin)))
-    chex.assert_shape(logits, (len(features), None))
+    chex.assert_equal_shape_prefix([features, logits], 1)
     centred = jnp.asarray(features) - jnp.asarray(model.origin)
     outside = jnp.dot(centred, jnp.asarray(model.residual), precision=jax.lax.Precision.HIGHEST)
     virtual = jnp.asarray(model.alpha) * jnp.linalg.norm(outside, axis=-1)

@@ -147,7 +147,7 @@ class Retriever(Predictor[np.ndarray, Match]):
           ValueError: an image does not lead to a chip of the trained shape and type.
         """
         for chips, count in self.chip.batches(images, batch_size):
-            yield np.asarray(self._infer(self._variables, chips))[:count]
+            yield self.of_chips(chips)[:count]
 
     def __call__(
         self, items: Iterable[np.ndarray], *, neighbours: int | None = None, batch_size: int = 32
@@ -162,11 +162,29 @@ class Retriever(Predictor[np.ndarray, Match]):
         Raises:
           ValueError: an image cannot be used, or there are not as many training chips.
         """
-        count = self.neighbours if neighbours is None else neighbours
         for embeddings in self.embed(items, batch_size=batch_size):
-            found = openset.nearest_neighbour.neighbours(self.index.embeddings, embeddings, count)
-            for distances, rows in zip(*map(np.asarray, found), strict=True):
-                yield self._match(distances, rows)
+            yield from self.search(embeddings, neighbours)
+
+    def of_chips(self, chips: Shaped[np.ndarray, "b h w c"]) -> Float[np.ndarray, "b d"]:
+        """Computes the embeddings of a batch of chips."""
+        return np.asarray(self._infer(self._variables, chips))
+
+    def search(
+        self, embeddings: Float[np.ndarray, "b d"], neighbours: int | None = None
+    ) -> Iterator[Match]:
+        """Yields the training chips that are nearest to each embedding.
+
+        Args:
+          embeddings: of :meth:`embed` or :meth:`of_chips`.
+          neighbours: how many training chips to name for each; by default :attr:`neighbours`.
+
+        Raises:
+          ValueError: there are not as many training chips.
+        """
+        count = self.neighbours if neighbours is None else neighbours
+        found = openset.nearest_neighbour.neighbours(self.index.embeddings, embeddings, count)
+        for distances, rows in zip(*map(np.asarray, found), strict=True):
+            yield self._match(distances, rows)
 
     def _match(self, distances: np.ndarray, rows: np.ndarray) -> Match:
         index = self.index

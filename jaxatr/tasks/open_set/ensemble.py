@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxatr import openset, training
-from jaxatr.tasks.open_set import evaluation, fitted
+from jaxatr.tasks.open_set import enrolled, evaluation, fitted
 from jaxatr.tasks.open_set.deciding import Made, as_configured, facts
 from jaxatr.tasks.open_set.judged import judge
 from jaxatr.tasks.open_set.loading import as_number, load_decision, open_task
@@ -44,7 +44,8 @@ class Ensemble(Recogniser):
         """Takes recognisers of the same classes and chips, and the decision on their outputs."""
         first = members[0]
         self.members, self.gamma = tuple(members), None
-        self.classes, self.chip, self.step = first.classes, first.chip, first.step
+        self.classes, self.further = first.classes, ()
+        self.chip, self.step = first.chip, first.step
         self.decision, self._title = decision, decision.score.title
         self.kept = decision.score.name
 
@@ -92,6 +93,12 @@ class Members:
             training.check_predictor(run, Recogniser)
             if self.members:
                 _check_alike(self.members[0].run, run)
+            if (enrolment := enrolled.read(run.workdir)) is not None:
+                listed = ", ".join(enrolment.counts())
+                raise ValueError(
+                    f"{workdir}: {listed} is enrolled in it, and an ensemble is of runs as they "
+                    "were trained: predict by it alone, or jaxatr enrol --remove=NAME"
+                )
             loaded = load_decision(run, score, None, self._where, checkpoint, field=False)
             recogniser = Recogniser(run, loaded.decision, gamma=loaded.gamma)
             self.members.append(Member(run, recogniser))

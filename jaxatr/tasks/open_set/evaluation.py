@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxatr import openset
-from jaxatr.tasks.open_set import outside
+from jaxatr.tasks.open_set import enrolled, measured_enrolment, outside
 from jaxatr.tasks.open_set.compared import add_recorded, trained_scores
 from jaxatr.tasks.open_set.deciding import Made, decides, made_for
 from jaxatr.tasks.open_set.judged import accepted, judge
@@ -117,9 +117,17 @@ def evaluate(
         choose(task, scores, workdir, default)  # refuses what cannot be, before anything is fitted
     others = outside.read(task, other)
     task.parts |= {outside.PART + name: one.part for name, one in others.items()}
-    made = made_for(task, variables, workdir, step) if decides(task.config) else None
+    enrolment = enrolled.read(workdir) if workdir is not None else None
+    deciding = None if enrolment is None else enrolment.score
+    made = None
+    if decides(task.config):
+        made = made_for(task, variables, workdir, step, score=deciding)
     chosen = choose(task, scores, workdir, default, made)
     needs = chosen.needs | needs_of(made)
+    joined = None
+    if made is not None and made.decision is not None and enrolment is not None:
+        joined = measured_enrolment.join(task, variables, workdir, step, made, enrolment, needs)
+        made = joined.made
     parts = (*PARTS, *(outside.PART + name for name in others))
     outputs = {part: task.outputs(variables, part, needs) for part in parts if part in task.parts}
     training = None
@@ -133,9 +141,12 @@ def evaluate(
         trained=_adapted(chosen, outputs.get("validation")),
         leave_out=chosen.leave_out,
     )
-    answers = {part: fitted.answers(out) for part, out in outputs.items()}
+    if joined is not None:
+        fitted = openset.enrol_scores(fitted, joined.outputs, len(joined.further))
+    classes = 0 if joined is None else len(joined.further)
+    answers = {part: fitted.answers(out.widened(classes)) for part, out in outputs.items()}
     values = {part: _values(one) for part, one in answers.items()}
-    naming = [one.name for one in fitted.scores if one.names_class]
+    naming = [s.name for s in fitted.scores if s.names_class or (classes and s.takes_classes)]
     named = {part: {name: one[name].label for name in naming} for part, one in answers.items()}
     test = outputs["test"]
     groups = test_groups(task, fitted, test, values, named["test"])
@@ -157,7 +168,16 @@ def evaluate(
         if (seen := task.parts[part].column("range_m")) is not None:
             arrays[f"{part}_range_m"] = seen
     for name, folder in chosen.networks.items():
-        add_recorded(name, folder, measured, arrays)
+        if joined is None:
+            add_recorded(name, folder, measured, arrays)
+        else:
+            warnings.warn(
+                f"{name} is left out: its network knows no enrolled classes", stacklevel=2
+            )
+    if joined is not None:
+        measured |= joined.figures(test)
+    elif made is not None and made.decision is not None:
+        measured |= measured_enrolment.of_trained(task.record, made.decision, test)
     if made is not None:
         judge(made, test, measured, arrays)
         for name in others:

@@ -1,125 +1,122 @@
-"""The decision as part of an exported network: the score, and whether it reaches its threshold."""
+"""The decision as part of an exported network: from chips to the class, or to "unknown"."""
 
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from jaxatr import models, openset
+from jaxatr import openset
 from jaxatr.tasks.open_set.deciding import RULE
 from jaxatr.tasks.open_set.loading import load_decision
-from jaxatr.tasks.open_set.views import views_of
+from jaxatr.tasks.open_set.needs import refusal
 from jaxatr.training import Exportable, TrainedRun
-from jaxatr.typing import Array, PyTree
+from jaxatr.typing import PyTree
 
 NONE = "none"
 """In place of a score: the network alone."""
 
-GIVEN = frozenset({"open_logits", "features"})
-"""Outputs of an exported network that a score may take beside the logits."""
+Network = Callable[[PyTree, tuple[jax.Array, ...], Collection[str]], Mapping[str, jax.Array]]
+"""``(variables, inputs, needs) -> outputs by name``: of chips in their raw units."""
 
 
-class InGraph(NamedTuple):
-    """A decision for a graph.
+class _Decides(NamedTuple):
+    """A decision for a graph, its needs, and what the file's metadata says of it."""
 
-    Attributes:
-      apply: ``(model, output of the network) -> (score [b], known [b])``, of which the second is
-        whether the score reaches the threshold of the class with the largest logit.
-      model: the arrays that it takes.
-      properties: JSON values for the file's metadata.
-    """
-
-    apply: Callable[[PyTree, models.OpenSetOutput], tuple[Array, Array]]
-    model: PyTree
+    traced: openset.TracedDecision
+    needs: frozenset[str]
     properties: dict[str, Any]
 
 
-def in_graph(run: TrainedRun, score: str | None) -> InGraph | None:
-    """Prepares the decision of a run for ONNX; None for the network alone.
+def exportable(
+    run: TrainedRun,
+    network: Network,
+    score: str | None,
+    given: Collection[str],
+    source: str | None = None,
+) -> Exportable:
+    """Prepares a network with the two heads, and the decision by it, for ONNX.
 
     Args:
       run: the run.
-      score: a name, ``my.module:SCORE``, ``"auto"`` or ``"none"``; None for the score that decides,
-        or, with a warning, for the network alone where that score has no form in ONNX.
+      network: its network.
+      score: a name, ``my.module:SCORE``, ``"auto"`` or ``"none"``; None for the score that decides.
+      given: names of the needs of scores that the network gives in a graph.
+      source: where the training data is now, for a score that is not fitted yet.
 
     Raises:
-      ValueError: the named score has no form in ONNX, nothing decides, or the run averages over
-        views; what can be done is said.
+      ValueError: nothing decides, or the score has no form in ONNX; what can be done is said.
     """
-    if score == NONE:
-        return None
-    if (views := len(views_of(run.config))) > 1:
+    plain = ("logits", "open_logits", "features")
+    if run.config.loss.open == "none":
+        plain = ("logits", "features")  # nothing has trained the binary classifiers
+    decides = None if score == NONE else _decides(run, score, given, source)
+    variables, properties = run.variables, thresholds(run)
+    if decides is not None:
+        variables = {**variables, "decision": decides.traced.arrays}
+        properties |= decides.properties
+
+    def apply(variables: PyTree, *inputs: jax.Array) -> dict[str, jax.Array]:
+        own = {name: value for name, value in variables.items() if name != "decision"}
+        needs = frozenset() if decides is None else decides.needs
+        out = network(own, inputs, needs)
+        found = {name: out[name] for name in plain}
+        if decides is None:
+            return found
+        more = {name: out[name] for name in needs if name in out}
+        labels: Any = None
+        outputs: Any = (out["logits"], out["open_logits"], labels, more)
+        return decides.traced.apply(variables["decision"], openset.Outputs(*outputs)) | found
+
+    return Exportable(apply, variables, (), run.classes, properties=properties, raw=True)
+
+
+def _decides(
+    run: TrainedRun, score: str | None, given: Collection[str], source: str | None
+) -> _Decides:
+    where = {} if source is None else {"source": source}
+    loaded = load_decision(run, score, None, where, run.step)
+    decision = loaded.decision
+    name = decision.score.name
+    if decision.further is not None:
         raise ValueError(
-            f"{run.workdir} decides by outputs averaged over {views} views of a chip "
-            "(open_set.test_…), which an exported network does not compute: --score=none exports "
-            "the network alone, or switch the averaging off"
+            f"score: {run.workdir} knows enrolled classes, which an exported network does not "
+            "name: --score=none exports the network alone, enrol --train makes a run of them all"
         )
-    decision = load_decision(run, score, None, {}, run.step).decision
-    compute, name = decision.score.traced, decision.score.name
-    obstacle = _obstacle(decision)
-    if compute is None or obstacle:
-        reason = f"{name} decides in {run.workdir}, and {obstacle}"
-        choice = ", ".join(found.name for found in openset.SCORES.values() if found.traced)
-        if score is None:
-            warnings.warn(
-                f"{reason}: the file has the network alone, without a decision; --score=NAME puts "
-                f"one of {choice} into it",
-                stacklevel=2,
-            )
-            return None
-        raise ValueError(f"score: {reason}: take one of {choice}, or 'none' for the network alone")
-    thresholds = decision.thresholds(len(run.classes))
-    # float32 as the graph: a score that equals the threshold is accepted there too.
-    limits = np.float32(np.clip(thresholds, -3e38, 3e38))
-
-    def apply(model: PyTree, out: models.OpenSetOutput) -> tuple[Array, Array]:
-        labels = jnp.argmax(out.logits, axis=-1)
-        more: Any = {"features": out.features}
-        outputs: Any = (out.logits, out.open_logits, labels, more)
-        value = compute(model["score"], openset.Outputs(*outputs))
-        return value, value >= model["thresholds"][labels]
-
-    fitted = decision.models.get(name)
-    single = jax.tree.map(np.float32, fitted)
+    if without := openset.without_form(decision.score):
+        obstacle = "has no form in ONNX" if without == name else f"is made of {without}, without"
+    else:
+        obstacle = refusal(decision.score, given)
+    if obstacle:
+        can = ", ".join(
+            one.name
+            for one in openset.SCORES.values()
+            if not openset.without_form(one) and not refusal(one, given)
+        )
+        raise ValueError(
+            f"score: {name} decides in {run.workdir}, and {obstacle}: take one of {can}, or "
+            "'none' for the network alone"
+        )
+    traced = openset.traced_decision(decision, len(run.classes))
+    own = decision.calibration
+    limits = decision.thresholds(len(run.classes))
     properties = {
         "decides": name,
-        "thresholds": [float(t) if np.isfinite(t) else None for t in thresholds],
+        "thresholds": [float(limit) if np.isfinite(limit) else None for limit in limits],
+        "class_from": "gallery" if decision.gallery else "head",
+        "probability_is": decision.probability_is,
+        "unknown": openset.UNKNOWN,
     }
-    return InGraph(apply, {"score": single, "thresholds": limits}, properties)
-
-
-def _obstacle(decision: openset.Decision) -> str:
-    """Says why a decision cannot be in a graph; empty where it can."""
-    score = decision.score
-    if score.traced is None or score.members or decision.gallery:
-        return "has no form in ONNX"
-    missing = ", ".join(sorted(score.all_needs - GIVEN))
-    return f"needs {missing}, which an exported network does not give" if missing else ""
-
-
-def exportable(
-    run: TrainedRun, network: Callable[..., models.OpenSetOutput], score: str | None
-) -> Exportable:
-    """Builds what goes out of a network with the two heads, and of the decision by it."""
-    outputs = ("logits", "open_logits", "features")
-    if run.config.loss.open == "none":
-        outputs = ("logits", "features")  # nothing has trained the binary classifiers
-    decision = in_graph(run, score)
-    variables, properties, named = run.variables, thresholds(run), outputs
-    if decision is not None:
-        variables = {**run.variables, "decision": decision.model}
-        properties, named = properties | decision.properties, (*outputs, "score", "known")
-
-    def apply(variables: PyTree, *inputs: jax.Array) -> list[jax.Array]:
-        own = {name: value for name, value in variables.items() if name != "decision"}
-        out = network(own, *inputs)
-        found = [getattr(out, name) for name in outputs]
-        return found if decision is None else [*found, *decision.apply(variables["decision"], out)]
-
-    return Exportable(apply, variables, named, run.classes, properties=properties)
+    if own is not None:
+        properties |= {
+            "validation_examples": len(own.scores),
+            "tpr": own.tpr,
+            "per_class": own.per_class,
+            "temperature": own.temperature,
+        }
+    if loaded.note:
+        properties["note"] = loaded.note
+    return _Decides(traced, decision.score.all_needs, properties)
 
 
 def thresholds(run: TrainedRun) -> dict[str, Any]:

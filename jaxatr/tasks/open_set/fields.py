@@ -82,6 +82,17 @@ RECIPES: Fields = {
         "out of the finished network's outputs only",
     ),
     "open_set.trial_share": Field(0.5, "of the run's steps, which each of them takes"),
+    "open_set.continues": Field(
+        "",
+        "the folder of a run with whose network, heads and all, this one begins; the run's classes "
+        "come first. [`jaxatr enrol --train`](enrolment.md#training-on) sets it",
+    ),
+    "open_set.enrolled": Field(
+        "",
+        "an `.npz` of chips of further classes: `images` (`[m, h, w, c]`, chips as the data's are) "
+        "and `names`, their classes. They train as often as the chips of the data's classes do; "
+        "`jaxatr enrol --train` writes it",
+    ),
 }
 """Those of what a training of single images can add."""
 

@@ -7,6 +7,7 @@ import scipy.special
 
 from jaxatr import metrics, openset
 from jaxatr.tasks.open_set.deciding import Made
+from jaxatr.tasks.open_set.measured_enrolment import has_threshold
 
 
 def judge(
@@ -22,7 +23,7 @@ def judge(
     """
     measured["decides"] = None if made.decision is None else made.decision.score.name
     measured["decision"] = dict(made.record)
-    if made.decision is None or not _has_threshold(made.decision):
+    if made.decision is None or not has_threshold(made.decision):
         return
     answers = made.decision(test)
     arrays |= {
@@ -52,13 +53,9 @@ def accepted(made: Made, unknown: openset.Outputs) -> dict[str, float]:
     Returns:
       ``unknown_accepted``; nothing where there is no decision, or no threshold.
     """
-    if made.decision is None or not _has_threshold(made.decision):
+    if made.decision is None or not has_threshold(made.decision):
         return {}
     return _shares(made.decision(unknown), unknown.labels)
-
-
-def _has_threshold(decision: openset.Decision) -> bool:
-    return decision.threshold is not None or decision.calibration is not None
 
 
 def _shares(answers: openset.Answers, labels: np.ndarray) -> dict[str, float]:
@@ -86,11 +83,13 @@ def _sureness(
     found: dict[str, Any] = {}
     # An unknown example that is answered with a class is a wrong answer.
     found["aurc"] = metrics.aurc(answers.scores, answers.nearest == test.labels)
-    if known.any():
-        shares, right = answers.probabilities[known], (test.predicted == test.labels)[known]
+    # Classes that were enrolled have no probability of the network's.
+    own = known & (test.labels < test.logits.shape[1])
+    if own.any():
+        shares, right = answers.probabilities[own], (test.predicted == test.labels)[own]
         found["closed_aurc"] = metrics.aurc(shares.max(axis=1), right)
         found["class_probability"] = _diagram(shares.max(axis=1), right)
-        plain = scipy.special.softmax(np.asarray(test.logits[known], np.float64), axis=1)
+        plain = scipy.special.softmax(np.asarray(test.logits[own], np.float64), axis=1)
         before = metrics.expected_calibration_error(np.clip(plain.max(axis=1), 0, 1), right)
         found["class_probability"]["error_before"] = before
     if known.any() and not known.all() and decision.probability_is in ("calibrated", "score"):

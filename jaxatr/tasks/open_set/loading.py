@@ -1,11 +1,12 @@
 """The decision of a finished run, with the threshold that a user asks for."""
 
+import dataclasses
 import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from jaxatr import openset
-from jaxatr.tasks.open_set import fitted
+from jaxatr.tasks.open_set import enrolled, enrolling, fitted
 from jaxatr.tasks.open_set.deciding import AUTO, RULE, Made, made_for, read, score_of
 from jaxatr.tasks.open_set.needs import refusal
 from jaxatr.tasks.open_set.views import kept_as
@@ -20,11 +21,13 @@ class Loaded(NamedTuple):
       decision: it has a threshold.
       gamma: the γ that was given or recorded; None where there was none.
       note: what a user should know of it; empty for nothing.
+      further: names of the enrolled classes that it knows beside the run's own.
     """
 
     decision: openset.Decision
     gamma: float | None
     note: str
+    further: tuple[str, ...] = ()
 
 
 def load_decision(
@@ -35,23 +38,32 @@ def load_decision(
     checkpoint: Checkpoint,
     *,
     field: bool = True,
+    enrolment: enrolled.Enrolment | bool = True,
 ) -> Loaded:
     """Loads what decides; what was not fitted yet is fitted, and kept in the run's folder.
 
     Args:
       run: the run.
-      score: a name, or ``"auto"``; None for the configured one.
+      score: a name, or ``"auto"``; None for the one by which classes were enrolled, or else the
+        configured one.
       gamma: the threshold, ``"fitted"``, or None for the decision's own.
       where: fields of ``config.data`` to change, where the data has moved.
       checkpoint: which the run was loaded at, for messages.
       field: take the calibration to chips of the field, if there is one.
+      enrolment: know the classes that are enrolled, if there are some; or what is enrolled, in
+        place of what the run's folder says.
 
     Raises:
       ValueError: there is no such score or threshold, or no data to fit it to; it is said why.
     """
     if run.config.open_set.negatives:
         raise ValueError(f"{run.workdir} is a plain classifier of known targets and others")
-    name, threshold = score or run.config.open_set.score, as_number(gamma)
+    if isinstance(enrolment, bool):
+        joined = enrolled.read(run.workdir) if enrolment else None
+    else:
+        joined = enrolment
+    name = score or (joined.score if joined else run.config.open_set.score)
+    threshold = as_number(gamma)
     if name == RULE and run.config.loss.open == "none":
         raise ValueError(f"{run.workdir} is a plain classifier (loss.open=none): it has no γ")
     made = _unfitted(run, name) if threshold is not None else None
@@ -59,11 +71,18 @@ def load_decision(
     made = made or _fit_now(run, name, where)
     if (decision := made.decision) is None:
         raise ValueError(f"{run.workdir} has no score that decides: {made.record['by']}")
-    decision, note = _in_the_field(run, decision) if field else (decision, "")
+    further, notes = (), []
+    if joined is not None:
+        decision, further, said = _with_enrolled(run, decision, joined, where)
+        notes.append(said)
+    if field:
+        decision, said = _in_the_field(run, decision)
+        notes.append(said)
+    note = "; ".join(filter(None, notes))
     if threshold is not None:
         rules = decision.score.name == RULE
         at = openset.gamma_rule(threshold).threshold if rules else threshold
-        return Loaded(decision.at(at), threshold if rules else None, note)
+        return Loaded(decision.at(at), threshold if rules else None, note, further)
     if gamma == "fitted" and decision.calibration is None:
         fixed = _recorded_gamma(run, decision, checkpoint)
         return Loaded(openset.gamma_rule(fixed), fixed, note)
@@ -73,7 +92,7 @@ def load_decision(
             f"{decision.score.name} to: give one, --gamma=NUMBER"
         )
     given = name == RULE and decision.calibration is None
-    return Loaded(decision, run.config.open_set.gamma if given else None, note)
+    return Loaded(decision, run.config.open_set.gamma if given else None, note, further)
 
 
 def open_task(run: TrainedRun, where: Mapping[str, str]) -> Any:
@@ -128,6 +147,37 @@ def _fit_now(run: TrainedRun, name: str, where: Mapping[str, str]) -> Made:
     return made_for(task, run.variables, run.workdir, run.step, score=name)
 
 
+def _with_enrolled(
+    run: TrainedRun,
+    decision: openset.Decision,
+    enrolment: enrolled.Enrolment,
+    where: Mapping[str, str],
+) -> tuple[openset.Decision, tuple[str, ...], str]:
+    """Adds the enrolled classes to a decision, and names them; none to a score that takes none."""
+    further = enrolment.further(run.classes)
+    if not decision.score.takes_classes:
+        listed = ", ".join(further)
+        note = f"{decision.score.name} takes no classes: it does not know {listed}, enrolled"
+        return decision, (), note if further else ""
+
+    def validation() -> openset.Outputs | None:
+        try:
+            task = open_task(run, where)
+        except (ValueError, OSError) as error:
+            warnings.warn(
+                f"{run.workdir}: the validation examples cannot be scored again with the enrolled "
+                f"classes ({error}), so the threshold is the one from before; --source=FOLDER says "
+                "where the data is now",
+                stacklevel=2,
+            )
+            return None
+        needs = decision.score.all_needs
+        return enrolling.validation_of(task, run.variables, enrolment, needs)
+
+    made = enrolling.extend(enrolling.Seeing.of_run(run), decision, enrolment, validation)
+    return made, further, enrolled.describe(enrolment)
+
+
 def _in_the_field(run: TrainedRun, decision: openset.Decision) -> tuple[openset.Decision, str]:
     """Takes the calibration to chips of the field, if there is one."""
     name = decision.score.name
@@ -140,7 +190,8 @@ def _in_the_field(run: TrainedRun, decision: openset.Decision) -> tuple[openset.
         f"{name} is calibrated to {len(found.calibration.scores)} chips of the field, "
         f"{origin.get('source')}, {origin.get('made')} (jaxatr calibrate --undo removes that)"
     )
-    return found, note
+    # What it compares with is not the calibration's affair: classes may have been enrolled since.
+    return dataclasses.replace(decision, calibration=found.calibration, threshold=None), note
 
 
 def _recorded_gamma(run: TrainedRun, decision: openset.Decision, checkpoint: Checkpoint) -> float:

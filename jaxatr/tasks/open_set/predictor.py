@@ -31,7 +31,8 @@ class Prediction(NamedTuple):
       known_probability: the same as a probability; ``probability_is`` says of which kind. None
         where the score has none.
       gamma: γ, of a recogniser that decides by CBC; else None.
-      probabilities: known class to the closed-set classifier's probability, if the image is known.
+      probabilities: class of the network's to the closed-set classifier's probability, if the image
+        is known. A class that was enrolled has none.
       decides: name of the score.
       threshold: of the score; one that reaches it is accepted. Minus infinity accepts everything.
       p_value: share of known examples that look no more usual; None without any to compare with.
@@ -56,7 +57,8 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
     """A trained network with everything that turns an image, or a track, into a decision.
 
     Attributes:
-      classes: names of the known classes.
+      classes: names of the known classes, those that were enrolled after the network's own.
+      further: names of those that were enrolled.
       gamma: γ of section 2.3, where CBC decides; else None.
       chip: from an image to the chip that the network sees.
       step: of the checkpoint.
@@ -67,15 +69,33 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
     ensemble: ClassVar[str] = ""
     _deciding: openset.Decision | None
 
-    def __init__(self, run: TrainedRun, decision: openset.Decision, *, gamma: float | None = None):
-        """Takes a run and what decides; :meth:`load` reads both from a folder."""
-        self.classes, self.chip, self.step = run.classes, run.intake, run.step
+    def __init__(
+        self,
+        run: TrainedRun,
+        decision: openset.Decision,
+        *,
+        gamma: float | None = None,
+        further: tuple[str, ...] = (),
+        needs: Collection[str] = (),
+    ):
+        """Takes a run and what decides; :meth:`load` reads both from a folder.
+
+        Args:
+          run: the run.
+          decision: what decides.
+          gamma: γ that was given.
+          further: names of the classes that were enrolled.
+          needs: names of what the outputs have for others, beside what this decision needs
+            (:data:`jaxatr.tasks.open_set.needs.NEEDS`).
+        """
+        self.classes, self.further = (*run.classes, *further), further
+        self.chip, self.step = run.intake, run.step
         self.decision, self._title = decision, decision.score.title
         self.kept = kept_as(decision.score.name, run.config)
         if gamma is None and decision.score.name == openset.gamma_rule(0.5).score.name:
             gamma = float(scipy.special.expit(decision.thresholds(len(run.classes)).max()))
         self.gamma = gamma
-        self._needs = decision.score.all_needs
+        self._needs = decision.score.all_needs | set(needs)
         self._variables = jax.device_put(run.variables)
         self._infer = jax.jit(self._network(run, self._needs))
 
@@ -111,6 +131,7 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
         source: str | None = None,
         data_dir: str | None = None,
         field: bool = True,
+        enrolled: bool = True,
     ) -> "OpenSetPredictor[Item]":
         """Loads the recogniser that a run trained.
 
@@ -120,11 +141,13 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
           gamma: the threshold: γ, a probability, where CBC decides, and else a value of the score
             that decides. ``"fitted"`` for the one that was fitted on validation data. ``None`` for
             that too, except where the configuration or ``score`` names CBC: for the configured γ.
-          score: name of the score that decides, or ``"auto"``; ``None`` for the configured one. One
-            that was not fitted yet is fitted to the training data and kept in the run's folder.
+          score: name of the score that decides, or ``"auto"``; ``None`` for the one by which
+            classes were enrolled, or else the configured one. One that was not fitted yet is
+            fitted to the training data and kept in the run's folder.
           source: where the training data is now, for that fit.
           data_dir: where prepared data is now.
           field: decide as the calibration to chips of the field says, if there is one.
+          enrolled: know the classes that were enrolled, if there are some.
 
         Raises:
           ValueError: no run of this kind, no such checkpoint or score, no fitted threshold, or
@@ -140,8 +163,10 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
             return several(workdir, checkpoint=checkpoint, gamma=gamma, score=score, where=where)
         run = training.load_run(workdir, checkpoint)
         training.check_predictor(run, cls)
-        loaded = load_decision(run, score, gamma, where, checkpoint, field=field)
-        recogniser = cls(run, loaded.decision, gamma=loaded.gamma)
+        loaded = load_decision(
+            run, score, gamma, where, checkpoint, field=field, enrolment=enrolled
+        )
+        recogniser = cls(run, loaded.decision, gamma=loaded.gamma, further=loaded.further)
         recogniser.note = loaded.note
         return recogniser
 
@@ -158,7 +183,7 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
           ValueError: an image does not lead to a chip of the trained shape and type.
         """
         for outputs in self.outputs(items, batch_size=batch_size):
-            yield from self._predictions(outputs)
+            yield from self.decide(outputs)
 
     @abc.abstractmethod
     def outputs(
@@ -168,12 +193,20 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
 
     def _outputs(self, out: dict[str, Any], count: int) -> openset.Outputs:
         kept = {name: np.asarray(value)[:count] for name, value in out.items()}
-        more = {name: kept[name] for name in self._needs if name in kept}
+        wanted = {*self._needs, "features"}
+        more = {name: value for name, value in kept.items() if name in wanted}
         labels = np.full(count, openset.UNKNOWN)
         return openset.Outputs(kept["logits"], kept["open_logits"], labels, more)
 
-    def _predictions(self, outputs: openset.Outputs) -> Iterator[Prediction]:
+    def decide(self, outputs: openset.Outputs) -> Iterator[Prediction]:
+        """Yields the prediction for each example of the network's outputs.
+
+        Args:
+          outputs: of this network, or of another predictor of the same one, with all that the
+            decision needs.
+        """
         answers = self.deciding(outputs)
+        own = self.classes[: outputs.logits.shape[1]]
         for index, label in enumerate(answers.nearest):
             nearest = self.classes[int(label)]
             row = map(float, answers.probabilities[index])
@@ -183,7 +216,7 @@ class OpenSetPredictor(Predictor[Item, Prediction]):
                 score=float(answers.scores[index]),
                 known_probability=_at(answers.known_probabilities, index),
                 gamma=self.gamma,
-                probabilities=dict(zip(self.classes, row, strict=True)),
+                probabilities=dict(zip(own, row, strict=True)),
                 decides=self.decision.score.name,
                 threshold=float(answers.thresholds[index]),
                 p_value=_at(answers.p_values, index),

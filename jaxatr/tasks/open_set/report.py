@@ -7,6 +7,7 @@ from jaxatr.reporting.tables import open_set_table
 
 SECTIONS = (
     (2000, overview.scores),
+    (2040, overview.enrolled),
     (2050, overview.outside),
     (2100, figures.curves),
     (2200, explorer.explorer),

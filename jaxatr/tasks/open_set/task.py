@@ -19,6 +19,7 @@ from jaxatr.tasks.examples import Examples
 from jaxatr.tasks.gan.fields import FIELDS as GENERATOR
 from jaxatr.tasks.open_set import outside, trials
 from jaxatr.tasks.open_set.checks import check_fields, find_open_loss
+from jaxatr.tasks.open_set.continued import Continued
 from jaxatr.tasks.open_set.deciding import RULE, decides, made_for
 from jaxatr.tasks.open_set.evaluation import evaluate
 from jaxatr.tasks.open_set.exported import NONE, exportable
@@ -47,7 +48,7 @@ class OpenSet(Task):
     # whose content is recorded; and what is tested.
     free_fields = (
         *("gan", "open_set.negatives", "open_set.score", "open_set.per_class"),
-        "open_set.outliers",
+        *("open_set.outliers", "open_set.enrolled"),
         *TESTS,
     )
     predictor = "jaxatr.tasks.open_set.predictor:Recogniser"
@@ -67,6 +68,8 @@ class OpenSet(Task):
         self.config = config
         self._inferring: dict[frozenset[str], Callable[..., Any]] = {}
         self.examples, self.parts = self.open(config)
+        if config.open_set.get("enrolled"):
+            self.examples.add_classes(config.open_set.enrolled)
         self.split = self.examples.split
         if note := _note(self.split):
             warnings.warn(note, stacklevel=2)
@@ -80,6 +83,9 @@ class OpenSet(Task):
         self._pretrained = Pretrained(
             config.model, self.module.backbone, self.examples.image_shape[-1]
         )
+        self._continued = None
+        if config.open_set.get("continues"):
+            self._continued = Continued(config.open_set.continues, self.split.known)
         examples, batch = len(self.examples.streamed.indices), config.train.batch_size
         self.steps_per_epoch = max(1, round(examples / batch))
         steps = config.train.steps or round(config.train.epochs * examples / batch)
@@ -106,25 +112,40 @@ class OpenSet(Task):
         return models.build_open_set(config.model, num_classes, reciprocal=reciprocal)
 
     @classmethod
-    def exportable(cls, run: TrainedRun, *, score: str | None = None) -> Exportable:
+    def exportable(
+        cls, run: TrainedRun, *, score: str | None = None, source: str | None = None
+    ) -> Exportable:
         """Exports the logits, binary classifiers where they are trained, features, and decision.
 
         Args:
           run: the run.
           score: by which is decided in the graph; None for the run's, ``"none"`` for no decision.
+          source: where the training data is now, for a score that is not fitted yet.
 
         Raises:
           ValueError: the score has no form in ONNX.
         """
-        module = run.module
-
-        def network(variables: PyTree, images: jax.Array) -> models.OpenSetOutput:
-            return module.apply(variables, images, train=False)
-
+        module, views = run.module, views_of(run.config)
         # The class of the negatives is not among the known ones.
         further = bool(run.config.open_set.negatives)
         classes = (*run.classes, "unknown") if further else run.classes
-        return exportable(run, network, NONE if further else score)._replace(classes=classes)
+        score = NONE if further else score
+        seen = views[:1] if score == NONE else views
+
+        def network(
+            variables: PyTree, inputs: tuple[jax.Array, ...], needs: Collection[str]
+        ) -> Mapping[str, jax.Array]:
+            (chips,) = inputs
+            found = outputs_of(module, variables, run.normalize(chips), needs, seen)
+            return found | {"image": chips}
+
+        given = given_by(module) | cls._binary(run.config)
+        return exportable(run, network, score, given, source)._replace(classes=classes)
+
+    @staticmethod
+    def _binary(config: Config) -> frozenset[str]:
+        """Names the need that trained binary classifiers are."""
+        return frozenset() if config.loss.open == "none" else frozenset({"open_logits"})
 
     @classmethod
     def classifier(cls, run: TrainedRun) -> Target:
@@ -147,7 +168,8 @@ class OpenSet(Task):
     @property
     def record(self) -> dict[str, Any]:
         """Facts that a recogniser needs beside the parameters, and that a result must state."""
-        return {**self.examples.record, **self._pretrained.record}
+        own = {} if self._continued is None else {"continues": self._continued.record}
+        return {**self.examples.record, **self._pretrained.record, **own}
 
     def init(self, key: jax.Array) -> tuple[PyTree, PyTree]:
         """Returns freshly drawn parameters and batch statistics, the backbone's perhaps read."""
@@ -158,7 +180,10 @@ class OpenSet(Task):
         models.check_freeze(self.config.model.freeze, params)
         if self._recipe.rotation:
             params |= rotation_head(jax.random.fold_in(key, 1), out.features.shape[-1])
-        return self._pretrained.put_into(params, variables)
+        params, model_state = self._pretrained.put_into(params, variables)
+        if self._continued is not None:
+            return self._continued.put_into(params, model_state)
+        return params, model_state
 
     def batches(self, phase: Phase) -> data.BatchIterator:
         """Returns this process's endless iterator of training batches."""
@@ -239,9 +264,8 @@ class OpenSet(Task):
     @property
     def given(self) -> frozenset[str]:
         """Names of what scores may need beside the logits and this run can give."""
-        own = {"open_logits"} if self.config.loss.open != "none" else set()
-        own |= {"extra_logits"} if self.config.open_set.negatives else set()
-        return given_by(self.module) | own
+        own = {"extra_logits"} if self.config.open_set.negatives else set()
+        return given_by(self.module) | self._binary(self.config) | own
 
     def outputs(self, variables: PyTree, part: str, needs: Collection[str] = ()) -> openset.Outputs:
         """Returns the network's outputs on every example of a part, in its order.

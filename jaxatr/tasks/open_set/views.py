@@ -98,7 +98,7 @@ def averaged(
         return dict(infer(images))
     flips = jnp.array([view.flips for view in views])
     shifts = jnp.array([view.shift for view in views])
-    count = len(images)
+    count = images.shape[0]
 
     def one(view: tuple[Array, Array]) -> dict[str, Array]:
         flip, shift = (jnp.broadcast_to(value, (count, 2)) for value in view)

@@ -24,9 +24,16 @@ class TrackRecogniser(OpenSetPredictor[Sequence[np.ndarray]]):
 
     takes = "FOLDER"
 
-    def __init__(self, run: TrainedRun, decision: openset.Decision, *, gamma: float | None = None):
+    def __init__(
+        self,
+        run: TrainedRun,
+        decision: openset.Decision,
+        *,
+        gamma: float | None = None,
+        further: tuple[str, ...] = (),
+    ):
         """Takes a run on tracks and what decides."""
-        super().__init__(run, decision, gamma=gamma)
+        super().__init__(run, decision, gamma=gamma, further=further)
         self.frames = run.config.track.frames
 
     @staticmethod

@@ -5,7 +5,7 @@ is compared with :class:`~jaxatr.tasks.track.TrackChips`, the network of single 
 are averaged over a track.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -44,14 +44,21 @@ class TrackOpenSet(OfTracks):
         return models.build_track(config.model, len(record["split"]["known"]), config.track.hidden)
 
     @classmethod
-    def exportable(cls, run: TrainedRun, *, score: str | None = None) -> Exportable:
+    def exportable(
+        cls, run: TrainedRun, *, score: str | None = None, source: str | None = None
+    ) -> Exportable:
         """Exports the outputs on tracks, with their lengths as a second input."""
         module = run.module
 
-        def network(variables: PyTree, tracks: Any, lengths: Any) -> models.OpenSetOutput:
-            return module.apply(variables, tracks, lengths=lengths).track
+        def network(
+            variables: PyTree, inputs: tuple[jax.Array, ...], needs: Collection[str]
+        ) -> Mapping[str, jax.Array]:
+            del needs  # a network of tracks gives no more than its outputs
+            tracks, lengths = inputs
+            return module.apply(variables, run.normalize(tracks), lengths=lengths).track._asdict()
 
-        return exportable(run, network, score)._replace(
+        given = cls._binary(run.config) | {"features"}
+        return exportable(run, network, score, given, source)._replace(
             frames=run.config.track.frames, further={"lengths": np.ones(1, np.int32)}
         )
 

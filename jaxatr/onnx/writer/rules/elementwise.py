@@ -130,11 +130,10 @@ def _exp2(t: Translator, equation: Equation) -> Tensor:
 
 @rule("expm1")
 def _expm1(t: Translator, equation: Equation) -> Tensor:
-    # 2 sinh(x/2) exp(x/2): exp(x) - 1 has no correct digit of a small x.
+    # tanh(x/2) (exp(x) + 1): exp(x) - 1 has no correct digit of a small x.
     (x,) = equation.inputs
-    half = t.pointwise("Mul", x, _number(x, 0.5))
-    product = t.pointwise("Mul", t.pointwise("Sinh", half), t.pointwise("Exp", half))
-    return t.pointwise("Mul", _number(x, 2), product)
+    half = t.pointwise("Tanh", t.pointwise("Mul", x, _number(x, 0.5)))
+    return t.pointwise("Mul", half, t.pointwise("Add", t.pointwise("Exp", x), _number(x, 1)))
 
 
 @rule("log1p")

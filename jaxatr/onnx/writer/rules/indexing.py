@@ -62,7 +62,8 @@ def _gather(t: Translator, equation: Equation) -> Tensor:
     equation = _sliced_first(t, equation)
     numbers, sizes = equation.params["dimension_numbers"], equation.params["slice_sizes"]
     shape = equation.takes[0].shape
-    picked, batch = list(numbers.start_index_map), list(numbers.operand_batching_dims)
+    picked = list(map(int, numbers.start_index_map))
+    batch = list(map(int, numbers.operand_batching_dims))
     if any(sizes[axis] != shape[axis] for axis in _others(shape, [*picked, *batch])):
         raise Unsupported(f"of slices {sizes} of {shape}")
     if len(equation.takes[1].shape) == 1:
@@ -126,7 +127,7 @@ def _along_one(t: Translator, equation: Equation, axis: int) -> Tensor:
     rank = len(equation.takes[1].shape) - 1
     natural = (*shape[:axis], *equation.takes[1].shape[:-1], *shape[axis + 1 :])
     found = t.graph.add("Gather", [t.read(equation, 0), indices], natural, axis=axis)
-    dims = list(equation.params["dimension_numbers"].offset_dims)
+    dims = list(map(int, equation.params["dimension_numbers"].offset_dims))
     of_slices = [*range(axis), *range(axis + rank, len(natural))]
     order = _order(dims, of_slices, list(range(axis, axis + rank)), len(natural))
     return _filled(t, equation, t.tensor(t.transpose(found, order)), valid)
@@ -149,7 +150,7 @@ def _along_many(t: Translator, equation: Equation, picked: list[int], batch: lis
     rest = _others(shape, [*picked, *batch])
     operand = t.transpose(t.read(equation, 0), [*batch, *picked, *rest])
     indices, valid = _numbers(t, equation, [shape[axis] - 1 for axis in picked])
-    of_numbers = list(numbers.start_indices_batching_dims)
+    of_numbers = list(map(int, numbers.start_indices_batching_dims))
     rank = len(equation.takes[1].shape)
     places = [axis for axis in range(rank - 1) if axis not in of_numbers]
     moved = t.transpose(t.name(indices), [*of_numbers, *places, rank - 1])
@@ -159,7 +160,7 @@ def _along_many(t: Translator, equation: Equation, picked: list[int], batch: lis
     # The numbers' axes are now those of the batch first: put them back into their order.
     back = np.argsort([*of_numbers, *places]).tolist()
     of_slices = list(range(rank - 1, len(natural)))
-    order = _order(list(numbers.offset_dims), of_slices, back, len(natural))
+    order = _order(list(map(int, numbers.offset_dims)), of_slices, back, len(natural))
     return _filled(t, equation, t.tensor(t.transpose(found, order)), valid)
 
 

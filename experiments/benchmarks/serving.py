@@ -1,0 +1,212 @@
+"""Loads `jaxatr serve` with 50 clients, beside the bare network's rate on batches of 32 chips.
+
+A run of cbc:smoke, and one of the default variant's network on as little data, are served by the
+command in a process of its own. Clients ask for one chip after the other, or for 16 at a time, each
+on a connection that it keeps. Another process holds the same run and computes its jitted network's
+outputs on batches of 32 chips in memory: no HTTP, no images, no decisions. The two take turns, so
+that both meet the machine in the same state. Every answer must be 200 with a verdict for each chip.
+
+The clients are asyncio's own streams with a request that is written once. Locust was not taken: its
+client takes as much processor time for a request as the server, and on the machine that is measured
+that would be measured too. What these clients take is in the record.
+
+Run: python experiments/benchmarks/serving.py [--seconds=60] [--rounds=6] [--clients=50]
+"""
+
+import argparse
+import asyncio
+import contextlib
+import io
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from serve import serve
+
+HERE = Path(__file__).parent
+OUTPUT = HERE / "results" / "serving_cpu.json"
+NETWORKS = {"smoke": 16, "default": 32}
+BATCH = 32
+
+
+def trained(folder: Path, width: int) -> None:
+    """Trains the network of a width for two epochs on very little data."""
+    import jaxatr
+    from jaxatr import bundled
+
+    config = bundled.load("cbc:smoke")
+    config.model.width = width
+    jaxatr.train(config, folder, progress=False)
+
+
+def bare(folder: str) -> None:
+    """Computes batches when it is told to, as :func:`serve.serve` says."""
+    import jaxatr
+    from jaxatr import training
+
+    training.enable_compilation_cache()
+    recogniser: Any = jaxatr.load(folder)
+    chips = chips_of(recogniser.chip.shape, BATCH)
+    serve(lambda: recogniser.of_chips(chips, BATCH))
+
+
+def chips_of(shape: tuple[int, ...], count: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 255, (count, *shape), dtype=np.uint8)
+
+
+def form(chips: np.ndarray) -> bytes:
+    """Writes the request for some chips, as PNGs in a form."""
+    body = b""
+    for number, chip in enumerate(chips):
+        file = io.BytesIO()
+        Image.fromarray(chip[:, :, 0] if chip.shape[2] == 1 else chip).save(file, "PNG")
+        named = f'name="images"; filename="{number}.png"'
+        body += f"--cut\r\nContent-Disposition: form-data; {named}\r\n\r\n".encode()
+        body += file.getvalue() + b"\r\n"
+    body += b"--cut--\r\n"
+    head = (
+        "POST /api/predict HTTP/1.1\r\nHost: localhost\r\n"
+        f"Content-Type: multipart/form-data; boundary=cut\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+@contextlib.contextmanager
+def served(folder: Path) -> Iterator[int]:
+    """Starts the command; gives its port."""
+    line = [sys.executable, "-m", "jaxatr.serve", f"--workdir={folder}", "--port=0"]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for text in process.stdout:
+            if found := re.match(r"console: .*:(\d+)/", text):
+                yield int(found[1])
+                break
+        else:
+            raise RuntimeError("jaxatr serve did not start")
+        process.terminate()
+        if process.wait(60):
+            raise RuntimeError(f"jaxatr serve ended with {process.returncode}")
+
+
+@contextlib.contextmanager
+def computing(folder: Path) -> Iterator[Any]:
+    """Starts the bare network; gives a function from a number of batches to their seconds."""
+    line = [sys.executable, __file__, f"--bare={folder}"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(line, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None
+        stdin, stdout = process.stdin, process.stdout
+        stdout.readline()
+
+        def run(count: int) -> list[float]:
+            print(count, file=stdin, flush=True)
+            return json.loads(stdout.readline())["seconds"]
+
+        run(10)
+        yield run
+        stdin.close()
+
+
+async def load(port: int, request: bytes, images: int, clients: int, seconds: float) -> Any:
+    """Asks for some seconds; returns the latencies, the errors and the seconds that it took."""
+    latencies: list[float] = []
+    errors: list[str] = []
+    end = time.perf_counter() + seconds
+
+    async def client() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        while time.perf_counter() < end:
+            start = time.perf_counter()
+            writer.write(request)
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = re.search(rb"content-length: (\d+)", head)
+            body = await reader.readexactly(int(length[1]) if length else 0)
+            latencies.append(time.perf_counter() - start)
+            if not head.startswith(b"HTTP/1.1 200") or body.count(b'"verdict"') != images:
+                errors.append(head.partition(b"\r\n")[0].decode())
+        writer.close()
+
+    start = time.perf_counter()
+    await asyncio.gather(*(client() for _ in range(clients)))
+    return latencies, errors, time.perf_counter() - start
+
+
+def measured(folder: Path, images: int, flags: argparse.Namespace) -> dict[str, Any]:
+    """Measures one run under one kind of request."""
+    shape = tuple(json.loads((folder / "record.json").read_text())["image_shape"])
+    request = form(chips_of(shape, images))
+    each = flags.seconds / flags.rounds
+    latencies: list[float] = []
+    errors: list[str] = []
+    rates, bare_rates, own = [], [], 0.0
+    with computing(folder) as run, served(folder) as port:
+        one = statistics.median(run(10))
+        asyncio.run(load(port, request, images, flags.clients, min(2.0, each)))  # warm
+        for _ in range(flags.rounds):
+            bare_rates.append(BATCH / statistics.fmean(run(max(3, round(each / 2 / one)))))
+            before = time.process_time()
+            found, failed, took = asyncio.run(load(port, request, images, flags.clients, each))
+            own += time.process_time() - before
+            latencies += found
+            errors += failed
+            rates.append(images * len(found) / took)
+    ratios = [rate / of for rate, of in zip(rates, bare_rates, strict=True)]
+    cut = statistics.quantiles(latencies, n=100)
+    return {
+        "requests": len(latencies),
+        "errors": len(errors),
+        "chips_per_second": round(statistics.median(rates), 1),
+        "bare_chips_per_second": round(statistics.median(bare_rates), 1),
+        "ratio": round(statistics.median(ratios), 3),
+        "p50_ms": round(1e3 * cut[49], 1),
+        "p99_ms": round(1e3 * cut[98], 1),
+        "clients_cpu_seconds": round(own, 1),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bare", help=argparse.SUPPRESS)
+    parser.add_argument("--seconds", type=float, default=60.0, help="of load, in all rounds")
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--clients", type=int, default=50)
+    parser.add_argument("--images", default="1,16", help="chips in a request")
+    parser.add_argument("--networks", default=",".join(NETWORKS))
+    parser.add_argument("--out", type=Path, default=OUTPUT)
+    flags = parser.parse_args()
+    if flags.bare:
+        bare(flags.bare)
+        return
+    import jax
+
+    device = jax.devices()[0]
+    record: dict[str, Any] = {
+        "device": f"{device.platform}, {device.device_kind}, {os.cpu_count()} cores",
+        "jax": jax.__version__,
+        "clients": flags.clients,
+        "seconds": flags.seconds,
+        "rows": [],
+    }
+    with tempfile.TemporaryDirectory() as temporary:
+        for network in flags.networks.split(","):
+            folder = Path(temporary) / network
+            trained(folder, NETWORKS[network])
+            for images in map(int, flags.images.split(",")):
+                row = {"network": network, "images": images, **measured(folder, images, flags)}
+                print(json.dumps(row), flush=True)
+                record["rows"].append(row)
+                flags.out.write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

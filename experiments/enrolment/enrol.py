@@ -1,0 +1,147 @@
+"""Enrols each unknown class of the base runs by 1, 5 and 20 chips, several draws of each.
+
+    python -m experiments.enrolment.enrol [--only=mstar] [--draws=5] [--workdir=runs/enrolment]
+
+The chips are drawn from the unknown class's training images, which no base run trains on; all its
+test images are the test. Each enrolment is :func:`jaxatr.openset.enrol`, as ``jaxatr enrol`` makes
+it, on outputs that are computed once. ``results/enrolled-NAME.json`` gets a row for each; a row
+that is there is not made again, so a run that was cut off goes on.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from experiments.enrolment.run import BASES, RESULTS, SHOTS, WORKDIR, Base, chips
+from jaxatr import data, files, openset, training
+from jaxatr.runs.enrolment import areas_of
+from jaxatr.tasks.open_set import enrolling, measured_enrolment
+from jaxatr.tasks.open_set.deciding import made_for
+from jaxatr.tasks.open_set.loading import open_task
+from jaxatr.tasks.parts import Part
+
+
+class Opened(NamedTuple):
+    """A base run, with everything that is computed once.
+
+    Attributes:
+      run: the run.
+      task: its task, with the data.
+      decision: by the score that takes classes and was best on known classes left out.
+      test: outputs on the test examples, the unknown ones among them.
+      validation: outputs on the validation examples.
+    """
+
+    run: training.TrainedRun
+    task: Any
+    decision: openset.Decision
+    test: openset.Outputs
+    validation: openset.Outputs
+
+
+def opened(workdir: Path) -> Opened:
+    """Opens a base run, and computes its outputs."""
+    run = training.load_run(workdir)
+    task: Any = open_task(run, {})
+    score = enrolling.best_taker(task.given, areas_of(run.record))
+    made = made_for(task, run.variables, run.workdir, run.step, score=score)
+    assert made.decision is not None
+    needs = made.decision.score.all_needs
+    test = task.outputs(run.variables, "test", needs)
+    validation = task.decided_outputs(run.variables, "validation", needs)
+    return Opened(run, task, made.decision, test, validation)
+
+
+def pool(base: Opened, name: str) -> Part:
+    """Returns the training images of a class that the run was not trained on."""
+    train = base.task.parts["train"]
+    indices = data.select(train.split, classes=(name,))
+    labels = np.full(len(indices), len(base.run.classes), np.int32)
+    return Part(train.split, indices, labels, base.task.parts["test"].chip)
+
+
+def measure(base: Opened, found: openset.Outputs, rows: np.ndarray, name: str) -> dict[str, Any]:
+    """Enrols some chips of a class, and measures it.
+
+    Args:
+      base: the run.
+      found: outputs on the class's chips.
+      rows: which of them are enrolled.
+      name: of the class.
+    """
+    made = openset.enrol(base.decision, found.select(rows), 1, validation=base.validation)
+    place = base.task.examples.dataset.classes.index(name)
+    own = base.task.parts["test"].classes == place
+    labels = np.where(own, len(base.run.classes), base.test.labels).astype(base.test.labels.dtype)
+    test, classes = base.test._replace(labels=labels), [*base.run.classes, name]
+    before, after = (
+        measured_enrolment.figures_of(one, test, classes, len(base.run.classes))
+        for one in (base.decision, made)
+    )
+    before.pop("classes")
+    enrolled = after.pop("classes")[name]
+    assert made.further is not None
+    promise = made.further.promise(len(base.run.classes), base.run.config.open_set.tpr)
+    return {"enrolled": enrolled, "before": before, "after": after, "promise": promise}
+
+
+def carry_out(named: Base, workdir: Path, draws: int) -> None:
+    """Measures all enrolments of a base run that are not recorded yet."""
+    path = RESULTS / f"enrolled-{named.name}.json"
+    base = opened(workdir / f"base-{named.name}")
+    record = {name: base.run.record[name] for name in ("code", "device", "versions", "fingerprint")}
+    score = base.decision.score.name
+    content: dict[str, Any] = {"run": path.stem, "score": score, "record": record, "rows": []}
+    if path.exists():
+        there = json.loads(path.read_text())
+        if there["record"]["fingerprint"] == record["fingerprint"] and there["score"] == score:
+            content["rows"] = there["rows"]
+    done = {(row["class"], row["shots"], row["draw"]) for row in content["rows"]}
+    for name in named.unknown:
+        part = pool(base, name)
+        base.task.parts["pool"] = part
+        needs = base.decision.score.all_needs
+        found = base.task.outputs(base.run.variables, "pool", needs)
+        for shots in SHOTS:
+            for draw in range(draws):
+                rng = np.random.default_rng([draw, named.unknown.index(name)])
+                rows = rng.permutation(len(part.labels))[:shots]
+                if draw == 0:
+                    write_chips(workdir / chips(named, name, shots), part, rows, name)
+                if (name, shots, draw) in done:
+                    continue
+                row = {"class": name, "shots": shots, "draw": draw}
+                content["rows"].append(row | measure(base, found, rows, name))
+                files.write_text(path, json.dumps(content, indent=1) + "\n")
+                print(f"done    {named.name} {name} {shots} {draw}", flush=True)
+
+
+def write_chips(path: Path, part: Part, rows: np.ndarray, name: str) -> None:
+    """Writes chips for the runs that train on them."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with files.replacing(path) as file:
+        np.savez_compressed(file, images=part.chips(rows), names=np.array([name] * len(rows)))
+
+
+def main() -> None:
+    """Measures the enrolments of the base runs that are there."""
+    parser = argparse.ArgumentParser(description="Enrols the unknown classes of the base runs.")
+    parser.add_argument("--only", default="", help="bases whose name begins so; several by commas")
+    parser.add_argument("--draws", type=int, default=5, help="of each class and number of chips")
+    parser.add_argument("--workdir", default=WORKDIR)
+    flags = parser.parse_args()
+    training.enable_compilation_cache()
+    for base in BASES:
+        if not base.name.startswith(tuple(flags.only.split(","))):
+            continue
+        if not (Path(flags.workdir) / f"base-{base.name}" / "record.json").exists():
+            print(f"open    {base.name}: there is no base run yet", flush=True)
+            continue
+        carry_out(base, Path(flags.workdir).absolute(), flags.draws)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,341 @@
+"""The answers of a trained run to a batch of chips: verdicts, neighbours and saliency maps."""
+
+import abc
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxatr import openset, training
+from jaxatr.explain import Explainer
+from jaxatr.serving.examples import NEAREST, Examples, build_examples
+from jaxatr.tasks.embedding.predictor import Match, Retriever
+from jaxatr.tasks.open_set import fitted
+from jaxatr.tasks.open_set.deciding import RULE
+from jaxatr.tasks.open_set.enrolling import takers
+from jaxatr.tasks.open_set.loading import load_decision
+from jaxatr.tasks.open_set.needs import given_by
+from jaxatr.tasks.open_set.predictor import Prediction, Recogniser
+from jaxatr.tasks.open_set.views import kept_as
+from jaxatr.training import Checkpoint, TrainedRun
+from jaxatr.typing import Float, Shaped
+
+FEATURES = "features"
+Verdict = dict[str, Any]
+"""The fields of :class:`jaxatr.serving.schemas.Verdict`."""
+
+
+class Scale(NamedTuple):
+    """A score that a console offers to decide by.
+
+    Attributes:
+      name: of the score.
+      title: for people.
+      unit: ``"logit"``, ``"log"``, ``"distance"`` or ``"plain"``, as
+        :data:`jaxatr.openset.score.Scale` says.
+      threshold: of the run; None where each class has its own, or there is none.
+    """
+
+    name: str
+    title: str
+    unit: str
+    threshold: float | None
+
+
+class Answer(NamedTuple):
+    """The answer to one chip.
+
+    Attributes:
+      verdicts: name of a score to the verdict by it, the run's own first.
+      neighbours: the nearest training chips, the nearest first; empty unless asked for.
+    """
+
+    verdicts: Mapping[str, Verdict]
+    neighbours: Sequence[Mapping[str, Any]]
+
+
+class Engine(abc.ABC):
+    """A trained run, ready for batches of chips of any fixed size.
+
+    Attributes:
+      run: the run's folder.
+      kind: ``"recogniser"`` or ``"retriever"``.
+      classes: names of the known classes.
+      intake: from an image to the chip that the network sees.
+      scales: the scores to decide by, the run's own first.
+      examples: the training chips to search, or None.
+      missing: why there are none; empty where there are.
+      explainer: what makes saliency maps, or None.
+      note: what a user should know of the decision; empty for nothing.
+      takers: names of the scores by which a class can be enrolled.
+    """
+
+    kind = ""
+    takers: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        run: TrainedRun,
+        scales: Sequence[Scale],
+        explainer: Explainer | None,
+        note: str = "",
+    ):
+        """Takes a run and what makes its maps."""
+        self.run, self.classes, self.intake = run.workdir, run.classes, run.intake
+        self.step, self.scales, self.explainer, self.note = run.step, scales, explainer, note
+        self.examples: Examples | None = None
+        self.missing = "not looked for"
+
+    @property
+    def blank(self) -> Shaped[np.ndarray, "h w c"]:
+        """A chip without anything on it."""
+        return np.zeros(self.intake.shape, self.intake.dtype)
+
+    @abc.abstractmethod
+    def answer(
+        self, chips: Shaped[np.ndarray, "b h w c"], *, neighbours: bool = False
+    ) -> list[Answer]:
+        """Answers a batch, every chip of it.
+
+        Args:
+          chips: ``[b, h, w, c]``.
+          neighbours: whether to name the nearest training chips.
+        """
+
+    def saliency(self, chip: Shaped[np.ndarray, "h w c"]) -> tuple[str, Float[np.ndarray, "h w"]]:
+        """Explains the class that a chip is most like.
+
+        Returns:
+          The class, and the map in [0, 1].
+
+        Raises:
+          ValueError: the run has no maps.
+        """
+        if self.explainer is None:
+            raise ValueError(f"a run of a {self.kind} is served without maps")
+        image = chip[None].astype(np.float32)
+        (label,) = self.explainer.explained(image)
+        return label, self.explainer.saliency(image)[0]
+
+    def warm(self, sizes: Sequence[int]) -> None:
+        """Compiles all that is run later, for batches of these sizes."""
+        for size in sizes:
+            chips = np.repeat(self.blank[None], size, axis=0)
+            self.answer(chips)
+            self.answer(chips, neighbours=True)
+        if self.explainer is not None:
+            self.saliency(self.blank)
+
+
+class RecogniserEngine(Engine):
+    """A recogniser of single images, with one or several scores to decide by."""
+
+    kind = "recogniser"
+
+    def __init__(
+        self,
+        run: TrainedRun,
+        recognisers: Sequence[Recogniser],
+        explainer: Explainer | None,
+        note: str = "",
+    ):
+        """Takes a run, and recognisers that decide by the outputs of the first."""
+        scales = [_scale(one) for one in recognisers]
+        super().__init__(run, scales, explainer, note)
+        self.classes = recognisers[0].classes  # with those that were enrolled
+        own = {"open_logits"} if run.config.loss.open != "none" else set()
+        self.takers = tuple(one.name for one in takers(given_by(run.module) | own))
+        self._recognisers = recognisers
+
+    def answer(
+        self, chips: Shaped[np.ndarray, "b h w c"], *, neighbours: bool = False
+    ) -> list[Answer]:
+        """Answers a batch, every chip of it."""
+        outputs = self._recognisers[0].of_chips(chips, len(chips))
+        columns = {
+            scale.name: [_verdict(recogniser, one) for one in recogniser.decide(outputs)]
+            for scale, recogniser in zip(self.scales, self._recognisers, strict=True)
+        }
+        near: Sequence[Sequence[Mapping[str, Any]]] = [()] * len(chips)
+        if neighbours and self.examples is not None:
+            near = self.examples.nearest(outputs.more[FEATURES])
+        return [
+            Answer({name: column[row] for name, column in columns.items()}, near[row])
+            for row in range(len(chips))
+        ]
+
+    def features(self, chips: Shaped[np.ndarray, "b h w c"]) -> Float[np.ndarray, "b d"]:
+        """Computes the features by which training chips are near to each other."""
+        return self._recognisers[0].of_chips(chips, len(chips)).more[FEATURES]
+
+
+class RetrieverEngine(Engine):
+    """An embedding: the nearest training chip names the class."""
+
+    kind = "retriever"
+
+    def __init__(self, run: TrainedRun, retriever: Retriever):
+        """Takes a run and its retriever."""
+        limit = retriever.max_distance
+        score = openset.SCORES["nearest"]
+        threshold = None if limit is None else -limit
+        super().__init__(run, [Scale(score.name, score.title, score.scale, threshold)], None)
+        self._retriever = retriever
+
+    def answer(
+        self, chips: Shaped[np.ndarray, "b h w c"], *, neighbours: bool = False
+    ) -> list[Answer]:
+        """Answers a batch, every chip of it."""
+        matches = list(self._retriever.search(self._retriever.of_chips(chips)))
+        name = self.scales[0].name
+        return [
+            Answer(
+                {name: _of_match(name, one)},
+                [near._asdict() for near in one.neighbours] if neighbours else (),
+            )
+            for one in matches
+        ]
+
+
+def _scale(recogniser: Recogniser) -> Scale:
+    decision = recogniser.decision
+    of_network = len(recogniser.classes) - len(recogniser.further)
+    score, thresholds = decision.score, decision.thresholds(of_network)
+    one = float(thresholds[0])
+    shared = math.isfinite(one) and np.all(thresholds == one)
+    return Scale(score.name, score.title, score.scale, one if shared else None)
+
+
+def _verdict(recogniser: Recogniser, prediction: Prediction) -> Verdict:
+    fields = recogniser.to_json(prediction)
+    del fields["gamma"]  # the threshold in another unit
+    return {name: _finite(value) for name, value in fields.items()}
+
+
+def _of_match(name: str, match: Match) -> Verdict:
+    limit = match.max_distance
+    return {
+        "label": match.label,
+        "nearest": match.neighbours[0].label,
+        "score": -match.distance,
+        "known_probability": None,
+        "probabilities": {},
+        "decides": name,
+        "threshold": None if limit is None else -limit,
+        "p_value": None,
+        "probability_is": "",
+    }
+
+
+def _finite(value: Any) -> Any:
+    """Returns a value as JSON can have it: a number that is not finite becomes null."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+class Wanted(NamedTuple):
+    """A run to serve, and how.
+
+    Attributes:
+      workdir: the run's folder.
+      checkpoint: of a recogniser: ``"latest"``, ``"best"`` or a step.
+      score: of a recogniser: the score that decides; None for the run's.
+      gamma: of a recogniser: the threshold, as :meth:`Recogniser.load` has it.
+      scores: further scores to offer. Those that were fitted before, and CBC, come by themselves.
+      source, data_dir: where the training data is now; None for where it was.
+      method: that makes the maps; None for Grad-CAM or the surrogate's, empty for no maps.
+      surrogate: folder of the run whose surrogate makes them; None for none.
+      examples: training chips of a recogniser that are searched, at most; 0 for none.
+    """
+
+    workdir: str | os.PathLike
+    checkpoint: Checkpoint = "latest"
+    score: str | None = None
+    gamma: float | str | None = None
+    scores: tuple[str, ...] = ()
+    source: str | None = None
+    data_dir: str | None = None
+    method: str | None = None
+    surrogate: str | None = None
+    examples: int = 5000
+
+    @property
+    def where(self) -> dict[str, str]:
+        """Fields of ``config.data`` to change, where the data has moved."""
+        moved = {"source": self.source, "data_dir": self.data_dir}
+        return {name: value for name, value in moved.items() if value is not None}
+
+
+def load_engine(wanted: Wanted) -> Engine:
+    """Loads a run to serve; nothing is compiled for the sizes of batches yet.
+
+    Raises:
+      ValueError: no run, one of a kind that takes no single images, an option that the kind does
+        not have, or a score or method that cannot be used.
+    """
+    task = training.task_of(wanted.workdir)
+    found = training.predictor_class(task)
+    if issubclass(found, Recogniser):
+        return _recogniser(wanted)
+    if issubclass(found, Retriever):
+        return _retriever(wanted)
+    raise ValueError(
+        f"{wanted.workdir}: a run of {task.__name__} is not served, wanted one that recognises or "
+        "searches single images"
+    )
+
+
+def _recogniser(wanted: Wanted) -> Engine:
+    run = training.load_run(wanted.workdir, wanted.checkpoint)
+    run = run._replace(variables=jax.device_put(run.variables))  # once, for every score
+
+    def load(score: str | None, gamma: float | str | None = None) -> Any:
+        return load_decision(run, score, gamma, wanted.where, wanted.checkpoint)
+
+    own = load(wanted.score, wanted.gamma)
+    further = dict.fromkeys((*_kept_scores(run), *wanted.scores))
+    loaded = [own, *(load(name) for name in further if name != own.decision.score.name)]
+    needs = {FEATURES}.union(*(one.decision.score.all_needs for one in loaded))
+    recognisers = [
+        Recogniser(run, one.decision, gamma=one.gamma, further=one.further, needs=needs)
+        for one in loaded
+    ]
+    engine = RecogniserEngine(run, recognisers, _explainer(wanted), own.note)
+    engine.examples, engine.missing = build_examples(
+        run, wanted.where, engine.features, wanted.examples
+    )
+    return engine
+
+
+def _kept_scores(run: TrainedRun) -> list[str]:
+    """Names CBC, where it was trained, and the scores that are fitted for a checkpoint."""
+    rule = [RULE] if run.config.loss.open != "none" else []
+    return rule + [
+        name
+        for name in openset.SCORES
+        if name != RULE
+        and fitted.path_of(run.workdir, run.step, kept_as(name, run.config)).is_file()
+    ]
+
+
+def _retriever(wanted: Wanted) -> Engine:
+    recognisers_own = ("checkpoint", "score", "gamma", "scores", "method", "surrogate")
+    for name in recognisers_own:
+        if getattr(wanted, name) != Wanted._field_defaults[name] and getattr(wanted, name) != "":
+            raise ValueError(f"--{name} is of a recogniser, and {wanted.workdir} is a retriever")
+    retriever = Retriever.load(wanted.workdir)
+    retriever.neighbours = min(NEAREST, len(retriever.index.ids))
+    run = training.load_run(wanted.workdir)
+    engine = RetrieverEngine(run, retriever)
+    engine.examples, engine.missing = build_examples(run, wanted.where, None, wanted.examples)
+    return engine
+
+
+def _explainer(wanted: Wanted) -> Explainer | None:
+    if wanted.method == "":
+        return None
+    if wanted.surrogate:
+        return Explainer.load(wanted.surrogate, wanted.method)
+    return Explainer.load(wanted.workdir, wanted.method)

@@ -1,0 +1,164 @@
+"""The training chips of a run: the nearest ones to a chip, and their pictures."""
+
+import functools
+import io
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from PIL import Image
+
+from jaxatr import data, openset
+from jaxatr.openset import gallery, nearest_neighbour
+from jaxatr.tasks.open_set import fitted
+from jaxatr.tasks.open_set.loading import open_task
+from jaxatr.tasks.open_set.views import kept_as
+from jaxatr.tasks.parts import Part
+from jaxatr.training import TrainedRun
+from jaxatr.training.folder import write_file
+from jaxatr.typing import Float, Int, Shaped
+
+NEAREST = 8
+"""Training chips that are named for a chip, at most."""
+
+_FILE = "nearest_chips"
+_BATCH = 32
+_SIDE = 96  # of a picture, in pixels
+_PICTURES = 2048  # that are kept
+
+Features = Callable[[Shaped[np.ndarray, "b h w c"]], Float[np.ndarray, "b d"]]
+
+
+class Examples:
+    """Training chips, as far as they are searched.
+
+    Attributes:
+      count: how many there are.
+    """
+
+    def __init__(
+        self,
+        part: Part,
+        classes: Sequence[str],
+        rows: Int[np.ndarray, " n"],
+        features: Float[np.ndarray, "n d"] | None,
+    ):
+        """Takes the training part, and which of it is searched.
+
+        Args:
+          part: of the run.
+          classes: names of the known classes.
+          rows: of the part.
+          features: of these, of length 1; None where another searches.
+        """
+        ids = part.column("id")
+        self._part, self._rows = part, rows
+        self._ids = np.arange(len(part.indices)) if ids is None else ids
+        self._paths, self._classes = part.column("path"), classes
+        self._bank = None if features is None else jnp.asarray(features)
+        self._row_of = {int(self._ids[row]): int(row) for row in rows}
+        self.count = len(rows)
+        self._kept = functools.lru_cache(_PICTURES)(self._draw)
+
+    def nearest(self, features: Float[np.ndarray, "b d"]) -> list[list[dict[str, Any]]]:
+        """Names the training chips that are nearest to each chip, the nearest first.
+
+        Args:
+          features: of the chips; they are compared in direction alone.
+        """
+        if self._bank is None:
+            raise ValueError("there are no features to search")
+        count = min(NEAREST, self.count)
+        found = nearest_neighbour.neighbours(self._bank, gallery.unit(features), count)
+        return [
+            [
+                self._named(int(self._rows[i]), float(d))
+                for d, i in zip(distances, indices, strict=True)
+            ]
+            for distances, indices in zip(*map(np.asarray, found), strict=True)
+        ]
+
+    def _named(self, row: int, distance: float) -> dict[str, Any]:
+        return {
+            "label": self._classes[int(self._part.labels[row])],
+            "distance": distance,
+            "id": int(self._ids[row]),
+            "path": None if self._paths is None else str(self._paths[row]),
+        }
+
+    def picture(self, number: int) -> bytes | None:
+        """Draws a training chip as a PNG; None where no chip has that number."""
+        return self._kept(number) if number in self._row_of else None
+
+    def _draw(self, number: int) -> bytes:
+        (chip,) = self._part.chips(np.array([self._row_of[number]]))
+        return as_png(data.thumbnail(chip, side=_SIDE))
+
+
+def as_png(image: Shaped[np.ndarray, "h w c"]) -> bytes:
+    """Writes an image of eight bits, gray or RGB, as a PNG."""
+    file = io.BytesIO()
+    Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image).save(file, "PNG")
+    return file.getvalue()
+
+
+def build_examples(
+    run: TrainedRun, where: Mapping[str, str], features: Features | None, most: int
+) -> tuple[Examples | None, str]:
+    """Opens a run's training chips, and computes their features or reads them from its folder.
+
+    Args:
+      run: the run.
+      where: fields of ``config.data`` to change, where the data has moved.
+      features: computes them of a batch of 32 chips; None where another searches, all of them.
+      most: how many are searched, evenly from the classes; 0 for none.
+
+    Returns:
+      The chips, or None and the reason.
+    """
+    if most == 0:
+        return None, "switched off by --examples=0"
+    try:
+        part = open_task(run, where).parts["train"]
+    except (ValueError, OSError, ImportError) as error:
+        return None, f"the training data cannot be read: {error}"
+    if features is None:
+        return Examples(part, run.classes, np.arange(len(part.indices)), None), ""
+    known = np.flatnonzero(part.labels != openset.UNKNOWN)
+    rows = known[gallery.sample(part.labels[known], most)]
+    name = f"{kept_as(_FILE, run.config)}_{len(rows)}"
+    kept = _kept(run, name, rows)
+    if kept is None:
+        kept = nearest_neighbour.fit(_computed(part, rows, features)).features
+        path = fitted.path_of(run.workdir, run.step, name)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_file(path, lambda file: np.savez(file, rows=rows, features=kept))
+        except OSError as error:
+            warnings.warn(f"the features of training chips are not kept: {error}", stacklevel=2)
+    return Examples(part, run.classes, rows, np.asarray(kept)), ""
+
+
+def _kept(
+    run: TrainedRun, name: str, rows: Int[np.ndarray, " n"]
+) -> Float[np.ndarray, "n d"] | None:
+    """Reads the features of an earlier start; None where there are none of these chips."""
+    path = fitted.path_of(run.workdir, run.step, name)
+    if not os.path.isfile(path):
+        return None
+    with np.load(path, allow_pickle=False) as file:
+        return file["features"] if np.array_equal(file["rows"], rows) else None
+
+
+def _computed(
+    part: Part, rows: Int[np.ndarray, " n"], features: Features
+) -> Float[np.ndarray, "n d"]:
+    found = []
+    for start in range(0, len(rows), _BATCH):
+        chosen = rows[start : start + _BATCH]
+        filled = np.resize(chosen, _BATCH)  # one size, which is compiled once
+        found.append(features(part.chips(filled))[: len(chosen)])
+    return np.concatenate(found)

@@ -1,0 +1,226 @@
+"""The outermost layer: who may ask, how much, for how long; and headers that every answer bears.
+
+A page of another site must not use a console that listens on this machine. A request whose Host is
+a name that is not known here is refused, because of DNS rebinding; so is one that changes something
+and that a browser sends for another site. No CORS header is ever sent.
+"""
+
+import asyncio
+import ipaddress
+import json
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from typing import Any
+
+from starlette.exceptions import HTTPException
+
+from jaxatr.serving.metrics import Metrics
+from jaxatr.serving.options import Limits
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+
+OPEN = ("/", "/api/health", "/openapi.json")
+"""Paths that need no token: they tell nothing of the run."""
+
+PROMPT = ("/api/health", "/metrics")
+"""Paths that are answered however many requests there are."""
+
+_SAFE = ("GET", "HEAD", "OPTIONS")
+_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+)
+_POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
+
+
+class Guard:
+    """Wraps an application of ASGI."""
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        limits: Limits,
+        token: str,
+        hosts: Collection[str],
+        routes: Collection[str],
+        metrics: Metrics,
+    ):
+        """Takes the application.
+
+        Args:
+          app: that is guarded.
+          limits: of size and time.
+          token: that a request must bear; empty for none.
+          hosts: names, in lower case, that a request may call the server by.
+          routes: paths whose requests are counted by name.
+          metrics: that count.
+        """
+        self._app, self._limits, self._token = app, limits, token.encode()
+        self._hosts, self._routes, self._metrics = hosts, routes, metrics
+        self._requests = self._held = 0
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Answers a request, or lets it through."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = _Request(self, scope, receive, send, self._limits)
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        refused = self._refusal(scope, headers)
+        self._requests += 1
+        try:
+            if refused is not None:
+                await request.refuse(*refused)
+                return
+            async with asyncio.timeout(self._limits.body_seconds + self._limits.answer_seconds):
+                await self._app(scope, request.receive, request.send)
+        except TimeoutError:
+            if not request.status:
+                await request.refuse(503, "it took too long", {"retry-after": "5"})
+        finally:
+            self._requests -= 1
+            self._held -= request.held
+            path = scope["path"]
+            route = path if path in self._routes else "other"
+            self._metrics.request(route, request.status or 499, request.seconds)
+
+    def hold(self, size: int) -> bool:
+        """Takes bytes from what all requests may hold; False where there are not as many."""
+        if self._held + size > self._limits.held:
+            return False
+        self._held += size
+        return True
+
+    def _refusal(
+        self, scope: MutableMapping[str, Any], headers: dict[bytes, bytes]
+    ) -> tuple[int, str, dict[str, str]] | None:
+        """Returns status, message and headers for a request that goes no further."""
+        host = headers.get(b"host", b"").decode("latin-1").lower()
+        if not _is_known(host, self._hosts):
+            wanted = "the server is not known by this name: start it with --allow_host=NAME"
+            return 421, wanted, {}
+        if scope["method"] not in _SAFE and _is_foreign(host, headers):
+            return 403, "refused: a page of another site asks", {}
+        path = scope["path"]
+        if self._token and path not in OPEN and not self._bears_token(headers):
+            wanted = "a token is wanted: Authorization: Bearer TOKEN"
+            return 401, wanted, {"www-authenticate": "Bearer"}
+        if path not in PROMPT and self._requests >= self._limits.requests:
+            return 503, "too many requests at once", {"retry-after": "1"}
+        length = headers.get(b"content-length", b"0")
+        if length.isdigit() and int(length) > self._limits.body:
+            return 413, too_large(self._limits), {}
+        return None
+
+    def _bears_token(self, headers: dict[bytes, bytes]) -> bool:
+        scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
+        return scheme.lower() == b"bearer" and secrets.compare_digest(given.strip(), self._token)
+
+
+class _Request:
+    """One request: counts what it holds, and watches the clock."""
+
+    def __init__(
+        self,
+        guard: Guard,
+        scope: MutableMapping[str, Any],
+        receive: Receive,
+        send: Send,
+        limits: Limits,
+    ):
+        self._guard, self._receive, self._send, self._limits = guard, receive, send, limits
+        self._start = time.perf_counter()
+        self._due = asyncio.get_running_loop().time() + limits.body_seconds
+        self._whole = False
+        self._page = scope["path"] == "/"
+        self.held = self.status = 0
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self._start
+
+    async def receive(self) -> Message:
+        if self._whole:  # what comes now is the end of the connection
+            return await self._receive()
+        try:
+            async with asyncio.timeout_at(self._due):
+                message = await self._receive()
+        except TimeoutError:
+            raise _closing(408, f"no whole body within {self._limits.body_seconds:g} s") from None
+        if message["type"] == "http.request":
+            size = len(message.get("body", b""))
+            if self.held + size > self._limits.body:
+                raise _closing(413, too_large(self._limits))
+            if not self._guard.hold(size):
+                raise _closing(503, "too much is being uploaded", {"retry-after": "2"})
+            self.held += size
+            self._whole = not message.get("more_body", False)
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = list(message.get("headers", ()))
+            own = {name for name, _ in headers}
+            further = _HEADERS if self._page else (*_HEADERS, _POLICY)
+            headers += [pair for pair in further if pair[0] not in own]
+            # The rest of a body that is not wanted would have to be read.
+            if not self._whole and self.status >= 400 and b"connection" not in own:
+                headers.append((b"connection", b"close"))
+            message = {**message, "headers": headers}
+        await self._send(message)
+
+    async def refuse(self, status: int, message: str, headers: dict[str, str]) -> None:
+        body = json.dumps({"detail": message}).encode()
+        raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+        raw += [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        await self.send({"type": "http.response.start", "status": status, "headers": raw})
+        await self.send({"type": "http.response.body", "body": body})
+
+
+def too_large(limits: Limits) -> str:
+    """Says that a body is larger than it may be."""
+    return f"the body is larger than {limits.body} bytes"
+
+
+def _closing(status: int, message: str, headers: dict[str, str] | None = None) -> HTTPException:
+    return HTTPException(status, message, {"connection": "close", **(headers or {})})
+
+
+def _is_known(host: str, names: Collection[str]) -> bool:
+    """Whether a Host header is a name of this server; an address cannot be rebound."""
+    name = _name(host)
+    if name in names:
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _name(host: str) -> str:
+    """Returns the name or address in a Host header, without the port."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+def _is_foreign(host: str, headers: dict[bytes, bytes]) -> bool:
+    """Whether a browser sends the request for a page of another site."""
+    site = headers.get(b"sec-fetch-site")
+    if site is not None:
+        return site not in (b"same-origin", b"none")
+    origin = headers.get(b"origin")
+    if origin is None:
+        return False
+    return origin.decode("latin-1").lower().partition("://")[2] != host

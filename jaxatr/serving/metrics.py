@@ -1,0 +1,102 @@
+"""Counts for Prometheus, and of the programs that were compiled."""
+
+import threading
+from collections.abc import Callable
+
+import jax
+import prometheus_client as prometheus
+
+_COMPILED = "/jax/core/compile/backend_compile_duration"
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+
+class _Compilations:
+    """Counts what this process compiles or reads from the compilation cache."""
+
+    def __init__(self):
+        self.count, self._lock = 0, threading.Lock()
+        jax.monitoring.register_event_duration_secs_listener(self._listen)
+
+    def _listen(self, event: str, duration_secs: float, **kwargs: str | int) -> None:
+        del duration_secs, kwargs
+        if event == _COMPILED:
+            with self._lock:
+                self.count += 1
+
+
+_counted: _Compilations | None = None
+
+
+def compilations() -> int:
+    """Returns how many programs were compiled since this was first asked."""
+    global _counted
+    if _counted is None:
+        _counted = _Compilations()
+    return _counted.count
+
+
+class Metrics:
+    """The counts of one console."""
+
+    def __init__(self, waiting: Callable[[], int]):
+        """Starts at nothing.
+
+        Args:
+          waiting: says how many chips wait.
+        """
+        self.registry = prometheus.CollectorRegistry()
+        names = ("route", "status")
+        self._requests = prometheus.Counter(
+            "jaxatr_requests", "Requests that were answered.", names, registry=self.registry
+        )
+        self._latency = prometheus.Histogram(
+            "jaxatr_request_seconds",
+            "From a request's head to the end of its answer.",
+            ("route",),
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._images = prometheus.Counter(
+            "jaxatr_images", "Images, by what became of them.", ("result",), registry=self.registry
+        )
+        self._batches = prometheus.Counter(
+            "jaxatr_batches", "Batches, by their size.", ("size",), registry=self.registry
+        )
+        self._chips = prometheus.Counter(
+            "jaxatr_batch_chips", "Chips in batches, without the filling.", registry=self.registry
+        )
+        self._computed = prometheus.Counter(
+            "jaxatr_compute_seconds", "Time spent on batches.", registry=self.registry
+        )
+        gauge = prometheus.Gauge(
+            "jaxatr_waiting_chips", "Chips that wait for a batch.", registry=self.registry
+        )
+        gauge.set_function(waiting)
+        before = compilations()
+        compiled = prometheus.Gauge(
+            "jaxatr_compilations", "Programs compiled since the start.", registry=self.registry
+        )
+        compiled.set_function(lambda: compilations() - before)
+
+    def request(self, route: str, status: int, seconds: float) -> None:
+        """Counts a request."""
+        self._requests.labels(route, str(status)).inc()
+        self._latency.labels(route).observe(seconds)
+
+    def images(self, used: int, refused: int) -> None:
+        """Counts images."""
+        self._images.labels("answered").inc(used)
+        self._images.labels("refused").inc(refused)
+
+    def batch(self, size: int, count: int, seconds: float) -> None:
+        """Counts a batch."""
+        self._batches.labels(str(size)).inc()
+        self._chips.inc(count)
+        self._computed.inc(seconds)
+
+    def text(self) -> bytes:
+        """Writes the counts as Prometheus reads them."""
+        return prometheus.generate_latest(self.registry)
+
+
+CONTENT_TYPE = prometheus.CONTENT_TYPE_LATEST

@@ -1,0 +1,149 @@
+"""Runs a console: binds, compiles, listens, and ends in good order when it is told to."""
+
+import ipaddress
+import os
+import secrets
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+import uvicorn
+
+from jaxatr.serving.app import Console
+from jaxatr.serving.connections import bounded
+from jaxatr.serving.engine import Engine, Wanted, load_engine
+from jaxatr.serving.options import Options
+
+VARIABLE = "JAXATR_TOKEN"
+"""Variable of the environment that a token is taken from."""
+
+_SHORTEST = 16
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def token_for(host: str, file: str | None) -> tuple[str, bool]:
+    """Finds the token that requests must bear.
+
+    Args:
+      host: address to listen on. On one that others reach, there is always a token.
+      file: that holds it; None for the variable ``JAXATR_TOKEN``, or one that is drawn.
+
+    Returns:
+      The token, empty for none, and whether it was drawn here.
+
+    Raises:
+      ValueError: it is too short to be a secret, or more than a word.
+      OSError: the file cannot be read.
+    """
+    origin = f"--token_file={file}" if file else VARIABLE
+    text = Path(file).read_text(encoding="utf-8") if file else os.environ.get(VARIABLE, "")
+    token = text.strip()
+    if not token and not file:
+        drawn = not is_loopback(host)
+        return (secrets.token_urlsafe(24) if drawn else ""), drawn
+    if len(token) < _SHORTEST or not (token.isascii() and token.isprintable()) or " " in token:
+        raise ValueError(
+            f"{origin}: got {len(token)} characters, wanted at least {_SHORTEST}, of ASCII and "
+            "without a space"
+        )
+    return token, False
+
+
+def serve(wanted: Wanted, options: Options, *, tell_token: bool = False) -> None:
+    """Serves a run until the process is told to end (SIGTERM, SIGINT).
+
+    Then no connection is accepted any more, what was asked is answered, and this returns.
+
+    Args:
+      wanted: the run; it is loaded when the port is taken.
+      options: how it is served.
+      tell_token: print it in the address.
+
+    Raises:
+      ValueError: as :func:`jaxatr.serving.engine.load_engine`, and of the options.
+      OSError: the address cannot be listened on.
+    """
+    with _bound(options) as listening:
+        engine, start = load_engine(wanted), time.monotonic()
+        console = Console(engine, options, wanted)
+        print(f"compiling for batches of {', '.join(map(str, options.batches))}", flush=True)
+        engine.warm(options.batches)
+        print(f"ready after {time.monotonic() - start:.1f} s: {engine.kind}, ", end="")
+        print(f"{len(engine.classes)} classes, step {engine.step}")
+        for line in filter(None, (engine.note, _missing(engine))):
+            print(line, file=sys.stderr)
+        listening.listen(options.limits.connections)  # who reads the line may connect at once
+        print(f"console: {_address(listening, options, tell_token)}", flush=True)
+        _run(console, options, listening)
+    print("stopped: everything that was asked is answered", flush=True)
+
+
+def _run(console: Console, options: Options, listening: socket.socket) -> None:
+    limits = options.limits
+    server = uvicorn.Server(
+        uvicorn.Config(
+            console.app,
+            http=bounded(limits),
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=15,
+            timeout_graceful_shutdown=int(limits.drain_seconds),
+            backlog=limits.connections,
+            ssl_certfile=options.certificate or None,
+            ssl_keyfile=options.key or None,
+        )
+    )
+    # uvicorn raises the signal once more when it has ended: then it is done.
+    ended = {number: signal.signal(number, _nothing) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        server.run(sockets=[listening])
+    finally:
+        for number, before in ended.items():
+            signal.signal(number, before)
+
+
+def _nothing(number: int, frame: object) -> None:
+    del number, frame
+
+
+def _bound(options: Options) -> socket.socket:
+    """Takes the port, before anything that takes long."""
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    taken = socket.socket(family, socket.SOCK_STREAM)
+    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        taken.bind((options.host, options.port))
+    except OSError as error:
+        taken.close()
+        reason = error.strerror or error
+        raise OSError(f"cannot listen on {options.host}:{options.port}: {reason}") from error
+    return taken
+
+
+def _address(listening: socket.socket, options: Options, tell_token: bool) -> str:
+    host, port = listening.getsockname()[:2]
+    if ipaddress.ip_address(host).is_unspecified:
+        host = socket.gethostname()
+    scheme = "https" if options.certificate else "http"
+    shown = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{shown}:{port}/" + (f"#token={options.token}" if tell_token else "")
+
+
+def _missing(engine: Engine) -> str:
+    return f"no neighbours are named: {engine.missing}" if engine.examples is None else ""

@@ -1,0 +1,106 @@
+"""A model card has the record's figures, and says what is missing."""
+
+import json
+import shutil
+
+import pytest
+
+from jaxatr import reporting, training
+from jaxatr.data.splits import MSTAR_CLASSES
+from jaxatr.reporting.card import NAME, card
+
+SECTIONS = (
+    *("Model details", "Intended use", "Factors", "Metrics", "Evaluation data", "Training data"),
+    *("Quantitative analyses", "Ethical considerations", "Caveats and recommendations"),
+)
+
+
+@pytest.fixture
+def run(trained_run, tmp_path):
+    folder = tmp_path / "first"
+    shutil.copytree(trained_run, folder, ignore=shutil.ignore_patterns("checkpoints"))
+    return folder
+
+
+def exported(run, **changes):
+    record = training.read_record(run)
+    told = {"classes": record["split"]["known"], "image_shape": [24, 24, 1], "tpr": 0.95}
+    told |= {"image_dtype": "uint8", "thresholds": [2.5] * 3, "validation_examples": 18}
+    told |= {"probability_is": "calibrated", "decides": "cbc"} | changes
+    step = training.load_evaluation(run)["checkpoint"]["step"]
+    return reporting.Exported("model.onnx", step, told["decides"], told)
+
+
+def altered(path, change):
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+def test_every_section_is_there_and_every_figure_is_recorded(run):
+    text = card([run], exported(run))
+    assert [line[3:] for line in text.splitlines() if line.startswith("## ")] == list(SECTIONS)
+    group = training.load_evaluation(run)["groups"]["all"]
+    (row,) = [line for line in text.splitlines() if line.startswith("| all |")]
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells[1:3] == [str(group["num_known"]), str(group["num_unknown"])]
+    wanted = [group["closed_accuracy"]]
+    wanted += [group["scores"]["cbc"][key] for key in ("auroc", "oscr", "fpr_at_tpr")]
+    assert cells[3:7] == [f"{100 * value:.1f}" for value in wanted]
+    assert "threshold: 2.5" in text and "95 % are accepted" in text
+    assert "Classes held out, unknown to the network**: square" in text
+    assert "**Licence of the model**: missing" in text and "One run:" in text
+    assert "&#" not in text and "autoescape" not in text
+
+
+def test_a_decision_that_was_not_evaluated_has_no_figures(run):
+    text = card([run], exported(run, decides="vim"))
+    assert "The evaluation has no figures of the score vim." in text
+    assert "its figures are missing" in text and "| all |" not in text
+    (run / training.EVALUATION).unlink()
+    assert "No evaluation is recorded: all figures are missing." in card(
+        [run], reporting.Exported("m.onnx", 1, "cbc", {})
+    )
+
+
+def test_repeats_give_the_spread_and_differ_in_their_seed_alone(run, tmp_path):
+    other = tmp_path / "second"
+    shutil.copytree(run, other)
+    altered(other / "config.json", lambda config: config.update(seed=1))
+
+    def worse(evaluation):
+        evaluation["groups"]["all"]["closed_accuracy"] -= 0.2
+
+    altered(other / training.EVALUATION, worse)
+    accuracy = training.load_evaluation(run)["groups"]["all"]["closed_accuracy"]
+    text = card([run, other], exported(run))
+    assert f"{100 * accuracy - 10:.1f} ± 14.1" in text and "One run:" not in text
+    assert "Mean ± standard deviation of 2 runs" in text
+    altered(other / "config.json", lambda config: config["optimizer"].update(learning_rate=0.5))
+    with pytest.raises(ValueError, match="this one in optimizer.learning_rate"):
+        card([run, other], exported(run))
+
+
+def test_another_checkpoint_and_radar_chips_are_told(run):
+    def radar(record):
+        classes = sorted(MSTAR_CLASSES)
+        record["split"] |= {"known": classes[:6], "unknown": classes[6:]}
+
+    altered(run / "record.json", radar)
+    text = card([run], exported(run)._replace(step=7))
+    assert "not of the exported one of step 7" in text and "MSTAR: the clutter" in text
+
+
+def test_names_stay_text(run):
+    told = exported(run, classes=["<b>|x", "two\nlines"])
+    assert "&lt;b&gt;\\|x, two lines" in card([run], told)
+
+
+def test_a_card_that_was_changed_is_kept(run, tmp_path):
+    path = reporting.write_card([run], tmp_path, exported(run))
+    assert path == tmp_path / NAME and path.read_text().startswith("<!-- Written by")
+    reporting.write_card([run], tmp_path, exported(run))
+    path.write_text("# Mine\n")
+    with pytest.raises(ValueError, match="changed by hand: move it, or export with --nocard"):
+        reporting.write_card([run], tmp_path, exported(run))
+    assert path.read_text() == "# Mine\n"

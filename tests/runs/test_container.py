@@ -1,0 +1,135 @@
+"""The folder of a container, and its server, which answers what predict answers."""
+
+import http.client
+import io
+import json
+import shutil
+import sys
+import threading
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from jaxatr import data
+from jaxatr.cli import convert
+from jaxatr.runs import container
+from jaxatr.tasks.open_set.predictor import Recogniser
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+
+@pytest.fixture(scope="module")
+def folder(trained_run, tmp_path_factory):
+    from jaxatr.runs.export import export_run
+
+    folder = tmp_path_factory.mktemp("container")
+    export_run(trained_run, folder / "model.onnx", score="cbc")
+    container.write_container(folder / "model.onnx")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server():
+    from jaxatr.runs.container import server
+
+    yield server
+    sys.modules.pop("jaxatr.runs.container.server")
+
+
+@pytest.fixture
+def asked(folder, server):
+    """Asks a server of the file: method, path, body, token; gives status and answer."""
+    running = server.make_server(server.Model(str(folder / "model.onnx")), "127.0.0.1", 0, "right")
+    thread = threading.Thread(target=running.serve_forever)
+    thread.start()
+
+    def ask(method, path, body=None, token="right", **headers):
+        connection = http.client.HTTPConnection("127.0.0.1", running.server_port, timeout=20)
+        headers |= {"Authorization": f"Bearer {token}"} if token else {}
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+
+    yield ask
+    running.shutdown()
+    thread.join()
+    running.server_close()
+
+
+def test_the_dockerfile_copies_what_is_there(folder):
+    text = (folder / "Dockerfile").read_text()
+    assert "{" not in text and 'COPY ["server.py", "model.onnx", "./"]' in text
+    assert 'CMD ["python", "server.py", "model.onnx"]' in text and "USER 10001" in text
+    assert "HEALTHCHECK" in text and "EXPOSE 8000" in text
+    kept = (folder / ".dockerignore").read_text().splitlines()
+    assert kept[1] == "*" and {line[1:] for line in kept[2:]} == {
+        *("requirements.txt", "server.py", "model.onnx")
+    }
+    for name in ("Dockerfile", "requirements.txt", "server.py", ".dockerignore"):
+        assert (folder / name).read_text().startswith(container.MARK)
+
+
+def test_files_of_others_are_kept(tmp_path):
+    (tmp_path / "Dockerfile").write_text("FROM scratch\n")
+    with pytest.raises(ValueError, match="Dockerfile is there, and not of an export"):
+        container.write_container(tmp_path / "model.onnx")
+    assert [path.name for path in tmp_path.iterdir()] == ["Dockerfile"]
+
+
+def test_the_command_writes_it(trained_run, flags_of, tmp_path, capsys):
+    arguments = ["export", f"--workdir={trained_run}", f"--out={tmp_path / 'a.onnx'}"]
+    convert.main(flags_of(convert, *arguments, "--score=cbc", "--container"))
+    assert str(tmp_path / "Dockerfile") in capsys.readouterr().out
+    assert '"a.onnx"' in (tmp_path / "Dockerfile").read_text()
+
+
+def test_it_answers_as_predict_does(trained_run, chips, asked):
+    recogniser = Recogniser.load(trained_run, score="cbc")
+    for path in sorted((chips / "test").glob("*/000.png")):
+        status, found = asked("POST", "/api/predict", path.read_bytes())
+        wanted = recogniser.predict(path)
+        assert status == 200 and (found["label"], found["nearest"]) == (
+            wanted.label,
+            wanted.nearest,
+        )
+        assert found["score"] == pytest.approx(wanted.score, abs=1e-4)
+        assert found["probabilities"] == pytest.approx(wanted.probabilities, abs=1e-4)
+
+
+def test_what_it_refuses(chips, asked, server, monkeypatch):
+    assert asked("GET", "/api/health", token="") == (200, {"status": "ok"})
+    assert asked("GET", "/api/model")[1]["decides"] == "cbc"
+    assert asked("GET", "/api/model", token="wrong")[0] == 401
+    image = next((chips / "test").glob("*/000.png")).read_bytes()
+    assert asked("POST", "/api/predict", image, token="")[0] == 401
+    status, said = asked("POST", "/api/predict", b"no image")
+    assert status == 400 and said["error"].startswith("not a readable image")
+    file = io.BytesIO()
+    Image.fromarray(np.zeros((20, 20), np.uint8)).save(file, "png")
+    assert "wanted 24 by 24" in asked("POST", "/api/predict", file.getvalue())[1]["error"]
+    file = io.BytesIO()
+    Image.fromarray(np.zeros((24, 24, 3), np.uint8)).save(file, "png")
+    assert "got 3 channels" in asked("POST", "/api/predict", file.getvalue())[1]["error"]
+    assert asked("POST", "/else", image)[0] == asked("GET", "/else")[0] == 404
+    monkeypatch.setattr(server, "MOST_BYTES", 10)
+    assert asked("POST", "/api/predict", image)[0] == 413
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16", "F"])
+def test_it_reads_images_as_the_package_does(mode, server, tmp_path):
+    noise = np.random.default_rng(0).integers(0, 255, (9, 7), np.uint8)
+    image = Image.fromarray(noise)
+    image = Image.fromarray(np.uint16(noise) * 200) if mode == "I;16" else image.convert(mode)
+    path = tmp_path / ("image.tif" if mode == "F" else "image.png")
+    image.save(path)
+    found, wanted = server.read(path.read_bytes()), data.read_image(path)
+    assert found.dtype == wanted.dtype
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_the_server_needs_nothing_of_the_package(folder, tmp_path):
+    shutil.copy(folder / "server.py", tmp_path)
+    text = (tmp_path / "server.py").read_text()
+    assert "import jax" not in text and "from jax" not in text

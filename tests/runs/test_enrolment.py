@@ -1,0 +1,362 @@
+"""Classes that are enrolled in a finished run: known from then on, and taken out again."""
+
+import json
+import shutil
+import warnings
+
+import grain  # noqa: F401 - first imported under the commands' flags, it would lose its own
+import jax
+import numpy as np
+import pytest
+
+from jaxatr import data, openset, reporting, runs, training
+from jaxatr.cli import cluster, enrol
+from jaxatr.runs import continual
+from jaxatr.tasks.open_set import enrolled, enrolling, fitted
+from jaxatr.tasks.open_set.predictor import Recogniser
+
+SCORE = "spatial_stage2"
+
+
+@pytest.fixture
+def run(trained_run, tmp_path):
+    """A copy, of which so few validation examples can reject something."""
+    shutil.copytree(trained_run, tmp_path / "run")
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    config["open_set"]["tpr"] = 0.9
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def split(run):
+    return training.read_record(run)["split"]
+
+
+@pytest.fixture
+def stranger(split):
+    (name,) = split["unknown"]
+    return name
+
+
+@pytest.fixture
+def source(chips, stranger):
+    """The training chips of the unknown class, on which the run was not trained."""
+    return chips / "train" / stranger
+
+
+def few(source, tmp_path, count, name=None):
+    folder = tmp_path / f"few{count}" / (name or source.name)
+    folder.mkdir(parents=True)
+    for path in sorted(source.iterdir())[:count]:
+        shutil.copy(path, folder)
+    return folder
+
+
+def images_of(folder):
+    return [data.read_image(path) for path in sorted(folder.glob("*.png"))]
+
+
+def test_an_enrolled_class_is_known_measured_and_taken_out_again(run, chips, stranger, source):
+    digest = training.digest(training.variables_of(training.load_snapshot(run, "latest")))
+    test = images_of(chips / "test" / stranger)
+    before = Recogniser.load(run, score=SCORE)
+    answers = before.predict(test)
+    assert stranger not in {one.nearest for one in answers}
+    result = runs.enrol_run(run, source, score=SCORE)
+    assert result["chips"] == result["added"] == 24 and result["score"] == SCORE
+    assert result["threshold"] <= result["threshold_of_the_run"]
+    assert result["promise"] >= 0.9 and 0.8 < result["named"] <= 1
+
+    after = Recogniser.load(run)  # by the score that it was enrolled with
+    assert after.classes == (*before.classes, stranger) and after.further == (stranger,)
+    assert f"enrolled: {stranger} by 24 chips" in after.note
+    found = after.predict(test)
+    assert np.mean([one.label == stranger for one in found]) >= 0.8
+    assert all(set(one.probabilities) == set(before.classes) for one in found)
+    assert "threshold" in after.describe(found[0])
+
+    measured = runs.evaluate_run(run)
+    assert measured["decides"] == SCORE
+    assert measured["known"] == list(after.classes) and measured["unknown"] == []
+    row = measured["enrolled"]["classes"][stranger]
+    assert (row["test"], row["chips"]) == (10, 24)
+    assert row["accuracy"] == np.mean([one.label == stranger for one in found])
+    own = measured["enrolled"]["own"]
+    assert own["before"]["accuracy"] - own["after"]["accuracy"] <= 0.2
+    assert measured["groups"]["all"]["num_known"] == 40
+    assert training.read_record(run)["split"]["unknown"] == [stranger]  # as it was trained
+    table = reporting.open_set_table(measured)
+    assert f"enrolled: {stranger}, by 24 chips; of 10 test examples named right" in table
+    assert "other known classes, before and after: named right and accepted" in table
+    page = reporting.render_report([run])
+    assert 'id="enrolled"' in page and f'<th scope="row">{stranger}</th><td>24</td>' in page
+
+    assert runs.remove_class(run, stranger) == 24
+    assert not (run / enrolled.FILE).exists()
+    assert Recogniser.load(run, score=SCORE).predict(test) == answers
+    again = training.digest(training.variables_of(training.load_snapshot(run, "latest")))
+    assert again == digest
+
+
+def test_what_is_enrolled_is_recorded(run, source, stranger):
+    runs.enrol_run(run, source, score=SCORE)
+    content = json.loads((run / enrolled.FILE).read_text())
+    (entry,) = content["enrolments"]
+    assert content["score"] == SCORE and entry["name"] == stranger and entry["chips"] == 24
+    assert entry["source"] == str(source) and entry["date"].startswith("20")
+    chip = training.load_run(run).intake(images_of(source)[0])
+    assert entry["sha256"][0] == enrolled.checksum(chip)
+    assert (run / entry["file"]).is_file()
+
+
+def test_one_chip_keeps_the_threshold_and_more_lower_it(run, source, stranger, tmp_path):
+    one = runs.enrol_run(run, few(source, tmp_path, 1), score=SCORE)
+    assert one["promise"] is None and one["named"] is None
+    assert one["threshold"] == one["threshold_of_the_run"]
+    five = runs.enrol_run(run, few(source, tmp_path, 5))
+    assert (five["added"], five["left_out"], five["chips"]) == (4, 1, 5)
+    decision = Recogniser.load(run).decision
+    own = decision.further.own(3)
+    assert 1 <= own.size <= 5
+    assert five["promise"] == pytest.approx(1 - 1 / (own.size + 1))
+    assert five["threshold"] == min(five["threshold_of_the_run"], own[0])
+    with pytest.raises(ValueError, match="all 5 chips are enrolled already"):
+        runs.enrol_run(run, tmp_path / "few5" / source.name)
+
+
+def test_test_chips_that_are_enrolled_are_no_test(run, chips, stranger, tmp_path):
+    runs.enrol_run(run, few(chips / "test" / stranger, tmp_path, 3), score=SCORE)
+    measured = runs.evaluate_run(run)
+    assert measured["enrolled"]["classes"][stranger]["test"] == 7
+    assert measured["groups"]["all"]["num_known"] == 37
+
+
+def test_more_chips_of_a_known_class_join_it(run, chips, split, tmp_path):
+    name = split["known"][0]
+    result = runs.enrol_run(run, few(chips / "test" / name, tmp_path, 3), score=SCORE)
+    assert "promise" not in result and result["chips"] == 3
+    recogniser = Recogniser.load(run)
+    assert recogniser.classes == tuple(split["known"]) and recogniser.further == ()
+    assert all(p.label == name for p in recogniser.predict(images_of(tmp_path / "few3" / name)))
+    assert runs.evaluate_run(run)["groups"]["all"]["num_known"] == 27
+
+
+@pytest.mark.parametrize("score", ["nndr_stage2", "nndr_image", "nearest", "template", "fusion"])
+def test_other_scores_take_classes_too(run, chips, stranger, source, score):
+    runs.enrol_run(run, source, score=score)
+    found = Recogniser.load(run).predict(images_of(chips / "test" / stranger))
+    assert np.mean([one.nearest == stranger for one in found]) >= 0.6
+    assert {one.decides for one in found} == {score}
+
+
+def test_a_score_that_takes_none_names_those_that_do(run, source):
+    with pytest.raises(ValueError, match="energy decides, which compares with no.*spatial_stage"):
+        runs.enrol_run(run, source, score="energy")
+    assert not (run / enrolled.FILE).exists() and not (run / enrolled.FOLDER).exists()
+    areas = training.read_record(run)["decision"]["candidates"]
+    takers = {n: row["auroc"] for n, row in areas.items() if openset.SCORES[n].takes_classes}
+    training.update_record(run, decision={})  # as of a run whose score was named: compared now
+    chosen = runs.enrol_run(run, source, score="auto")["score"]
+    assert takers[chosen] == max(takers.values())
+    plain = Recogniser.load(run, score="energy")
+    assert plain.further == () and "it does not know" in plain.note
+
+
+def test_it_is_derived_again_where_something_is_missing_or_the_data_has_gone(
+    run, source, chips, stranger, tmp_path
+):
+    runs.enrol_run(run, source, score=SCORE)
+    test = images_of(chips / "test" / stranger)
+    first = Recogniser.load(run).predict(test)
+    step = training.load_snapshot(run, "latest").step
+    path = fitted.path_of(run, step, SCORE + enrolling.KEPT)
+    path.unlink()  # as if it had been killed before it was written
+    assert Recogniser.load(run).predict(test) == first
+    path.unlink()
+    config = json.loads((run / "config.json").read_text())
+    config["data"] |= {"source": "/nowhere", "data_dir": str(tmp_path / "empty")}
+    (run / "config.json").write_text(json.dumps(config))
+    with pytest.warns(UserWarning, match="the threshold is the one from before"):
+        alone = Recogniser.load(run).predict(test)
+    assert [one.nearest for one in alone] == [one.nearest for one in first]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        where = str(chips)
+        with pytest.raises(UserWarning):  # asked for again, until the data is there
+            Recogniser.load(run)
+        assert Recogniser.load(run, source=where).predict(test) == first
+
+
+def test_a_folder_that_cannot_be_used_changes_nothing(run, chips, source, tmp_path, embedding_run):
+    runs.enrol_run(run, few(source, tmp_path, 2), score=SCORE)
+    before = (run / enrolled.FILE).read_text()
+    kept = sorted((run / enrolled.FOLDER).iterdir())
+    other = few(source, tmp_path, 3, name="other")
+    with pytest.raises(ValueError, match=f"it is enrolled as {source.name} already"):
+        runs.enrol_run(run, other)
+    (other / "broken.png").write_bytes(b"no image")
+    for path in other.glob("0*.png"):
+        path.unlink()
+    with pytest.raises(ValueError, match="broken.png"):
+        runs.enrol_run(run, other)
+    with pytest.raises(ValueError, match="holds folders .* one class is enrolled at a time"):
+        runs.enrol_run(run, chips / "train")
+    with pytest.raises(ValueError, match="there is no folder or file"):
+        runs.enrol_run(run, tmp_path / "none")
+    with pytest.raises(ValueError, match="is no folder whose name is the class's"):
+        runs.enrol_run(run, next(source.iterdir()))
+    with pytest.raises(ValueError, match="got 'unknown', wanted a name"):
+        runs.enrol_run(run, source, name="unknown")
+    with pytest.raises(ValueError, match="got 'tank' to remove, enrolled is"):
+        runs.remove_class(run, "tank")
+    with pytest.raises(ValueError, match="wanted one of open-set recognition of single images"):
+        runs.enrol_run(embedding_run, source)
+    assert (run / enrolled.FILE).read_text() == before
+    assert sorted((run / enrolled.FOLDER).iterdir()) == kept
+    kept[0].write_bytes(b"damaged")
+    for path in run.rglob("*.enrolled.npz"):
+        path.unlink()
+    with pytest.raises(ValueError, match="--remove="):
+        Recogniser.load(run)
+
+
+def test_one_that_is_killed_leaves_the_run_as_it_was(
+    run, chips, source, stranger, monkeypatch, tmp_path
+):
+    runs.enrol_run(run, few(source, tmp_path, 2), score=SCORE)
+    test = images_of(chips / "test" / stranger)
+    before = Recogniser.load(run).predict(test)
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(enrolled, "write", killed)
+        with pytest.raises(KeyboardInterrupt):
+            runs.enrol_run(run, source)
+    assert enrolled.read(run).counts() == {stranger: 2}
+    assert Recogniser.load(run).predict(test) == before
+    assert runs.enrol_run(run, source)["chips"] == 24
+
+
+def test_an_ensemble_and_an_export_refuse_it(run, source, trained_run):
+    runs.enrol_run(run, source, score="nearest")
+    with pytest.raises(ValueError, match="an ensemble is of runs as they"):
+        Recogniser.load([run, trained_run])
+    task = training.task_of(run)
+    loaded = training.load_run(run)
+    for score in (None, "nearest"):
+        with pytest.raises(ValueError, match="knows enrolled classes, .*--score=none exports"):
+            task.exportable(loaded, score=score)
+
+
+def test_chips_of_the_field_calibrate_it_too(run, chips, source, split, stranger, tmp_path):
+    runs.enrol_run(run, source, score=SCORE)
+    for name in (*split["known"], stranger):
+        shutil.copytree(chips / "test" / name, tmp_path / "field" / name)
+    result = runs.calibrate_run(run, tmp_path / "field", tpr=0.9)
+    assert result["score"] == SCORE and result["chips"][stranger] == 10
+    recogniser = Recogniser.load(run)
+    assert "calibrated to 40 chips" in recogniser.note and "enrolled" in recogniser.note
+    assert recogniser.decision.further.count == 1
+
+
+def test_training_on_adds_the_class_to_the_heads_and_says_what_is_forgotten(
+    run, chips, source, stranger, split, tmp_path, capsys, flags_of
+):
+    arguments = [f"--workdir={run}", f"--train={tmp_path / 'new'}"]
+    with pytest.raises(ValueError, match="nothing is enrolled in it"):
+        enrol.main(flags_of(enrol, *arguments))
+    runs.enrol_run(run, few(source, tmp_path, 12), score=SCORE)
+    enrol.main(flags_of(enrol, *arguments, "--epochs=4", "--learning_rate=0.02", "--noprogress"))
+    printed = capsys.readouterr().out
+    assert [line.split()[0] for line in printed.splitlines()[2:5]] == [
+        *("before", "enrolled", "trained")
+    ]
+    new = training.load_run(tmp_path / "new")
+    assert new.classes == (*split["known"], stranger)
+    old = training.load_run(run)
+    for head in ("closed_head", "open_head"):
+        shapes = [one.variables["params"][head]["kernel"].shape[1] for one in (old, new)]
+        assert shapes == [3, 4]
+    before, _, trained = new.record["forgotten"]
+    assert trained["accuracy"] >= before["accuracy"] - 0.2
+    assert stranger not in before["classes"] or before["classes"][stranger] == 0
+    assert trained["classes"][stranger] >= 0.5
+    assert new.record["continues"]["step"] == old.step
+    # Twelve chips, of which a quarter is held out, are repeated to as many as a class has.
+    assert new.record["examples"]["train"] == 4 * 18 and new.record["examples"]["validation"] == 21
+    evaluation = training.load_evaluation(tmp_path / "new")
+    assert evaluation["enrolled"]["classes"][stranger]["accuracy"] == trained["classes"][stranger]
+    assert evaluation["enrolled"]["own"]["after"]["accuracy"] == trained["accuracy"]
+    assert f"enrolled: {stranger}, by 12 chips" in reporting.open_set_table(evaluation)
+    assert 'id="enrolled"' in reporting.render_report([tmp_path / "new"])
+    assert evaluation["known"] == list(new.classes) and evaluation["unknown"] == []
+    shutil.rmtree(run)  # its weights are in the new run's checkpoint
+    assert Recogniser.load(tmp_path / "new").classes == new.classes
+    assert runs.evaluate_run(tmp_path / "new")["groups"] == evaluation["groups"]
+
+
+def test_the_network_begins_as_the_one_that_is_continued(run, source, tmp_path):
+    runs.enrol_run(run, few(source, tmp_path, 3), score=SCORE)
+    loaded, found = training.load_run(run), enrolled.read(run)
+    config = continual.configuration(loaded, found, tmp_path / "new", {})
+    (tmp_path / "new").mkdir()
+    images, labels = enrolled.chips(run, found, loaded.classes)
+    names = np.array([source.name] * len(labels))
+    np.savez(tmp_path / "new" / continual.CHIPS, images=images, names=names)
+    task = runs.make_task(config, tmp_path / "new")
+    params, state = task.init(jax.random.key(0))
+    out = task.module.apply({"params": params, **state}, task.examples.normalize(images))
+    old = loaded.module.apply(loaded.variables, loaded.normalize(images))
+    np.testing.assert_allclose(out.logits[:, :3], old.logits, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(out.open_logits[:, :3], old.open_logits, rtol=1e-5, atol=1e-6)
+    config.open_set.split = "first-2"
+    with pytest.raises(ValueError, match="open_set.continues: .* wanted the first of"):
+        runs.make_task(config, tmp_path / "new")
+
+
+def test_the_commands_enrol_group_and_remove(
+    run, chips, source, stranger, flags_of, capsys, tmp_path
+):
+    """A folder of unknown chips is grouped, and the group enrolled by the command on the page."""
+    Recogniser.load(run, score=SCORE)  # which fits it, before the flags are those of the command
+    folder = tmp_path / "seen"
+    folder.mkdir()
+    for path in sorted(source.iterdir()):
+        shutil.copy(path, folder)
+    (folder / "broken.png").write_bytes(b"no image")
+    page = tmp_path / "groups.html"
+    arguments = [f"--workdir={run}", f"--score={SCORE}", f"--out={page}", "--fewest=4"]
+    cluster.main(flags_of(cluster, *arguments, folder))
+    printed = capsys.readouterr()
+    assert "broken.png" in printed.err
+    content = json.loads(page.with_suffix(".json").read_text())
+    assert content["images"] == 24 and content["groups"][0]["size"] >= 4
+    assert f"{content['rejected']} of 24 images are unknown" in printed.out
+    text = page.read_text(encoding="utf-8")
+    command = f"--source={page.with_suffix('.json')} --group=1 --name=NAME"
+    assert command in printed.out and command in text
+    assert "data:image/jpeg;base64," in text and "<script" not in text
+    group = [f"--workdir={run}", f"--source={page.with_suffix('.json')}", "--group=1"]
+    enrol.main(flags_of(enrol, *group, f"--name={stranger}", f"--score={SCORE}"))
+    said = capsys.readouterr().out
+    assert f"{stranger}: {content['groups'][0]['size']} chips enrolled" in said
+    assert f"that are taken for {stranger}," in said and f"decides: {SCORE}" in said
+    enrol.main(flags_of(enrol, f"--workdir={run}", f"--remove={stranger}"))
+    assert f"removed: {stranger}" in capsys.readouterr().out
+    for wrong, message in (
+        (["--group=9", "--name=a"], "group: got 9, wanted one of"),
+        ([], "name: got None|group: got None"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            enrol.main(flags_of(enrol, f"--workdir={run}", group[1], *wrong))
+    with pytest.raises(ValueError, match="wanted one of them"):
+        enrol.main(flags_of(enrol, f"--workdir={run}"))
+    with pytest.raises(ValueError, match="--epochs is of --train"):
+        enrol.main(flags_of(enrol, *group, "--epochs=2"))
+    with pytest.raises(ValueError, match="no image given"):
+        cluster.main(flags_of(cluster, f"--workdir={run}"))
+    with pytest.raises(ValueError, match="there is no image that can be used .*broken.png"):
+        cluster.main(flags_of(cluster, *arguments, folder / "broken.png"))

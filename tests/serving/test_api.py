@@ -1,0 +1,298 @@
+"""The API's answers beside those of the package without it."""
+
+import concurrent.futures
+import hashlib
+import io
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+from prometheus_client.parser import text_string_to_metric_families
+
+import jaxatr
+from jaxatr import data
+from jaxatr.serving import metrics
+from jaxatr.serving.engine import Wanted, load_engine
+from jaxatr.serving.examples import NEAREST
+from jaxatr.serving.options import Limits
+
+
+def images_of(contents):
+    return [data.decode_bounded(content, "chip", most=10**6) for content in contents]
+
+
+def test_predictions_are_the_recognisers(client, contents, trained_run, form):
+    wanted = jaxatr.load(trained_run).predict(images_of(contents[:7]))
+    answer = client.post("/api/predict", files=form(contents[:7])).json()
+    for n, (result, one) in enumerate(zip(answer["results"], wanted, strict=True)):
+        assert result["name"] == f"{n}.png"
+        assert result["id"] == hashlib.sha256(contents[n]).hexdigest()
+        verdict = result["verdict"]
+        assert (verdict["label"], verdict["nearest"]) == (one.label, one.nearest)
+        assert verdict["score"] == pytest.approx(one.score, rel=1e-4)
+        finite = np.isfinite(one.threshold)
+        assert verdict["threshold"] == (pytest.approx(one.threshold) if finite else None)
+        assert verdict["probabilities"] == pytest.approx(one.probabilities, rel=1e-3, abs=1e-6)
+        assert result.keys() == {"name", "id", "verdict"}
+
+
+def test_an_image_can_be_the_body(client, contents, form):
+    (wanted,) = client.post("/api/predict", files=form(contents[:1])).json()["results"]
+    for kind in ("image/png", "application/octet-stream"):
+        answer = client.post("/api/predict", content=contents[0], headers={"content-type": kind})
+        assert answer.json()["results"] == [{**wanted, "name": "image"}]
+
+
+def test_another_score_and_another_threshold_decide(client, contents, trained_run, form):
+    (wanted,) = jaxatr.load(trained_run, score="softmax").predict(images_of(contents[:1]))
+    path = "/api/predict?score=softmax&every_score=1"
+    (result,) = client.post(path, files=form(contents[:1])).json()["results"]
+    assert result["verdict"] == result["by_score"]["softmax"]
+    assert result["verdict"]["score"] == pytest.approx(wanted.score, rel=1e-4)
+    assert result["verdict"]["label"] == wanted.label
+    assert set(result["by_score"]) == {"cbc", "softmax"}
+    for threshold, label in ((-1e9, wanted.nearest), (1e9, "unknown")):
+        path = f"/api/predict?score=softmax&threshold={threshold}"
+        (moved,) = client.post(path, files=form(contents[:1])).json()["results"]
+        assert moved["verdict"] == {
+            **result["verdict"],
+            "label": label,
+            "threshold": threshold,
+        }
+
+
+def test_the_nearest_chips_are_those_of_the_features(client, contents, engine, form):
+    results = client.post("/api/neighbours?count=4", files=form(contents[:3])).json()["results"]
+    chips = np.stack([engine.intake(image) for image in images_of([*contents[:3], contents[0]])])
+    features = engine.features(chips)[:3].copy()
+    features /= np.linalg.norm(features, axis=1, keepdims=True)
+    bank = np.asarray(engine.examples._bank)
+    assert len(bank) == 40
+    distances = np.linalg.norm(features[:, None] - bank, axis=2)
+    for row, result in enumerate(results):
+        order = np.argsort(distances[row])[:4]
+        assert [near["distance"] for near in result["neighbours"]] == pytest.approx(
+            distances[row][order], abs=1e-3
+        )
+        nearest = result["neighbours"][0]
+        if distances[row][order[1]] - distances[row][order[0]] > 1e-3:
+            rows = engine.examples._rows
+            wanted = engine.examples._part.labels[rows[order[0]]]
+            assert nearest["label"] == engine.classes[wanted]
+    with_verdict = client.post("/api/predict?neighbours=4", files=form(contents[:3])).json()
+    assert [r["neighbours"] for r in with_verdict["results"]] == [r["neighbours"] for r in results]
+
+
+def test_a_training_chip_finds_itself_and_can_be_seen(client, engine, form):
+    part, rows = engine.examples._part, engine.examples._rows
+    (chip,) = part.chips(rows[:1])
+    file = io.BytesIO()
+    Image.fromarray(chip[:, :, 0]).save(file, "PNG")
+    (result,) = client.post("/api/neighbours", files=form([file.getvalue()])).json()["results"]
+    near = result["neighbours"][0]
+    assert near["distance"] < 1e-2
+    picture = client.get(f"/api/examples/{near['id']}")
+    assert picture.headers["content-type"] == "image/png"
+    np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(picture.content))), chip[..., 0])
+
+
+def test_a_map_is_the_explainers(client, contents, trained_run):
+    wanted = next(jaxatr.Explainer.load(trained_run)(images_of(contents[:1])))
+    headers = {"content-type": "image/png"}
+    answer = client.post("/api/explain", content=contents[0], headers=headers).json()
+    assert (answer["label"], answer["method"]) == (wanted.label, "grad_cam")
+    assert [answer["height"], answer["width"]] == list(wanted.saliency.shape)
+    np.testing.assert_allclose(answer["saliency"], wanted.saliency, atol=2e-3)
+
+
+def test_a_search_is_the_retrievers(
+    retriever_engine, make_console, contents, embedding_run, client_of, form
+):
+    wanted = jaxatr.load(embedding_run, neighbours=3).predict(images_of(contents[:5]))
+    with client_of(make_console(retriever_engine)) as client:
+        path = "/api/predict?neighbours=3"
+        results = client.post(path, files=form(contents[:5])).json()["results"]
+        number = results[0]["neighbours"][0]["id"]
+        assert client.get(f"/api/examples/{number}").headers["content-type"] == "image/png"
+        explained = client.post("/api/explain", files=form(contents[:1]))
+        assert explained.status_code == 404 and client.get("/api/run").json()["explains"] == ""
+    for result, one in zip(results, wanted, strict=True):
+        assert result["verdict"]["label"] == one.label
+        assert result["verdict"]["score"] == pytest.approx(-one.distance, abs=1e-4)
+        assert [near["id"] for near in result["neighbours"]] == [n.id for n in one.neighbours]
+
+
+def test_an_image_that_cannot_be_used_spoils_no_other(client, contents, form):
+    answer = client.post("/api/predict", files=form([contents[0], b"no image", contents[1]]))
+    first, broken, last = answer.json()["results"]
+    assert answer.status_code == 200 and "verdict" in first and "verdict" in last
+    assert broken["name"] == "1.png" and "not a readable image" in broken["error"]
+    alone = client.post("/api/predict", files=form([b"no image", b""]))
+    assert alone.status_code == 422
+    assert alone.json()["detail"].startswith("0.png cannot be used, nor can 1 others: not a read")
+    assert len(alone.json()["results"]) == 2
+
+
+def test_the_wrong_type_is_told(client, form):
+    file = io.BytesIO()
+    np.save(file, np.zeros((24, 24), np.float32))
+    answer = client.post("/api/predict", files=form([file.getvalue()]))
+    assert answer.status_code == 422
+    assert "got an image of float32, wanted uint8" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "options", "status", "words"),
+    [
+        ("/api/predict?score=nonsense", {}, 422, "wanted one of cbc, softmax"),
+        ("/api/predict?threshold=nan", {}, 422, "threshold"),
+        (f"/api/predict?neighbours={NEAREST + 1}", {}, 422, "neighbours"),
+        ("/api/neighbours?count=0", {}, 422, "count"),
+        ("/api/predict", {"data": {"images": "text"}}, 415, "wanted a form"),
+        ("/api/predict", {"json": {}}, 415, "application/json"),
+        ("/api/predict", {"files": {}}, 415, "no type"),
+        ("/api/explain", {"files": 2}, 422, "got 2, wanted one"),
+    ],
+)
+def test_a_mistake_is_one_line(client, contents, path, options, status, words, form):
+    options = {"files": form(contents[:1]), **options}
+    if options["files"] == 2:
+        options["files"] = form(contents[:2])
+    if options.keys() & {"data", "json"}:
+        del options["files"]
+    answer = client.post(path, **options)
+    assert answer.status_code == status, answer.text
+    assert words in answer.json()["detail"] and "\n" not in answer.json()["detail"]
+
+
+def test_too_many_images_are_refused(engine, make_console, contents, client_of, form):
+    with client_of(make_console(engine, limits=Limits(images=2))) as client:
+        assert client.post("/api/predict", files=form(contents[:2])).status_code == 200
+        answer = client.post("/api/predict", files=form(contents[:3]))
+        assert answer.status_code == 400 and "more parts than 2" in answer.json()["detail"]
+
+
+def test_nothing_is_compiled_after_the_start(client, contents, form):
+    """Requests of every size, alone and at once, of every kind."""
+
+    def ask(count):
+        path = f"/api/predict?neighbours={count % 3}&every_score={count % 2}"
+        return client.post(path, files=form(contents[:count])).status_code
+
+    before = metrics.compilations()
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(ask, [*range(1, 12), 1, 1, 1, 2, 5])) == {200}
+    assert client.post("/api/explain", files=form(contents[:1])).status_code == 200
+    assert client.post("/api/neighbours", files=form(contents[:3])).status_code == 200
+    assert metrics.compilations() == before
+
+
+def test_compilations_are_counted(client):
+    import jax
+
+    before = metrics.compilations()
+    jax.jit(lambda x: x * 3 + 1)(np.arange(7.0))
+    assert metrics.compilations() > before
+
+
+def test_the_run_is_described(client, engine, trained_run):
+    found = client.get("/api/run").json()
+    assert found["run"] == trained_run.name and found["kind"] == "recogniser"
+    assert found["classes"] == list(engine.classes) and found["chip"] == [24, 24, 1]
+    assert [score["name"] for score in found["scores"]] == ["cbc", "softmax"]
+    assert found["neighbours"] == NEAREST and found["explains"] == "grad_cam"
+    assert client.get("/api/health").json() == {"status": "ready", "waiting": 0}
+
+
+def test_the_counts_are_those_of_the_requests(client, contents, form):
+    client.post("/api/predict", files=form([*contents[:5], b""]))
+    client.get("/nowhere")
+    counts = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(client.get("/metrics").text)
+        for sample in family.samples
+    }
+    assert counts["jaxatr_requests_total", "/api/predict", "200"] == 1
+    assert counts["jaxatr_requests_total", "other", "404"] == 1
+    assert counts["jaxatr_images_total", "answered"] == 5
+    assert counts["jaxatr_images_total", "refused"] == 1
+    assert counts[("jaxatr_batch_chips_total",)] == 5
+    assert counts[("jaxatr_waiting_chips",)] == 0
+
+
+def test_without_training_data_there_are_no_neighbours(
+    trained_run, make_console, contents, client_of, form
+):
+    found = load_engine(Wanted(trained_run, data_dir="/nowhere", source="/nowhere", method=""))
+    found.warm((1, 4))
+    with client_of(make_console(found)) as client:
+        assert client.post("/api/predict", files=form(contents[:1])).status_code == 200
+        answer = client.post("/api/neighbours", files=form(contents[:1]))
+        assert answer.status_code == 404
+        assert "the training data cannot be read" in answer.json()["detail"]
+        assert client.post("/api/explain", files=form(contents[:1])).status_code == 404
+        assert client.get("/api/examples/0").status_code == 404
+
+
+def test_features_are_kept_for_the_next_start(trained_run, engine, monkeypatch):
+    monkeypatch.setattr("jaxatr.serving.examples._computed", lambda *_: pytest.fail("again"))
+    again = load_engine(Wanted(trained_run, examples=40))
+    np.testing.assert_array_equal(again.examples._bank, engine.examples._bank)
+
+
+def test_what_is_not_served_is_told(embedding_run, tmp_path):
+    with pytest.raises(ValueError, match="is no run folder"):
+        load_engine(Wanted(tmp_path))
+    with pytest.raises(ValueError, match="--score is of a recogniser"):
+        load_engine(Wanted(embedding_run, score="cbc"))
+
+
+def test_marks_are_kept_and_forgotten(engine, make_console, tmp_path, client_of):
+    mark = {
+        "id": "0" * 64,
+        "name": "=chip.png",
+        "wrong": True,
+        "group": "",
+        "label": "unknown",
+        "nearest": "ring",
+        "decides": "cbc",
+        "score": 0.25,
+        "threshold": None,
+    }
+    other = {**mark, "id": "1" * 64, "group": "new", "wrong": False}
+    with client_of(make_console(engine)) as client:
+        assert client.get("/api/marks").json() == {"marks": []}
+        answer = client.post("/api/marks", json={"marks": [mark, other]})
+        assert answer.json() == {"count": 2}, answer.text
+        assert client.post("/api/marks", json={"marks": [mark]}).json() == {"count": 2}
+    lines = (tmp_path / "marks.jsonl").read_text().splitlines()
+    assert [json.loads(line)["id"][0] for line in lines] == ["0", "1"]
+    with client_of(make_console(engine)) as client:  # after another start
+        first, second = client.get("/api/marks").json()["marks"]
+        assert {name: first[name] for name in mark} == mark
+        assert {name: second[name] for name in other} == other
+        table = client.get("/api/marks.csv")
+        assert table.headers["content-type"].startswith("text/csv")
+        head, row, _ = table.text.splitlines()
+        assert head.startswith("id,name,wrong,group") and row.split(",")[1] == "'=chip.png"
+        path = f"/api/marks?id={mark['id']}&id={'2' * 64}"
+        assert client.delete(path).json() == {"count": 1}
+        assert client.delete("/api/marks?id=x").status_code == 422
+        assert len(client.get("/api/marks").json()["marks"]) == 1
+        for spoilt in (
+            {"score": "x"},
+            {"id": "../../etc/passwd"},
+            {"more": 1},
+            {"name": "a" * 201},
+        ):
+            bad = client.post("/api/marks", json={"marks": [{**mark, **spoilt}]})
+            assert bad.status_code == 422
+
+
+def test_a_broken_file_of_marks_is_named(engine, make_console, tmp_path):
+    (tmp_path / "marks.jsonl").write_text('{"id": "x"}\nno json\n')
+    with pytest.raises(ValueError, match=r"marks\.jsonl: line 2 is no mark"):
+        make_console(engine)
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        make_console(engine, marks=str(tmp_path / "nowhere" / "marks.jsonl"))

@@ -1,0 +1,118 @@
+"""A class is enrolled while requests go on."""
+
+import shutil
+import time
+
+import pytest
+
+import jaxatr
+from jaxatr import data, training
+from jaxatr.serving import metrics
+from jaxatr.serving.app import Console
+from jaxatr.serving.engine import Wanted, load_engine
+from jaxatr.serving.options import Options
+
+SIZES = (1, 4)
+
+
+@pytest.fixture(scope="module")
+def run(trained_run, tmp_path_factory):
+    copy = tmp_path_factory.mktemp("enrolled") / "run"
+    shutil.copytree(trained_run, copy)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def console(run):
+    wanted = Wanted(run, scores=("nearest",), method="", examples=0)
+    engine = load_engine(wanted)
+    engine.warm(SIZES)
+    return Console(engine, Options(batches=SIZES), wanted)
+
+
+@pytest.fixture(scope="module")
+def client(console, client_of):
+    with client_of(console) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def new(run, chips):
+    """Chips of the class that the run does not know."""
+    (name,) = training.read_record(run)["split"]["unknown"]
+    return name, [path.read_bytes() for path in sorted((chips / "test" / name).iterdir())]
+
+
+def ended(client):
+    end = time.monotonic() + 120
+    while (state := client.get("/api/enrol").json())["state"] == "busy":
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    return state
+
+
+def labels_of(client, contents, form):
+    answer = client.post("/api/predict?score=nearest", files=form(contents))
+    assert answer.status_code == 200, answer.text
+    return [(r["verdict"]["label"], r["verdict"]["nearest"]) for r in answer.json()["results"]]
+
+
+def wanted_of(run, contents):
+    images = [data.decode_bounded(content, "chip", most=10**6) for content in contents]
+    return [(one.label, one.nearest) for one in jaxatr.load(run, score="nearest").predict(images)]
+
+
+def test_what_cannot_be_enrolled_is_told(client, run, new, form):
+    name, contents = new
+    for query, files, words in (
+        ("name=unknown", contents[:2], "wanted the name of a class"),
+        ("name=%20", contents[:2], "name"),
+        ("name=a%0Ab", contents[:2], "wanted the name of a class"),
+        ("name=a&score=cbc", contents[:2], "score: got 'cbc', wanted one of auto, "),
+        ("name=a", [contents[0], b"no image"], "1.png cannot be used: not a readable image"),
+        ("", contents[:1], "name"),
+    ):
+        answer = client.post(f"/api/enrol?{query}", files=form(files))
+        assert answer.status_code == 422 and words in answer.json()["detail"], answer.text
+    assert client.get("/api/enrol").json()["state"] == "idle"
+    assert client.post(f"/api/enrol?name={name}", files=form(contents[:2])).status_code == 202
+    state = ended(client)
+    assert state["state"] == "failed" and "cbc decides" in state["detail"]
+    assert not (run / "enrolled.json").exists()
+
+
+def test_a_class_is_enrolled_and_no_answer_is_wrong(client, console, run, new, form, contents):
+    name, own = new
+    asked = [own[0], *own[5:7], contents[0]]
+    before = wanted_of(run, asked)
+    assert labels_of(client, asked, form) == before
+    begun = client.post(f"/api/enrol?name={name}&score=nearest", files=form(own[:5]))
+    assert begun.status_code == 202 and begun.json()["state"] == "busy"
+    again = client.post(f"/api/enrol?name={name}&score=nearest", files=form(own[:5]))
+    assert again.status_code == 409 and "is being enrolled" in again.json()["detail"]
+    meanwhile = []
+    while client.get("/api/enrol").json()["state"] == "busy":
+        meanwhile.append(labels_of(client, asked, form))
+    state = ended(client)
+    assert state["state"] == "done", state
+    assert state["detail"] == "5 chips added; nearest decides"
+    after = wanted_of(run, asked)
+    assert before[0][1] != name and after[0][1] == name
+    assert labels_of(client, asked, form) == after
+    assert meanwhile and all(found in (before, after) for found in meanwhile)
+    first = meanwhile.index(after) if after in meanwhile else len(meanwhile)
+    assert meanwhile[first:] == [after] * (len(meanwhile) - first)
+    described = client.get("/api/run").json()
+    assert name in described["classes"] and described["scores"][0]["name"] == "nearest"
+    compiled = metrics.compilations()
+    for count in (1, 2, 3, 4):
+        labels_of(client, asked[:count], form)
+    assert metrics.compilations() == compiled
+
+
+def test_a_search_enrols_nothing(retriever_engine, make_console, client_of, form, new):
+    with client_of(make_console(retriever_engine)) as client:
+        assert client.get("/api/run").json()["enrols"] == []
+        assert client.get("/api/enrol").json()["state"] == "idle"
+        answer = client.post("/api/enrol?name=a", files=form(new[1][:1]))
+        assert answer.status_code == 404

@@ -1,0 +1,345 @@
+"""The page in a browser, in which nothing but the console itself can be reached."""
+
+import csv
+import io
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import jaxatr
+from jaxatr.serving.app import Console
+from jaxatr.serving.engine import Wanted, load_engine
+from jaxatr.serving.options import Options
+
+PHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
+DESK = {"viewport": {"width": 1280, "height": 860}}
+
+
+@pytest.fixture
+def console(engine, tmp_path):
+    return Console(engine, Options(batches=(1, 4), marks=str(tmp_path / "marks.jsonl")))
+
+
+@pytest.fixture
+def opened(browser, console, listening):
+    """Opens the page; fails if it asks for anything else, or has anything to complain of."""
+
+    @contextmanager
+    def open_page(console=console, path="/", refused=(), **options):
+        with listening(console) as port:
+            address, told = f"http://127.0.0.1:{port}", []
+            context = browser.new_context(**{**DESK, **options})
+
+            def route(request):
+                if request.request.url.startswith((address, "blob:", "data:")):
+                    request.continue_()
+                else:
+                    told.append(request.request.url)
+                    request.abort()
+
+            context.route("**/*", route)
+            page = context.new_page()
+            page.on("console", lambda message: told.append(message.text))
+            page.on("pageerror", lambda error: told.append(str(error)))
+            page.goto(address + path)
+            yield page
+            context.close()
+        assert not [text for text in told if not any(known in text for known in refused)]
+
+    return open_page
+
+
+@pytest.fixture(scope="module")
+def folder(chips, tmp_path_factory):
+    """Six chips, and a file that is none."""
+    root = tmp_path_factory.mktemp("dropped") / "chips"
+    (root / "deep").mkdir(parents=True)
+    some = [
+        path
+        for kind in ("cross", "disc", "ring")
+        for path in sorted((chips / "test" / kind).iterdir())[:2]
+    ]
+    for number, path in enumerate(some):
+        where = root / "deep" if number % 2 else root
+        (where / f"{number}.png").write_bytes(path.read_bytes())
+    (root / "notes.txt").write_text("no image")
+    return root
+
+
+def files_of(folder):
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def give(page, folder):
+    """Gives the page files, and waits until they are answered."""
+    files = files_of(folder)
+    page.set_input_files("#files", files)
+    page.locator(".chips img").nth(len(files) - 2).wait_for()
+    page.locator("#progress").wait_for(state="hidden")
+    return files
+
+
+def card(page, name):
+    return page.locator("[role=option]", has_text=name).first
+
+
+def wanted_of(run, files, **options):
+    images = [path for path in files if path.suffix == ".png"]
+    loaded = jaxatr.load(run, **options) if isinstance(run, Path) else run
+    return dict(zip(images, loaded.predict(images), strict=True))
+
+
+def table_of(page):
+    with page.expect_download() as download:
+        page.locator("#export").click()
+    text = open(download.value.path(), encoding="utf-8", newline="").read()
+    return {row["name"]: row for row in csv.DictReader(io.StringIO(text))}
+
+
+def test_chips_get_the_recognisers_verdicts(opened, folder, trained_run):
+    with opened() as page:
+        files = give(page, folder)
+        for path, one in wanted_of(trained_run, files).items():
+            text = card(page, path.name).inner_text()
+            assert (
+                text.startswith(one.label) and f"known {100 * one.known_probability:.1f} %" in text
+            )
+        assert "not a readable image" in card(page, "notes.txt").inner_text()
+        assert "6 chips" in page.locator("#summary").inner_text()
+        assert "1 not readable" in page.locator("#summary").inner_text()
+
+
+def test_a_folder_is_dropped(opened, folder):
+    """A drop as the browser makes one: entries of a folder and of a file."""
+    with opened() as page:
+        encoded = {
+            path.relative_to(folder).as_posix(): list(path.read_bytes())
+            for path in files_of(folder)
+        }
+        page.evaluate(DROP, encoded)
+        page.locator(".chips img").nth(5).wait_for()
+        names = page.locator("[role=option] .file").all_inner_texts()
+        assert sorted(names) == sorted(f"chips/{name}" for name in encoded if name.endswith(".png"))
+
+
+# The file system of a drop cannot be made by a script; its entries have the same few methods.
+DROP = """(files) => {
+  const entry = (name, content) => Array.isArray(content)
+    ? {name, isFile: true, file: (done) => done(new File([new Uint8Array(content)], name))}
+    : {name, isFile: false, createReader: () => {
+        const left = Object.entries(content).map(([name, content]) => entry(name, content));
+        return {readEntries: (done) => done(left.splice(0, 2))};
+      }};
+  const tree = {};
+  for (const [path, content] of Object.entries(files)) {
+    const parts = path.split("/"), last = parts.pop();
+    parts.reduce((at, part) => at[part] ??= {}, tree)[last] = content;
+  }
+  const dropped = new Event("drop", {bubbles: true, cancelable: true});
+  const item = {webkitGetAsEntry: () => entry("chips", tree), getAsFile: () => null};
+  dropped.dataTransfer = {items: [item]};
+  document.body.dispatchEvent(dropped);
+}"""
+
+
+def test_the_slider_moves_the_verdicts_and_the_table(opened, folder, trained_run):
+    with opened() as page:
+        files = give(page, folder)
+        page.locator("#score").select_option("softmax")
+        known = wanted_of(trained_run, files, score="softmax")
+        slider, seen = page.locator("#slider"), set()
+        slider.focus()
+        for key in ("End", "Home", "PageUp", "PageUp", "PageUp", "ArrowRight"):
+            page.keyboard.press(key)
+            rows = table_of(page)
+            for path, one in known.items():
+                row = rows[path.name]
+                accepted = float(row["score"]) >= float(row["threshold"])
+                assert float(row["score"]) == pytest.approx(one.score, rel=1e-4)
+                assert row["label"] == (one.nearest if accepted else "unknown")
+                assert row["threshold_is"] == "set on the page"
+                assert row["label_of_run"] == one.label
+                assert card(page, path.name).inner_text().startswith(row["label"])
+                seen.add(row["threshold"])
+            unknown = sum(row["label"] == "unknown" for row in rows.values())
+            assert (
+                f"{6 - unknown} known, {unknown} unknown" in page.locator("#summary").inner_text()
+            )
+            slider.focus()
+        assert len(seen) == 6
+        page.locator("#own").click()
+        rows = table_of(page)
+        assert {row["threshold_is"] for name, row in rows.items() if name != "notes.txt"} == {
+            "the run's"
+        }
+        for path, one in known.items():
+            assert rows[path.name]["label"] == one.label
+        assert "not a readable image" in rows["notes.txt"]["error"]
+
+
+def test_a_chip_is_shown_with_its_neighbours_and_its_map(opened, folder, engine, trained_run):
+    with opened() as page:
+        files = give(page, folder)
+        card(page, "0.png").hover()
+        canvas = card(page, "0.png").locator("canvas")
+        page.locator('[role=option] canvas[width="24"]').wait_for()
+        assert canvas.evaluate("canvas => getComputedStyle(canvas).opacity") == "1"
+        card(page, "0.png").click()
+        more = page.locator("#more")
+        more.locator("#near li img[src^=blob]").nth(7).wait_for()
+        page.locator("#more-method", has_text="grad_cam for").wait_for()
+        (image,) = jaxatr.Explainer.load(trained_run)(
+            [np.asarray(Image.open(files[0]))[:, :, None]]
+        )
+        drawn = page.locator("#more-canvas").evaluate(
+            "c => [...c.getContext('2d').getImageData(0, 0, 24, 24).data]"
+        )
+        bright = np.array(drawn).reshape(24, 24, 4)[..., :3].sum(axis=-1)
+        assert np.corrcoef(bright.ravel(), image.saliency.ravel())[0, 1] > 0.9
+        assert image.label in page.locator("#more-method").inner_text()
+
+
+def test_everything_works_by_keyboard(opened, folder, console):
+    with opened() as page:
+        give(page, folder)
+        page.locator("#filter").select_option("all")
+        page.locator("[role=option]").first.focus()
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press(" ")
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press(" ")
+        assert page.locator("[aria-selected=true]").count() == 2
+        page.keyboard.press("w")
+        page.locator(".tags .wrong").nth(1).wait_for()
+        page.keyboard.press("g")
+        page.keyboard.type("new ones")
+        page.keyboard.press("Enter")
+        page.locator(".tags span", has_text="new ones").nth(1).wait_for()
+        kept = console.marks.all()
+        assert [(mark["wrong"], mark["group"]) for mark in kept] == [(True, "new ones")] * 2
+        page.locator("[role=option]").first.focus()
+        page.keyboard.press("Enter")
+        assert page.locator("#more").is_visible()
+        page.keyboard.press("Escape")
+        assert not page.locator("#more").is_visible()
+        assert page.locator("[role=option]").first.evaluate("one => one === document.activeElement")
+        page.keyboard.press("End")
+        page.keyboard.press("Home")
+        page.keyboard.press("ArrowDown")
+        rows = table_of(page)
+        assert [row["group"] for row in rows.values()].count("new ones") == 2
+        page.reload()  # marks come back with their images
+        give(page, folder)
+        page.locator("#filter").select_option("marked")
+        assert page.locator("[role=option]:visible").count() == 2
+        page.locator("#all").click()
+        page.locator("#wrong").click()
+        page.locator("#group").fill("")
+        page.locator("#name").click()
+        page.locator("#chosen", has_text="Nothing").wait_for()
+        assert console.marks.all() == []
+
+
+def test_a_group_is_enrolled(opened, folder, trained_run, tmp_path):
+    """Two chips of the page become a class, and the page asks anew about all of them."""
+    shutil.copytree(trained_run, tmp_path / "run")
+    wanted = Wanted(tmp_path / "run", scores=("nearest",), method="", examples=0)
+    engine = load_engine(wanted)
+    engine.warm((1, 4))
+    with opened(Console(engine, Options(batches=(1, 4)), wanted)) as page:
+        give(page, folder)
+        page.locator("#score").select_option("nearest")
+        card(page, "4.png").locator(".tick").click()
+        card(page, "5.png").locator(".tick").click()
+        page.locator("#group").fill("halo")
+        page.locator("#enrol").click()
+        page.locator(
+            "#note", has_text="halo is enrolled: 2 chips added; nearest decides"
+        ).wait_for()
+        assert "halo" in page.locator("#about").inner_text()
+        card(page, "4.png").locator(".verdict", has_text="halo").wait_for()
+        page.locator("#progress").wait_for(state="hidden")
+        known = jaxatr.load(tmp_path / "run")
+        for path, one in wanted_of(known, files_of(folder)).items():
+            assert one.nearest in ("halo", *engine.classes)
+            assert card(page, path.name).locator(".verdict > span").inner_text() == one.label
+
+
+def test_a_token_is_asked_for(opened, engine, folder, tmp_path):
+    token = "a-token-of-the-tests"
+    made = Console(engine, Options(batches=(1, 4), marks=str(tmp_path / "m.jsonl"), token=token))
+    with opened(made, refused=("401",)) as page:
+        page.locator("#login").wait_for()
+        page.locator("#token").fill("wrong")
+        page.keyboard.press("Enter")
+        page.locator("#login").wait_for()
+        page.locator("#token").fill(token)
+        page.keyboard.press("Enter")
+        page.locator("body[data-ready]").wait_for()
+        give(page, folder)
+    made = Console(engine, Options(batches=(1, 4), marks=str(tmp_path / "m.jsonl"), token=token))
+    with opened(made, path=f"/#token={token}") as page:
+        page.locator("body[data-ready]").wait_for()
+        assert "token" not in page.url  # nor in the history
+
+
+def test_a_name_is_no_script(opened, chips, tmp_path):
+    name = "<img src=x onerror=document.title='caught'>.png"
+    content = next((chips / "test" / "disc").iterdir()).read_bytes()
+    with opened() as page:
+        page.locator("body[data-ready]").wait_for()
+        page.set_input_files("#files", {"name": name, "mimeType": "image/png", "buffer": content})
+        page.locator(".chips img").wait_for()
+        card(page, "onerror").click()
+        assert name in page.locator("#more-name").inner_text()
+        assert "caught" not in page.title()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("device", [PHONE, DESK], ids=["phone", "desk"])
+def test_it_fits_and_can_be_read(opened, contrast, folder, theme, device):
+    with opened(color_scheme=theme, **device) as page:
+        page.locator("body[data-ready]").wait_for()
+        for stage in ("empty", "filled", "detail"):
+            if stage == "filled":
+                give(page, folder)
+                page.locator(".tick").first.click()
+                page.locator("#wrong").click()
+                page.locator(".tags .wrong").wait_for()
+            elif stage == "detail":
+                card(page, "4.png").locator(".view").click()
+                page.locator("#near li img[src^=blob]").first.wait_for()
+            width = device["viewport"]["width"]
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, stage
+            least = contrast(page)
+            low = {kind: value for kind, value in least.items() if value < 4.5}
+            assert not low, (stage, low)
+        if device is PHONE:
+            box = page.locator("#more").bounding_box()
+            assert box["width"] == width and box["y"] + box["height"] <= 741
+            page.locator("#close").click()
+            sizes = page.locator("button:visible").evaluate_all(
+                "all => all.map((one) => one.getBoundingClientRect().height)"
+            )
+            assert min(sizes) >= 36
+
+
+def test_a_search_shows_distances(opened, retriever_engine, folder, embedding_run, tmp_path):
+    made = Console(retriever_engine, Options(batches=(1, 4), marks=str(tmp_path / "m.jsonl")))
+    with opened(made) as page:
+        files = give(page, folder)
+        for path, one in wanted_of(embedding_run, files).items():
+            assert card(page, path.name).inner_text().startswith(one.label)
+        card(page, "0.png").click()
+        page.locator("#near li img[src^=blob]").first.wait_for()
+        assert not page.locator("#more-map").is_visible()
+        slider = page.locator("#slider")
+        slider.focus()
+        page.keyboard.press("Home")  # no distance is as small
+        assert "0 known, 6 unknown" in page.locator("#summary").inner_text()
+        page.keyboard.press("End")
+        assert "6 known, 0 unknown" in page.locator("#summary").inner_text()

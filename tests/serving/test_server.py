@@ -1,0 +1,221 @@
+"""The command in a process of its own: memory, signals, ports."""
+
+import contextlib
+import http.client
+import io
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+ROOT = Path(__file__).parents[2]
+
+
+@contextlib.contextmanager
+def started(run, networks, tmp_path, *arguments):
+    """Starts ``jaxatr serve``; gives the process and its address."""
+    path = os.pathsep.join([str(ROOT), str(networks), os.environ.get("PYTHONPATH", "")])
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "jaxatr.serve", f"--workdir={run}", "--port=0"),
+            *("--batches=1,4", "--method=none", "--examples=0"),
+            *(f"--marks={tmp_path / 'marks.jsonl'}", *arguments),
+        ],
+        env=os.environ | {"PYTHONPATH": path, "JAXATR_COMPILATION_CACHE": str(tmp_path / "xla")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if found := re.match(r"console: \w+://[^:]+:(\d+)/(?:#token=(\S+))?", line):
+                yield process, int(found[1]), found[2]
+                break
+        else:
+            pytest.fail("".join(lines) + process.stderr.read())
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="module")
+def process(trained_run, networks_of_the_tests, tmp_path_factory):
+    with started(trained_run, networks_of_the_tests, tmp_path_factory.mktemp("server")) as found:
+        yield found
+
+
+def post(port, body, kind="image/png", host="127.0.0.1", **headers):
+    connection = http.client.HTTPConnection(host, port, timeout=60)
+    with contextlib.closing(connection):
+        connection.request("POST", "/api/predict", body, {"Content-Type": kind, **headers})
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+
+
+def bomb():
+    """A picture of 10,000 x 10,000 pixels."""
+    file = io.BytesIO()
+    Image.fromarray(np.zeros((10_000, 10_000), np.uint8)).save(file, "PNG")
+    return file.getvalue()
+
+
+def test_harm_costs_bounded_memory(process, contents):
+    """Many hostile requests at once: bombs, large images, forms of many parts, a gigabyte."""
+    running, port, _ = process
+    assert post(port, contents[0])[0] == 200
+    status = Path(f"/proc/{running.pid}/status")
+    if not status.is_file():
+        pytest.skip("this system does not tell a process's memory")
+
+    def memory():
+        return 1024 * int(re.search(r"VmRSS:\s+(\d+) kB", status.read_text())[1])
+
+    before, peak, done = memory(), 0, threading.Event()
+
+    def watch():
+        nonlocal peak
+        while not done.wait(0.01):
+            peak = max(peak, memory())
+
+    large = io.BytesIO()
+    Image.fromarray(np.zeros((4000, 4000), np.uint8)).save(large, "PNG")
+    parts = b"".join(
+        b'--cut\r\nContent-Disposition: form-data; name="a"; filename="b"\r\n\r\nx\r\n'
+        for _ in range(100_000)
+    )
+    kind = "multipart/form-data; boundary=cut"
+    harm = [
+        (bomb(), "image/png", 422),
+        (large.getvalue(), "image/png", 422),  # the chips have another size
+        (parts + b"--cut--", kind, 400),
+        (b"x" * (30 << 20), "application/octet-stream", 422),
+    ]
+    statuses = []
+
+    def send(body, kind, wanted):
+        statuses.append((post(port, body, kind)[0], wanted))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    threads = [threading.Thread(target=send, args=one) for one in harm * 3]
+    for thread in threads:
+        thread.start()
+    answered = [post(port, content)[0] for content in contents]  # of other clients, meanwhile
+    for thread in threads:
+        thread.join()
+    with contextlib.suppress(ConnectionError, BrokenPipeError):  # a gigabyte in pieces
+        post(port, (b"x" * (1 << 20) for _ in range(1 << 10)))
+    done.set()
+    watcher.join()
+    assert set(answered) == {200}
+    # Where too much is held at once, a request is told to come again.
+    assert all(status in (wanted, 503) for status, wanted in statuses)
+    assert {status for status, _ in statuses} >= {422}
+    assert peak - before < 600 << 20, f"{(peak - before) >> 20} MiB"
+
+
+def test_sigterm_answers_what_was_asked(trained_run, networks_of_the_tests, tmp_path, contents):
+    content = contents[0]
+    with started(trained_run, networks_of_the_tests, tmp_path) as (process, port, token):
+        assert token is None
+        head = f"POST /api/predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(content)}"
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as half:
+            half.sendall(f"{head}\r\nContent-Type: image/png\r\n\r\n".encode() + content[:50])
+            idle = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+            with contextlib.closing(idle):
+                idle.request("GET", "/api/health")
+                assert idle.getresponse().read()
+                process.send_signal(signal.SIGTERM)
+                assert idle.sock.recv(4096) == b""  # one that asks for nothing is closed
+            with pytest.raises(ConnectionError):
+                for _ in range(100):
+                    socket.create_connection(("127.0.0.1", port)).close()
+            half.sendall(content[50:])
+            answer = b"".join(iter(lambda: half.recv(65536), b""))
+        assert answer.startswith(b"HTTP/1.1 200") and b'"verdict"' in answer
+        out, err = process.communicate(timeout=30)
+        assert process.returncode == 0, err
+        assert "stopped: everything that was asked is answered" in out
+        assert "Traceback" not in err
+
+
+def test_others_need_a_token(trained_run, networks_of_the_tests, tmp_path, contents):
+    with started(trained_run, networks_of_the_tests, tmp_path, "--host=0.0.0.0") as found:
+        process, port, token = found
+        assert len(token) >= 32
+        assert post(port, contents[0])[0] == 401
+        status, body = post(port, contents[0], Authorization=f"Bearer {token}")
+        assert status == 200 and json.loads(body)["results"]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+
+
+@pytest.fixture
+def command(networks_of_the_tests):
+    """Runs ``jaxatr`` with arguments, in a process of its own."""
+
+    def run(*arguments):
+        path = os.pathsep.join([str(ROOT), str(networks_of_the_tests)])
+        return subprocess.run(
+            [sys.executable, "-m", f"jaxatr.{arguments[0]}", *map(str, arguments[1:])],
+            env=os.environ | {"PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    return run
+
+
+def test_a_port_that_is_taken_is_told(command, trained_run):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = command("serve", f"--workdir={trained_run}", f"--port={port}")
+    assert done.returncode == 2
+    assert done.stderr.strip().endswith(
+        f"error: cannot listen on 127.0.0.1:{port}: Address already in use"
+    )
+
+
+@pytest.mark.parametrize(
+    ("flag", "words"),
+    [
+        ("--batches=4,x", "--batches: got 4,x, wanted numbers"),
+        ("--batches=0", "wanted sizes that ascend"),
+        ("--token_file=/nowhere/token", "/nowhere/token"),
+        ("--key=key.pem", "--key is of --certificate"),
+        ("--workdir=/nowhere", "/nowhere is no run folder"),
+    ],
+)
+def test_a_mistake_is_one_line(command, tmp_path, flag, words):
+    done = command("serve", f"--workdir={tmp_path}", flag)
+    assert done.returncode == 2
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("error: ") and words in line
+
+
+def test_the_extra_is_named(monkeypatch, flags_of, tmp_path):
+    from jaxatr.cli import serve
+
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    arguments = flags_of(serve, f"--workdir={tmp_path}")
+    with pytest.raises(ImportError, match=r"jaxatr serve needs the package .*jaxatr\[serve\]"):
+        serve.main(arguments)
+
+
+def test_the_command_imports_nothing_of_the_web():
+    names = ("fastapi", "uvicorn", "starlette", "pydantic", "prometheus_client")
+    script = f"import sys, jaxatr.cli.serve; print([n for n in {names} if n in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.strip() == "[]", done.stderr

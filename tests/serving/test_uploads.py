@@ -1,0 +1,148 @@
+"""Files that mean harm: bombs, polyglots, damage. Each costs bounded memory and a line."""
+
+import io
+import struct
+import tracemalloc
+import zipfile
+import zlib
+
+import numpy as np
+import pytest
+import tifffile
+from PIL import Image
+
+from jaxatr import data
+from jaxatr.data.images import ImageError
+
+MOST = 1 << 20
+
+
+def chunk(kind, content):
+    body = kind + content
+    return struct.pack(">I", len(content)) + body + struct.pack(">I", zlib.crc32(body))
+
+
+def png(width, height, *more):
+    """A PNG that states a size; its pixels, all 0, are a few kilobytes."""
+    rows = zlib.compress(b"\0" * min(height * (width + 1), 110_000_000), 9)
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
+    return (
+        b"\x89PNG\r\n\x1a\n" + header + b"".join(more) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+    )
+
+
+def encoded(kind, array, **options):
+    file = io.BytesIO()
+    Image.fromarray(array).save(file, kind, **options)
+    return file.getvalue()
+
+
+def npy(shape, dtype="<f8", content=b""):
+    head = repr({"descr": dtype, "fortran_order": False, "shape": shape}).encode()
+    head = head.ljust(117) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head + content
+
+
+def pages(count):
+    file = io.BytesIO()
+    images = [Image.new("L", (8, 8))] * count
+    images[0].save(file, "TIFF", save_all=True, append_images=images[1:])
+    return file.getvalue()
+
+
+def exotic(shape, dtype, **options):
+    file = io.BytesIO()
+    tifffile.imwrite(file, np.zeros(shape, dtype), **options)
+    return file.getvalue()
+
+
+CHIP = np.arange(576, dtype=np.uint8).reshape(24, 24)
+
+HARMFUL = {
+    "10,000 x 10,000 pixels": lambda: png(10_000, 10_000),
+    "a size beyond all": lambda: png(2**31 - 1, 2**31 - 1),
+    "a text that unpacks to a gigabyte": lambda: png(
+        4, 4, chunk(b"zTXt", b"a\0\0" + zlib.compress(b"\0" * 300_000_000))
+    ),
+    "an array that is not there": lambda: npy((1_000_000, 1_000_000)),
+    "an array within the pixels that is not there": lambda: npy((1000, 1000)),
+    "objects of Python": lambda: npy((2, 2), "|O", b"cos\nsystem\n(S'true'\ntR."),
+    "a negative shape": lambda: npy((-1, -1)),
+    "a GIF of 65,535 pixels a side": lambda: b"GIF89a" + b"\xff" * 4 + b"\0\0\0" + b",",
+    "a JPEG of 65,000 pixels a side": lambda: encoded("JPEG", CHIP).replace(
+        b"\x08\x00\x18\x00\x18", b"\x08\xfd\xe8\xfd\xe8", 1
+    ),
+    "a float TIFF of many pixels": lambda: exotic((4000, 4000), "f8", compression="zlib"),
+    "a TIFF of many planes": lambda: exotic((64, 512, 512), "u1", compression="zlib"),
+    "many pages": lambda: pages(2000),
+    "a script that draws": lambda: b"<svg xmlns='http://www.w3.org/2000/svg'></svg>",
+    "PostScript": lambda: b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
+    "half a file": lambda: encoded("PNG", CHIP)[:-40],
+    "nothing": lambda: b"",
+    "a page": lambda: b"<!doctype html><script>alert(1)</script>",
+    "a radar's file": lambda: b"NITF02.10" + b"0" * 400,
+}
+
+
+@pytest.mark.parametrize("harm", HARMFUL)
+def test_it_is_refused_within_bounds(harm):
+    content = HARMFUL[harm]()
+    tracemalloc.start()
+    try:
+        with pytest.raises(ImageError, match="^chip: ") as error:
+            data.decode_bounded(content, "chip", most=MOST)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert "\n" not in str(error.value) and len(str(error.value)) < 300
+    assert peak < 80 << 20, f"{peak >> 20} MiB"
+
+
+def test_the_pixels_are_told():
+    with pytest.raises(ImageError, match="10000x10000 pixels, wanted at most 1048576"):
+        data.decode_bounded(png(10_000, 10_000), "chip", most=MOST)
+    assert data.pixels_of(png(1024, 1024), "chip", most=MOST) == MOST
+
+
+def archive():
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("bomb", b"\0" * 50_000_000)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "tail", [archive(), b"<script>alert(1)</script>", b"\x93NUMPY", b"%PDF-1.7"]
+)
+@pytest.mark.parametrize("kind", ["PNG", "GIF", "BMP", "TIFF"])
+def test_of_a_polyglot_the_image_alone_counts(kind, tail):
+    content = encoded(kind, CHIP)
+    found = data.decode_bounded(content + tail, "chip", most=MOST)
+    np.testing.assert_array_equal(found[:, :, 0], CHIP)
+    with pytest.raises(ImageError):  # and behind something else it is none
+        data.decode_bounded(tail + content, "chip", most=MOST)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "GIF", "BMP", "TIFF", "WEBP", "JPEG2000"])
+def test_images_are_read_as_from_files(kind, tmp_path):
+    lossless = {"lossless": True} if kind == "WEBP" else {}
+    content = encoded(kind, CHIP, **lossless)
+    (tmp_path / "chip").write_bytes(content)
+    found = data.decode_bounded(content, "chip", most=MOST)
+    np.testing.assert_array_equal(found, data.read_image(tmp_path / "chip"))
+    np.testing.assert_array_equal(found[:, :, 0], CHIP)
+
+
+def test_arrays_and_float_images_are_read():
+    file = io.BytesIO()
+    np.save(file, CHIP.astype(np.uint16))
+    np.testing.assert_array_equal(
+        data.decode_bounded(file.getvalue(), "chip", most=MOST)[:, :, 0], CHIP
+    )
+    wide = exotic((24, 24), "f8")
+    assert data.decode_bounded(wide, "chip", most=MOST).shape == (24, 24, 1)
+
+
+def test_a_page_too_many_is_told():
+    with pytest.raises(ImageError, match="several pages"):
+        data.decode_bounded(pages(2), "chip", most=MOST)
