@@ -11,7 +11,7 @@ import numpy as np
 from jaxatr import data, openset, training
 from jaxatr.tasks.embedding.evaluation import SCORE
 from jaxatr.training import Predictor, TrainedRun
-from jaxatr.training.predictor import flattened
+from jaxatr.training.predictor import flattened, types_of
 from jaxatr.typing import Float, Int, Shaped
 
 UNKNOWN = "unknown"
@@ -222,6 +222,11 @@ class Retriever(Predictor[np.ndarray, Match]):
         fields = self.to_json(prediction)
         fields["neighbour"] = fields.pop("neighbours")
         return flattened(fields)
+
+    def columns(self) -> dict[str, type]:
+        """Lists the columns of a row, with those of every neighbour."""
+        near = (Neighbour("", 0.0, 0, ""),) * self.neighbours
+        return types_of(self.to_row(Match("", 0.0, 0.0, near)))
 
 
 def _fitted_distance(workdir: str | os.PathLike) -> float | None:

@@ -49,6 +49,10 @@ class Ensemble(Recogniser):
         self.decision, self._title = decision, decision.score.title
         self.kept = decision.score.name
 
+    def digest(self) -> str:
+        """Hashes the members, and what decides."""
+        return digest([super().digest(), *(member.digest() for member in self.members)])
+
     def outputs(
         self, items: Iterable[np.ndarray], *, batch_size: int | None = None
     ) -> Iterator[openset.Outputs]:
