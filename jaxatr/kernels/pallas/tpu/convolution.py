@@ -16,6 +16,7 @@ from jaxatr.kernels.pallas.rows import ALIGNMENT, Rows
 from jaxatr.typing import Array, Float
 
 LANES = 128
+TRANSCENDENTAL = ("elu", "sigmoid", "swish", "tanh")  # of the activations
 MEMORY = 8 * 2**20  # bytes of blocks; they are held twice, one being loaded
 
 
@@ -80,12 +81,21 @@ def convolution(
         edge = ((0, 0), (0, 0), (0, pitch - rows.width), (0, 0))
         operands.append(jnp.pad(residual, edge).reshape(rows.batch, count, features))
         specs.append(tile)
+    result = jax.ShapeDtypeStruct((rows.batch, count, features), x.dtype)
+    matrix = w.size * w.dtype.itemsize  # is read anew for every image, if it has several blocks
+    again = 0 if features == LANES else (rows.batch - 1) * matrix
+    touched = sum(a.size * a.dtype.itemsize for a in (*operands, result))
     y = pl.pallas_call(
         partial(_kernel, rows=rows, epilogue=epilogue),
         grid=(rows.batch, features // LANES),
         in_specs=specs,
         out_specs=tile,
-        out_shape=jax.ShapeDtypeStruct((rows.batch, count, features), x.dtype),
+        out_shape=result,
+        cost_estimate=pl.CostEstimate(
+            flops=2 * rows.batch * count * w.size,
+            transcendentals=result.size * (epilogue.activation in TRANSCENDENTAL),
+            bytes_accessed=touched + again,
+        ),
         interpret=interpret,
     )(*operands)
     return y.reshape(rows.batch, rows.height, pitch, features)[:, :, : rows.width]
