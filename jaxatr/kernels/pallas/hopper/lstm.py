@@ -134,8 +134,8 @@ def _kernel_in_place(count: Any, r: Any, parts: Any, hs: Any, c: Any, *, reverse
     _kernel(hs.at[before], c, r, parts.at[t], hs.at[after], c)
 
 
-def _kernel(h: Any, c: Any, r: Any, part: Any, *outputs: Any, index: Any = None) -> None:
-    row, block = place(r.shape[0] // UNITS, index)
+def _kernel(h: Any, c: Any, r: Any, part: Any, *outputs: Any) -> None:
+    row, block = place(r.shape[0] // UNITS)
     batch = pl.ds(row * ROWS, ROWS)
     units = pl.ds(block * UNITS, UNITS)
     columns = pl.ds(block * GATES * UNITS, GATES * UNITS)

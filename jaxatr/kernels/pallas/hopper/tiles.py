@@ -21,14 +21,9 @@ def grid(rows: int, columns: int) -> dict[str, Any]:
     return {"grid": (rows * columns,), "grid_names": (TILE,)}
 
 
-def place(columns: int, index: Any = None) -> tuple[jax.Array, jax.Array]:
-    """Returns the row and column of a block's tile, where a row has so many columns.
-
-    Args:
-      columns: of a row.
-      index: of the block, where the grid has no name for it.
-    """
-    index = jax.lax.axis_index(TILE) if index is None else index
+def place(columns: int) -> tuple[jax.Array, jax.Array]:
+    """Returns the row and column of a block's tile, where a row has so many columns."""
+    index = jax.lax.axis_index(TILE)
     return jax.lax.div(index, columns), jax.lax.rem(index, columns)
 
 
