@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
+import jax
 import jax.numpy as jnp
 
 from jaxatr.kernels.contrib.fusion.graph import Constraint, Edge, ordered_edges
@@ -83,9 +84,15 @@ def run_folded(operations: Sequence[Operation], arguments: Arguments) -> Array:
     if shift is not None:
         y = y + shift.astype(y.dtype)
     for operation in rest:
-        if isinstance(operation, Residual | Activation):
+        if isinstance(operation, Activation) and operation.name in _MAXIMA:
+            y = _MAXIMA[operation.name](y)
+        elif isinstance(operation, Residual | Activation):
             y = operation.apply(y, arguments)
     return y
+
+
+# XLA looks for a maximum; jax's own have the derivatives that this package's selections have.
+_MAXIMA = {"relu": jax.nn.relu, "relu6": jax.nn.relu6}
 
 
 def _affine(
