@@ -87,7 +87,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     end = time.monotonic() + 60 * options.minutes
     for name in options.stages:
         while (left := end - time.monotonic()) >= LEAST:
-            status = in_a_process(name, min(STAGES[name], left), options)
+            limit = left if options.rehearse else min(STAGES[name], left)
+            status = in_a_process(name, limit, options)
             if status == OTHER_DEVICE:
                 return 2
             if status is None or status == 0:
