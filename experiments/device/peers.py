@@ -107,10 +107,11 @@ def network(
 ) -> dict[str, Any]:
     """Times the steps of ResNet with CBC's heads; ``reduce-overhead`` compiles to CUDA graphs."""
     import torch
-    from torch_resnet import build, loss_of
+    import torch_resnet
 
     place = _place()
-    model: Any = build(depth).to(place, memory_format=torch.channels_last)
+    loss_of: Any = torch_resnet.loss_of
+    model: Any = torch_resnet.build(depth).to(place, memory_format=torch.channels_last)
     images = torch.randn(batch, 3, size, size, device=place)
     images = images.contiguous(memory_format=torch.channels_last)
     labels = torch.randint(6, (batch,), device=place)

@@ -68,10 +68,15 @@ def step_rows(device: str) -> Iterator[dict[str, Any]]:
             task = steps.task_of(config, dtype)
             for phase in task.phases:
                 program = steps.training_step(task, phase, described.devices(device)[:2])
-                row = {"config": config, "phase": phase.name, "dtype": dtype, "device": device}
-                row["memory"] = described.memory(program)
-                row["collectives"] = dict(described.collectives(program))
-                yield row | {"calls": dict(described.custom_calls(program))}
+                yield {
+                    "config": config,
+                    "phase": phase.name,
+                    "dtype": dtype,
+                    "device": device,
+                    "memory": described.memory(program),
+                    "collectives": dict(described.collectives(program)),
+                    "calls": dict(described.custom_calls(program)),
+                }
 
 
 def page(record: dict[str, Any]) -> list[str]:

@@ -34,7 +34,7 @@ from jaxatr.kernels.contrib.fusion import (
 )
 from jaxatr.kernels.contrib.fusion.operations import Operation
 from jaxatr.kernels.contrib.fusion.solvers import SOLVERS
-from jaxatr.kernels.pallas import kernel
+from jaxatr.kernels.pallas import Device, kernel
 from jaxatr.kernels.pallas.epilogue import Epilogue
 from jaxatr.kernels.pallas.rows import Rows
 
@@ -172,7 +172,7 @@ BIAS = Epilogue(shift=True, activation="relu")
 
 
 def convolution_case(
-    device: str,
+    device: Device,
     size: tuple[int, int, int],
     channels: tuple[int, int],
     geometry: Any,
@@ -215,7 +215,7 @@ def convolution_case(
     )
 
 
-def lstm_case(device: str, batch: int, hidden: int, dtype: str, saves: bool) -> Case:
+def lstm_case(device: Device, batch: int, hidden: int, dtype: str, saves: bool) -> Case:
     """Describes a step of an LSTM, with or without what its derivative needs."""
     struct, module = jax.ShapeDtypeStruct, kernel(device, "lstm")
     if batch % module.rows(dtype) or not module.applies(hidden, dtype):
@@ -309,8 +309,8 @@ SHAPES = {  # images, side, channels, taps
 def plan_case(combination: str, shape: str, dtype: str, solver: str) -> Case:
     """Describes a fusion plan, ``solver`` of it one of ``fusion.solvers.SOLVERS``."""
     images, side, width, taps = SHAPES[shape]
-    pad = ((taps // 2,) * 2,) * 2
-    plan = FusionPlan([Convolution(padding=pad), *TAILS[combination]])
+    edge = (taps // 2, taps // 2)
+    plan = FusionPlan([Convolution(padding=(edge, edge)), *TAILS[combination]])
     problem = FusionProblem((images, side, side, width), (taps, taps, width, width), dtype)
     names = plan.arguments(problem)
     arguments = [

@@ -103,8 +103,8 @@ def _affine(
     bias = arguments.get("bias")
     if norm is None:
         return None, bias
-    known = (arguments[name] for name in ("scale", "shift", "mean", "variance"))
-    return folded(*known, norm.epsilon, bias)
+    scale, shift = arguments["scale"], arguments["shift"]
+    return folded(scale, shift, arguments["mean"], arguments["variance"], norm.epsilon, bias)
 
 
 def run_kernel(device: Device, operations: Sequence[Operation], arguments: Arguments) -> Array:

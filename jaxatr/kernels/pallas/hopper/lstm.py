@@ -102,7 +102,7 @@ def layer(
     """
     (batch, hidden), steps = h.shape, parts.shape[0]
     _check(h)
-    kernel = pl.kernel(
+    kernel: Any = pl.kernel(
         partial(_kernel_in_place, reverse=reverse),
         mesh=plgpu.Mesh(**grid(batch // ROWS, hidden // UNITS)),
         compiler_params=PARAMS,
