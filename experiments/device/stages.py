@@ -123,7 +123,7 @@ def interpreter(options: argparse.Namespace) -> dict[str, Any]:
         return {}
     from jax._src.pallas.mosaic_gpu.interpret import gpu_callbacks, params
 
-    # A reference without a memory space is global memory, which only the compiler knows.
+    # Of a reference without a memory space: global, which the interpreter knows since jax 0.12.
     known = gpu_callbacks.is_gmem_memory_space
     gpu_callbacks.is_gmem_memory_space = lambda space: space is None or known(space)
     return {"interpret": params.InterpretGPUParams()}

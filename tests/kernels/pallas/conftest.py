@@ -34,7 +34,7 @@ def mosaic(monkeypatch):
     from jax._src.pallas.mosaic_gpu.interpret import gpu_callbacks, interpret_pallas_call, params
 
     del interpret
-    # A reference without a memory space is global memory, which only the compiler knows.
+    # Of a reference without a memory space: global, which the interpreter knows since jax 0.12.
     known = gpu_callbacks.is_gmem_memory_space
     monkeypatch.setattr(gpu_callbacks, "is_gmem_memory_space", lambda s: s is None or known(s))
     yield params.InterpretGPUParams(**STRICT)

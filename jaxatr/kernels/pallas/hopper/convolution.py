@@ -12,9 +12,10 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
+from jaxatr.kernels.pallas import costs
 from jaxatr.kernels.pallas.epilogue import Epilogue
 from jaxatr.kernels.pallas.hopper.product import product
-from jaxatr.kernels.pallas.hopper.tiles import PARAMS, fetch, grid, place, store, swizzled
+from jaxatr.kernels.pallas.hopper.tiles import PARAMS, fetch, grid, place, stated, store, swizzled
 from jaxatr.kernels.pallas.rows import Rows
 from jaxatr.typing import Array, Float
 
@@ -68,10 +69,12 @@ def convolution(
     operands |= {k: v.astype(jnp.float32) for k, v in vectors.items() if v is not None}
     if residual is not None:
         operands["residual"] = rows.spread(residual, ROWS)
+    result = jax.ShapeDtypeStruct((tiles * ROWS, features), x.dtype)
     kernel = plgpu.kernel(
         partial(_kernel, rows=rows, epilogue=epilogue, columns=columns),
-        out_type=jax.ShapeDtypeStruct((tiles * ROWS, features), x.dtype),
+        out_type=result,
         **grid(tiles, features // columns),
+        **stated(costs.convolution(tiles * ROWS, w, epilogue, (*operands.values(), result))),
         compiler_params=PARAMS,
         **({} if interpret is None else {"interpret": interpret}),
     )

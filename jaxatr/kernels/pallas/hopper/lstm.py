@@ -11,9 +11,10 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
+from jaxatr.kernels.pallas import costs
 from jaxatr.kernels.pallas.gates import GATES, close
 from jaxatr.kernels.pallas.hopper.product import product
-from jaxatr.kernels.pallas.hopper.tiles import PARAMS, fetch, grid, place, store, swizzled
+from jaxatr.kernels.pallas.hopper.tiles import PARAMS, fetch, grid, place, stated, store, swizzled
 from jaxatr.typing import Array, Float
 
 ROWS, UNITS, DEPTH, SLOTS = 64, 32, 64, 3  # of a tile; how many tiles are loaded ahead
@@ -62,6 +63,7 @@ def step(
         _kernel,
         out_type=[jax.ShapeDtypeStruct(h.shape, h.dtype), single, *[single] * saved],
         **grid(batch // ROWS, hidden // UNITS),
+        **stated(costs.lstm(h, r, part, saved)),
         compiler_params=PARAMS,
         **({} if interpret is None else {"interpret": interpret}),
     )
@@ -105,6 +107,7 @@ def layer(
     kernel: Any = pl.kernel(
         partial(_kernel_in_place, reverse=reverse),
         mesh=plgpu.Mesh(**grid(batch // ROWS, hidden // UNITS)),
+        cost_estimate=costs.lstm(h, r, jax.ShapeDtypeStruct(parts.shape[1:], parts.dtype), 0),
         compiler_params=PARAMS,
         **({} if interpret is None else {"interpret": interpret}),
     )

@@ -11,12 +11,12 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
+from jaxatr.kernels.pallas import costs
 from jaxatr.kernels.pallas.epilogue import Epilogue
 from jaxatr.kernels.pallas.rows import ALIGNMENT, Rows
 from jaxatr.typing import Array, Float
 
 LANES = 128
-TRANSCENDENTAL = ("elu", "sigmoid", "swish", "tanh")  # of the activations
 MEMORY = 8 * 2**20  # bytes of blocks; they are held twice, one being loaded
 
 
@@ -84,17 +84,14 @@ def convolution(
     result = jax.ShapeDtypeStruct((rows.batch, count, features), x.dtype)
     matrix = w.size * w.dtype.itemsize  # is read anew for every image, if it has several blocks
     again = 0 if features == LANES else (rows.batch - 1) * matrix
-    touched = sum(a.size * a.dtype.itemsize for a in (*operands, result))
     y = pl.pallas_call(
         partial(_kernel, rows=rows, epilogue=epilogue),
         grid=(rows.batch, features // LANES),
         in_specs=specs,
         out_specs=tile,
         out_shape=result,
-        cost_estimate=pl.CostEstimate(
-            flops=2 * rows.batch * count * w.size,
-            transcendentals=result.size * (epilogue.activation in TRANSCENDENTAL),
-            bytes_accessed=touched + again,
+        cost_estimate=costs.convolution(
+            rows.batch * count, w, epilogue, (*operands, result), again
         ),
         interpret=interpret,
     )(*operands)

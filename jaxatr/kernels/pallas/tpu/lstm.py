@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
+from jaxatr.kernels.pallas import costs
 from jaxatr.kernels.pallas.gates import GATES, close
 from jaxatr.typing import Array, Float
 
@@ -75,6 +76,7 @@ def step(
             "bfloat16 or float32"
         )
     height, saved = _height(batch, hidden, h.dtype.name), GATES + 1 if saves else 0
+    matrix = r.size * r.dtype.itemsize  # is read anew for each block of rows
     tile = pl.BlockSpec((height, UNITS), lambda m, n: (m, n))
     wide = pl.BlockSpec((height, GATES * UNITS), lambda m, n: (m, n))
     single = jax.ShapeDtypeStruct((batch, hidden), jnp.float32)
@@ -89,14 +91,7 @@ def step(
         ],
         out_specs=[tile] * (2 + saved),
         out_shape=[jax.ShapeDtypeStruct(h.shape, h.dtype), single, *[single] * saved],
-        cost_estimate=pl.CostEstimate(
-            flops=2 * h.size * r.shape[1],
-            transcendentals=(GATES + 1) * h.size,
-            bytes_accessed=2 * h.nbytes
-            + batch // height * r.nbytes
-            + part.nbytes
-            + (2 + saved) * c.nbytes,
-        ),
+        cost_estimate=costs.lstm(h, r, part, saved, (batch // height - 1) * matrix),
         interpret=interpret,
     )(h, c, r, part)
     return h, c, tuple(gates)
