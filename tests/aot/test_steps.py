@@ -20,8 +20,15 @@ def checked_by_the_compiler_alone():
     steps.batch_of.cache_clear()
 
 
+# libtpu 0.0.42.1 ends the process: its compiler recurses until the stack overflows.
+OVERFLOWS = ("cbc", "bfloat16", "v6e")
+
+
 def slow(case):
-    return case if case[:3] == FAST else pytest.param(*case, marks=pytest.mark.slow)
+    if case == FAST:
+        return case
+    overflows = [pytest.mark.xfail(run=False, reason="libtpu's compiler crashes")]
+    return pytest.param(*case, marks=[pytest.mark.slow, *(overflows if case == OVERFLOWS else [])])
 
 
 @pytest.mark.parametrize(("config", "dtype", "device"), list(map(slow, EVERY)))
