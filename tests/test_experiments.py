@@ -524,7 +524,7 @@ def test_a_fused_plan_is_timed_only_if_it_is_right(monkeypatch):
     arguments = fusions.drawn(plan, problem)
     assert arguments["residual"].dtype == "bfloat16" and arguments["bias"].dtype == "float32"
     row = fusions.measure(plan, problem, rounds=1)
-    assert set(row["milliseconds"]) == set(row["errors"]) == {"separate", "xla"}
+    assert set(row["milliseconds"]) == set(row["errors"]) == {"separate", "xla", "xla_folded"}
     assert row["work"] == (2 * 12 * 5 * 6, 2 * (60 + 30 + 2 * 72) + 4 * 5 * 6)
     plan = fusions.FusionPlan([fusions.BatchNorm(), fusions.Activation()])
     exact = fusions.exact
