@@ -1,12 +1,14 @@
-"""Files on disk: the user's cache folder, writes that happen whole or not at all, and locks."""
+"""Files on disk: the user's cache folder, writes that happen whole or not at all, locks, arrays."""
 
 import contextlib
 import os
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 import filelock
+import numpy as np
 import platformdirs
 
 
@@ -48,6 +50,40 @@ def replacing(path: str | os.PathLike) -> Iterator[IO[bytes]]:
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+
+
+def load_arrays(path: str | os.PathLike, mapped: int = 1 << 28) -> dict[str, np.ndarray]:
+    """Reads the arrays of an ``.npz`` file; large ones are mapped, and read where they are used.
+
+    Args:
+      path: of the file, as ``np.savez`` writes it.
+      mapped: bytes from which an array is mapped; its checksum is then not looked at.
+
+    Raises:
+      What ``np.load`` raises of a damaged file.
+    """
+    found: dict[str, np.ndarray] = {}
+    with np.load(path, allow_pickle=False) as file:
+        for name in file.files:
+            info = file.zip.getinfo(f"{name}.npy")
+            large = info.file_size >= mapped and info.compress_type == zipfile.ZIP_STORED
+            found[name] = _mapped(path, info) if large else file[name]
+    return found
+
+
+def _mapped(path: str | os.PathLike, info: zipfile.ZipInfo) -> np.ndarray:
+    """Maps a member of an archive that is stored as it is."""
+    with open(path, "rb") as file:
+        file.seek(info.header_offset + 26)  # of the member's own header: lengths of name and rest
+        lengths = file.read(4)
+        name, more = (int.from_bytes(lengths[at : at + 2], "little") for at in (0, 2))
+        file.seek(info.header_offset + 30 + name + more)
+        version = np.lib.format.read_magic(file)
+        one = version == (1, 0)
+        header = np.lib.format.read_array_header_1_0 if one else np.lib.format.read_array_header_2_0
+        shape, fortran, dtype = header(file)
+        order = "F" if fortran else "C"
+        return np.memmap(path, dtype, mode="r", offset=file.tell(), shape=shape, order=order)
 
 
 def write_text(path: str | os.PathLike, text: str) -> None:

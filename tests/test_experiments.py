@@ -310,6 +310,20 @@ def benchmark(name):
     return load(EXPERIMENTS / "benchmarks" / f"{name}.py")
 
 
+def test_what_a_cluster_needs_follows_from_a_rate():
+    batch = benchmark("batch")
+    found = batch.paper(100, 2e3, 50, price=0.36, chips=10**6)
+    assert found["seconds"] == pytest.approx(10**6 / 9000)
+    assert found["money"] == pytest.approx(100 * found["seconds"] / 3600 * 0.36)
+    assert (found["GB read"], found["GB written"], found["parts"]) == (2, 0.05, 100)
+    samples = [{"seconds": n, "parts": n, "MB": {"driver": 200, "worker 1": 300}} for n in range(9)]
+    rates = {"plain command": {"chips/s": 100, "start": 9}, "ray": {"chips/s": 150, "start": 20}}
+    record = {"device": "cpu", "cores": 2, "jax": "1", "bytes a chip": 2000, "chips": 10, "long": 8}
+    page = batch.page(record | {"price": 0.1, "rates": rates, "memory": samples, "paper": [found]})
+    assert "| ray | 150 | 1.50 | 20 |" in page and "| 8 | 200 | 300 |" in page
+    assert "| 1,000,000 | 111 | 2.0 | 0.05 | 18 | 100 | 3.1 | 1.11 |" in page
+
+
 def test_a_benchmark_that_was_cut_goes_on_where_it_was(tmp_path):
     recording, about = benchmark("recording"), {"device": "d", "dtype": "float32"}
     first = recording.Recording(tmp_path / "r", about)
@@ -510,7 +524,7 @@ def test_a_fused_plan_is_timed_only_if_it_is_right(monkeypatch):
     arguments = fusions.drawn(plan, problem)
     assert arguments["residual"].dtype == "bfloat16" and arguments["bias"].dtype == "float32"
     row = fusions.measure(plan, problem, rounds=1)
-    assert set(row["milliseconds"]) == set(row["errors"]) == {"separate", "xla"}
+    assert set(row["milliseconds"]) == set(row["errors"]) == {"separate", "xla", "xla_folded"}
     assert row["work"] == (2 * 12 * 5 * 6, 2 * (60 + 30 + 2 * 72) + 4 * 5 * 6)
     plan = fusions.FusionPlan([fusions.BatchNorm(), fusions.Activation()])
     exact = fusions.exact

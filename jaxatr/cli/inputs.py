@@ -134,7 +134,7 @@ class Inputs:
             except (ValueError, OSError) as error:
                 yield _Refused(argument, error)
                 continue
-            if passed := data.describe_passed(found):
+            if passed := data.describe_passed(found.passed):
                 print(f"{argument}: {passed}", file=sys.stderr)
             yield from found.images
 

@@ -2,6 +2,7 @@
 
 jaxatr predict --workdir=DIR IMAGE... [--jsonl] [--score=auto|cbc|vim|…] [--gamma=0.9|fitted]
 jaxatr predict --workdir=DIR IMAGE|FOLDER|ARCHIVE... [--out=table.csv|table.jsonl|table.parquet]
+jaxatr predict --workdir=DIR SOURCE... --engine=ray|local --out=FOLDER [--shard=10000]
 jaxatr predict --workdir=DIR IMAGE... --explain=OUT [--method=grad_cam|rise|…]
 jaxatr predict --workdir=DIR IMAGE... --neighbours=5 [--jsonl] [--max_distance=0.5]
 jaxatr predict --workdir=DIR --workdir=DIR IMAGE... [--jsonl]
@@ -17,7 +18,7 @@ from typing import Any
 from absl import flags
 
 from jaxatr import data, runs, training
-from jaxatr.cli import command, inputs
+from jaxatr.cli import command, inputs, parts
 from jaxatr.explain import Explainer, Pictures, describe, explain_all, load_explainers, load_target
 
 # Of the kinds' predictors.
@@ -50,20 +51,27 @@ def define_flags() -> None:
         "max_distance", None, "An embedding's: unknown beyond; default: fitted to validation data."
     )
     flags.DEFINE_string(
-        "out", None, "Write a row for each image into this table (.csv, .jsonl or .parquet)."
+        "out",
+        None,
+        "Write a row for each image into this table (.csv, .jsonl or .parquet); of --engine: a "
+        "folder.",
     )
     flags.DEFINE_string("explain", None, "Explain each prediction, in pictures in this folder.")
     flags.DEFINE_string("method", None, "Of --explain; default: --surrogate's, or grad_cam.")
     flags.DEFINE_string("surrogate", None, "The folder of the run whose surrogate explains.")
     flags.DEFINE_bool("jsonl", False, "Print one JSON object a line.")
+    parts.define_flags()
 
 
 def main(arguments: Sequence[str]) -> int:
     """Prints a line for each input; names those that cannot be used, and goes on."""
     if not arguments:
         raise ValueError("no image given: jaxatr predict --workdir=DIR IMAGE|FOLDER|ARCHIVE...")
-    training.enable_compilation_cache()
     values = flags.FLAGS
+    parts.check_flags()
+    if values.engine:
+        return parts.main(arguments, _options())
+    training.enable_compilation_cache()
     if values.out:
         data.check_table(values.out)
     explainers = _explainers()

@@ -10,7 +10,7 @@ size by ``chip``, made batches in ``pipeline`` and ``tuples``, and varied on the
 
 from jaxatr.data.augment import augment
 from jaxatr.data.bounded import decode_bounded, pixels_of
-from jaxatr.data.catalogue import open_dataset, prepare
+from jaxatr.data.catalogue import find_dataset, open_dataset, prepare
 from jaxatr.data.chip import Chip
 from jaxatr.data.combined_splits import (
     chips_and_images,
@@ -34,7 +34,7 @@ from jaxatr.data.pipeline import (
     image_statistics,
     train_batches,
 )
-from jaxatr.data.row_tables import Cell, check_table, csv_text, write_table
+from jaxatr.data.row_tables import Cell, check_table, csv_text, parquet_bytes, write_table
 from jaxatr.data.selection import holdout, select
 from jaxatr.data.source import Source
 from jaxatr.data.sources import flags as source_flags
@@ -76,6 +76,7 @@ __all__ = [
     "describe_passed",
     "eval_batches",
     "eval_tuple_batches",
+    "find_dataset",
     "hierarchy",
     "hold_out_classes",
     "holdout",
@@ -88,6 +89,7 @@ __all__ = [
     "normalize",
     "open_dataset",
     "other_boxes",
+    "parquet_bytes",
     "pixels_of",
     "prepare",
     "read_chips",

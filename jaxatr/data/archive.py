@@ -1,14 +1,17 @@
 """Archives taken apart so that nothing in them can reach outside the folder they go to."""
 
 import contextlib
+import io
 import lzma
 import shutil
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO
+from types import ModuleType
+from typing import IO, NamedTuple
 
 from jaxatr.data.extras import extra
 
@@ -22,6 +25,22 @@ def is_archive(path: Path) -> bool:
     return path.name.lower().endswith(SUFFIXES)
 
 
+class Member(NamedTuple):
+    """A file in an archive.
+
+    Attributes:
+      name: as it is written in the archive.
+      path: the same as a path below the archive's folder.
+      open: opens its content; before the next member is asked for.
+      place: offset and length of its content in the archive's file, where that is plainly there.
+    """
+
+    name: str
+    path: PurePosixPath
+    open: Callable[[], IO[bytes]]
+    place: tuple[int, int] | None = None
+
+
 def extract(archive: Path, directory: Path) -> None:
     """Writes an archive's files below ``directory``, as plain files and folders only.
 
@@ -30,23 +49,43 @@ def extract(archive: Path, directory: Path) -> None:
       ImportError: it is packed with Zstandard, and the extra ``zstd`` is not installed.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    members = _zip_members if archive.name.lower().endswith(".zip") else _tar_members
+    with reading(archive):
+        for member in members(archive):
+            target = directory.joinpath(*member.path.parts)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.closing(member.open()) as source, open(target, "wb") as file:
+                shutil.copyfileobj(source, file)
+
+
+@contextlib.contextmanager
+def reading(archive: Path) -> Iterator[None]:
+    """Turns the errors of a damaged archive, as it is read, into one that names it.
+
+    Raises:
+      As :func:`extract`.
+    """
     errors: tuple[type[Exception], ...] = (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError)
     errors = (*errors, lzma.LZMAError, zlib.error)
     if archive.name.lower().endswith(_ZSTANDARD):
-        zstandard = extra("zstandard", "zstd", f"{archive}: a Zstandard archive")
-        errors = (*errors, zstandard.ZstdError)
+        errors = (*errors, _zstandard(archive).ZstdError)
     try:
-        for name, reader in members(archive):
-            path = PurePosixPath(name.replace("\\", "/"))
-            if path.is_absolute() or ".." in path.parts or ":" in path.parts[0]:
-                raise ValueError(f"{archive}: the path {name!r} in it leaves its folder")
-            target = directory.joinpath(*path.parts)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with contextlib.closing(reader()) as source, open(target, "wb") as file:
-                shutil.copyfileobj(source, file)
+        yield
     except errors as error:
         raise ValueError(f"{archive}: not a readable archive ({error})") from error
+
+
+def members(archive: Path) -> Iterator[Member]:
+    """Yields an archive's files, in its order; for use within :func:`reading`.
+
+    Raises:
+      ValueError: it holds a link, a device, or a path that leaves the folder.
+    """
+    found = _zip_members if archive.name.lower().endswith(".zip") else _tar_members
+    for member in found(archive):
+        parts = member.path.parts
+        if member.path.is_absolute() or ".." in parts or ":" in parts[0]:
+            raise ValueError(f"{archive}: the path {member.name!r} in it leaves its folder")
+        yield member
 
 
 def opened(path: Path, scratch: Path) -> Path:
@@ -65,14 +104,18 @@ def opened(path: Path, scratch: Path) -> Path:
     return scratch
 
 
-def _tar_members(archive: Path) -> Iterator[tuple[str, Callable[[], IO[bytes]]]]:
+def _tar_members(archive: Path) -> Iterator[Member]:
     with _opened(archive) as tar:
-        for member in tar:
+        plain = isinstance(tar.fileobj, io.BufferedReader)  # and no stream that unpacks
+        while (member := tar.next()) is not None:
+            tar.members.clear()  # type: ignore  # which would grow with the archive
             if member.isdir():
                 continue
             if not member.isfile():
                 raise ValueError(f"{archive}: {member.name!r} in it is a link or a device")
-            yield member.name, lambda member=member: tar.extractfile(member)  # type: ignore
+            place = (member.offset_data, member.size) if plain and not member.issparse() else None
+            reader = partial(tar.extractfile, member)
+            yield Member(member.name, _inside(member.name), reader, place)  # type: ignore
 
 
 @contextlib.contextmanager
@@ -81,16 +124,17 @@ def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
         with tarfile.open(archive) as tar:
             yield tar
         return
-    zstandard = extra("zstandard", "zstd", f"{archive}: a Zstandard archive")
     with (
         open(archive, "rb") as file,
-        zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True) as stream,
+        _zstandard(archive)
+        .ZstdDecompressor()
+        .stream_reader(file, read_across_frames=True) as stream,
         tarfile.open(fileobj=stream, mode="r|") as tar,  # members are read in their order
     ):
         yield tar
 
 
-def _zip_members(archive: Path) -> Iterator[tuple[str, Callable[[], IO[bytes]]]]:
+def _zip_members(archive: Path) -> Iterator[Member]:
     with zipfile.ZipFile(archive) as file:
         for member in file.infolist():
             if member.is_dir():
@@ -98,4 +142,12 @@ def _zip_members(archive: Path) -> Iterator[tuple[str, Callable[[], IO[bytes]]]]
             # The upper half of the attributes is the Unix mode; 0o12 is a symbolic link.
             if member.external_attr >> 28 == 0o12:
                 raise ValueError(f"{archive}: {member.filename!r} in it is a link")
-            yield member.filename, lambda member=member: file.open(member)
+            yield Member(member.filename, _inside(member.filename), partial(file.open, member))
+
+
+def _inside(name: str) -> PurePosixPath:
+    return PurePosixPath(name.replace("\\", "/"))
+
+
+def _zstandard(archive: Path) -> ModuleType:
+    return extra("zstandard", "zstd", f"{archive}: a Zstandard archive")

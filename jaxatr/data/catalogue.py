@@ -44,7 +44,21 @@ def open_dataset(
         be downloaded first.
       ImageError: an image is corrupt; the message names it.
     """
-    return _open(name, data_dir, source, options, skip_corrupt)
+    return index.load(*_found(name, data_dir, source, options, skip_corrupt))
+
+
+def find_dataset(name: str, *, data_dir: str | os.PathLike | None = None) -> Path:
+    """Returns the folder of a data set's records; none of its columns is read.
+
+    Args:
+      name: as of :func:`open_dataset`.
+      data_dir: where prepared sets lie.
+
+    Raises:
+      As :func:`open_dataset`.
+    """
+    directory, _ = _found(name, data_dir, None, None, False)
+    return directory
 
 
 def prepare(
@@ -79,10 +93,12 @@ def prepare(
         sources.check_name(as_name)
         if as_name in sources.names() or _tfds.exists(as_name):
             raise ValueError(f"{as_name!r} is already the name of another data set: choose another")
-    return _open(name, data_dir, source, options, skip_corrupt, as_name, download=True)
+    return index.load(
+        *_found(name, data_dir, source, options, skip_corrupt, as_name, download=True)
+    )
 
 
-def _open(
+def _found(
     name: str,
     data_dir: str | os.PathLike | None,
     path: str | os.PathLike | None,
@@ -91,7 +107,8 @@ def _open(
     as_name: str | None = None,
     *,
     download: bool = False,
-) -> Dataset:
+) -> tuple[Path, str]:
+    """Finds or makes a data set: its folder, and the name that it goes by."""
     root = Path(data_dir).expanduser() if data_dir is not None else cache.default_data_dir()
     options = dict(options or {})
     source = sources.find(name)
@@ -100,13 +117,13 @@ def _open(
     _check_path(name, source, path, is_prepared=not download and cache.current(place) is not None)
     if source and (path is not None or not source.takes):
         request = Request(Path(path or "").expanduser().absolute(), options, skip_corrupt)
-        return index.load(_prepared(name, source, place, request), own_name)
+        return _prepared(name, source, place, request), own_name
     if options:
         raise ValueError(f"{name!r} takes no options, got {sorted(options)}")
     if (last := cache.current(place)) is not None:
-        return index.load(_renewed(last), own_name)
+        return _renewed(last), own_name
     if _tfds.exists(name):
-        return index.load(_tfds.prepared(name, root, download=download), name)
+        return _tfds.prepared(name, root, download=download), name
     choices = sorted({*sources.names(), *cache.names(root)})
     raise ValueError(
         f"there is no data set {name!r}{nearest(name, [*choices, *_tfds.names()])} "

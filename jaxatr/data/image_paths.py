@@ -2,11 +2,13 @@
 
 import collections
 import os
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from jaxatr.data import archive, measurements
-from jaxatr.data.files_below import visible_below
+from jaxatr.data.files_below import iterate_visible
 from jaxatr.data.images import SUFFIXES
 
 _NO_SUFFIX = "without a suffix"
@@ -60,24 +62,29 @@ def image_paths(path: str, scratch: str | os.PathLike) -> ImagePaths:
     root = archive.opened(given, Path(scratch))
     images: list[ImagePath] = []
     passed: collections.Counter[str] = collections.Counter()
-    for below in visible_below(root):
-        if kind := _other_kind(root / below):
+    for below in iterate_visible(root):
+        if kind := other_kind(root / below):
             passed[kind] += 1
         else:
             name = str(PurePath(path, below))
             images.append(ImagePath(name, str(root / below), str(below)))
     if not images:
-        others = f" ({_listed(passed)})" if passed else ""
-        raise ValueError(f"{path}: there is no image in it{others}")
+        raise no_image(path, passed)
     return ImagePaths(tuple(images), dict(passed))
 
 
-def describe_passed(found: ImagePaths) -> str:
+def no_image(path: str, passed: Mapping[str, int]) -> ValueError:
+    """Makes the error about a folder or an archive without an image."""
+    others = f" ({_listed(passed)})" if passed else ""
+    return ValueError(f"{path}: there is no image in it{others}")
+
+
+def describe_passed(passed: Mapping[str, int]) -> str:
     """Writes what was passed over, the most frequent kind first; empty for nothing."""
-    return f"passed over: {_listed(found.passed)}" if found.passed else ""
+    return f"passed over: {_listed(passed)}" if passed else ""
 
 
-def _listed(passed: dict[str, int]) -> str:
+def _listed(passed: Mapping[str, int]) -> str:
     kinds = sorted(passed.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(
         f"{count} {kind}" if kind == _NO_SUFFIX else f"{count} of the kind {kind}"
@@ -85,14 +92,24 @@ def _listed(passed: dict[str, int]) -> str:
     )
 
 
-def _other_kind(path: Path) -> str:
-    """Names the kind of a file that is no image; empty for an image."""
+def other_kind(path: PurePath, beginning: Callable[[int], bytes] | None = None) -> str:
+    """Names the kind of a file that is no image; empty for an image.
+
+    Args:
+      path: of the file.
+      beginning: reads its first bytes, so many; by default from the file at ``path``.
+    """
     suffix = path.suffix.lower()
     if suffix in SUFFIXES:
         return ""
     try:
-        with open(path, "rb") as file:
-            known = measurements.reader_of(file.read(_BEGINNING)) is not None
+        content = (beginning or partial(_beginning, path))(_BEGINNING)
+        known = measurements.reader_of(content) is not None
     except OSError:  # its name promises no image either
         known = False
     return "" if known else suffix or _NO_SUFFIX
+
+
+def _beginning(path: PurePath, count: int) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(count)

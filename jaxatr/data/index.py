@@ -14,6 +14,7 @@ from jaxatr.data.dataset import SHAPE_COLUMNS, Dataset, Split
 from jaxatr.data.images import decode_image
 from jaxatr.data.records import tfds
 from jaxatr.files import replacing
+from jaxatr.typing import Shaped
 
 # Raised when what stands in an index changes; an index of another version is written anew.
 INDEX_VERSION = 1
@@ -143,11 +144,41 @@ def description(directory: Path) -> dict[str, Any] | None:
     return found if found["index_version"] == INDEX_VERSION else None
 
 
+def images_of(directory: Path, split: str) -> Sequence[Shaped[np.ndarray, "h w c"]]:
+    """Returns the images of a set's split by number, each read when it is asked for.
+
+    No column is loaded, so that a split of any size takes no memory.
+
+    Raises:
+      ValueError: there is no set, or it has no such split.
+    """
+    found = _described(directory)
+    if split not in found["splits"]:
+        raise ValueError(f"{directory}: got split {split!r}, wanted one of {found['splits']}")
+    keys = {"image": found["keys"]["image"]}
+    return _Images(_Records(tfds().builder_from_directory(directory), split, keys))
+
+
+class _Images(Sequence):
+    def __init__(self, records: _Records):
+        self._records = records
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __getitem__(self, number: Any) -> Any:
+        return self._records[number]["image"]
+
+
+def _described(directory: Path) -> dict[str, Any]:
+    if (found := description(directory)) is None:
+        raise ValueError(f"{directory} holds no set that this version reads: prepare it again")
+    return found
+
+
 def load(directory: Path, name: str) -> Dataset:
     """Returns the data set that lies in ``directory`` with its index."""
-    found = description(directory)
-    if found is None:
-        raise ValueError(f"{directory} holds no set that this version reads: prepare it again")
+    found = _described(directory)
     builder = tfds().builder_from_directory(directory)
     classes, coarse = tuple(found["classes"]), found["coarse_classes"]
     splits = {}

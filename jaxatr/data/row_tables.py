@@ -59,7 +59,7 @@ def write_table(
     columns = columns or list(text)
     suffix = Path(path).suffix.lower()
     if suffix == ".parquet":
-        content = _parquet_bytes(path, columns, rows, text)
+        content = parquet_bytes(path, {name: _type(name, text) for name in columns}, rows)
     else:
         content = (_csv if suffix == ".csv" else _jsonl)(columns, rows).encode()
     with replacing(path) as file:
@@ -96,23 +96,41 @@ def _jsonl(columns: Sequence[str], rows: Sequence[Mapping[str, Cell]]) -> str:
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in full)
 
 
-def _parquet_bytes(
+def _type(name: str, text: Sequence[str]) -> type | None:
+    return str if name in text else None
+
+
+def parquet_bytes(
     path: str | os.PathLike,
-    columns: Sequence[str],
+    columns: Mapping[str, type | None],
     rows: Sequence[Mapping[str, Cell]],
-    text: Sequence[str],
+    facts: Mapping[str, str] | None = None,
 ) -> bytes:
+    """Writes rows as the content of a Parquet file.
+
+    Args:
+      path: of the file, for messages.
+      columns: name to the type of its cells; None for the one that they have.
+      rows: column to cell.
+      facts: to note in the file, beside the rows.
+
+    Raises:
+      ValueError: the cells of a column differ in type.
+      ImportError: the extra ``parquet`` is not installed.
+    """
     parquet = _parquet(path)
     pyarrow = extra("pyarrow", "parquet", f"{path}: a Parquet table")
+    types = {str: pyarrow.string(), float: pyarrow.float64(), int: pyarrow.int64()}
+    types |= {bool: pyarrow.bool_(), None: None}
     arrays = {}
-    for name in columns:
+    for name, kind in columns.items():
         cells = [row.get(name) for row in rows]
         try:
-            arrays[name] = pyarrow.array(cells, pyarrow.string() if name in text else None)
+            arrays[name] = pyarrow.array(cells, types[kind])
         except (ValueError, TypeError) as error:  # pyarrow's own errors are among these
             raise ValueError(f"{path}: the column {name!r}: {error}") from error
     written = io.BytesIO()
-    parquet.write_table(pyarrow.table(arrays), written)
+    parquet.write_table(pyarrow.table(arrays, metadata=facts), written)
     return written.getvalue()
 
 

@@ -4,9 +4,6 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.spatial.distance import squareform
-from scipy.stats import rankdata
 
 from jaxatr.typing import Float
 
@@ -64,6 +61,10 @@ def agreement(maps: Mapping[str, Float[np.ndarray, "h w"]]) -> Agreement:
     Raises:
       ValueError: there are fewer than two maps, or their shapes differ.
     """
+    from scipy.cluster.hierarchy import fcluster, linkage  # slow to import
+    from scipy.spatial.distance import squareform
+    from scipy.stats import rankdata
+
     shapes = {np.shape(one) for one in maps.values()}
     if len(maps) < 2 or len(shapes) > 1:
         raise ValueError(f"maps: got {len(maps)} of shapes {sorted(shapes)}, wanted two of one")

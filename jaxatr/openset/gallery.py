@@ -6,6 +6,7 @@ array is ever made than the examples, and the products of them all with one bloc
 large gallery is searched in two stages (:mod:`~jaxatr.openset.reranking`).
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.openset import reranking
+from jaxatr.openset.elsewhere import Elsewhere
 from jaxatr.openset.inputs import known_labels
 from jaxatr.openset.reranking import Index
 from jaxatr.typing import Array, ArrayLike, Float, Int, Shaped
@@ -33,13 +35,14 @@ class Gallery(NamedTuple):
       examples: ``[n, d]``, float16.
       half_squares: ``[n]``, half their squared lengths.
       labels: ``[n]``, their classes, ascending.
-      index: of a large gallery, for a search in two stages; None: all examples are compared.
+      index: of a large gallery, for a search in two stages, or where else the examples are; None:
+        all examples are compared.
     """
 
     examples: Shaped[ArrayLike, "n d"]
     half_squares: Float[ArrayLike, " n"]
     labels: Int[ArrayLike, " n"]
-    index: Index | None = None
+    index: Index | Elsewhere | None = None
 
 
 class Projection(NamedTuple):
@@ -187,11 +190,16 @@ def ready(model: Model) -> Model:
         return jnp.asarray(leaf).astype(jnp.float32) if half else leaf
 
     found: Any = jax.tree.map(put, model)
-    if {*Gallery._fields, "classes"} <= set(getattr(found, "_fields", ())) and found.index is None:
+    if is_gallery(found) and found.index is None:
         if reranking.pays(np.shape(found.examples), getattr(found, "forms", 1)):
             arrays = found.examples, found.half_squares, found.labels
             found = found._replace(index=reranking.index(*arrays, int(np.asarray(found.classes))))
     return found
+
+
+def is_gallery(model: Any) -> bool:
+    """Whether a fitted model has the fields of a :class:`Gallery`, and ``classes``."""
+    return {*Gallery._fields, "classes"} <= set(getattr(model, "_fields", ()))
 
 
 def class_distances(
@@ -216,7 +224,7 @@ def class_distances(
     """
     rows = np.asarray(queries, np.float32)
     squares = np.square(rows).sum(axis=1, keepdims=True)
-    beyond = _proximities(gallery, rows[:, None], classes, (0,), block_size)
+    beyond = proximities(gallery, rows[:, None], classes, (0,), block_size)
     return np.sqrt(np.maximum(squares - 2 * beyond, 0))
 
 
@@ -237,6 +245,8 @@ def _traced(
     gallery: Gallery, queries: Array, classes: int, estimated: tuple[int, ...]
 ) -> Float[Array, "b k"]:
     examples = jnp.asarray(gallery.examples).astype(jnp.float32)
+    if isinstance(gallery.index, Elsewhere):
+        raise ValueError("a gallery whose examples are elsewhere cannot be in a graph")
     if gallery.index is not None:
         return reranking.nearest(examples, gallery.index, queries, estimated)
     half_squares = jnp.asarray(gallery.half_squares)
@@ -271,21 +281,36 @@ def cosines(
     """
     rows = np.asarray(_unit(jnp.asarray(queries)))
     rows = rows[:, None] if rows.ndim == 2 else rows
-    return 0.5 + _proximities(gallery, rows, classes, estimated, block_size).astype(np.float64)
+    return 0.5 + proximities(gallery, rows, classes, estimated, block_size).astype(np.float64)
 
 
-def _proximities(
+def proximities(
     gallery: Gallery,
     queries: Float[ArrayLike, "b s d"],
     classes: int,
     estimated: tuple[int, ...],
     block_size: int,
 ) -> Float[np.ndarray, "b k"]:
-    """Computes the largest q·x − x²/2 over the forms q and a class's examples x, in blocks."""
+    """Computes the largest q·x − x²/2 over the forms q and a class's examples x.
+
+    Args:
+      gallery: of :func:`build` or :func:`directions`.
+      queries: ``[b, s, d]``, each in s forms.
+      classes: k; minus infinity for a class without an example.
+      estimated: the forms by which a search in two stages estimates.
+      block_size: queries at a time.
+
+    Raises:
+      ValueError: ``block_size`` is below 1.
+    """
     if block_size < 1:
         raise ValueError(f"block_size: got {block_size}, wanted at least 1")
+    search: Callable[[Any], Any]
+    queries = np.asarray(queries, np.float32)
     examples = jnp.asarray(gallery.examples, jnp.float32)
-    if gallery.index is None:
+    if isinstance(gallery.index, Elsewhere):
+        search = partial(gallery.index.proximities, classes=classes, estimated=estimated)
+    elif gallery.index is None:
         half_squares = jnp.asarray(gallery.half_squares)
         search = partial(_whole, examples, half_squares, ends=_ends(gallery.labels, classes))
     else:

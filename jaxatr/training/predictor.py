@@ -5,16 +5,22 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, cast, overload
 
+import jax
+import numpy as np
 from PIL import Image
 
 from jaxatr import data
 from jaxatr.data import Cell
+from jaxatr.training.networks import digest
 from jaxatr.typing import ArrayLike
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 One: TypeAlias = str | os.PathLike | Image.Image | ArrayLike
 """An image as a program has it."""
+
+
+_NUMBERS = (np.ndarray, np.generic, jax.Array, bool, int, float)
 
 
 class Predictor(abc.ABC, Generic[Item, Answer]):
@@ -60,6 +66,22 @@ class Predictor(abc.ABC, Generic[Item, Answer]):
     @abc.abstractmethod
     def __call__(self, items: Iterable[Item]) -> Iterator[Answer]:
         """Yields a prediction for each input, in order."""
+
+    def digest(self) -> str:
+        """Hashes all that the answers depend on, by SHA-256: predictions of two digests don't mix.
+
+        Here these are the arrays and numbers among the attributes; a kind that keeps something
+        else adds that.
+        """
+        leaves = jax.tree.leaves(vars(self))
+        return digest([leaf for leaf in leaves if isinstance(leaf, _NUMBERS)])
+
+    def columns(self) -> dict[str, type]:
+        """Lists the columns of :meth:`to_row`, name to ``str``, ``float``, ``int`` or ``bool``.
+
+        Empty, as here, where only rows can tell.
+        """
+        return {}
 
     def verdict(self, prediction: Answer) -> str:
         """Writes the decision in few words, as a picture's title has it; empty without one."""
@@ -134,6 +156,11 @@ class Predictor(abc.ABC, Generic[Item, Answer]):
         ``FIELD_NAME`` or, of a list, ``FIELD_1``, ``FIELD_2`` and so on.
         """
         return flattened(self.to_json(prediction))
+
+
+def types_of(row: Mapping[str, Cell]) -> dict[str, type]:
+    """Returns the types of the cells of a row that has them all."""
+    return {name: type(cell) for name, cell in row.items()}
 
 
 def flattened(fields: Mapping[str, Any], prefix: str = "") -> dict[str, Cell]:

@@ -46,6 +46,7 @@ def test_chips_are_those_of_the_host(chip, shape, dtype):
         np.testing.assert_allclose(found, wanted, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_every_reduction_has_pillows_rounding():
     """Over many sizes: a weight that is off by one of its 22 bits would show somewhere."""
     chip = Chip(size=9, channels=1)

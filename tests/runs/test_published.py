@@ -131,11 +131,12 @@ def test_it_is_used_where_the_weights_are_gone(config, run, folder, tmp_path, pa
 def test_its_constants_are_in_the_exported_graph(run, tmp_path):
     runtime = pytest.importorskip("onnxruntime", reason="extra 'peers' is not installed")
     export_run(run, tmp_path / "run.onnx", score="none")
-    images = np.random.default_rng(0).integers(0, 255, (2, 24, 24, 1)).astype(np.float32)
+    images = np.random.default_rng(0).integers(0, 255, (2, 24, 24, 1), dtype=np.uint8)
     session = runtime.InferenceSession(tmp_path / "run.onnx")
     (found,) = session.run(["features"], {"images": images})
     trained = training.load_run(run)
-    wanted = jax.jit(trained.module.apply)(trained.variables, (images - 110) / 60).features
+    normalised = (images.astype(np.float32) - 110) / 60
+    wanted = jax.jit(trained.module.apply)(trained.variables, normalised).features
     np.testing.assert_allclose(found, wanted, atol=1e-4)
 
 

@@ -192,10 +192,15 @@ def test_a_port_that_is_taken_is_told(command, trained_run):
     ("flag", "words"),
     [
         ("--batches=4,x", "--batches: got 4,x, wanted numbers"),
-        ("--batches=0", "wanted sizes that ascend"),
-        ("--token_file=/nowhere/token", "/nowhere/token"),
-        ("--key=key.pem", "--key is of --certificate"),
-        ("--workdir=/nowhere", "/nowhere is no run folder"),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)  # each starts a process
+            for case in (
+                ("--batches=0", "wanted sizes that ascend"),
+                ("--token_file=/nowhere/token", "/nowhere/token"),
+                ("--key=key.pem", "--key is of --certificate"),
+                ("--workdir=/nowhere", "/nowhere is no run folder"),
+            )
+        ),
     ],
 )
 def test_a_mistake_is_one_line(command, tmp_path, flag, words):

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxatr.openset import gallery
+from jaxatr.openset.elsewhere import Elsewhere
 from jaxatr.openset.gallery import Gallery
 from jaxatr.openset.inputs import finite, known_labels
 from jaxatr.openset.maps import mean_pool
@@ -47,7 +48,7 @@ class Examples(NamedTuple):
     half_squares: Float[ArrayLike, " n"]
     labels: Int[ArrayLike, " n"]
     classes: Int[ArrayLike, ""]
-    index: Index | None = None
+    index: Index | Elsewhere | None = None
 
 
 def fit(

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.openset import gallery
+from jaxatr.openset.elsewhere import Elsewhere
 from jaxatr.openset.gallery import Gallery
 from jaxatr.openset.inputs import known_labels
 from jaxatr.openset.maps import central
@@ -55,7 +56,7 @@ class Spatial(NamedTuple):
     half_squares: Float[ArrayLike, " n"]
     labels: Int[ArrayLike, " n"]
     classes: Int[ArrayLike, ""]
-    index: Index | None = None
+    index: Index | Elsewhere | None = None
 
 
 def fit(

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.openset import gallery
+from jaxatr.openset.elsewhere import Elsewhere
 from jaxatr.openset.gallery import Gallery
 from jaxatr.openset.inputs import known_labels
 from jaxatr.openset.outputs import Outputs
@@ -66,7 +67,7 @@ class Template(NamedTuple):
     classes: Int[ArrayLike, ""]
     shift: Int[ArrayLike, ""]
     windows: Float[ArrayLike, " w"] = np.ones(1)
-    index: Index | None = None
+    index: Index | Elsewhere | None = None
 
     @property
     def forms(self) -> int:

@@ -13,7 +13,7 @@ from jaxatr.reporting import notebook
 from jaxatr.tasks.embedding.evaluation import SCORE
 from jaxatr.tasks.shown import Showing
 from jaxatr.training import TrainedRun
-from jaxatr.training.predictor import flattened
+from jaxatr.training.predictor import flattened, types_of
 from jaxatr.typing import Float, Int, Shaped
 
 UNKNOWN = "unknown"
@@ -242,6 +242,11 @@ class Retriever(Showing[np.ndarray, Match]):
         fields = self.to_json(prediction)
         fields["neighbour"] = fields.pop("neighbours")
         return flattened(fields)
+
+    def columns(self) -> dict[str, type]:
+        """Lists the columns of a row, with those of every neighbour."""
+        near = (Neighbour("", 0.0, 0, ""),) * self.neighbours
+        return types_of(self.to_row(Match("", 0.0, 0.0, near)))
 
 
 def _fitted_distance(workdir: str | os.PathLike) -> float | None:

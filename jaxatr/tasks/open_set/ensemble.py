@@ -54,6 +54,10 @@ class Ensemble(Recogniser):
         """Refuses: several networks have no one map."""
         raise ValueError("heat_map: an ensemble has none: show the image by one of its runs")
 
+    def digest(self) -> str:
+        """Hashes the members, and what decides."""
+        return digest([super().digest(), *(member.digest() for member in self.members)])
+
     def outputs(
         self, items: Iterable[np.ndarray], *, batch_size: int | None = None
     ) -> Iterator[openset.Outputs]:

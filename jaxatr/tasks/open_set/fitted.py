@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from jaxatr import openset
+from jaxatr.files import load_arrays
 from jaxatr.training.folder import write_file
 
 FOLDER = "fitted"
@@ -64,8 +65,7 @@ def load(
     if not path.is_file():
         return None
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = dict(file)
+        arrays = load_arrays(path)
         if int(arrays.pop("step", -1)) != step:
             raise ValueError(f"it is not of step {step}")
         return openset.from_arrays(score, arrays)

@@ -16,8 +16,8 @@ from jaxatr.resolve import resolve
 from jaxatr.tasks.open_set.loading import load_decision
 from jaxatr.tasks.open_set.views import kept_as, outputs_of, views_of
 from jaxatr.tasks.shown import HeatMap, Showing
-from jaxatr.training import Checkpoint, TrainedRun
-from jaxatr.training.predictor import Item, flattened
+from jaxatr.training import Checkpoint, TrainedRun, digest
+from jaxatr.training.predictor import Item, flattened, types_of
 from jaxatr.typing import ArrayLike, PyTree, Shaped
 
 UNKNOWN = "unknown"
@@ -91,12 +91,12 @@ class OpenSetPredictor(Showing[Item, Prediction]):
       chip: from an image to the chip that the network sees.
       step: of the checkpoint.
       workdir: the run's folder.
-      deciding: the decision, with its galleries on the device.
       kept: name of what is fitted for the decision, in the run's folder.
     """
 
     #: Dotted path of what loads several runs as one; empty where that cannot be.
     ensemble: ClassVar[str] = ""
+    _deciding: openset.Decision | None
 
     def __init__(
         self,
@@ -136,7 +136,14 @@ class OpenSetPredictor(Showing[Item, Prediction]):
 
     @decision.setter
     def decision(self, decision: openset.Decision) -> None:
-        self._decision, self.deciding = decision, decision.ready()
+        self._decision, self._deciding = decision, None
+
+    @property
+    def deciding(self) -> openset.Decision:
+        """The decision with its galleries on the device, where they are put when first needed."""
+        if self._deciding is None:
+            self._deciding = self._decision.ready()
+        return self._deciding
 
     @staticmethod
     @abc.abstractmethod
@@ -284,6 +291,16 @@ class OpenSetPredictor(Showing[Item, Prediction]):
         probabilities = flattened(fields.pop("probabilities"), "probability_")
         fields["known_probability_is"] = fields.pop("probability_is")
         return flattened(fields) | probabilities
+
+    def columns(self) -> dict[str, type]:
+        """Lists the columns of a row, with those of every class."""
+        numbers = dict.fromkeys(self.classes, 0.0)
+        return types_of(self.to_row(Prediction("", "", 0.0, 0.0, 0.0, numbers, "", 0.0, 0.0, "")))
+
+    def digest(self) -> str:
+        """Hashes the networks, the chips that they see, and what decides."""
+        about = super().digest(), self.kept, repr(self.chip)
+        return digest([*about, openset.to_arrays(self.decision)])
 
 
 class Recogniser(OpenSetPredictor[np.ndarray]):

@@ -116,10 +116,41 @@ def test_results_are_those_of_the_separate_operations(letters, dtype):
         assert error(y, separately(plan.operations, arguments)) < TOLERANCE[dtype]
 
 
-def test_the_function_can_be_differentiated():
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("letters", ["CBNA", "CBA", "CBNRA"])
+def test_the_form_that_cudnn_takes_as_one_call(letters, dtype):
+    """The norm is in the kernel, and nothing after the convolution is of another type."""
+    norm = [BatchNorm()] if "N" in letters else []
+    residual = [Residual()] if "R" in letters else []
+    plan = FusionPlan([Convolution((2, 2), SAME), Bias(), *norm, *residual, Activation("relu")])
+    problem = FusionProblem((2, 6, 5, 3), (3, 3, 3, 4), dtype)
+    compiled = plan.compile(problem, solver="xla_folded")
+    assert plan.combination == letters and compiled.accuracy == "narrow"
+    arguments = arguments_of(plan, problem)
+    assert (
+        error(compiled.execute(arguments), separately(plan.operations, arguments))
+        < (TOLERANCE[dtype])
+    )
+    traced = jax.make_jaxpr(compiled.function)(arguments)
+    after = str(traced).partition("conv")[2]
+    assert dtype == "float32" or "convert_element_type[new_dtype=float32" not in after
+
+
+def test_the_form_that_auto_stands_for():
+    gpu, tpu = Device("gpu", "NVIDIA H100"), Device("tpu", "TPU v5 lite")
+    problem = FusionProblem((2, 6, 5, 3), (3, 3, 3, 4), "bfloat16")
+    assert FusionPlan(SEQUENCES["CBNA"]).choose(problem, gpu) == "xla_folded"
+    assert FusionPlan(SEQUENCES["CBNA"]).choose(problem, tpu) == "xla"
+    assert FusionPlan(SEQUENCES["CBNRA"]).choose(problem, gpu) == "xla"  # a norm per pixel
+    assert FusionPlan(SEQUENCES["NA"]).choose(FusionProblem((2, 3, 3, 2)), gpu) == "xla"
+    assert FusionPlan(SEQUENCES["CBA"]).compile(problem).accuracy == "wide"
+
+
+@pytest.mark.parametrize("solver", ["xla", "xla_folded"])
+def test_the_function_can_be_differentiated(solver):
     plan, problem = FusionPlan(SEQUENCES["CBNA"]), FusionProblem((2, 6, 5, 3), (3, 3, 3, 4))
     arguments = arguments_of(plan, problem)
-    function = plan.compile(problem).function
+    function = plan.compile(problem, solver=solver).function
     gradient = jax.jit(jax.grad(lambda a: (function(a) ** 2).sum()))(arguments)
     along = {k: np.random.default_rng(9).standard_normal(v.shape) for k, v in arguments.items()}
     slope = sum(np.vdot(np.float64(gradient[k]), along[k]) for k in along)

@@ -1,5 +1,8 @@
 """Fused convolutions: lowered for their platforms, and interpreted against float64."""
 
+import re
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -142,9 +145,9 @@ def test_hopper_with_several_tiles_of_each_kind(mosaic):
         pytest.param(UNEVEN, EPILOGUES[3], jnp.bfloat16, marks=SLOW),
     ],
 )
-def test_tpu_interpreted(geometry, epilogue, dtype):
+def test_tpu_interpreted(geometry, epilogue, dtype, tpu_interpreter):
     arguments = operands(geometry, epilogue, 128, dtype)
-    check(tpu.convolution(*arguments, interpret=True), exact(*arguments))
+    check(tpu.convolution(*arguments, interpret=tpu_interpreter), exact(*arguments))
 
 
 @pytest.mark.parametrize("module", [hopper, tpu])
@@ -157,6 +160,43 @@ def test_sizes_that_do_not_fit(module):
 def test_an_image_that_does_not_fit_in_the_memory_of_a_core():
     assert tpu.applies(Rows(8, 28, 28, *THREE), 128, 128, "bfloat16")
     assert not tpu.applies(Rows(8, 224, 224, *THREE), 128, 128, "bfloat16")
+
+
+def test_more_rows_of_tiles_than_the_second_axis_of_a_grid_takes():
+    """104,864 of them; beyond 65,535 the launch would end the process."""
+    rows, images = (
+        Rows(256, 224, 224, *THREE),
+        jax.ShapeDtypeStruct((256, 224, 224, 64), "bfloat16"),
+    )
+    w = jax.ShapeDtypeStruct((3, 3, 64, 64), "bfloat16")
+    assert hopper.applies(rows, 64, 64, "bfloat16")
+    traced = jax.make_jaxpr(lambda x, w: hopper.convolution(x, w, rows, Epilogue()))(images, w)
+    (grid,) = set(re.findall(r"Mesh\(grid=\((.*?)\)", str(traced)))
+    assert grid == "104864,"
+
+
+@pytest.mark.parametrize("epilogue", EPILOGUES)
+@pytest.mark.parametrize("columns", [64, 128])
+def test_two_blocks_share_a_multiprocessor(columns, epilogue):
+    """228 KiB, of which each block takes one besides; a buffer begins at a whole KiB."""
+    slots = hopper._slots(columns, epilogue)
+    beside = 2 * 128 * columns * epilogue.residual
+    vectors = 1024 * (epilogue.scale + epilogue.shift)
+    used = 2 * slots * 64 * (128 + columns) + beside + vectors + 8 * (slots + 1) + 1024
+    assert slots == 4 if columns == 128 and epilogue.residual else 2 * used <= 228 * 1024
+    assert used <= 227 * 1024
+
+
+def test_the_cost_is_stated():
+    x, w, rows, epilogue, *extras = operands(THREE, EPILOGUES[4], 128, jnp.bfloat16)
+    traced = jax.make_jaxpr(lambda *a: tpu.convolution(*a[:2], rows, epilogue, *a[2:]))(
+        x, w, *extras
+    )
+    (call,) = [e for e in traced.eqns if e.primitive.name == "pallas_call"]
+    cost = call.params["cost_estimate"]
+    assert cost.flops == 2 * 2 * 6 * 16 * 9 * 128 * 128  # lines of 16 pixels, of which 7 count
+    assert cost.transcendentals == 2 * 6 * 16 * 128
+    assert cost.bytes_accessed >= w.nbytes + x.nbytes
 
 
 def test_folded_batch_norm():

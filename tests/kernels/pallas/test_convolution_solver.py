@@ -43,8 +43,8 @@ def test_hopper_interpreted(direction, mosaic):
         pytest.param("data", "bfloat16", marks=pytest.mark.slow),
     ],
 )
-def test_tpu_interpreted(direction, dtype):
-    interpreted("tpu", problem(direction, 128, dtype), True)
+def test_tpu_interpreted(direction, dtype, tpu_interpreter):
+    interpreted("tpu", problem(direction, 128, dtype), tpu_interpreter)
 
 
 def test_a_strided_product_reads_the_pixels_that_it_needs():

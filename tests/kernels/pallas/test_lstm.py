@@ -37,16 +37,54 @@ def single_step(h, c, r, part):
         pytest.param(tpu, "bfloat16", 1e-2, marks=pytest.mark.slow),
     ],
 )
-def test_one_step(kernel, dtype, tolerance, mosaic):
+def test_one_step(kernel, dtype, tolerance, request):
     batch, hidden = 128, 256
     h, r = draw((batch, hidden), dtype, 0), draw((hidden, 4 * hidden), dtype, 1) / 16
     c, part = draw((batch, hidden), jnp.float32, 2), draw((batch, 4 * hidden), jnp.float32, 3)
     mine = (h, c, grouped(r, kernel.UNITS), grouped(part, kernel.UNITS))
-    results = kernel.step(*mine, interpret=mosaic if kernel is hopper else True)
-    for one, wanted in zip(
-        jax.tree.leaves(results), jax.tree.leaves(single_step(h, c, r, part)), strict=True
+    interpret = request.getfixturevalue("mosaic" if kernel is hopper else "tpu_interpreter")
+    wanted = single_step(h, c, r, part)
+    for saves in (True, False):
+        *states, gates = kernel.step(*mine, saves=saves, interpret=interpret)
+        assert len(gates) == (5 if saves else 0)
+        expected = jax.tree.leaves(wanted if saves else wanted[:2])
+        for one, exact in zip(jax.tree.leaves((states, gates)), expected, strict=True):
+            np.testing.assert_allclose(np.asarray(one, np.float64), exact, atol=tolerance)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_all_steps_of_a_layer_for_its_results_alone(reverse, mosaic):
+    """Hopper's: each step writes where the next one reads; mapped, one example after the other."""
+    problem = Problem("lstm", 3, 5, 64, 64, False, False, "bfloat16")
+    ((weights,),) = recurrent.init(jax.random.key(0), "lstm", 64, 64, dtype="bfloat16")
+    x = draw((3, 5, 64), "bfloat16", 1)
+    state = draw((5, 64), jnp.float32, 2), draw((5, 64), jnp.float32, 3)
+
+    def ours(x, unroll):
+        options = {"unroll": unroll, "interpret": mosaic}
+        return pallas.run("hopper", problem, weights, x, state, None, reverse, **options)
+
+    def theirs(x):
+        return scan.run(problem, weights, x, state, None, reverse)
+
+    both = jnp.stack([x, 2 * x])
+    for one, other in (
+        (ours(x, 2), theirs(x)),
+        (jax.vmap(lambda x: ours(x, 1))(both), jax.vmap(theirs)(both)),
     ):
-        np.testing.assert_allclose(np.asarray(one, np.float64), wanted, atol=tolerance)
+        for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-2)
+
+
+def test_blocks_that_fit_in_the_core():
+    """Batch 512, 4096 units, bfloat16: 256 rows a block were 16.9 MB of 16."""
+    assert tpu.applies(4096, "bfloat16") and not tpu.applies(8192, "bfloat16")
+    for hidden, dtype in ((128, "float32"), (1024, "float32"), (4096, "bfloat16")):
+        for batch in (16, 208, 512):
+            height = tpu._height(batch, hidden, dtype)
+            assert batch % height == height % tpu.rows(dtype) == 0
+            assert tpu._bytes(height, hidden, dtype) <= 15 * 2**20
+    assert tpu._height(512, 1024, "bfloat16") == 256 > tpu._height(512, 4096, "bfloat16")
 
 
 def test_columns_of_a_tile():

@@ -22,7 +22,7 @@ def exported(backbone, path, **fields):
     return export(network, variables, images, path), network, variables, images
 
 
-@pytest.mark.parametrize("backbone", ["resnet18", "resnet50"])
+@pytest.mark.parametrize("backbone", ["resnet18", pytest.param("resnet50", marks=pytest.mark.slow)])
 def test_paths_of_modules_become_names(backbone, tmp_path):
     model, *_ = exported(backbone, tmp_path / "own.onnx")
     generate(tmp_path / "own.onnx", tmp_path / "source")

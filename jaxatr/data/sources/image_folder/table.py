@@ -10,8 +10,11 @@ from jaxatr.data.extras import extra
 from jaxatr.data.sources.image_folder.layouts import Listed, split_name
 
 SUFFIXES = (".csv", ".tsv", ".parquet")
+PATHS = ("path", "file", "filename", "file_name", "filepath", "image", "image_path")
+"""Names of a column of paths."""
+
 _NAMES = {
-    "path": ("path", "file", "filename", "file_name", "filepath", "image", "image_path"),
+    "path": PATHS,
     "label": ("label", "class", "class_name", "fine", "fine_label"),
     "coarse": ("coarse", "coarse_label", "coarse_class", "superclass"),
     "split": ("split", "part", "subset", "partition"),

@@ -16,8 +16,8 @@ from jaxatr.kernels.contrib.fusion.operations import (
     Shape,
     forward,
 )
-from jaxatr.kernels.contrib.fusion.solvers import SOLVERS
-from jaxatr.kernels.device import describe
+from jaxatr.kernels.contrib.fusion.solvers import SOLVERS, Accuracy
+from jaxatr.kernels.device import Device, describe
 from jaxatr.typing import Array
 
 
@@ -63,6 +63,11 @@ class CompiledPlan:
     function: Callable[[dict[str, Array]], Array]
     executable: Callable[[dict[str, Array]], Array]
 
+    @property
+    def accuracy(self) -> Accuracy:
+        """How the solver rounds: ``"wide"`` or ``"narrow"``."""
+        return SOLVERS[self.solver].accuracy
+
     def execute(self, arguments: Mapping[str, Array]) -> Array:
         """Returns the result for the arguments by name.
 
@@ -96,7 +101,8 @@ class FusionPlan:
         """Chooses a solver and compiles.
 
         ``"auto"`` is XLA: no run on an accelerator has yet shown where a kernel of one's own is
-        faster.
+        faster. On a GPU it is ``"xla_folded"`` where that takes the sequence, which is then one
+        call of cuDNN, and elsewhere ``"xla"``.
 
         Args:
           problem: shapes and type.
@@ -106,11 +112,11 @@ class FusionPlan:
           NotImplementedError: the solver does not take the sequence; says why.
           ValueError: the solver is unknown, or the shapes do not fit together.
         """
-        name = "xla" if solver == "auto" else solver
+        here = describe(jax.local_devices()[0])
+        name = self.choose(problem, here) if solver == "auto" else solver
         if name not in SOLVERS:
             raise ValueError(f"solver: got {solver!r}, wanted 'auto' or one of {sorted(SOLVERS)}")
         reason = refusal(SOLVERS[name].edges, self.operations, problem)
-        here = describe(jax.local_devices()[0])
         if reason is None and not SOLVERS[name].runs_on(here):
             reason = f"it is for another device than {here.kind}"
         if reason is not None:
@@ -125,6 +131,11 @@ class FusionPlan:
         }
         executable: Any = jax.jit(function).lower(structs).compile()
         return CompiledPlan(name, shapes, function, executable)
+
+    def choose(self, problem: FusionProblem, device: Device) -> str:
+        """Returns the solver that ``"auto"`` stands for on a device, which need not be here."""
+        folded = refusal(SOLVERS["xla_folded"].edges, self.operations, problem) is None
+        return "xla_folded" if device.platform == "gpu" and folded else "xla"
 
     @property
     def combination(self) -> str:

@@ -3,8 +3,9 @@
 import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
+import jax
 import jax.numpy as jnp
 
 from jaxatr.kernels.contrib.fusion.graph import Constraint, Edge, ordered_edges
@@ -15,6 +16,7 @@ from jaxatr.kernels.contrib.fusion.operations import (
     Convolution,
     FusionProblem,
     Operation,
+    Residual,
     forward,
 )
 from jaxatr.kernels.device import Device as Target
@@ -22,6 +24,11 @@ from jaxatr.kernels.ops.convolution.solvers import pallas
 from jaxatr.kernels.pallas import Device, kernel, runs_on
 from jaxatr.kernels.pallas.epilogue import Epilogue, folded
 from jaxatr.typing import Array
+
+#: How a plan is rounded. ``"wide"``: once, at the end; what follows the convolution is computed in
+#: float32. ``"narrow"``: the problem's type throughout, as the operations are written, with a norm
+#: folded into the kernel; a compiler may compute more exactly, and cuDNN does.
+Accuracy: TypeAlias = Literal["wide", "narrow"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,12 +40,14 @@ class FusionSolver:
       edges: its constraint graph.
       run: ``(operations, arguments) -> result``.
       runs_on: says whether a device of such a platform will do.
+      accuracy: how it rounds.
     """
 
     platforms: tuple[str, ...]
     edges: tuple[Edge, ...]
     run: Callable[..., Array]
     runs_on: Callable[[Target], bool] = lambda _: True
+    accuracy: Accuracy = "wide"
 
 
 _FLOATING = Constraint(
@@ -59,24 +68,51 @@ def run_xla(operations: Sequence[Operation], arguments: Arguments) -> Array:
     return y.astype(x.dtype)
 
 
+def run_folded(operations: Sequence[Operation], arguments: Arguments) -> Array:
+    """Folds the norm into the kernel and the bias, and stays in the problem's type.
+
+    On a GPU, XLA turns convolution, bias, residual input and ReLU into one call of cuDNN if nothing
+    between them changes the type; a factor of each feature cannot be part of that call.
+    """
+    convolution: Any
+    convolution, *rest = operations
+    x, w = arguments["x"], arguments["w"]
+    scale, shift = _affine(rest, arguments)
+    if scale is not None:
+        w = (w * scale).astype(w.dtype)
+    y = convolution.apply(x, {"w": w})
+    if shift is not None:
+        y = y + shift.astype(y.dtype)
+    for operation in rest:
+        if isinstance(operation, Activation) and operation.name in _MAXIMA:
+            y = _MAXIMA[operation.name](y)
+        elif isinstance(operation, Residual | Activation):
+            y = operation.apply(y, arguments)
+    return y
+
+
+# XLA looks for a maximum; jax's own have the derivatives that this package's selections have.
+_MAXIMA = {"relu": jax.nn.relu, "relu6": jax.nn.relu6}
+
+
+def _affine(
+    operations: Sequence[Operation], arguments: Arguments
+) -> tuple[Array | None, Array | None]:
+    """Returns the factor and the summand that bias and norm come down to, None for none."""
+    norm = next((o for o in operations if isinstance(o, BatchNorm)), None)
+    bias = arguments.get("bias")
+    if norm is None:
+        return None, bias
+    scale, shift = arguments["scale"], arguments["shift"]
+    return folded(scale, shift, arguments["mean"], arguments["variance"], norm.epsilon, bias)
+
+
 def run_kernel(device: Device, operations: Sequence[Operation], arguments: Arguments) -> Array:
     """Turns what follows a convolution into an epilogue, and runs the kernel."""
     convolution: Any
     convolution, *rest = operations
     x, w = arguments["x"], arguments["w"]
-    norm = next((o for o in rest if isinstance(o, BatchNorm)), None)
-    bias = arguments.get("bias")
-    if norm is None:
-        scale, shift = None, bias
-    else:
-        scale, shift = folded(
-            arguments["scale"],
-            arguments["shift"],
-            arguments["mean"],
-            arguments["variance"],
-            norm.epsilon,
-            bias,
-        )
+    scale, shift = _affine(rest, arguments)
     name = next((o.name for o in rest if isinstance(o, Activation)), "none")
     residual = arguments.get("residual")
     epilogue = Epilogue(scale is not None, shift is not None, residual is not None, name)
@@ -86,16 +122,18 @@ def run_kernel(device: Device, operations: Sequence[Operation], arguments: Argum
     return module.convolution(x, w, rows, epilogue, scale, shift, residual)
 
 
+_KNOWN = Constraint(
+    "mode spatial and known statistics", lambda o, _: o.mode == "spatial" and not o.training
+)
+
+
 def _kernel_solver(device: Device, platforms: tuple[str, ...], sizes: str) -> FusionSolver:
     plain = Constraint(
         "stride 1 (any for 1x1 without padding), dilation 1, one group",
         lambda o, p: pallas.is_plain(forward(o, p)),
     )
     fits = Constraint(sizes, lambda o, p: pallas.fits(device, forward(o, p)))
-    known = Constraint(
-        "mode spatial and known statistics", lambda o, _: o.mode == "spatial" and not o.training
-    )
-    constraints = {Convolution: (_KERNEL, plain, fits), BatchNorm: (known,)}
+    constraints = {Convolution: (_KERNEL, plain, fits), BatchNorm: (_KNOWN,)}
     edges = ordered_edges((Convolution,), constraints)
     return FusionSolver(platforms, edges, partial(run_kernel, device), partial(runs_on, device))
 
@@ -107,6 +145,12 @@ SOLVERS = {
             (Convolution, BatchNorm), {Convolution: (_KERNEL, _FLOATING), BatchNorm: (_FLOATING,)}
         ),
         run_xla,
+    ),
+    "xla_folded": FusionSolver(
+        (),
+        ordered_edges((Convolution,), {Convolution: (_KERNEL, _FLOATING), BatchNorm: (_KNOWN,)}),
+        run_folded,
+        accuracy="narrow",
     ),
     "hopper": _kernel_solver(
         "hopper", ("gpu", "cuda"), "bfloat16 or float16, channels and features multiples of 64"

@@ -58,8 +58,9 @@ def run_joined(
     return recurrence(one_product, problem, reverse, unroll, weights, x, state, mask)
 
 
-def hoisted(problem, reverse, unroll, weights, x, state, mask):
+def hoisted(problem, reverse, unroll, weights, x, state, mask, saves=True):
     """The forward pass with the inputs' products before the loop."""
+    del saves  # XLA drops what nothing reads
     final, (states, saved) = loop(
         lambda state, part: advance(problem, weights, part, state),
         state,
@@ -71,8 +72,9 @@ def hoisted(problem, reverse, unroll, weights, x, state, mask):
     return states, final, gates(problem, saved)
 
 
-def one_product(problem, reverse, unroll, weights, x, state, mask):
+def one_product(problem, reverse, unroll, weights, x, state, mask, saves=True):
     """The forward pass with one product per step."""
+    del saves  # XLA drops what nothing reads
     final, (states, saved) = loop(joined(problem, weights), state, x, mask, reverse, unroll)
     return states, final, gates(problem, saved)
 
@@ -91,8 +93,9 @@ def recurrence(
     """Runs ``forward``, with the derivative above.
 
     Args:
-      forward: ``(problem, reverse, unroll, weights, x, state, mask)`` gives the states after each
-        step, the final state, and what :mod:`.tangents` needs.
+      forward: ``(problem, reverse, unroll, weights, x, state, mask, saves=True)`` gives the states
+        after each step, the final state, and what :mod:`.tangents` needs, unless ``saves`` is
+        False.
       problem: the layer's problem.
       reverse: runs from the last step to the first.
       unroll: steps per round of the loops.
@@ -104,7 +107,7 @@ def recurrence(
     Returns:
       The states ``h`` after each step, ``[t, b, h]``, and the final state.
     """
-    states, final, _ = forward(problem, reverse, unroll, weights, x, state, mask)
+    states, final, _ = forward(problem, reverse, unroll, weights, x, state, mask, saves=False)
     return states[0], final
 
 

@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from jaxatr.kernels.ops.recurrent.cells import State, input_part, with_bias
@@ -50,7 +51,7 @@ def run(
     return recurrence(forward, problem, reverse, unroll, weights, x, state, mask)
 
 
-def _forward(device, options, problem, reverse, unroll, weights, x, state, mask):
+def _forward(device, options, problem, reverse, unroll, weights, x, state, mask, saves=True):
     module = kernel(device, "lstm")
     group = partial(grouped, units=module.UNITS)
     if weights.w is None:
@@ -65,8 +66,16 @@ def _forward(device, options, problem, reverse, unroll, weights, x, state, mask)
     part = jnp.pad(part, [(0, 0), *more])
     mask = None if mask is None else jnp.pad(mask, [(0, 0), *more])
 
+    if device == "hopper" and mask is None and not saves:
+        layer = partial(module.layer, reverse=reverse, unroll=unroll, **options)
+        hs, c = jax.custom_batching.sequential_vmap(layer)(
+            h.astype(problem.dtype), c, recurrent, part
+        )
+        hs = hs[:, : problem.batch].astype(problem.wide)
+        return (hs, None), (hs[0 if reverse else -1], c[: problem.batch]), ()
+
     def step(state: State, part: Array) -> tuple[State, tuple[Array, ...]]:
-        h, c, gates = module.step(*state, recurrent, part, **options)
+        h, c, gates = module.step(*state, recurrent, part, saves=saves, **options)
         return (h, c), gates
 
     final, (states, gates) = loop(step, (h.astype(problem.dtype), c), part, mask, reverse, unroll)

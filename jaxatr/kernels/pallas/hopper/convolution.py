@@ -12,13 +12,17 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
+from jaxatr.kernels.pallas import costs
 from jaxatr.kernels.pallas.epilogue import Epilogue
 from jaxatr.kernels.pallas.hopper.product import product
-from jaxatr.kernels.pallas.hopper.tiles import PARAMS, fetch, store, swizzled
+from jaxatr.kernels.pallas.hopper.tiles import PARAMS, fetch, grid, place, stated, store, swizzled
 from jaxatr.kernels.pallas.rows import Rows
 from jaxatr.typing import Array, Float
 
-ROWS, DEPTH, SLOTS = 128, 64, 4  # of a tile; how many tiles are loaded ahead
+ROWS, DEPTH, SLOTS = 128, 64, 4  # of a tile; the most that are loaded ahead
+# Of shared memory, in bytes: what each of two blocks may have of a multiprocessor's 228 KiB, 1 KiB
+# of which each takes besides; and what a buffer begins at a multiple of.
+_HALF, _ALIGNMENT = 228 * 1024 // 2 - 1024, 1024
 
 
 def applies(rows: Rows, channels: int, features: int, dtype: str) -> bool:
@@ -59,30 +63,44 @@ def convolution(
             f"{DEPTH} and 64, and bfloat16 or float16"
         )
     columns = 128 if features % 128 == 0 else 64
-    count = -(-rows.count // ROWS) * ROWS
+    tiles = -(-rows.count // ROWS)
     operands = {"x": rows.copies(x, ROWS), "w": w.reshape(-1, features)}
     vectors = {"scale": scale, "shift": shift}
     operands |= {k: v.astype(jnp.float32) for k, v in vectors.items() if v is not None}
     if residual is not None:
         operands["residual"] = rows.spread(residual, ROWS)
+    result = jax.ShapeDtypeStruct((tiles * ROWS, features), x.dtype)
     kernel = plgpu.kernel(
         partial(_kernel, rows=rows, epilogue=epilogue, columns=columns),
-        out_type=jax.ShapeDtypeStruct((count, features), x.dtype),
-        grid=(count // ROWS, features // columns),
-        grid_names=("m", "n"),
+        out_type=result,
+        **grid(tiles, features // columns),
+        **stated(costs.convolution(tiles * ROWS, w, epilogue, (*operands.values(), result))),
         compiler_params=PARAMS,
         **({} if interpret is None else {"interpret": interpret}),
     )
     return rows.results(kernel(operands))
 
 
+def _slots(columns: int, epilogue: Epilogue) -> int:
+    """Returns how many tiles are loaded ahead: so many that two blocks share a multiprocessor.
+
+    One block of a single warp group leaves the tensor cores idle while it finishes its tile. Where
+    two do not fit anyway, as many as there can be.
+    """
+    slot = 2 * (ROWS + columns) * DEPTH
+    beside = 2 * ROWS * columns * epilogue.residual
+    others = beside + _ALIGNMENT * (epilogue.scale + epilogue.shift + 1)  # 1: the barriers
+    return next((n for n in (SLOTS, SLOTS - 1) if n * slot + others <= _HALF), SLOTS)
+
+
 def _kernel(operands: dict[str, Any], out: Any, *, rows: Rows, epilogue: Epilogue, columns: int):
     x, w = operands["x"], operands["w"]
     tiles = x.shape[2] // DEPTH
-    top, left = jax.lax.axis_index("m") * ROWS, jax.lax.axis_index("n") * columns
+    row, column = place(w.shape[1] // columns)
+    top, left = row * ROWS, column * columns
     here = pl.ds(left, columns)
 
-    def scoped(a, b, ready, vectors, beside, finished, extras_ready):
+    def scoped(a, b, ready, vectors, beside, extras_ready):
         def load(step: Any, slot: Any) -> None:
             tap, k = jax.lax.div(step, tiles), jax.lax.rem(step, tiles)
             i, j = jax.lax.div(tap, rows.taps[1]), jax.lax.rem(tap, rows.taps[1])
@@ -102,23 +120,29 @@ def _kernel(operands: dict[str, Any], out: Any, *, rows: Rows, epilogue: Epilogu
             name: jax.lax.broadcast_in_dim(vector[...], (ROWS, columns), (1,))
             for name, vector in vectors.items()
         }
-        finished[...] = epilogue(
+        finished = epilogue(
             total,
             spread.get("scale"),
             spread.get("shift"),
             None if beside is None else beside[...],
         ).astype(out.dtype)
-        store([(finished, out.at[pl.ds(top, ROWS), here])])
+        # The slots have the tile's type and layout, and nothing reads them any more.
+        copies = []
+        for part in range(columns // DEPTH):
+            a.at[part][...] = finished[:, part * DEPTH : (part + 1) * DEPTH]
+            target = out.at[pl.ds(top, ROWS), pl.ds(left + part * DEPTH, DEPTH)]
+            copies.append((a.at[part], target))
+        store(copies)
 
     names = [name for name in ("scale", "shift") if name in operands]
     extras = len(names) + ("residual" in operands)
+    slots = _slots(columns, epilogue)
     pl.run_scoped(
         scoped,
-        a=swizzled((SLOTS, ROWS, DEPTH), x.dtype),
-        b=swizzled((SLOTS, DEPTH, columns), w.dtype),
-        ready=plgpu.Barrier(num_arrivals=2, num_barriers=SLOTS),
+        a=swizzled((slots, ROWS, DEPTH), x.dtype),
+        b=swizzled((slots, DEPTH, columns), w.dtype),
+        ready=plgpu.Barrier(num_arrivals=2, num_barriers=slots),
         vectors={name: plgpu.SMEM((columns,), jnp.float32) for name in names},
         beside=swizzled((ROWS, columns), out.dtype) if "residual" in operands else None,
-        finished=swizzled((ROWS, columns), out.dtype),
         extras_ready=plgpu.Barrier(num_arrivals=extras) if extras else None,
     )

@@ -11,9 +11,10 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
+from jaxatr.kernels.pallas import costs
 from jaxatr.kernels.pallas.gates import GATES, close
 from jaxatr.kernels.pallas.hopper.product import product
-from jaxatr.kernels.pallas.hopper.tiles import PARAMS, fetch, store, swizzled
+from jaxatr.kernels.pallas.hopper.tiles import PARAMS, fetch, grid, place, stated, store, swizzled
 from jaxatr.typing import Array, Float
 
 ROWS, UNITS, DEPTH, SLOTS = 64, 32, 64, 3  # of a tile; how many tiles are loaded ahead
@@ -35,6 +36,7 @@ def step(
     c: Float[Array, "b h"],
     r: Float[Array, "h columns"],
     part: Float[Array, "b columns"],
+    saves: bool = True,
     interpret: Any = None,
 ) -> tuple[Float[Array, "b h"], Float[Array, "b h"], tuple[Array, ...]]:
     """Makes one step.
@@ -44,26 +46,24 @@ def step(
       c: the cell's state, float32.
       r: the recurrent matrix, of the type of ``h``, columns :func:`~..gates.grouped` by ``UNITS``.
       part: the input's part of the gates, float32, grouped likewise.
+      saves: returns the gates, which the derivative needs; they are most of what is written.
       interpret: parameters of Mosaic's interpreter, for tests.
 
     Returns:
-      The next ``h`` and ``c``, and the gates ``(i, f, o, c~, tanh(c))`` in float32.
+      The next ``h`` and ``c``, and the gates ``(i, f, o, c~, tanh(c))`` in float32, or ``()``.
 
     Raises:
       NotImplementedError: sizes or type are not as above.
     """
     batch, hidden = h.shape
-    if batch % ROWS or not applies(hidden, h.dtype.name):
-        raise NotImplementedError(
-            f"got a batch of {batch}, {hidden} units, {h.dtype.name}; wanted multiples of {ROWS} "
-            f"and {DEPTH}, and bfloat16 or float16"
-        )
+    _check(h)
     single = jax.ShapeDtypeStruct((batch, hidden), jnp.float32)
+    saved = GATES + 1 if saves else 0
     kernel = plgpu.kernel(
         _kernel,
-        out_type=[jax.ShapeDtypeStruct(h.shape, h.dtype), single, *[single] * (GATES + 1)],
-        grid=(batch // ROWS, hidden // UNITS),
-        grid_names=("m", "n"),
+        out_type=[jax.ShapeDtypeStruct(h.shape, h.dtype), single, *[single] * saved],
+        **grid(batch // ROWS, hidden // UNITS),
+        **stated(costs.lstm(h, r, part, saved)),
         compiler_params=PARAMS,
         **({} if interpret is None else {"interpret": interpret}),
     )
@@ -71,10 +71,77 @@ def step(
     return h, c, tuple(gates)
 
 
+def layer(
+    h: Float[Array, "b h"],
+    c: Float[Array, "b h"],
+    r: Float[Array, "h columns"],
+    parts: Float[Array, "t b columns"],
+    reverse: bool = False,
+    unroll: int = 1,
+    interpret: Any = None,
+) -> tuple[Float[Array, "t b h"], Float[Array, "b h"]]:
+    """Makes all steps, for results alone: a launch per step besides that of the loop's counter.
+
+    A loop around :func:`step` would launch four more, which cut out the step's part, put its ``h``
+    beside the others, and copy both states to where the next step reads them. Here each step reads
+    its part and the state before it where they lie, writes ``h`` to its place, and ``c`` over
+    itself.
+
+    Args:
+      h: the initial state; the rest as of :func:`step`, too.
+      c: the cell's initial state.
+      r: the recurrent matrix.
+      parts: the input's part of the gates, of all steps.
+      reverse: runs from the last step to the first.
+      unroll: steps per round of the loop.
+      interpret: parameters of Mosaic's interpreter, for tests.
+
+    Returns:
+      ``h`` after each step, and ``c`` after the last that is made.
+
+    Raises:
+      NotImplementedError: sizes or type are not as of :func:`step`.
+    """
+    (batch, hidden), steps = h.shape, parts.shape[0]
+    _check(h)
+    kernel: Any = pl.kernel(
+        partial(_kernel_in_place, reverse=reverse),
+        mesh=plgpu.Mesh(**grid(batch // ROWS, hidden // UNITS)),
+        cost_estimate=costs.lstm(h, r, jax.ShapeDtypeStruct(parts.shape[1:], parts.dtype), 0),
+        compiler_params=PARAMS,
+        **({} if interpret is None else {"interpret": interpret}),
+    )
+    room = jnp.zeros((steps, *h.shape), h.dtype)
+    hs = jnp.concatenate([room, h[None]] if reverse else [h[None], room])
+
+    def one(count: Any, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        # Closed off, so that a derivative's rules meet arrays and not references.
+        return pl.run_state(lambda refs: kernel(jnp.reshape(count, 1), r, parts, *refs))(state)
+
+    hs, c = jax.lax.fori_loop(0, steps, one, (hs, c), unroll=unroll)
+    return hs[:-1] if reverse else hs[1:], c
+
+
+def _check(h: Array) -> None:
+    batch, hidden = h.shape
+    if batch % ROWS or not applies(hidden, h.dtype.name):
+        raise NotImplementedError(
+            f"got a batch of {batch}, {hidden} units, {h.dtype.name}; wanted multiples of {ROWS} "
+            f"and {DEPTH}, and bfloat16 or float16"
+        )
+
+
+def _kernel_in_place(count: Any, r: Any, parts: Any, hs: Any, c: Any, *, reverse: bool) -> None:
+    t = parts.shape[0] - 1 - count[0] if reverse else count[0]
+    before, after = (t + 1, t) if reverse else (t, t + 1)
+    _kernel(hs.at[before], c, r, parts.at[t], hs.at[after], c)
+
+
 def _kernel(h: Any, c: Any, r: Any, part: Any, *outputs: Any) -> None:
-    batch = pl.ds(jax.lax.axis_index("m") * ROWS, ROWS)
-    units = pl.ds(jax.lax.axis_index("n") * UNITS, UNITS)
-    columns = pl.ds(jax.lax.axis_index("n") * GATES * UNITS, GATES * UNITS)
+    row, block = place(r.shape[0] // UNITS)
+    batch = pl.ds(row * ROWS, ROWS)
+    units = pl.ds(block * UNITS, UNITS)
+    columns = pl.ds(block * GATES * UNITS, GATES * UNITS)
 
     def scoped(a, b, ready, beside, cell, finished, beside_ready):
         def load(step: Any, slot: Any) -> None:
@@ -88,7 +155,8 @@ def _kernel(h: Any, c: Any, r: Any, part: Any, *outputs: Any) -> None:
         total = total + beside[...]
         sums = [total[:, gate * UNITS : (gate + 1) * UNITS] for gate in range(GATES)]
         new_h, new_c, gates = close(sums, cell[...])
-        for tile, value in zip(finished, (new_h, new_c, *gates), strict=True):
+        results = (new_h, new_c, *gates)[: len(outputs)]
+        for tile, value in zip(finished, results, strict=True):
             tile[...] = value.astype(tile.dtype)
         targets = [output.at[batch, units] for output in outputs]
         store(list(zip(finished, targets, strict=True)))

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
+from jaxatr.kernels.pallas import costs
 from jaxatr.kernels.pallas.epilogue import Epilogue
 from jaxatr.kernels.pallas.rows import ALIGNMENT, Rows
 from jaxatr.typing import Array, Float
@@ -80,12 +81,18 @@ def convolution(
         edge = ((0, 0), (0, 0), (0, pitch - rows.width), (0, 0))
         operands.append(jnp.pad(residual, edge).reshape(rows.batch, count, features))
         specs.append(tile)
+    result = jax.ShapeDtypeStruct((rows.batch, count, features), x.dtype)
+    matrix = w.size * w.dtype.itemsize  # is read anew for every image, if it has several blocks
+    again = 0 if features == LANES else (rows.batch - 1) * matrix
     y = pl.pallas_call(
         partial(_kernel, rows=rows, epilogue=epilogue),
         grid=(rows.batch, features // LANES),
         in_specs=specs,
         out_specs=tile,
-        out_shape=jax.ShapeDtypeStruct((rows.batch, count, features), x.dtype),
+        out_shape=result,
+        cost_estimate=costs.convolution(
+            rows.batch * count, w, epilogue, (*operands, result), again
+        ),
         interpret=interpret,
     )(*operands)
     return y.reshape(rows.batch, rows.height, pitch, features)[:, :, : rows.width]

@@ -6,18 +6,36 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
+from jaxatr.kernels.pallas import costs
 from jaxatr.kernels.pallas.gates import GATES, close
 from jaxatr.typing import Array, Float
 
 ROWS, UNITS = 8, 128  # what the last two dimensions of a block are multiples of
 MOST_ROWS = 256
+MEMORY = 15 * 2**20  # bytes of a core's 16 MiB; the compiler takes some besides
 
 
 def applies(hidden: int, dtype: str) -> bool:
-    """Says whether whole tiles fit, and a block of the matrix fits in the core's memory."""
-    width = 2 if dtype == "bfloat16" else 4
-    small = GATES * hidden * UNITS * width <= 4 * 2**20
-    return hidden % UNITS == 0 and small and dtype in ("bfloat16", "float32")
+    """Says whether whole tiles fit, and the least rows with their matrix in the core's memory."""
+    known = dtype in ("bfloat16", "float32")
+    return known and hidden % UNITS == 0 and _bytes(rows(dtype), hidden, dtype) <= MEMORY
+
+
+def _bytes(height: int, hidden: int, dtype: str) -> int:
+    """Returns what a block of so many rows takes: everything twice, one being loaded, and sums."""
+    width, wide = jnp.dtype(dtype).itemsize, 4 * GATES * UNITS
+    matrix = GATES * UNITS * hidden * width
+    tiles = (GATES + 3) * UNITS * 4  # the cell's state before and after, and the gates
+    row = hidden * width + UNITS * width + wide + tiles
+    return 2 * (matrix + height * row) + height * wide
+
+
+def _height(batch: int, hidden: int, dtype: str) -> int:
+    """Returns the most rows of a block that divide the batch and fit."""
+    least = rows(dtype)
+    heights = range(min(batch, MOST_ROWS) // least * least, 0, -least)
+    fitting = (n for n in heights if batch % n == 0 and _bytes(n, hidden, dtype) <= MEMORY)
+    return next(fitting)
 
 
 def rows(dtype: str) -> int:
@@ -30,6 +48,7 @@ def step(
     c: Float[Array, "b h"],
     r: Float[Array, "h columns"],
     part: Float[Array, "b columns"],
+    saves: bool = True,
     interpret: Any = False,
 ) -> tuple[Float[Array, "b h"], Float[Array, "b h"], tuple[Array, ...]]:
     """Makes one step.
@@ -40,10 +59,11 @@ def step(
       c: the cell's state, float32.
       r: the recurrent matrix, of the type of ``h``, columns :func:`~..gates.grouped` by ``UNITS``.
       part: the input's part of the gates, float32, grouped likewise.
+      saves: returns the gates, which the derivative needs; they are most of what is written.
       interpret: runs Pallas's interpreter, for tests.
 
     Returns:
-      The next ``h`` and ``c``, and the gates ``(i, f, o, c~, tanh(c))`` in float32.
+      The next ``h`` and ``c``, and the gates ``(i, f, o, c~, tanh(c))`` in float32, or ``()``.
 
     Raises:
       NotImplementedError: sizes or type are not as above.
@@ -52,9 +72,11 @@ def step(
     if batch % least or not applies(hidden, h.dtype.name):
         raise NotImplementedError(
             f"got a batch of {batch}, {hidden} units, {h.dtype.name}; wanted multiples of {least} "
-            f"and {UNITS}, a matrix of at most 4 MiB per {UNITS} units, bfloat16 or float32"
+            f"and {UNITS}, {UNITS} units' columns of the matrix in {MEMORY // 2**20} MiB twice, "
+            "bfloat16 or float32"
         )
-    height = next(n for n in range(min(batch, MOST_ROWS), 0, -least) if batch % n == 0)
+    height, saved = _height(batch, hidden, h.dtype.name), GATES + 1 if saves else 0
+    matrix = r.size * r.dtype.itemsize  # is read anew for each block of rows
     tile = pl.BlockSpec((height, UNITS), lambda m, n: (m, n))
     wide = pl.BlockSpec((height, GATES * UNITS), lambda m, n: (m, n))
     single = jax.ShapeDtypeStruct((batch, hidden), jnp.float32)
@@ -67,8 +89,9 @@ def step(
             pl.BlockSpec((hidden, GATES * UNITS), lambda m, n: (0, n)),
             wide,
         ],
-        out_specs=[tile] * (GATES + 3),
-        out_shape=[jax.ShapeDtypeStruct(h.shape, h.dtype), single, *[single] * (GATES + 1)],
+        out_specs=[tile] * (2 + saved),
+        out_shape=[jax.ShapeDtypeStruct(h.shape, h.dtype), single, *[single] * saved],
+        cost_estimate=costs.lstm(h, r, part, saved, (batch // height - 1) * matrix),
         interpret=interpret,
     )(h, c, r, part)
     return h, c, tuple(gates)
@@ -78,5 +101,5 @@ def _kernel(h: Any, c: Any, r: Any, part: Any, *outputs: Any) -> None:
     s = part[...] + jnp.dot(h[...], r[...], preferred_element_type=jnp.float32)
     sums = [s[:, gate * UNITS : (gate + 1) * UNITS] for gate in range(GATES)]
     new_h, new_c, gates = close(sums, c[...])
-    for output, value in zip(outputs, (new_h, new_c, *gates), strict=True):
+    for output, value in zip(outputs, (new_h, new_c, *gates)[: len(outputs)], strict=True):
         output[...] = value.astype(output.dtype)

@@ -75,6 +75,8 @@ def rows_of(problem: Problem) -> Rows:
 class Pallas(Solver):
     """Forward and data directions of stride 1, on the device that the kernel is for."""
 
+    version = 2  # two blocks on a multiprocessor
+
     def __init__(self, target: Target):
         """Takes whose kernel it is, which is its name."""
         self.name = target

@@ -1,0 +1,43 @@
+"""A plugin of pytest that records the CPU seconds of each test file, with its child processes.
+
+CPU seconds, not those of a clock: they hardly depend on what else the machine does.
+
+Run: SECONDS=out.json PYTHONPATH=experiments/benchmarks pytest -p test_seconds
+"""
+
+import collections
+import json
+import os
+import resource
+from pathlib import Path
+
+import pytest
+
+_seconds: dict[str, float] = collections.defaultdict(float)
+_tests: collections.Counter[str] = collections.Counter()
+
+
+def _used() -> float:
+    usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item: pytest.Item):
+    """Adds what a test used to its file."""
+    before = _used()
+    yield
+    name = item.nodeid.split("::")[0]
+    _seconds[name] += _used() - before
+    _tests[name] += 1
+
+
+def pytest_sessionfinish():
+    """Adds this process's files to the record; with several processes each has files of its own."""
+    if not _seconds:
+        return
+    path = Path(os.environ["SECONDS"]).with_suffix(
+        f".{os.environ.get('PYTEST_XDIST_WORKER', 'main')}.json"
+    )
+    rows = {name: [round(_seconds[name], 2), _tests[name]] for name in sorted(_seconds)}
+    path.write_text(json.dumps(rows, indent=1) + "\n")

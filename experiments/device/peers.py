@@ -1,0 +1,142 @@
+"""The stages of prove.py that run PyTorch: the same layers and networks, as fast as it makes them.
+
+Images are channels_last, cuDNN measures its algorithms, and products of float32 are TF32's. On a
+GPU a run is a CUDA graph where it can be one.
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from importlib.util import find_spec
+from typing import Any
+
+import stages
+from rows import Rows, Unit
+
+MISSING = {"skipped": "PyTorch is not installed: pip install 'jaxatr[peers]'"}
+
+
+def units(stage: str, rows: Rows, options: argparse.Namespace) -> Iterator[Unit]:
+    """Returns the units of a stage."""
+    del rows
+    if find_spec("torch") is None:
+        return iter([("all", lambda: dict(MISSING))])
+    import torch
+
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = True
+    return {"kernels_torch": kernels, "networks_torch": networks}[stage](options)
+
+
+def timed(run: Callable[[], Any], runs: int, graph: bool) -> float:
+    """Returns the milliseconds of a run, on a GPU by its events; with ``graph`` of a replay."""
+    import torch
+
+    for _ in range(3):
+        run()
+    if not torch.cuda.is_available():
+        start = time.perf_counter()
+        for _ in range(runs):
+            run()
+        return 1e3 * (time.perf_counter() - start) / runs
+    torch.cuda.synchronize()
+    if graph:
+        captured = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(captured):
+            run()
+        run = captured.replay
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    for _ in range(runs):
+        run()
+    end.record()
+    torch.cuda.synchronize()
+    return begin.elapsed_time(end) / runs
+
+
+def _place() -> str:
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def kernels(options: argparse.Namespace) -> Iterator[Unit]:
+    runs = 2 if options.rehearse else stages.RUNS
+    for name, shape in (stages.TINY if options.rehearse else stages.LAYERS).items():
+        yield f"conv {name} plain", partial(convolution, shape, runs)
+    for name, sizes in (stages.TINY_LSTM if options.rehearse else stages.LSTMS).items():
+        yield f"lstm {name} forward", partial(lstm, *sizes, runs)
+
+
+def convolution(shape: tuple[int, ...], runs: int) -> dict[str, Any]:
+    import torch
+
+    images, side, channels, features, taps = shape
+    place: Any = {"device": _place(), "dtype": torch.bfloat16}
+    x = torch.randn(images, channels, side, side, **place).to(memory_format=torch.channels_last)
+    module: Any = torch.nn.Conv2d(channels, features, taps, padding=taps // 2, bias=False)
+    module = module.to(**place, memory_format=torch.channels_last)
+    with torch.no_grad():
+        ms = timed(lambda: module(x), runs, graph=True)
+    gflop = 2e-9 * images * side * side * channels * features * taps * taps
+    return {"device_ms": round(ms, 5), "TFLOP/s": round(gflop / ms, 2)}
+
+
+def lstm(batch: int, hidden: int, steps: int, runs: int) -> dict[str, Any]:
+    import torch
+
+    place: Any = {"device": _place(), "dtype": torch.bfloat16}
+    module = torch.nn.LSTM(hidden, hidden, batch_first=True, **place)
+    x = torch.randn(batch, steps, hidden, **place)
+    with torch.no_grad():
+        return {"device_ms": round(timed(lambda: module(x), max(2, runs // 4), graph=True), 5)}
+
+
+def networks(options: argparse.Namespace) -> Iterator[Unit]:
+    runs = 2 if options.rehearse else 30
+    settings = ("eager",) if options.rehearse else ("eager", "graph", "compile", "reduce-overhead")
+    for name, *case in stages.cases(options):
+        for setting in settings:
+            if not (setting == "graph" and case[3] == "training"):
+                yield f"{name} {setting}", partial(network, *case, setting, runs)
+
+
+def network(
+    depth: int, size: int, dtype: str, mode: str, batch: int, setting: str, runs: int
+) -> dict[str, Any]:
+    """Times the steps of ResNet with CBC's heads; ``reduce-overhead`` compiles to CUDA graphs."""
+    import torch
+    import torch_resnet
+
+    place = _place()
+    loss_of: Any = torch_resnet.loss_of
+    model: Any = torch_resnet.build(depth).to(place, memory_format=torch.channels_last)
+    images = torch.randn(batch, 3, size, size, device=place)
+    images = images.contiguous(memory_format=torch.channels_last)
+    labels = torch.randint(6, (batch,), device=place)
+    compiled = {"compile": {}, "reduce-overhead": {"mode": "reduce-overhead"}}.get(setting)
+    cast = torch.autocast(place, torch.bfloat16, enabled=dtype == "bfloat16")
+    if mode == "training":
+        model.train()
+        optimizer = torch.optim.SGD(
+            model.parameters(), 1e-2, 0.9, weight_decay=5e-4, nesterov=True, fused=True
+        )
+        loss = loss_of if compiled is None else torch.compile(loss_of, **compiled)
+
+        def run() -> None:
+            optimizer.zero_grad(set_to_none=True)
+            with cast:
+                value = loss(model, images, labels)
+            value.backward()
+            optimizer.step()
+
+        ms = timed(run, runs, graph=False)
+    else:
+        model.eval()
+        answer = model if compiled is None else torch.compile(model, **compiled)
+        with torch.no_grad(), cast:
+            ms = timed(lambda: answer(images), runs, graph=setting == "graph")
+    peak = torch.cuda.max_memory_allocated() if place == "cuda" else 0
+    rate = {"ms": round(ms, 4), "images_per_s": round(1e3 * batch / ms, 1)}
+    return {"batch": batch, **rate, "peak_mb": round(1e-6 * peak, 1)}

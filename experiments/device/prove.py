@@ -1,0 +1,200 @@
+"""Proves on a real accelerator what no compiler can: results, speed, and that a run survives.
+
+Stages follow each other, each in a process of its own with a time limit; a kernel that hangs,
+aborts or spoils its device costs one unit. Each unit is a line of ``rows.jsonl``, on disk before
+the next one begins. Run again with the same ``--out``, it goes on where it was cut: several short
+loans of a device are as good as a long one. Correctness comes first, then time, by the device's own
+clock where there is one.
+
+  ceilings        TFLOP/s of a product and TB/s of a copy
+  smoke           one small problem of every kernel
+  right           kernels against float32, and twenty equal runs: a result that moves is a race
+  sanitize        compute-sanitizer over the smallest problems
+  kernels         kernels beside XLA and cuDNN; LSTM layers
+  kernels_torch   PyTorch's cuDNN on the same layers
+  networks        ResNet-18 and -50 (CBC), training and inference, 64 and 224 pixels, bfloat16, TF32
+  networks_torch  the same networks in PyTorch: channels_last, compile, CUDA graphs
+  disk            a whole training from image files on disk
+  find            what the find step chooses for the convolutions of both lists: a database to ship
+  resume          a training that SIGKILL ends, against one that nothing interrupts
+  long            CIFAR-10's long recipe, for the rest of the time
+
+Run: python experiments/device/prove.py --minutes 9 [--out FOLDER] [--stages NAME …]
+     [--cifar10 FOLDER_OR_ARCHIVE] [--again] [--rehearse]
+
+``--rehearse`` goes through all of it on a CPU: kernels interpreted, everything tiny.
+"""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rows import Rows
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+STAGES = {  # to the seconds that one call may spend on it
+    "ceilings": 60,
+    "smoke": 120,
+    "right": 150,
+    "sanitize": 90,
+    "kernels": 150,
+    "kernels_torch": 60,
+    "networks": 240,
+    "networks_torch": 240,
+    "disk": 120,
+    "find": 300,
+    "resume": 180,
+    "long": 36000,
+}
+LEAST = 10  # seconds: what is left below that begins nothing
+OTHER_DEVICE = 4  # exit status of a stage that finds another device than the record's
+
+
+def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=9.0, help="of this call, all together")
+    parser.add_argument("--out", type=Path, default=Path("proof"), help="a folder")
+    parser.add_argument("--stages", nargs="+", choices=STAGES, default=list(STAGES))
+    parser.add_argument("--cifar10", default="", help="CIFAR-10 as class folders, for long")
+    parser.add_argument("--again", action="store_true", help="measure what failed once more")
+    parser.add_argument("--rehearse", action="store_true", help="on a CPU, tiny")
+    parser.add_argument("--stage", choices=STAGES, help=argparse.SUPPRESS)
+    parser.add_argument("--seconds", type=float, default=0.0, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if not options.minutes > 0:
+        parser.error(f"--minutes: got {options.minutes}, wanted more than 0")
+    if options.cifar10 and not Path(options.cifar10).exists():
+        parser.error(f"--cifar10: there is no {options.cifar10}")
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = options_of(arguments)
+    options.out = options.out.absolute()
+    if options.stage:
+        return stage(options)
+    if options.again:
+        rows = Rows(options.out)
+        rows.forget({(row["stage"], row["unit"]) for row in finished(rows) if bad(row)})
+    end = time.monotonic() + 60 * options.minutes
+    for name in options.stages:
+        while (left := end - time.monotonic()) >= LEAST:
+            limit = left if options.rehearse else min(STAGES[name], left)
+            status = in_a_process(name, limit, options)
+            if status == OTHER_DEVICE:
+                return 2
+            if status is None or status == 0:
+                break
+    rows = Rows(options.out)
+    text = "\n".join(page(rows))
+    (options.out / "README.md").write_text(text + "\n", encoding="utf-8")
+    print(text)
+    return 1 if any(bad(row) for row in finished(rows)) else 0
+
+
+def stage(options: argparse.Namespace) -> int:
+    """Runs a stage in this process."""
+    rows = Rows(options.out)
+    if options.stage.endswith("_torch"):
+        import peers as stages
+    else:
+        import stages
+    try:
+        units = stages.units(options.stage, rows, options)
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return OTHER_DEVICE
+    return rows.work(options.stage, units)
+
+
+def in_a_process(name: str, seconds: float, options: argparse.Namespace) -> int | None:
+    """Runs a stage in a process of its own; returns its exit status, None if its time was up."""
+    environment = os.environ | {"JAXATR_CACHE": str(options.out / "tuned")}
+    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    if options.rehearse:
+        environment["JAX_PLATFORMS"] = "cpu"
+    command = [sys.executable, str(HERE / "prove.py"), "--stage", name]
+    command += ["--out", str(options.out), "--seconds", str(seconds)]
+    command += ["--cifar10", options.cifar10] if options.cifar10 else []
+    command += ["--rehearse"] if options.rehearse else []
+    print(f"{name}: up to {seconds:.0f} s", flush=True)
+    options.out.mkdir(parents=True, exist_ok=True)
+    with open(options.out / "log.txt", "a", encoding="utf-8") as log:
+        log.write(f"=== {name}\n")
+        log.flush()
+        process = subprocess.Popen(
+            command,
+            stdout=log,
+            stderr=log,
+            cwd=ROOT,
+            env=environment,
+            start_new_session=True,  # what it starts ends with it
+        )
+        try:
+            status = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            status = None
+        finally:
+            end_group(process)
+    if status == OTHER_DEVICE:
+        print((options.out / "log.txt").read_text(encoding="utf-8").splitlines()[-1])
+    return status
+
+
+def end_group(process: subprocess.Popen) -> None:
+    """Ends a process and all that it started, and waits for it."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
+def finished(rows: Rows) -> list[dict]:
+    return [row for name in STAGES for row in rows.of(name).values()]
+
+
+def bad(row: dict) -> bool:
+    return "failed" in row or row.get("passed") is False
+
+
+def page(rows: Rows) -> list[str]:
+    """Returns the record as Markdown, a table for each stage."""
+    found = finished(rows)
+    wrong = [f"{row['stage']} {row['unit']}" for row in found if bad(row)]
+    about = next((r for r in rows.rows if r["unit"] == "device"), {})
+    lines = [
+        f"Made by `experiments/device/prove.py` on {about.get('kind', 'no device yet')}, jax "
+        f"{about.get('jax', '?')}.",
+        "",
+        f"Failed: {', '.join(wrong) or 'nothing'}. Not reached: "
+        f"{', '.join(name for name in STAGES if not rows.of(name)) or 'nothing'}.",
+    ]
+    for name in STAGES:
+        if not (part := rows.of(name)):
+            continue
+        hidden = ("stage", "unit", "at", "seconds")
+        fields = list(dict.fromkeys(key for row in part.values() for key in row))
+        fields = [field for field in fields if field not in hidden]
+        lines += ["", f"## {name}", "", f"| unit | {' | '.join(fields)} |"]
+        lines.append(f"|{' --- |' * (1 + len(fields))}")
+        for unit, row in part.items():
+            lines.append(f"| {unit} | {' | '.join(_cell(row.get(f, '')) for f in fields)} |")
+    return lines
+
+
+def _cell(value: object) -> str:
+    text = f"{value:.4g}" if isinstance(value, float) else str(value)
+    return text.replace("|", "\\|")[:300]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

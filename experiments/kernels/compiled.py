@@ -1,0 +1,168 @@
+"""What compilers say of the kernels: registers, spills, shared memory, calls, bytes; no device.
+
+Every case of ``described.py`` is compiled for a described device and becomes a row, of the Pallas
+kernels what ptxas and the launch report, of the fusion plans what XLA calls and how many bytes the
+operations read and write. ``--steps`` compiles whole training steps too, which takes minutes.
+
+Run: PYTHONPATH=. python experiments/kernels/compiled.py [--gpu h200] [--tpu v5e] [--steps]
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import described
+import jax
+import steps
+
+from experiments.records import table
+from jaxatr import files
+
+HERE = Path(__file__).parent
+
+
+def hopper_rows(device: str) -> Iterator[dict[str, Any]]:
+    """Yields a row for each of Hopper's kernels."""
+    for case in described.hopper_cases():
+        program, report = described.compile_kernel(device, case)
+        blocks = 2 if report.shared <= described.HALF else 1
+        row = {"kernel": case.name, **report._asdict(), "blocks": blocks}
+        yield row | {"bytes": described.traffic(program)}
+
+
+def tpu_rows(device: str) -> Iterator[dict[str, Any]]:
+    """Yields a row for each of the TPU's kernels."""
+    for case in described.tpu_cases():
+        program = described.compile_for(device, case.function, *case.arguments)
+        cost = program.cost_analysis()
+        row = {"kernel": case.name, "flops": cost["flops"], "bytes": cost["bytes accessed"]}
+        yield row | {"memory": described.memory(program)}
+
+
+def plan_rows(device: str) -> Iterator[dict[str, Any]]:
+    """Yields a row for each fusion plan, shape and solver, in bfloat16."""
+    for shape in described.SHAPES:
+        for combination in described.TAILS:
+            for solver in ("xla", "xla_folded", "hopper"):
+                case = described.plan_case(combination, shape, "bfloat16", solver)
+                program = described.compile_for(device, case.function, *case.arguments)
+                arguments = sum(a.size * a.dtype.itemsize for a in case.arguments)
+                result = program.memory_analysis().output_size_in_bytes
+                yield {
+                    "plan": combination,
+                    "shape": shape,
+                    "solver": solver,
+                    "calls": dict(described.custom_calls(program)),
+                    "bytes": described.traffic(program),
+                    "least": arguments + result,
+                }
+
+
+def step_rows(device: str) -> Iterator[dict[str, Any]]:
+    """Yields a row for the training step of each phase of each configuration, on two devices."""
+    for config in steps.CONFIGS:
+        for dtype in steps.DTYPES:
+            task = steps.task_of(config, dtype)
+            for phase in task.phases:
+                program = steps.training_step(task, phase, described.devices(device)[:2])
+                yield {
+                    "config": config,
+                    "phase": phase.name,
+                    "dtype": dtype,
+                    "device": device,
+                    "memory": described.memory(program),
+                    "collectives": dict(described.collectives(program)),
+                    "calls": dict(described.custom_calls(program)),
+                }
+
+
+def page(record: dict[str, Any]) -> list[str]:
+    """Returns a record as Markdown."""
+    lines = [
+        f"Made by `compiled.py` with jax {record['jax']} for a described {record['gpu']} and TPU "
+        f"{record['tpu']}; nothing ran. Bytes are those of the operands and results of every "
+        "operation that a program launches, in MB."
+    ]
+    if rows := record["hopper"]:
+        lines += ["", "## Hopper's kernels", ""]
+        header = ("kernel", "registers", "spilled", "shared memory", "blocks", "bytes")
+        lines += table(
+            header,
+            (
+                (r["kernel"], str(r["registers"]), str(r["spills"]), str(r["shared"]))
+                + (str(r["blocks"]), _mega(r["bytes"]))
+                for r in rows
+            ),
+        )
+    if rows := record["plans"]:
+        lines += ["", "## Fusion plans, batch 32, bfloat16", ""]
+        header = ("plan", "shape", "solver", "calls", "bytes", "arguments and result")
+        lines += table(
+            header,
+            (
+                (r["plan"], r["shape"], r["solver"], _counted(r["calls"]))
+                + (_mega(r["bytes"]), _mega(r["least"]))
+                for r in rows
+            ),
+        )
+    if rows := record["tpu_kernels"]:
+        lines += ["", "## The TPU's kernels", ""]
+        lines += table(
+            ("kernel", "GFLOP", "bytes", "memory"),
+            (
+                (r["kernel"], f"{1e-9 * r['flops']:.2f}", _mega(r["bytes"]), _mega(r["memory"]))
+                for r in rows
+            ),
+        )
+    if rows := record.get("steps"):
+        lines += ["", "## Training steps on two devices", ""]
+        lines += table(
+            ("configuration", "phase", "type", "device", "memory", "collectives", "calls"),
+            (
+                (r["config"], r["phase"], r["dtype"], r["device"], _mega(r["memory"]))
+                + (_counted(r["collectives"]), _counted(r["calls"]))
+                for r in rows
+            ),
+        )
+    return lines
+
+
+def _mega(count: float) -> str:
+    return f"{1e-6 * count:.1f}"
+
+
+def _counted(calls: dict[str, int]) -> str:
+    return ", ".join(f"{n} `{name}`" for name, n in sorted(calls.items())) or "none"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--gpu", default="h200", choices=("h100", "h200"))
+    parser.add_argument("--tpu", default="v5e", choices=("v5e", "v6e"))
+    parser.add_argument("--steps", action="store_true", help="whole training steps, too")
+    parser.add_argument("--output", type=Path, default=HERE / "results", help="a folder")
+    options = parser.parse_args(arguments)
+    record: dict[str, Any] = {"jax": jax.__version__, "gpu": options.gpu, "tpu": options.tpu}
+    parts = {
+        "hopper": hopper_rows(options.gpu),
+        "plans": plan_rows(options.gpu),
+        "tpu_kernels": tpu_rows(options.tpu),
+    }
+    if options.steps:
+        parts["steps"] = step_rows(options.gpu)
+    for name, rows in parts.items():
+        start = time.monotonic()
+        record[name] = list(rows)
+        print(f"{name}: {len(record[name])} in {time.monotonic() - start:.0f} s", flush=True)
+    options.output.mkdir(parents=True, exist_ok=True)
+    path = options.output / "compiled"
+    files.write_text(path.with_suffix(".json"), json.dumps(record, indent=1) + "\n")
+    files.write_text(path.with_suffix(".md"), "\n".join(page(record)) + "\n")
+    print(f"{path}.json, {path}.md")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,199 @@
+"""The list of all inputs, cut into numbered shards, beside the parts that are made of them.
+
+``_manifest/inputs-00012.json.gz`` lists the inputs of shard 12; ``_manifest/manifest.json``, which
+is written last, how many there are, and a digest of them all. Nothing but one shard is in memory.
+Parquet's readers pass over folders whose names begin with ``_``.
+"""
+
+import gzip
+import hashlib
+import itertools
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jaxatr import files
+from jaxatr.batch.sources import Key, Source
+
+FOLDER = "_manifest"
+_FILE = "manifest.json"
+_VERSION = 1
+_OFTEN = 1_000_000  # inputs between two lines on how many are listed
+
+
+class Manifest(NamedTuple):
+    """How the inputs are cut into shards.
+
+    Attributes:
+      arguments: names of the sources, as the user gave them.
+      size: inputs of a shard; the last one may have fewer.
+      inputs: how many there are.
+      digest: SHA-256 of the shards' lists and the states of the sources.
+    """
+
+    arguments: list[str]
+    size: int
+    inputs: int
+    digest: str
+
+    @property
+    def shards(self) -> int:
+        """How many shards there are."""
+        return -(-self.inputs // self.size)
+
+
+class Shard(NamedTuple):
+    """The inputs of a shard.
+
+    Attributes:
+      runs: number of a source, and keys of inputs of it, one run after the other.
+      digest: SHA-256 of the list.
+    """
+
+    runs: list[tuple[int, list[Key]]]
+    digest: str
+
+    def __len__(self) -> int:
+        """Returns the number of inputs."""
+        return sum(len(keys) for _, keys in self.runs)
+
+
+def read(out: Path, number: int) -> Shard:
+    """Reads the list of a shard.
+
+    Raises:
+      ValueError: it is missing or damaged.
+    """
+    text = _text(out, number)
+    if text is None:
+        raise ValueError(f"{_path(out, number)}: missing or damaged; start the command again")
+    return Shard([(source, keys) for source, keys in json.loads(text)], _digest(text))
+
+
+def listed(
+    out: Path,
+    sources: Sequence[Source],
+    size: int,
+    say: Callable[[str], object] = lambda line: None,
+) -> Manifest:
+    """Lists the inputs, or checks that they are those that were listed in this folder before.
+
+    Lists that were damaged are written anew.
+
+    Args:
+      out: the folder of the parts.
+      sources: of the inputs.
+      size: inputs of a shard.
+      say: takes a line on how many are listed, now and then.
+
+    Raises:
+      ValueError: there are no inputs, or others were listed in this folder.
+    """
+    path = out / FOLDER / _FILE
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        made, _ = _list(out, sources, size, say, write=True)
+        _save(path, made)
+        return made
+    before = _load(path)
+    for what, old, new in (
+        ("inputs", before.arguments, [source.name for source in sources]),
+        ("--shard", before.size, size),
+    ):
+        if old != new:
+            raise _refusal(out, what, old, new)
+    found, whole = _list(out, sources, size, say, write=False)
+    if found != before:
+        raise _refusal(out, "inputs", f"{before.inputs} of another list", found.inputs)
+    if not whole:
+        _list(out, sources, size, say, write=True)
+    return found
+
+
+def _refusal(out: Path, what: str, old: Any, new: Any) -> ValueError:
+    return ValueError(
+        f"{out}: it holds predictions of other {what}: {_short(old)}, and not {_short(new)}; "
+        "choose another --out"
+    )
+
+
+def _short(value: Any) -> str:
+    text = ", ".join(value) if isinstance(value, list) else str(value)
+    return text if len(text) < 200 else f"{text[:200]}…"
+
+
+def _list(
+    out: Path,
+    sources: Sequence[Source],
+    size: int,
+    say: Callable[[str], object],
+    *,
+    write: bool,
+) -> tuple[Manifest, bool]:
+    """Goes through all inputs; returns the manifest, and whether the shards' lists are there."""
+    digest, count, whole = hashlib.sha256(), 0, True
+    for number, inputs in enumerate(_batches(sources, size)):
+        runs = [
+            (source, [key for _, key in run])
+            for source, run in itertools.groupby(inputs, key=lambda pair: pair[0])
+        ]
+        text = json.dumps(runs, ensure_ascii=False, separators=(",", ":"))
+        digest.update(_digest(text).encode())
+        count += len(inputs)
+        if count // _OFTEN > (count - len(inputs)) // _OFTEN:
+            say(f"{count:,} inputs listed")
+        if write:
+            with files.replacing(_path(out, number)) as file:
+                file.write(gzip.compress(text.encode(), compresslevel=4, mtime=0))
+        else:
+            whole = whole and _text(out, number) == text
+    digest.update(json.dumps([source.state() for source in sources]).encode())
+    if not count:
+        raise ValueError("no input: a folder, an archive, a table or a data set is wanted")
+    arguments = [source.name for source in sources]
+    return Manifest(arguments, size, count, digest.hexdigest()), whole
+
+
+def _batches(sources: Sequence[Source], size: int) -> Iterator[list[tuple[int, Key]]]:
+    every = ((number, key) for number, source in enumerate(sources) for key in source.keys())
+    while batch := list(itertools.islice(every, size)):
+        yield batch
+
+
+def _path(out: Path, number: int) -> Path:
+    return out / FOLDER / f"inputs-{number:05}.json.gz"
+
+
+def _text(out: Path, number: int) -> str | None:
+    try:
+        return gzip.decompress(_path(out, number).read_bytes()).decode()
+    except (OSError, EOFError, ValueError, gzip.zlib.error):  # type: ignore
+        return None
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _save(path: Path, manifest: Manifest) -> None:
+    files.write_text(path, json.dumps({"version": _VERSION, **manifest._asdict()}, indent=1))
+
+
+def _load(path: Path) -> Manifest:
+    found = json.loads(path.read_text(encoding="utf-8"))
+    if (version := found.pop("version", None)) != _VERSION:
+        raise ValueError(f"{path}: it is of version {version}, and this is {_VERSION}")
+    return Manifest(**found)
+
+
+def load_run(out: Path) -> dict[str, Any] | None:
+    """Reads which run the parts are of; None where none is noted."""
+    path = out / FOLDER / "run.json"
+    return json.loads(path.read_text(encoding="utf-8")) if os.path.exists(path) else None
+
+
+def save_run(out: Path, run: dict[str, Any]) -> None:
+    """Notes which run the parts are of."""
+    files.write_text(out / FOLDER / "run.json", json.dumps(run, indent=1))

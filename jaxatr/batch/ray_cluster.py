@@ -1,0 +1,190 @@
+"""Workers on a cluster of Ray: an actor for each device, a task for each shard.
+
+Ray Data is not used. Its writers name files at random, and its checkpoints (Ray 2.60) load the ids
+of all rows that are done into memory. Here a shard's file has the shard's number and is replaced
+as a whole: what is done twice leaves one file.
+"""
+
+import collections
+import itertools
+import os
+import sys
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from jaxatr.batch.engine import Engine
+from jaxatr.batch.parts import path_of
+from jaxatr.batch.worker import GalleryWorker, Identity, Part, Worker
+from jaxatr.data.extras import extra
+
+MOST_DEATHS = 3
+"""Workers that may die of a shard before it is given up."""
+
+_ACCELERATORS = ("GPU", "TPU")
+
+
+class RayCluster(Engine):
+    """Actors on the cluster that ``RAY_ADDRESS`` names, or on one of this machine without it.
+
+    By default there is a model on each accelerator, and where there is none on each node.
+    """
+
+    @staticmethod
+    def check() -> Any:
+        """Returns the module of Ray.
+
+        Raises:
+          ImportError: the extra ``ray`` is not installed.
+        """
+        return extra("ray", "ray", "--engine=ray")
+
+    @cached_property
+    def _ray(self) -> Any:
+        return self.check()
+
+    def __enter__(self) -> "RayCluster":
+        """Joins or starts the cluster, and starts the first worker.
+
+        Raises:
+          ValueError: the cluster has not so many devices.
+        """
+        address = _address()
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported unasked
+        own: dict[str, Any] = {} if address else {"include_dashboard": False}
+        try:
+            self._ray.init(
+                address=address or "local",
+                log_to_driver=False,
+                logging_level="ERROR",
+                **own,
+            )
+            self._number, self._options = self._plan()
+            self._pieces = [self._piece(number) for number in range(self.gallery_workers)]
+            self._actors = [self._started()]
+        except BaseException:
+            self._ray.shutdown()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Ends the workers, and the cluster if it was started here."""
+        self._ray.shutdown()
+
+    def _plan(self) -> tuple[int, dict[str, Any]]:
+        """Finds how many models there are, and what each worker is given."""
+        resources = self._ray.cluster_resources()
+        nodes = [node for node in self._ray.nodes() if node["Alive"]]
+        kinds = () if os.environ.get("JAX_PLATFORMS") == "cpu" else _ACCELERATORS
+        kind = next((kind for kind in kinds if resources.get(kind)), "CPU")
+        there = int(resources.get(kind, 0))
+        free = there - self.gallery_workers
+        wanted = self.workers or min(free, len(nodes) if kind == "CPU" else there)
+        if not 1 <= wanted <= free:
+            more = f" and {self.gallery_workers} of galleries" if self.gallery_workers else ""
+            raise ValueError(f"--workers: got {wanted}{more}, and the cluster has {there} {kind}")
+        number = min(wanted, self.shards)
+        options: dict[str, Any] = {"num_cpus": 1, "scheduling_strategy": "SPREAD"}
+        variables: dict[str, str] = {}
+        if _address() is None:  # what is imported here can be imported by workers here
+            variables["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+        if kind == "GPU":
+            options["num_gpus"] = 1
+        elif kind == "TPU":
+            options["resources"] = {"TPU": 1}
+        else:  # the workers of a node share its cores; one alone takes them all
+            each = max(1, there // max(number + self.gallery_workers, len(nodes)))
+            variables |= {"JAX_PLATFORMS": "cpu", "NPROC": str(each)}
+        return number, options | {"runtime_env": {"env_vars": variables}}
+
+    def _started(self) -> Any:
+        ask = _Ask(self._pieces) if self._pieces else None
+        return self._ray.remote(Worker).options(**self._options).remote(self.job, ask)
+
+    def _piece(self, number: int) -> Any:
+        # Nothing is lost with it: Ray starts another one, and asks that.
+        lasting = {"max_restarts": -1, "max_task_retries": -1}
+        actor = self._ray.remote(GalleryWorker).options(**self._options, **lasting)
+        return actor.remote(self.job, number, self.gallery_workers)
+
+    def identity(self) -> Identity:
+        """Loads the model in the first worker, which fits and keeps what is not fitted yet."""
+        for death in itertools.count(1):
+            try:
+                return self._answer(self._actors[0].identity.remote())
+            except self._ray.exceptions.RayActorError as error:
+                if death >= MOST_DEATHS:
+                    raise RuntimeError(
+                        f"a worker died {death} times as it loaded the model ({_line(error)})"
+                    ) from error
+                self.say("a worker died as it loaded the model; another one tries")
+                self._actors[0] = self._started()
+        raise AssertionError
+
+    def _answer(self, asked: Any) -> Any:
+        """Waits for a worker's answer, and raises its error as if it had been raised here."""
+        try:
+            return self._ray.get(asked)
+        except self._ray.exceptions.RayTaskError as error:
+            raise (error.cause or error) from error
+
+    def parts(self, run: str) -> Iterator[Part]:
+        """Hands shards out; one whose worker dies is given to another worker."""
+        self._actors += [self._started() for _ in range(self._number - len(self._actors))]
+        todo: Iterator[int] = iter(range(self.shards))
+        again: collections.deque[int] = collections.deque()
+        deaths: collections.Counter[int] = collections.Counter()
+        idle = list(self._actors)
+        busy: dict[Any, tuple[Any, int]] = {}
+        while True:
+            while idle:
+                number = again.popleft() if again else next(todo, None)
+                if number is None:
+                    break
+                actor = idle.pop()
+                busy[actor.make.remote(number, run)] = actor, number
+            if not busy:
+                return
+            (done,), _ = self._ray.wait(list(busy), num_returns=1)
+            actor, number = busy.pop(done)
+            try:
+                part = self._answer(done)
+            except self._ray.exceptions.RayActorError as error:
+                deaths[number] += 1
+                if deaths[number] >= MOST_DEATHS:
+                    raise RuntimeError(
+                        f"{path_of(self.job.out, number)}: {deaths[number]} workers died of it "
+                        f"({_line(error)})"
+                    ) from error
+                self.say(f"a worker died at shard {number}; another one takes it")
+                again.append(number)
+                idle.append(self._started())
+            else:
+                idle.append(actor)
+                yield part
+
+
+def _address() -> str | None:
+    return os.environ.get("RAY_ADDRESS") or None
+
+
+class _Ask:
+    """Asks the workers that have the pieces of the galleries, all at a time."""
+
+    def __init__(self, pieces: list[Any]):
+        self._pieces = pieces
+
+    def __call__(
+        self, name: str, queries: np.ndarray, classes: int, estimated: tuple[int, ...]
+    ) -> list[np.ndarray]:
+        import ray
+
+        asked = ray.put(queries)  # once for all
+        return ray.get([p.search.remote(name, asked, classes, estimated) for p in self._pieces])
+
+
+def _line(error: Exception) -> str:
+    """Returns the last line of an error's text: it has the cause."""
+    return [line.strip() for line in str(error).splitlines() if line.strip()][-1]

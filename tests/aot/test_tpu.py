@@ -1,0 +1,35 @@
+"""The TPU's kernels through libtpu, at the edges of what they say they take."""
+
+import described
+import pytest
+
+PLATFORMS = ("tpu",)
+CASES = {case.name: case for case in described.tpu_cases()}
+FAST = ("conv 3x3 8x14x14 128>128 bfloat16 scale", "lstm 512x4096 bfloat16", "conv 5x5 2x")
+
+
+def slow(name):
+    return name if name.startswith(FAST) else pytest.param(name, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("name", list(map(slow, CASES)))
+@pytest.mark.parametrize("device", ["v5e", pytest.param("v6e", marks=pytest.mark.slow)])
+def test_a_kernel_fits_a_core(device, name):
+    case = CASES[name]
+    program = described.compile_for(device, case.function, *case.arguments)
+    assert described.custom_calls(program)["tpu_custom_call"] == 1
+    assert described.memory(program) <= described.DEVICES[device].memory
+
+
+def test_the_compiler_sees_the_cost():
+    case = CASES["conv 3x3 8x14x14 128>128 bfloat16 scale+shift+residual+relu"]
+    program = described.compile_for("v5e", case.function, *case.arguments)
+    # A line of 14 pixels is one of 16 in the kernel.
+    assert program.cost_analysis()["flops"] >= 2 * 8 * 14 * 16 * 9 * 128 * 128
+
+
+@pytest.mark.parametrize("combination", described.TAILS)
+def test_a_plan(combination):
+    case = described.plan_case(combination, "1x1 28x28 256", "bfloat16", "tpu")
+    program = described.compile_for("v5e", case.function, *case.arguments)
+    assert described.custom_calls(program)["tpu_custom_call"] == 1

@@ -1,0 +1,262 @@
+"""Parts that are there whole or not at all, and a command that goes on: each chip exactly once."""
+
+import errno
+import json
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+import jaxatr
+from jaxatr import data, files
+from jaxatr.batch import manifest, parts
+from jaxatr.batch.sources import sources_of
+from jaxatr.cli import predict as command
+from jaxatr.tasks.embedding.predictor import Retriever
+
+pytest.importorskip("pyarrow")
+
+
+def contents(out):
+    return {path.name: path.read_bytes() for path in out.glob("part-*.parquet")}
+
+
+def states(out):
+    return {path.name: path.stat().st_mtime_ns for path in out.glob("part-*.parquet")}
+
+
+@pytest.mark.parametrize("kind", ["folder", "zip", "tar", "tar.gz", "parquet", "paths"])
+def test_every_chip_has_the_row_that_the_command_gives_it(
+    every_kind, trained_run, test_chips, predict, rows, tmp_path, kind
+):
+    totals = predict(every_kind[kind])
+    assert totals == (40, 0, 6 if kind != "parquet" else 6, 0)
+    found = rows(tmp_path / "out")
+    assert len(found) == len({row["path"] for row in found}) == 40
+    paths = sorted(test_chips.rglob("*.png"))
+    recogniser = jaxatr.load(trained_run)
+    wanted = recogniser([data.read_image(path) for path in paths])
+    for row, one in zip(found, wanted, strict=True):
+        assert row["label"] == one.label and row["error"] is None
+        assert row["score"] == pytest.approx(one.score, rel=1e-4)
+        assert list(row)[2:] == list(recogniser.to_row(one))
+    if kind == "folder":
+        assert [row["path"] for row in found] == [str(path) for path in paths]
+
+
+def test_started_again_what_is_whole_is_kept(predict, rows, tmp_path):
+    out = tmp_path / "out"
+    assert predict().kept == 0
+    before, times = contents(out), states(out)
+    assert predict() == (40, 0, 6, 6)
+    assert states(out) == times
+    (out / "part-00002.parquet").unlink()
+    assert predict().kept == 5
+    assert contents(out) == before  # to the byte
+    assert len({row["path"] for row in rows(out)}) == 40
+
+
+@pytest.mark.parametrize("damage", ["cut", "bit", "footer", "empty", "other"])
+def test_a_damaged_part_is_named_and_made_anew(predict, tmp_path, damage):
+    out = tmp_path / "out"
+    predict()
+    before, path = contents(out), out / "part-00003.parquet"
+    content = bytearray(path.read_bytes())
+    if damage == "bit":
+        content[len(content) // 3] ^= 4
+    elif damage == "footer":
+        content[-9] ^= 1
+    elif damage == "other":
+        content = (out / "part-00001.parquet").read_bytes()
+    path.write_bytes({"cut": content[:-40], "empty": b""}.get(damage, content))
+    assert predict() == (40, 0, 6, 5)
+    (line,) = [line for line in predict.said if "made anew" in line]
+    assert line.startswith(f"warning: {path}: ")
+    assert contents(out) == before
+
+
+def test_a_damaged_list_of_inputs_is_written_anew(predict, tmp_path):
+    out = tmp_path / "out"
+    predict()
+    lists = out / manifest.FOLDER
+    before = {path.name: path.read_bytes() for path in lists.glob("inputs-*")}
+    (lists / "inputs-00001.json.gz").write_bytes(b"damaged")
+    (lists / "inputs-00004.json.gz").unlink()
+    assert predict().kept == 6
+    assert {path.name: path.read_bytes() for path in lists.glob("inputs-*")} == before
+
+
+def test_an_image_that_cannot_be_used_is_a_row_with_its_error(
+    predict, damaged_chips, rows, tmp_path
+):
+    assert predict(damaged_chips, size=1) == (2, 1, 3, 0)
+    first, second, third = rows(tmp_path / "out")
+    assert second["path"] == str(damaged_chips / "b.png")
+    assert second["error"].startswith("not a readable image") and second["label"] is None
+    # Of a part where nothing could be predicted too: readers take the columns of the first file.
+    assert list(second) == list(first) == list(third)
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert parquet.read_table(tmp_path / "out").num_rows == 3
+
+
+def test_a_search_has_the_columns_of_its_neighbours(
+    predict, embedding_run, damaged_chips, rows, tmp_path
+):
+    predict(damaged_chips, workdir=embedding_run, size=1, options={"neighbours": 2})
+    row, failed, _ = rows(tmp_path / "out")
+    retriever = Retriever.load(embedding_run, neighbours=2)
+    (match,) = retriever([data.read_image(damaged_chips / "a.png")])
+    assert list(row) == list(failed) == ["path", "error", *retriever.to_row(match)]
+    assert row["neighbour_2_path"] == match.neighbours[1].path
+
+
+def test_a_full_disk_ends_in_a_line_and_loses_nothing(predict, rows, tmp_path, monkeypatch):
+    out, count = tmp_path / "out", 0
+    whole = files.os.fsync
+
+    def full(descriptor):
+        nonlocal count
+        name = os.readlink(f"/proc/self/fd/{descriptor}")
+        count += "part-" in name
+        if count > 3:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        whole(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files.os, "fsync", full)
+        with pytest.raises(OSError, match=f"{out}: No space left on device; .* the same command"):
+            predict()
+    assert sorted(contents(out)) == [f"part-0000{n}.parquet" for n in range(3)]
+    assert not list(out.glob(".*partial"))
+    assert predict() == (40, 0, 6, 3)
+    assert len({row["path"] for row in rows(out)}) == 40
+
+
+def test_other_inputs_and_another_run_are_refused(
+    predict, trained_run, embedding_run, test_chips, damaged_chips, tmp_path
+):
+    out = tmp_path / "out"
+    predict(damaged_chips)
+    for more, message in (
+        ({"size": 8}, "predictions of other --shard: 7, and not 8"),
+        ({"workdir": embedding_run}, "predictions of another run"),
+        ({"options": {"gamma": 0.25}}, "another run, or of other options"),
+    ):
+        with pytest.raises(ValueError, match=f"{out}.*{message}"):
+            predict(damaged_chips, **more)
+    with pytest.raises(ValueError, match=f"other inputs: {damaged_chips}, and not {test_chips}"):
+        predict(test_chips)
+    (damaged_chips / "d.png").write_bytes(b"")
+    with pytest.raises(ValueError, match="other inputs: 3 of another list, and not 4"):
+        predict(damaged_chips)
+    (tmp_path / "else").mkdir()
+    (tmp_path / "else" / "mine.txt").write_text("")
+    with pytest.raises(ValueError, match="it holds something else already"):
+        predict(out=tmp_path / "else")
+
+
+def test_two_commands_do_not_work_in_one_folder(predict, tmp_path):
+    predict()
+    with files.locked(tmp_path / "out" / manifest.FOLDER / "lock"):
+        with pytest.raises(ValueError, match="another process predicts into it"):
+            predict()
+
+
+def test_the_list_is_streamed(tmp_path, monkeypatch):
+    root = tmp_path / "many"
+    for name in ("a", "b/c"):
+        (root / name).mkdir(parents=True)
+        for number in range(30):
+            (root / name / f"{number:02}.png").write_bytes(b"")
+    (source,) = sources_of([str(root)])
+    said = []
+    monkeypatch.setattr(manifest, "_OFTEN", 30)
+    found = manifest.listed(tmp_path, [source], 25, said.append)
+    assert said == ["50 inputs listed", "60 inputs listed"]
+    assert (found.inputs, found.shards) == (60, 3)
+    shard = manifest.read(tmp_path, 1)
+    assert len(shard) == 25 and shard.runs[0][1][:6] == [
+        *(f"a/{n:02}.png" for n in range(25, 30)),
+        "b/c/00.png",
+    ]
+    assert manifest.listed(tmp_path, [source], 25) == found
+
+
+def test_a_checksum_covers_every_byte(tmp_path):
+    facts = parts.Facts(0, "inputs", "run", 2, 0)
+    rows = [{"path": "a", "n": 1.0}, {"path": "b", "n": np.nan}]
+    parts.write(tmp_path, facts, {"path": str, "n": float}, rows)
+    path = parts.path_of(tmp_path, 0)
+    assert parts.check(path) == facts
+    content = path.read_bytes()
+    for place in range(len(content)):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 8]) + content[place + 1 :])
+        with pytest.raises(ValueError):
+            parts.check(path)
+
+
+@pytest.fixture
+def flags(flags_of):
+    return lambda *arguments: flags_of(command, *arguments)
+
+
+def test_the_command(trained_run, damaged_chips, flags, capsys, tmp_path):
+    given = [f"--workdir={trained_run}", "--engine=local", f"--out={tmp_path / 'out'}", "--shard=2"]
+    (damaged_chips / "notes.txt").write_text("words")
+    assert command.main(flags(*given, damaged_chips)) == 0
+    printed = capsys.readouterr()
+    assert not printed.out
+    assert f"{damaged_chips}: passed over: 1 of the kind .txt" in printed.err
+    assert f"{tmp_path / 'out'}: 2 predicted, 1 not, in 2 parts" in printed.err
+    assert command.main(flags(*given, damaged_chips)) == 0
+    assert "2 of them were there" in capsys.readouterr().err
+    (tmp_path / "bad.png").write_bytes(b"")
+    given[2] = f"--out={tmp_path / 'bad'}"
+    assert command.main(flags(*given, tmp_path / "bad.png")) == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--engine=local"], "--engine needs --out=FOLDER"),
+        (["--shard=3"], "--shard is of --engine"),
+        (["--workers=3"], "--workers is of --engine"),
+        (["--engine=local", "--out=x", "--jsonl"], "--jsonl does not go with --engine"),
+        (["--engine=local", "--out=x", "--workers=2"], "'local' works in one process"),
+        (["--engine=local", "--out=pyproject.toml"], "this is a file"),
+    ],
+)
+def test_flags_that_do_not_go_together(trained_run, test_chips, flags, given, message):
+    with pytest.raises(ValueError, match=message):
+        command.main(flags(f"--workdir={trained_run}", *given, test_chips))
+
+
+def test_ray_without_its_extra_is_refused(predict, tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    with pytest.raises(ImportError, match=r"--engine=ray needs .* 'jaxatr\[ray\]'"):
+        predict(engine="ray")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_killed_process_goes_on(start, trained_run, test_chips, rows, tmp_path):
+    out = tmp_path / "out"
+    given = [f"--workdir={trained_run}", "--engine=local", f"--out={out}", "--shard=1", test_chips]
+    process = start(*given)
+    deadline = time.monotonic() + 120
+    while not list(out.glob("part-*.parquet")) and time.monotonic() < deadline:
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    there = len(contents(out))
+    assert 0 < there < 40
+    (out / ".part-00039.parquet.1.abc.partial").write_bytes(b"left by a killed process")
+    again = start(*given)
+    _, said = again.communicate(timeout=120)
+    assert again.returncode == 0, said
+    assert f"40 predicted, 0 not, in 40 parts, {there} of them were there" in said
+    found = [row["path"] for row in rows(out)]
+    assert found == sorted(map(str, test_chips.rglob("*.png")))
+    assert not list(out.glob(".*partial"))
+    assert json.loads((out / manifest.FOLDER / "manifest.json").read_text())["inputs"] == 40

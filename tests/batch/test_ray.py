@@ -1,0 +1,131 @@
+"""A cluster of Ray on this machine: workers and the driver are killed, and no chip is lost."""
+
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("ray", reason="the extra ray is not installed")
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def given(trained_run, test_chips, tmp_path):
+    """A shard to a chip: enough of them to be killed in between."""
+    common = [f"--workdir={trained_run}", "--shard=1", f"--out={tmp_path / 'out'}"]
+    return [*common, "--engine=ray", "--workers=2", test_chips]
+
+
+def parts(out):
+    return sorted(path.name for path in out.glob("part-*.parquet"))
+
+
+def wait_for_parts(process, out, count):
+    deadline = time.monotonic() + 240
+    while len(parts(out)) < count and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert process.poll() is None, process.communicate()[1]
+
+
+def descendants(process):
+    """Lists the processes below one, by their ids."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = path.read_text()
+        except OSError:
+            continue
+        parents[int(path.parent.name)] = int(text.rpartition(")")[2].split()[1])
+    found = {process.pid}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {process.pid}
+
+
+def workers_of(process):
+    """Lists the actors with a model, as Ray names their processes."""
+    found = []
+    for pid in descendants(process):
+        try:
+            title = Path(f"/proc/{pid}/cmdline").read_bytes().decode()
+        except OSError:
+            continue
+        if re.match(r"ray::Worker", title):
+            found.append(pid)
+    return found
+
+
+def check_rows(rows, out, test_chips):
+    found = [row["path"] for row in rows(out)]
+    assert found == sorted(map(str, test_chips.rglob("*.png")))
+    assert all(row["error"] is None and row["label"] for row in rows(out))
+
+
+def test_a_worker_that_is_killed_costs_no_chip(start, given, rows, test_chips, tmp_path):
+    out = tmp_path / "out"
+    process = start(*given)
+    wait_for_parts(process, out, 3)
+    actors = workers_of(process)
+    assert actors
+    os.kill(actors[0], signal.SIGKILL)
+    _, said = process.communicate(timeout=300)
+    assert process.returncode == 0, said
+    assert re.search(r"a worker died at shard \d+; another one takes it", said)
+    assert "40 predicted, 0 not, in 40 parts" in said
+    check_rows(rows, out, test_chips)
+
+
+def test_a_driver_that_is_killed_goes_on(start, given, rows, test_chips, tmp_path):
+    out = tmp_path / "out"
+    process = start(*given)
+    wait_for_parts(process, out, 3)
+    below = descendants(process)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    deadline = time.monotonic() + 60
+    while any(Path(f"/proc/{pid}").exists() for pid in below) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    there = parts(out)
+    assert 3 <= len(there) < 40
+    again = start(*given)
+    _, said = again.communicate(timeout=300)
+    assert again.returncode == 0, said
+    assert f"in 40 parts, {len(there)} of them were there" in said
+    check_rows(rows, out, test_chips)
+
+
+def test_both_engines_and_a_gallery_in_pieces_write_the_same(
+    predict, trained_run, rows, tmp_path, monkeypatch
+):
+    import ray
+
+    monkeypatch.setattr(ray, "init", _with_cpus(ray.init))
+    options = {"score": "nndr_features"}
+    predict(options=options)
+    totals = predict(
+        out=tmp_path / "pieces", engine="ray", workers=1, gallery_workers=2, options=options
+    )
+    assert totals == (40, 0, 6, 0)
+    assert not ray.is_initialized()
+    for one, other in zip(rows(tmp_path / "out"), rows(tmp_path / "pieces"), strict=True):
+        assert one["label"] == other["label"] and one["path"] == other["path"]
+        assert other["score"] == pytest.approx(one["score"], rel=1e-5)
+
+
+def test_an_error_of_a_worker_is_the_users(predict, test_chips, tmp_path, monkeypatch):
+    import ray
+
+    monkeypatch.setattr(ray, "init", _with_cpus(ray.init))
+    with pytest.raises(ValueError, match="cbc searches no gallery that could be cut"):
+        predict(engine="ray", gallery_workers=1, options={"score": "cbc"})
+    with pytest.raises(ValueError, match="--workers: got 9, and the cluster has 4 CPU"):
+        predict(engine="ray", workers=9)
+
+
+def _with_cpus(init):
+    return lambda **options: init(num_cpus=4, **options)

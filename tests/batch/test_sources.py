@@ -1,0 +1,107 @@
+"""Inputs of every kind are listed in order and read in parts, without being unpacked."""
+
+import io
+import pickle
+import tarfile
+import zipfile
+
+import numpy as np
+import pytest
+
+from jaxatr import data
+from jaxatr.batch.sources import sources_of
+from jaxatr.data import archive
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Reads the images of some keys of a source, as another process would."""
+
+    def read(source, keys, number=0):
+        scratch = tmp_path / f"scratch{number}"
+        scratch.mkdir(exist_ok=True)
+        return list(pickle.loads(pickle.dumps(source)).read(keys, scratch))
+
+    return read
+
+
+@pytest.mark.parametrize("kind", ["folder", "zip", "tar", "tar.gz", "paths"])
+def test_any_keys_lead_to_their_images(every_kind, test_chips, read, kind):
+    (source,) = sources_of([every_kind[kind]])
+    keys = list(source.keys())
+    names = sorted(str(path.relative_to(test_chips)) for path in test_chips.rglob("*.png"))
+    assert len(keys) == 40 and list(source.keys()) == keys
+    for chosen in (range(40), range(7, 21), (3, 4, 39)):
+        found = read(source, [keys[n] for n in chosen])
+        for number, one in zip(chosen, found, strict=True):
+            assert one.name.endswith(names[number]) and one.error is None
+            wanted = data.read_image(test_chips / names[number])
+            np.testing.assert_array_equal(data.read_image(one.file), wanted)
+    if kind in ("tar", "tar.gz"):
+        assert source.passed == {".txt": 1}
+
+
+def test_a_folder_of_tables_is_a_set_of_rows(every_kind, test_chips, read):
+    sources = sources_of([every_kind["parquet"]])
+    names = sorted(str(path.relative_to(test_chips)) for path in test_chips.rglob("*.png"))
+    assert [list(source.keys()) for source in sources] == [list(range(20))] * 2
+    found = read(sources[1], [6, 7, 19])
+    for number, one in zip((26, 27, 39), found, strict=True):
+        assert one.name.endswith(f"set/1.parquet/{number - 20}")
+        wanted = data.read_image(test_chips / names[number])
+        np.testing.assert_array_equal(data.read_image(one.file), wanted)
+
+
+def test_a_prepared_data_set_is_read_by_number(chips, read, tmp_path):
+    given = {"data_dir": str(tmp_path / "prepared")}
+    made = data.prepare("image_folder", source=chips, as_name="shapes", **given)
+    every = sources_of(["tfds:shapes"], **given)
+    assert [source.name for source in every] == ["tfds:shapes:test", "tfds:shapes:train"]
+    (source,) = sources_of(["tfds:shapes:test"], **given)
+    assert list(source.keys()) == list(range(40)) and source.state() == made.fingerprint
+    (found,) = read(source, [11])
+    assert found.name == "tfds:shapes:test/11"
+    np.testing.assert_array_equal(data.read_image(found.file), made.splits["test"].image(11))
+    with pytest.raises(ValueError, match="got split 'none', wanted one of test, train"):
+        sources_of(["tfds:shapes:none"], **given)
+
+
+def test_a_packed_archive_is_read_once_from_its_beginning(every_kind, monkeypatch, tmp_path):
+    (source,) = sources_of([every_kind["tar.gz"]])
+    keys, opened = list(source.keys()), []
+    whole = archive.members
+    monkeypatch.setattr(archive, "members", lambda path: opened.append(path) or whole(path))
+    for chosen in (keys[:9], keys[20:22], keys[30:]):
+        assert len(list(source.read(chosen, tmp_path))) == len(chosen)
+    assert len(opened) == 1
+    assert len(list(source.read(keys[:2], tmp_path))) == 2 and len(opened) == 2
+
+
+def test_a_member_that_is_damaged_is_an_error_of_its_own(every_kind, read, tmp_path):
+    content = bytearray(open(every_kind["zip"], "rb").read())
+    with zipfile.ZipFile(every_kind["zip"]) as packed:
+        info = packed.infolist()[1]
+    content[info.header_offset + 30 + len(info.filename) + 20] ^= 255
+    (tmp_path / "damaged.zip").write_bytes(content)
+    (source,) = sources_of([str(tmp_path / "damaged.zip")])
+    first, second, _ = read(source, list(source.keys())[:3])
+    assert first.error is None and "Bad CRC-32" in str(second.error)
+
+
+def test_what_leads_nowhere_is_refused(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    with pytest.raises(ValueError, match="none: there is no such file or folder"):
+        sources_of([str(tmp_path / "none")])
+    parquet.write_table(pyarrow.table({"a": [1]}), tmp_path / "a.parquet")
+    (tmp_path / "b.parquet").write_bytes(b"no table")
+    for name, message in (("a", r"no column of images \(it has a\)"), ("b", "not a readable")):
+        (source,) = sources_of([str(tmp_path / f"{name}.parquet")])
+        with pytest.raises(ValueError, match=message):
+            list(source.keys())
+    with tarfile.open(tmp_path / "twice.tar", "w") as packed:
+        for _ in range(2):
+            packed.addfile(tarfile.TarInfo("x.png"), io.BytesIO())
+    (source,) = sources_of([str(tmp_path / "twice.tar")])
+    with pytest.raises(ValueError, match="'x.png' is in it twice"):
+        list(source.keys())
