@@ -35,7 +35,7 @@ def test_it_is_trained_once_and_joins_the_evaluation(run):
     made = model.stat().st_mtime_ns
     runs.train_baseline(run, name, progress=False)
     assert model.stat().st_mtime_ns == made
-    found = runs.evaluate_run(run, scores=f"{name},mls")["groups"]["all"]["scores"]
+    found = runs.evaluate_run(run, scores=f"{name},mls", fresh=True)["groups"]["all"]["scores"]
     assert list(found) == ["usual", "mls"]
     with np.load(run / "scores.npz") as saved, np.load(model) as arrays:
         known = saved["validation_labels"] != openset.UNKNOWN
