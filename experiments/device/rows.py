@@ -16,7 +16,7 @@ Unit = tuple[str, Callable[[], dict[str, Any]]]
 
 
 class Rows:
-    """What is known of every unit so far.
+    """Results of every unit so far.
 
     Attributes:
       rows: all lines that are there.

@@ -1,4 +1,4 @@
-"""What compilers say of the kernels: registers, spills, shared memory, calls, bytes; no device.
+"""Records registers, spills, shared memory, calls and bytes of compiled kernels; no device.
 
 Every case of ``described.py`` is compiled for a described device and becomes a row, of the Pallas
 kernels what ptxas and the launch report, of the fusion plans what XLA calls and how many bytes the

@@ -92,7 +92,7 @@ device_description_str: "{kind}"
 
 
 def missing(platform: str) -> str:
-    """Returns what is to be installed before jax compiles for a platform, ``""`` for nothing."""
+    """Names the extra that compiling for a platform needs; ``""`` where it is installed."""
     if find_spec(NEEDS[platform]):
         return ""
     return f"compiling for {platform} without a device needs pip install 'jaxatr[aot]'"
@@ -328,7 +328,7 @@ def plan_case(combination: str, shape: str, dtype: str, solver: str) -> Case:
 
 
 class Report(NamedTuple):
-    """What ptxas and the launch of a Mosaic GPU kernel say.
+    """Resources of a Mosaic GPU kernel, as ptxas and its launch report them.
 
     Attributes:
       registers: of a thread.

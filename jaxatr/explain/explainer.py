@@ -13,7 +13,7 @@ from jaxatr.explain.measures.judge import judge
 from jaxatr.explain.method import Maps, Method
 from jaxatr.explain.methods import METHODS, find_method
 from jaxatr.training import Checkpoint, Target
-from jaxatr.typing import Float, Shaped
+from jaxatr.typing import ArrayLike, Float, Shaped
 
 MARKS_EVERYTHING = 0.75
 """Share of a chip from which a map that marks it says nothing of where."""
@@ -80,7 +80,6 @@ class Explainer:
         self.source = target.source
         self._method, self._explain = method, explain
         self._predict = jax.tree_util.Partial(target.logits, target.variables)
-        self._probabilities = jax.jit(lambda predict, images: jax.nn.softmax(predict(images)))
 
     @classmethod
     def load(
@@ -108,6 +107,8 @@ class Explainer:
           ValueError: no run, no such method or option, a surrogate is asked of another run, or the
             network that a surrogate explains is no longer the one that it was trained for.
         """
+        if method == "all":
+            raise ValueError("method: 'all' is several explainers, which load_explainers gives")
         (found,) = load_explainers(
             workdir, method, seed=seed, progress=progress, **options
         ).values()
@@ -123,7 +124,7 @@ class Explainer:
 
     def explained(self, images: Float[np.ndarray, "b h w c"]) -> list[str]:
         """Names the class that is explained of each chip: the one that the network predicts."""
-        scores = np.asarray(self._probabilities(self._predict, images))
+        scores = np.asarray(_probabilities(self._predict, images))
         return [self.classes[label] for label in scores.argmax(axis=-1)]
 
     def __call__(
@@ -142,7 +143,7 @@ class Explainer:
         """
         for chips, count in self.chip.batches(images, batch_size):
             filled = chips.astype(np.float32)
-            images, scores = filled[:count], np.asarray(self._probabilities(self._predict, filled))
+            images, scores = filled[:count], np.asarray(_probabilities(self._predict, filled))
             raw = self._method.in_batches(self._explain, images, batch_size)
             maps = self._method.scaled(raw)
             values, convention = judge(
@@ -160,6 +161,12 @@ class Explainer:
                     float(values["deletion"][row]),
                     convention,
                 )
+
+
+@jax.jit
+def _probabilities(predict: jax.tree_util.Partial, images: ArrayLike) -> jax.Array:
+    """Computes class probabilities; compiled once for all methods that explain one network."""
+    return jax.nn.softmax(predict(images))
 
 
 def load_explainers(

@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxatr import reporting
 from jaxatr.data import ImagePath
-from jaxatr.explain.agreement import agreement
+from jaxatr.explain.agreement import Agreement, agreement
 from jaxatr.explain.explainer import Explanation
 from jaxatr.files import write_text
 
@@ -57,7 +57,7 @@ class Pictures:
             picture = reporting.overlay(first.chip, first.saliency, title=_lines(lines))
             np.save(_suffixed(target, ".npy"), first.raw)
         else:
-            said = agreement({name: one.raw for name, one in explanations.items()}).sentence()
+            said = _agreement(explanations).sentence()
             shown = [
                 (f"{name}\n{one.note or _measures(one)}", one.saliency)
                 for name, one in explanations.items()
@@ -103,6 +103,10 @@ def _lines(lines: "tuple[str, ...]") -> str:
     return "\n".join(line for line in lines if line)
 
 
+def _agreement(explanations: Mapping[str, Explanation]) -> Agreement:
+    return agreement({name: one.raw for name, one in explanations.items()})
+
+
 def _measures(explanation: Explanation) -> str:
     return f"ins {explanation.insertion:.3f}  del {explanation.deletion:.3f}"
 
@@ -124,7 +128,7 @@ def _figures(image: str, explanations: Mapping[str, Explanation], verdict: str) 
     if len(methods) == 1:
         (own,) = methods.values()
         return figures | own
-    found = agreement({name: one.raw for name, one in explanations.items()})
+    found = _agreement(explanations)
     return figures | {
         "methods": list(methods.values()),
         "agreement": found.sentence(),
@@ -139,7 +143,7 @@ def describe(
     first = next(iter(explanations.values()))
     said = f"{path}: {verdict or f'{first.label} ({first.score:.4f})'}"
     if len(explanations) > 1:
-        found = agreement({name: one.raw for name, one in explanations.items()})
+        found = _agreement(explanations)
         said += f", {found.sentence().rstrip('.')}"
     else:
         said += f", insertion {first.insertion:.4f}, deletion {first.deletion:.4f}"

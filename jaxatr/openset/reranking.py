@@ -33,7 +33,7 @@ SAMPLE = 2048
 
 
 class Index(NamedTuple):
-    """What the estimate needs, class by class, each filled up to the size of the largest.
+    """Examples along few directions, class by class, each filled up to the size of the largest.
 
     Attributes:
       axes: ``[d, m]``, orthonormal directions.

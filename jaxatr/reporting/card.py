@@ -52,7 +52,7 @@ class Exported(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """What a run's folder says."""
+    """The files of a run's folder that a card is made from."""
 
     name: str
     config: dict[str, Any]

@@ -172,6 +172,8 @@ def test_defaults_and_refusals(surrogate_run, trained_run, earlier):
     assert Explainer.load(surrogate_run).method == "surrogate"
     assert Explainer.load(trained_run).method == "grad_cam"
     assert Explainer.load(trained_run, "gradcam").method == "grad_cam"
+    with pytest.raises(ValueError, match="'all' is several explainers, which load_explainers"):
+        Explainer.load(trained_run, "all")
     with pytest.raises(ValueError, match="a surrogate takes the run of configs/distill.py"):
         Explainer.load(trained_run, "surrogate")
     with pytest.raises(ValueError, match="method: got 'grad_can', .* did you mean 'grad_cam'"):

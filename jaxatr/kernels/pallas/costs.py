@@ -1,4 +1,4 @@
-"""What the kernels cost, for XLA's scheduler and analyses, which cannot look into them."""
+"""Costs of the kernels, for XLA's scheduler and analyses, which cannot look into them."""
 
 import math
 from collections.abc import Iterable

@@ -189,8 +189,8 @@ def answer(
         filled = np.pad(
             block, [(0, (1 << (len(block) - 1).bit_length()) - len(block)), *[(0, 0)] * 3]
         )
-        rows = np.asarray(_rows(filled, moves, shift, windows))[: len(block)]
-        found.append(gallery.cosines(searched, rows, classes, estimated=coarse))
+        rows = _rows(filled, moves, shift, windows)
+        found.append(gallery.cosines(searched, rows, classes, estimated=coarse)[: len(block)])
     return _of_cosines(np.concatenate(found))
 
 

@@ -22,7 +22,7 @@ def applies(hidden: int, dtype: str) -> bool:
 
 
 def _bytes(height: int, hidden: int, dtype: str) -> int:
-    """Returns what a block of so many rows takes: everything twice, one being loaded, and sums."""
+    """Counts the bytes of a block of rows: everything twice, one being loaded, and sums."""
     width, wide = jnp.dtype(dtype).itemsize, 4 * GATES * UNITS
     matrix = GATES * UNITS * hidden * width
     tiles = (GATES + 3) * UNITS * 4  # the cell's state before and after, and the gates
