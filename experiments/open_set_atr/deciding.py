@@ -124,6 +124,7 @@ def recipes() -> str:
         "background": "background suppressed in half",
         "smoothing": "label smoothing 0.1",
         "supcon": "SupCon, weight 0.5",
+        "centre": "the centre 48 px",
     }
     return _compared(
         {label: [f"recipe-{kind}-{split}" for split in range(3)] for kind, label in labels.items()},

@@ -110,6 +110,7 @@ def recipes() -> list[Run]:
         "background": {"augment.background": 0.5, "augment.background_edge": 0.1},
         "smoothing": {"loss.label_smoothing": 0.1},
         "supcon": {"loss.contrastive_weight": 0.5},
+        "centre": {"data.center_crop": 48},
     }
     held_out = {"open_set.hold_out": 2, "data.test_split": "train", "data.validation": 0.5}
     return [

@@ -13,7 +13,7 @@ import tifffile
 from PIL import Image
 
 from jaxatr.data import measurements
-from jaxatr.data.images import ImageError, decode_image
+from jaxatr.data.images import ImageError, decode_image, open_image
 from jaxatr.typing import Shaped
 
 FORMATS = ("PNG", "JPEG", "TIFF", "GIF", "BMP", "WEBP", "JPEG2000")
@@ -64,7 +64,7 @@ def _stated(content: bytes) -> tuple[int, int]:
         except ValueError as error:
             raise ImageError(str(error)) from error
     try:
-        with Image.open(io.BytesIO(content), formats=FORMATS) as image:
+        with open_image(content, FORMATS) as image:
             return image.height, image.width
     except Image.DecompressionBombError as error:
         raise ImageError(f"{error}") from error

@@ -3,10 +3,11 @@
 import io
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, TiffImagePlugin, UnidentifiedImageError
+from PIL import Image, ImageFile, TiffImagePlugin, UnidentifiedImageError
 
 from jaxatr.data import measurements
 from jaxatr.typing import Shaped
@@ -120,7 +121,7 @@ def decode_image(content: bytes, name: str) -> Shaped[np.ndarray, "h w c"]:
     try:
         if (read := measurements.reader_of(content)) is not None:
             return measurements.measured(read(content))
-        with Image.open(io.BytesIO(content)) as image:
+        with open_image(content) as image:
             if image.format == "TIFF" and _has_another_page(image):
                 raise ImageError(f"{name}: holds several pages; one image per file is expected")
             image.seek(0)
@@ -142,6 +143,18 @@ def decode_image(content: bytes, name: str) -> Shaped[np.ndarray, "h w c"]:
             raise _unreadable(name, content, error) from error
     except Exception as error:  # a damaged file makes Pillow's decoders fail in every way there is
         raise _unreadable(name, content, error) from error
+
+
+def open_image(content: bytes, formats: Sequence[str] | None = None) -> Image.Image:
+    """Opens a file's content by Pillow, which then refuses a file that is cut short.
+
+    Args:
+      content: of the file.
+      formats: Pillow's names of those that are tried; None: all.
+    """
+    # sarpy and TFDS let Pillow fill in what is missing of a file, for the whole process.
+    ImageFile.LOAD_TRUNCATED_IMAGES = False
+    return Image.open(io.BytesIO(content), formats=formats)
 
 
 def _has_another_page(image: Image.Image) -> bool:

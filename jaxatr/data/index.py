@@ -1,17 +1,15 @@
 """The index beside a set's records: its classes, its columns and its fingerprint."""
 
 import hashlib
-import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from jaxatr.data.dataset import SHAPE_COLUMNS, Dataset, Split
-from jaxatr.data.images import decode_image
+from jaxatr.data.images import decode_image, open_image
 from jaxatr.data.records import tfds
 from jaxatr.files import replacing
 from jaxatr.typing import Shaped
@@ -130,7 +128,7 @@ def _column(values: list) -> np.ndarray:
 
 
 def _header(content: bytes, channels: int | None) -> tuple[int, int, int]:
-    with Image.open(io.BytesIO(content)) as image:
+    with open_image(content) as image:
         found = 1 if image.mode in ("1", "L", "LA", "I;16", "I;16B", "I") else 3
         return image.height, image.width, max(found, min(channels or 1, 3))
 

@@ -6,7 +6,7 @@ import zlib
 import numpy as np
 import pytest
 import tifffile
-from PIL import Image
+from PIL import Image, ImageFile
 
 from jaxatr.data.images import ImageError, decode_image, read_image
 
@@ -93,6 +93,13 @@ def test_a_truncated_file_is_named(tmp_path, save, suffix):
     truncated(path, save)
     with pytest.raises(ImageError, match=f"half.{suffix}: not a readable image"):
         read_image(path)
+
+
+def test_a_truncated_file_is_named_whatever_else_is_imported(tmp_path, save, monkeypatch):
+    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)  # as sarpy and TFDS leave it
+    truncated(tmp_path / "half.png", save)
+    with pytest.raises(ImageError, match="half.png: not a readable image"):
+        read_image(tmp_path / "half.png")
 
 
 @pytest.mark.parametrize("content, why", [(b"", "empty file"), (b"hello", "cannot identify")])
