@@ -347,7 +347,7 @@ def test_eight_bits_in_the_same_containers_are_read():
 
 @pytest.mark.parametrize("error", [TypeError("bad tag"), MemoryError(), RecursionError("deep")])
 def test_whatever_a_decoder_raises_names_the_file(monkeypatch, error):
-    def fail(*_):
+    def fail(*_, **__):
         raise error
 
     monkeypatch.setattr(Image, "open", fail)
