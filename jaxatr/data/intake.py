@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxatr.data.chip import Chip
+from jaxatr.inference import filled_size
 from jaxatr.typing import Array, ArrayLike, Config, Float, Shaped
 
 
@@ -85,13 +86,16 @@ class Intake(NamedTuple):
     ) -> Iterator[tuple[Shaped[np.ndarray, "b h w c"], int]]:
         """Yields batches of chips, and how many of each are images.
 
-        The last batch is filled up, so that every batch runs the same compiled program.
+        The last batch is filled up to the size of those before it, and one that is the only one
+        to one of few sizes: so few programs are compiled, and one image is computed as one.
         """
         chips: list[np.ndarray] = []
+        full = False
         for image in images:
             chips.append(self(image))
             if len(chips) == batch_size:
                 yield np.stack(chips), batch_size
-                chips = []
+                chips, full = [], True
         if chips:
-            yield np.stack(chips + [chips[-1]] * (batch_size - len(chips))), len(chips)
+            size = batch_size if full else filled_size(len(chips), batch_size)
+            yield np.stack(chips + [chips[-1]] * (size - len(chips))), len(chips)

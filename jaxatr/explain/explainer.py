@@ -12,8 +12,9 @@ from jaxatr import data, training
 from jaxatr.explain.measures.judge import judge
 from jaxatr.explain.method import Maps, Method
 from jaxatr.explain.methods import METHODS, find_method
+from jaxatr.inference import Compiled
 from jaxatr.training import Checkpoint, Target
-from jaxatr.typing import ArrayLike, Float, Shaped
+from jaxatr.typing import ArrayLike, Float, PyTree, Shaped
 
 MARKS_EVERYTHING = 0.75
 """Share of a chip from which a map that marks it says nothing of where."""
@@ -67,7 +68,14 @@ class Explainer:
       source: where the network comes from, as :class:`jaxatr.training.Target` has it.
     """
 
-    def __init__(self, target: Target, intake: data.Intake, method: Method, explain: Maps):
+    def __init__(
+        self,
+        target: Target,
+        intake: data.Intake,
+        method: Method,
+        explain: Maps,
+        probabilities: Compiled | None = None,
+    ):
         """Joins a network and a method.
 
         Args:
@@ -75,11 +83,13 @@ class Explainer:
           intake: the images that it takes.
           method: the method, for its name and its batches.
           explain: from chips in their raw units to the method's maps (:meth:`Method.bind`).
+          probabilities: the network's, compiled once for several methods; None: for this one.
         """
         self.method, self.classes, self.chip = method.name, target.classes, intake
         self.source = target.source
         self._method, self._explain = method, explain
         self._predict = jax.tree_util.Partial(target.logits, target.variables)
+        self._probabilities = probabilities or compiled_probabilities(target)
 
     @classmethod
     def load(
@@ -124,7 +134,7 @@ class Explainer:
 
     def explained(self, images: Float[np.ndarray, "b h w c"]) -> list[str]:
         """Names the class that is explained of each chip: the one that the network predicts."""
-        scores = np.asarray(_probabilities(self._predict, images))
+        scores = np.asarray(self._probabilities(images))
         return [self.classes[label] for label in scores.argmax(axis=-1)]
 
     def __call__(
@@ -143,7 +153,7 @@ class Explainer:
         """
         for chips, count in self.chip.batches(images, batch_size):
             filled = chips.astype(np.float32)
-            images, scores = filled[:count], np.asarray(_probabilities(self._predict, filled))
+            images, scores = filled[:count], np.asarray(self._probabilities(filled))
             raw = self._method.in_batches(self._explain, images, batch_size)
             maps = self._method.scaled(raw)
             values, convention = judge(
@@ -163,10 +173,13 @@ class Explainer:
                 )
 
 
-@jax.jit
-def _probabilities(predict: jax.tree_util.Partial, images: ArrayLike) -> jax.Array:
-    """Computes class probabilities; compiled once for all methods that explain one network."""
-    return jax.nn.softmax(predict(images))
+def compiled_probabilities(target: Target) -> Compiled:
+    """Compiles the probabilities of the classes, of chips in their raw units."""
+
+    def probabilities(variables: PyTree, images: ArrayLike) -> jax.Array:
+        return jax.nn.softmax(target.logits(variables, images))
+
+    return Compiled(probabilities, target.variables)
 
 
 def load_explainers(
@@ -194,6 +207,7 @@ def load_explainers(
     run = training.load_run(workdir, checkpoint)
     surrogate, own = run.task.surrogate(run), {}
     target = run.task.classifier(run) if surrogate is None else surrogate.target
+    target = target._replace(variables=jax.device_put(target.variables))  # once, for every call
     if surrogate is not None:
         maps = surrogate.saliency
         own["surrogate"] = Method(
@@ -209,10 +223,10 @@ def load_explainers(
     else:
         chosen = [find_method(method or ("surrogate" if own else "grad_cam"), own | METHODS)]
     predict = jax.tree_util.Partial(target.logits, target.variables)
-    found = {}
+    found, probabilities = {}, compiled_probabilities(target)
     for one in chosen:
         explain = one.bind(predict, run.mean, seed=seed, progress=progress, **options)
-        found[one.name] = Explainer(target, run.intake, one, explain)
+        found[one.name] = Explainer(target, run.intake, one, explain, probabilities)
     return found
 
 

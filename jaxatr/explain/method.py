@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxatr.explain.scaling import finished
 from jaxatr.explain.two_parts import TwoParts, in_two_parts
+from jaxatr.inference import filled_size
 from jaxatr.resolve import nearest
 from jaxatr.typing import ArrayLike, Float
 
@@ -117,6 +118,7 @@ class Method:
         if self.batching == "copies":
             return np.asarray(explain(images))
         maps, count = [], len(images)
+        batch_size = filled_size(count, batch_size)
         for start in range(0, count, batch_size):
             end = start + batch_size
             rows = np.arange(start, min(end, count) if self.batching == "ragged" else end)

@@ -86,7 +86,8 @@ def known(name: str, value: Any) -> np.ndarray:
     if isinstance(value, Tracer):
         raise ValueError(
             f"{name}: its value must be known here, and under jit (or another transformation) it "
-            f"is not; got {value.aval}. Make it a constant of the model, or call apply without jit"
+            f"is not; got {value.aval}. Make it a constant of the model, or compute "
+            "it without compiling: model(..., eager=True), or apply without jit"
         )
     return np.asarray(value)
 

@@ -2,15 +2,18 @@
 
 import contextlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
+from jaxatr.inference import Compiled
 from jaxatr.onnx.ops.precision import wide
+from jaxatr.onnx.reader.folding import fold_batch_norms
 from jaxatr.onnx.reader.inputs import as_declared, on_device
 from jaxatr.onnx.reader.lowering import lower
 from jaxatr.onnx.reader.program import Call, Program, Run, ValueInfo, execute
@@ -40,6 +43,57 @@ class OnnxModel:
     known: dict[str, np.ndarray] = field(repr=False)
     proto: Any = field(repr=False)
     folder: Path | None = field(default=None, repr=False)
+
+    def __call__(self, *inputs: Any, eager: bool = False) -> Any:
+        """Computes the model's outputs, one alone or a tuple, with its own :attr:`variables`.
+
+        The first call with inputs of new shapes compiles the model for them: the variables are
+        constants of the program (:class:`jaxatr.inference.Compiled`), and batch norms are folded
+        into the convolutions before them. In a function that jax traces, the model becomes a part
+        of that.
+
+        Args:
+          *inputs: one for each of :attr:`inputs`: arrays, or lists for sequences.
+          eager: compute one node after the other and compile no program, to look for a mistake;
+            and for a model that has strings, or shapes that depend on values, which cannot be
+            compiled.
+
+        Raises:
+          ValueError: as :meth:`apply`, under jit.
+        """
+        self._check_count(inputs)
+        if eager:
+            return self.apply(self.variables, *inputs)
+        model, run = self._inference
+        if any(isinstance(value, Tracer) for value in inputs):
+            return model.apply(model.variables, *inputs)
+        if strings := [value.name for value in self.inputs if value.dtype == "str"]:
+            raise ValueError(
+                f"input {strings[0]!r}: strings cannot be compiled; compute it without compiling: "
+                "model(..., eager=True)"
+            )
+        with wide():  # numbers of 64 bits are not narrowed on the way
+            return run(*inputs)
+
+    @cached_property
+    def _inference(self) -> tuple["OnnxModel", Compiled]:
+        """The model with its batch norms folded, and compiled."""
+        arrays = {k: v for group in self.variables.values() for k, v in group.items()}
+        program, made = fold_batch_norms(self.program, arrays | self.known)
+        used = set(program.outputs).union(*(call.reads() for call in program.calls))
+        variables = {
+            group: {name: value for name, value in values.items() if name in used}
+            for group, values in self.variables.items()
+        }
+        with wide(), jax.ensure_compile_time_eval():
+            variables["constants"] |= jax.device_put(made)
+            model = replace(self, program=program, variables=variables)
+            return model, Compiled(model.apply, variables, constants=True)
+
+    def _check_count(self, inputs: tuple[Any, ...]) -> None:
+        if len(inputs) != len(self.inputs):
+            names = [wanted.name for wanted in self.inputs]
+            raise ValueError(f"inputs: got {len(inputs)}, wanted {len(names)}: {names}")
 
     def apply(
         self,
@@ -75,9 +129,7 @@ class OnnxModel:
           ValueError: an input does not fit, or a node fails; under jit also where an operator
             needs a value, not a shape, to know the shape of its result.
         """
-        if len(inputs) != len(self.inputs):
-            names = [wanted.name for wanted in self.inputs]
-            raise ValueError(f"inputs: got {len(inputs)}, wanted {len(names)}: {names}")
+        self._check_count(inputs)
         rng = next(iter(rngs.values())) if isinstance(rngs, Mapping) else rngs
         run = Run(training, rng, self._tracked if training else frozenset())
         with wide() if keep_64_bit else contextlib.nullcontext():

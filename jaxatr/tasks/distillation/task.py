@@ -17,6 +17,7 @@ import numpy as np
 from jaxatr import data, losses, models
 from jaxatr.config import Fields
 from jaxatr.explain import load_target
+from jaxatr.inference import Compiled
 from jaxatr.tasks.distillation.checks import check_fields
 from jaxatr.tasks.distillation.evaluation import compare, evaluate, validate
 from jaxatr.tasks.distillation.fields import FIELDS
@@ -157,11 +158,10 @@ class Distillation(Task):
         params = dict(run.variables["params"])
         target, module = target._replace(variables=params.pop("target")), run.module
 
-        @jax.jit
         def saliency(variables: PyTree, images: ArrayLike) -> jax.Array:
             return module.apply(variables, run.normalize(images), train=False).saliency
 
-        return Surrogate(target, partial(saliency, {**run.variables, "params": params}))
+        return Surrogate(target, Compiled(saliency, {**run.variables, "params": params}))
 
     def check_continues(self, workdir: str | os.PathLike, recorded: Mapping[str, Any]) -> None:
         """Refuses to go on with other data, or where another network is to be explained now.

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from jaxatr import data, openset, training
+from jaxatr.inference import Compiled
 from jaxatr.reporting import notebook
 from jaxatr.tasks.embedding.evaluation import SCORE
 from jaxatr.tasks.shown import Showing
@@ -108,7 +109,7 @@ class Retriever(Showing[np.ndarray, Match]):
         def infer(variables, images) -> jax.Array:
             return module.apply(variables, run.normalize(images), train=False).embeddings
 
-        self._infer = jax.jit(infer)
+        self._infer = Compiled(infer, self._variables)
 
     @classmethod
     def load(
@@ -187,7 +188,7 @@ class Retriever(Showing[np.ndarray, Match]):
 
     def of_chips(self, chips: Shaped[np.ndarray, "b h w c"]) -> Float[np.ndarray, "b d"]:
         """Computes the embeddings of a batch of chips."""
-        return np.asarray(self._infer(self._variables, chips))
+        return np.asarray(self._infer(chips))
 
     def search(
         self, embeddings: Float[np.ndarray, "b d"], neighbours: int | None = None

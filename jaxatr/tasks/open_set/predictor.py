@@ -11,6 +11,7 @@ import numpy as np
 import scipy.special
 
 from jaxatr import data, explain, openset, training
+from jaxatr.inference import Compiled
 from jaxatr.reporting import notebook
 from jaxatr.resolve import resolve
 from jaxatr.tasks.open_set.loading import load_decision
@@ -127,7 +128,7 @@ class OpenSetPredictor(Showing[Item, Prediction]):
         self._needs = decision.score.all_needs | set(needs)
         self._explainers: dict[str, explain.Explainer] = {}
         self._variables = jax.device_put(run.variables)
-        self._infer = jax.jit(self._network(run, self._needs))
+        self._infer = Compiled(self._network(run, self._needs), self._variables)
 
     @property
     def decision(self) -> openset.Decision:
@@ -350,7 +351,7 @@ class Recogniser(OpenSetPredictor[np.ndarray]):
 
     def of_chips(self, chips: Shaped[np.ndarray, "b h w c"], count: int) -> openset.Outputs:
         """Computes the network's outputs on the first ``count`` of a batch of chips."""
-        return self._outputs(self._infer(self._variables, chips) | {"image": chips}, count)
+        return self._outputs(self._infer(chips) | {"image": chips}, count)
 
 
 def _at(values: np.ndarray | None, index: int) -> float | None:

@@ -9,6 +9,7 @@ import numpy as np
 from PIL import Image
 
 from jaxatr import data, openset
+from jaxatr.inference import filled_size
 from jaxatr.tasks.open_set.predictor import OpenSetPredictor
 from jaxatr.training import TrainedRun
 from jaxatr.typing import ArrayLike, Int, PyTree, Shaped
@@ -82,8 +83,10 @@ class TrackRecogniser(OpenSetPredictor[Sequence[np.ndarray]]):
     ) -> Iterator[openset.Outputs]:
         """Yields the network's outputs on batches of tracks, of 8 by default."""
         tracks, size = map(self.check, items), batch_size or 8
+        full = False
         while batch := list(itertools.islice(tracks, size)):
-            filled = batch + [batch[-1]] * (size - len(batch))
+            whole = size if full else filled_size(len(batch), size)
+            filled, full = batch + [batch[-1]] * (whole - len(batch)), True
             padded = np.stack([np.resize(one, (self.frames, *one.shape[1:])) for one in filled])
             lengths = np.array([len(one) for one in filled], np.int32)
-            yield self._outputs(self._infer(self._variables, padded, lengths), len(batch))
+            yield self._outputs(self._infer(padded, lengths), len(batch))
