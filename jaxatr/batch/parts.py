@@ -40,7 +40,11 @@ def path_of(out: Path, number: int) -> Path:
 
 
 def write(
-    out: Path, facts: Facts, columns: Mapping[str, type | None], rows: Sequence[Mapping[str, Cell]]
+    out: Path,
+    facts: Facts,
+    columns: Mapping[str, type | None],
+    rows: Sequence[Mapping[str, Cell]],
+    runtime: str,
 ) -> None:
     """Writes a part, all of it or nothing.
 
@@ -49,13 +53,14 @@ def write(
       facts: about the part.
       columns: name to the type of its cells.
       rows: column to cell.
+      runtime: what ran the network, for the note.
 
     Raises:
       ValueError: the cells of a column differ in type.
       OSError: it cannot be written.
     """
     path = path_of(out, facts.shard)
-    note = json.dumps({**facts._asdict(), "sha256": _BLANK.decode()})
+    note = json.dumps({**facts._asdict(), "runtime": runtime, "sha256": _BLANK.decode()})
     content = data.parquet_bytes(path, columns, rows, {_KEY: note})
     # The digest is that of the file with zeros in its place.
     begin, _ = _split(content)

@@ -155,7 +155,7 @@ def _owned(out: Path) -> Iterator[None]:
 def _check_run(out: Path, identity: Identity) -> None:
     before = manifest.load_run(out)
     if before is None:
-        manifest.save_run(out, {"digest": identity.run})
+        manifest.save_run(out, {"digest": identity.run, "runtime": identity.runtime})
     elif before["digest"] != identity.run:
         raise ValueError(
             f"{out}: it holds predictions of another run, or of other options; choose another --out"

@@ -51,11 +51,13 @@ class Identity(NamedTuple):
       run: digest of all that its answers depend on.
       columns: of the rows of its predictions, name to type; empty where only rows can tell.
       note: for the user; empty for nothing.
+      runtime: what runs its network.
     """
 
     run: str
     columns: dict[str, type]
     note: str
+    runtime: str = "jax"
 
 
 class Part(NamedTuple):
@@ -91,7 +93,9 @@ class Worker:
     @cached_property
     def _loaded(self) -> tuple[Predictor, Identity]:
         predictor = load(self._job)
-        identity = Identity(predictor.digest(), predictor.columns(), predictor.note)
+        identity = Identity(
+            predictor.digest(), predictor.columns(), predictor.note, predictor.runtime
+        )
         if self._ask is not None:
             decider = _decider(self._job, predictor)
             decider.decision = pieces.without(decider.decision, self._ask)
@@ -137,7 +141,7 @@ class Worker:
         rows = self._rows(shard)
         failed = sum(row["error"] is not None for row in rows)
         facts = parts.Facts(number, shard.digest, run, len(shard), failed)
-        parts.write(self._job.out, facts, self._columns(rows), rows)
+        parts.write(self._job.out, facts, self._columns(rows), rows, self._identity.runtime)
         return Part(number, len(rows), failed, damaged=damaged)
 
     def _columns(self, rows: Sequence[Mapping[str, Cell]]) -> dict[str, type | None]:

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, cast
 from absl import flags
 
 from jaxatr import data
+from jaxatr.onnx.sessions import JAX, RUNTIMES
 
 CHECKED = 20_000
 """Images that a check reads at most, unless it is told otherwise."""
@@ -21,6 +22,16 @@ def define_options() -> None:
         "option",
         [],
         "NAME=VALUE of the data set's own, the value as JSON: aspects=36, ranges=[1000].",
+    )
+
+
+def define_runtime() -> None:
+    """Defines ``--runtime``, the engine of a run's network."""
+    flags.DEFINE_enum(
+        "runtime",
+        JAX,
+        RUNTIMES,
+        "Run the network in jax, or in another engine, each an extra; explanations stay in jax.",
     )
 
 

@@ -3,6 +3,7 @@
 jaxatr predict --workdir=DIR IMAGE... [--jsonl] [--score=auto|cbc|vim|…] [--gamma=0.9|fitted]
 jaxatr predict --workdir=DIR IMAGE|FOLDER|ARCHIVE... [--out=table.csv|table.jsonl|table.parquet]
 jaxatr predict --workdir=DIR SOURCE... --engine=ray|local --out=FOLDER [--shard=10000]
+jaxatr predict --workdir=DIR IMAGE... --runtime=jax|onnxruntime|openvino
 jaxatr predict --workdir=DIR IMAGE... --explain=OUT [--method=grad_cam|rise|…]
 jaxatr predict --workdir=DIR IMAGE... --neighbours=5 [--jsonl] [--max_distance=0.5]
 jaxatr predict --workdir=DIR --workdir=DIR IMAGE... [--jsonl]
@@ -22,7 +23,10 @@ from jaxatr.cli import command, inputs, parts
 from jaxatr.explain import Explainer, Pictures, describe, explain_all, load_explainers, load_target
 
 # Of the kinds' predictors.
-_OPTIONS = ("checkpoint", "gamma", "score", "source", "data_dir", "neighbours", "max_distance")
+_OPTIONS = (
+    *("checkpoint", "gamma", "score", "source", "data_dir", "neighbours", "max_distance"),
+    "runtime",
+)
 
 
 def define_flags() -> None:
@@ -50,6 +54,7 @@ def define_flags() -> None:
     flags.DEFINE_float(
         "max_distance", None, "An embedding's: unknown beyond; default: fitted to validation data."
     )
+    inputs.define_runtime()
     flags.DEFINE_string(
         "out",
         None,
@@ -96,9 +101,10 @@ def main(arguments: Sequence[str]) -> int:
             done.append(path)
             verdicts.append(predictor.verdict(prediction))
             if values.out:
-                rows[number] = _row(path.name, predictor.to_row(prediction))
+                rows[number] = _row(path.name, predictor, prediction)
             if values.jsonl:
-                fields = {"image": path.name, **predictor.to_json(prediction)}
+                fields = {"image": path.name, "runtime": predictor.runtime}
+                fields |= predictor.to_json(prediction)
                 print(json.dumps(fields, ensure_ascii=False), flush=True)
             else:
                 print(f"{path.name}: {predictor.describe(prediction)}", flush=True)
@@ -111,9 +117,10 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if found.failed else 0
 
 
-def _row(path: str, fields: dict[str, data.Cell]) -> dict[str, data.Cell]:
-    """Writes the row of an input; an own kind's fields cannot have the names of the first two."""
-    first: dict[str, data.Cell] = {"path": path, "error": None}
+def _row(path: str, predictor: training.Predictor, prediction: Any) -> dict[str, data.Cell]:
+    """Writes the row of an input; an own kind's fields cannot have the names of the first ones."""
+    first: dict[str, data.Cell] = {"path": path, "error": None, "runtime": predictor.runtime}
+    fields = predictor.to_row(prediction)
     if double := first.keys() & fields.keys():
         raise ValueError(f"--out: a prediction's field {min(double)!r} has the name of a column")
     return first | fields
@@ -124,7 +131,9 @@ def _write(
 ) -> None:
     """Writes the table, in the order of the inputs."""
     every = rows | failed
-    data.write_table(out, [every[number] for number in sorted(every)], text=("path", "error"))
+    data.write_table(
+        out, [every[number] for number in sorted(every)], text=("path", "error", "runtime")
+    )
     print(f"{out}: {len(rows)} predicted, {len(failed)} not", file=sys.stderr)
 
 

@@ -41,6 +41,7 @@ def define_flags() -> None:
     flags.DEFINE_list(
         "scores", [], "Offer these scores too. CBC and those fitted before come by themselves."
     )
+    inputs.define_runtime()
     flags.DEFINE_string("source", None, "Where the training data is now.")
     flags.DEFINE_string("data_dir", None, "Where prepared data is now.")
     flags.DEFINE_integer(
@@ -82,6 +83,7 @@ def main(arguments: Sequence[str]) -> None:
         "" if values.method == "none" else values.method,
         values.surrogate,
         values.examples,
+        values.runtime,
     )
     training.task_of(values.workdir)  # a folder that is no run is told before the port is taken
     training.enable_compilation_cache()

@@ -289,7 +289,11 @@ def _routes(console: Console) -> fastapi.FastAPI:
     async def health() -> Response:
         """Says whether requests are answered."""
         alive = console.batcher.alive
-        content = {"status": "ready" if alive else "failed", "waiting": console.batcher.waiting}
+        content = {
+            "status": "ready" if alive else "failed",
+            "waiting": console.batcher.waiting,
+            "runtime": console.engine.runtime,
+        }
         if alive:
             return JSONResponse(content)
         return JSONResponse({"detail": "the thread that computes has ended"}, 503)
@@ -312,6 +316,7 @@ def _routes(console: Console) -> fastapi.FastAPI:
                 "run": Path(engine.run).resolve().name,
                 "kind": engine.kind,
                 "step": engine.step,
+                "runtime": engine.runtime,
                 "classes": list(engine.classes),
                 "chip": list(engine.intake.shape),
                 "dtype": engine.intake.dtype,

@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxatr import openset, training
 from jaxatr.explain import Explainer
+from jaxatr.onnx.sessions import check_runtime
 from jaxatr.serving.examples import NEAREST, Examples, build_examples
 from jaxatr.tasks.embedding.predictor import Match, Retriever
 from jaxatr.tasks.open_set import fitted
@@ -71,9 +72,11 @@ class Engine(abc.ABC):
       explainer: what makes saliency maps, or None.
       note: what a user should know of the decision; empty for nothing.
       takers: names of the scores by which a class can be enrolled.
+      runtime: what runs the network.
     """
 
     kind = ""
+    runtime = "jax"
     takers: tuple[str, ...] = ()
 
     def __init__(
@@ -149,6 +152,7 @@ class RecogniserEngine(Engine):
         own = {"open_logits"} if run.config.loss.open != "none" else set()
         self.takers = tuple(one.name for one in takers(given_by(run.module) | own))
         self._recognisers = recognisers
+        self.runtime = recognisers[0].runtime
 
     def answer(
         self, chips: Shaped[np.ndarray, "b h w c"], *, neighbours: bool = False
@@ -184,6 +188,7 @@ class RetrieverEngine(Engine):
         threshold = None if limit is None else -limit
         super().__init__(run, [Scale(score.name, score.title, score.scale, threshold)], None)
         self._retriever = retriever
+        self.runtime, self.note = retriever.runtime, retriever.note
 
     def answer(
         self, chips: Shaped[np.ndarray, "b h w c"], *, neighbours: bool = False
@@ -248,6 +253,7 @@ class Wanted(NamedTuple):
       method: that makes the maps; None for Grad-CAM or the surrogate's, empty for no maps.
       surrogate: folder of the run whose surrogate makes them; None for none.
       examples: training chips of a recogniser that are searched, at most; 0 for none.
+      runtime: what runs the network, as :meth:`Recogniser.load` has it; the maps stay in jax.
     """
 
     workdir: str | os.PathLike
@@ -260,6 +266,7 @@ class Wanted(NamedTuple):
     method: str | None = None
     surrogate: str | None = None
     examples: int = 5000
+    runtime: str = "jax"
 
     @property
     def where(self) -> dict[str, str]:
@@ -288,6 +295,7 @@ def load_engine(wanted: Wanted) -> Engine:
 
 
 def _recogniser(wanted: Wanted) -> Engine:
+    check_runtime(wanted.runtime)
     run = training.load_run(wanted.workdir, wanted.checkpoint)
     run = run._replace(variables=jax.device_put(run.variables))  # once, for every score
 
@@ -298,11 +306,13 @@ def _recogniser(wanted: Wanted) -> Engine:
     further = dict.fromkeys((*_kept_scores(run), *wanted.scores))
     loaded = [own, *(load(name) for name in further if name != own.decision.score.name)]
     needs = {FEATURES}.union(*(one.decision.score.all_needs for one in loaded))
+    shared = {"needs": needs, "runtime": wanted.runtime}
     recognisers = [
-        Recogniser(run, one.decision, gamma=one.gamma, further=one.further, needs=needs)
+        Recogniser(run, one.decision, gamma=one.gamma, further=one.further, **shared)
         for one in loaded
     ]
-    engine = RecogniserEngine(run, recognisers, _explainer(wanted), own.note)
+    note = "; ".join(filter(None, [own.note, recognisers[0].engine]))
+    engine = RecogniserEngine(run, recognisers, _explainer(wanted), note)
     engine.examples, engine.missing = build_examples(
         run, wanted.where, engine.features, wanted.examples
     )
@@ -325,7 +335,7 @@ def _retriever(wanted: Wanted) -> Engine:
     for name in recognisers_own:
         if getattr(wanted, name) != Wanted._field_defaults[name] and getattr(wanted, name) != "":
             raise ValueError(f"--{name} is of a recogniser, and {wanted.workdir} is a retriever")
-    retriever = Retriever.load(wanted.workdir)
+    retriever = Retriever.load(wanted.workdir, runtime=wanted.runtime)
     retriever.neighbours = min(NEAREST, len(retriever.index.ids))
     run = training.load_run(wanted.workdir)
     engine = RetrieverEngine(run, retriever)

@@ -108,6 +108,7 @@ class Health(BaseModel):
 
     status: Literal["ready", "failed"]
     waiting: int = Field(description="Chips that wait for a batch.")
+    runtime: str = Field(description="Engine that runs the network.")
 
 
 class Scale(BaseModel):
@@ -127,6 +128,7 @@ class Run(BaseModel):
     run: str = Field(description="Name of its folder.")
     kind: Literal["recogniser", "retriever"]
     step: int
+    runtime: str = Field(description="Engine that runs the network.")
     classes: list[str]
     chip: list[int] = Field(description="Height, width and channels of what the network sees.")
     dtype: str = Field(description="Of the images that it takes.")

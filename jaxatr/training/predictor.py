@@ -33,6 +33,8 @@ class Predictor(abc.ABC, Generic[Item, Answer]):
     takes: ClassVar[str] = "IMAGE"
     #: What a user should know before the predictions; empty for nothing.
     note: str = ""
+    #: What runs its network: ``"jax"``, or another engine of :mod:`jaxatr.onnx.sessions`.
+    runtime: str = "jax"
 
     @classmethod
     @abc.abstractmethod
@@ -70,11 +72,11 @@ class Predictor(abc.ABC, Generic[Item, Answer]):
     def digest(self) -> str:
         """Hashes all that the answers depend on, by SHA-256: predictions of two digests don't mix.
 
-        Here these are the arrays and numbers among the attributes; a kind that keeps something
-        else adds that.
+        Here these are the arrays and numbers among the attributes, and the engine where that is
+        not jax; a kind that keeps something else adds that.
         """
-        leaves = jax.tree.leaves(vars(self))
-        return digest([leaf for leaf in leaves if isinstance(leaf, _NUMBERS)])
+        leaves = [one for one in jax.tree.leaves(vars(self)) if isinstance(one, _NUMBERS)]
+        return digest(leaves if self.runtime == "jax" else [*leaves, self.runtime])
 
     def columns(self) -> dict[str, type]:
         """Lists the columns of :meth:`to_row`, name to ``str``, ``float``, ``int`` or ``bool``.

@@ -9,13 +9,14 @@ import jax
 import numpy as np
 
 from jaxatr import data, openset, training
-from jaxatr.inference import Compiled
+from jaxatr.onnx.sessions import check_runtime
 from jaxatr.reporting import notebook
 from jaxatr.tasks.embedding.evaluation import SCORE
+from jaxatr.tasks.runtime import Infer, engine_note, ready_network
 from jaxatr.tasks.shown import Showing
 from jaxatr.training import TrainedRun
 from jaxatr.training.predictor import flattened, types_of
-from jaxatr.typing import Float, Int, Shaped
+from jaxatr.typing import ArrayLike, Float, Int, PyTree, Shaped
 
 UNKNOWN = "unknown"
 
@@ -98,18 +99,22 @@ class Retriever(Showing[np.ndarray, Match]):
     """
 
     def __init__(
-        self, run: TrainedRun, index: Index, *, neighbours: int, max_distance: float | None
+        self,
+        run: TrainedRun,
+        index: Index,
+        *,
+        neighbours: int,
+        max_distance: float | None,
+        runtime: str = "jax",
     ):
         """Takes a run and its index; :meth:`load` reads both from a folder."""
         self.classes, self.chip, self.index = run.classes, run.intake, index
         self.neighbours, self.max_distance = neighbours, max_distance
-        self._variables = jax.device_put(run.variables)
-        module = run.module
-
-        def infer(variables, images) -> jax.Array:
-            return module.apply(variables, run.normalize(images), train=False).embeddings
-
-        self._infer = Compiled(infer, self._variables)
+        self.runtime, own = runtime, runtime == "jax"
+        self._variables = jax.device_put(run.variables) if own else run.variables
+        example = np.zeros((1, *self.chip.shape), self.chip.dtype)
+        self._infer = ready_network(run, _network, self._variables, [example], runtime=runtime)
+        self.note = engine_note(self._infer)
 
     @classmethod
     def load(
@@ -118,6 +123,7 @@ class Retriever(Showing[np.ndarray, Match]):
         *,
         neighbours: int = 1,
         max_distance: float | None = None,
+        runtime: str = "jax",
     ) -> "Retriever":
         """Loads the retriever that a run trained, at the checkpoint that was last evaluated.
 
@@ -126,10 +132,14 @@ class Retriever(Showing[np.ndarray, Match]):
           neighbours: how many training chips to name for an image.
           max_distance: beyond which an image is unknown; by default the one that the evaluation
             fitted to the validation data, where there was some.
+          runtime: what runs the network: ``"jax"``, or ``"onnxruntime"`` or ``"openvino"``, each an
+            extra. The search stays in jax.
 
         Raises:
+          ImportError: the package of ``runtime`` is not installed; the message names the extra.
           ValueError: no run of this kind, or one that is not evaluated yet.
         """
+        check_runtime(runtime)
         path = Path(workdir) / training.INDEX
         if not path.is_file():
             training.check_predictor(training.load_run(workdir), cls)
@@ -149,7 +159,8 @@ class Retriever(Showing[np.ndarray, Match]):
         )
         if max_distance is None:
             max_distance = _fitted_distance(workdir)
-        return cls(run, index, neighbours=neighbours, max_distance=max_distance)
+        limits = {"neighbours": neighbours, "max_distance": max_distance}
+        return cls(run, index, **limits, runtime=runtime)
 
     def read(self, path: str) -> np.ndarray:
         """Reads an image ``[h, w, c]``."""
@@ -188,7 +199,7 @@ class Retriever(Showing[np.ndarray, Match]):
 
     def of_chips(self, chips: Shaped[np.ndarray, "b h w c"]) -> Float[np.ndarray, "b d"]:
         """Computes the embeddings of a batch of chips."""
-        return np.asarray(self._infer(chips))
+        return np.asarray(self._infer(chips)["embeddings"])
 
     def search(
         self, embeddings: Float[np.ndarray, "b d"], neighbours: int | None = None
@@ -248,6 +259,17 @@ class Retriever(Showing[np.ndarray, Match]):
         """Lists the columns of a row, with those of every neighbour."""
         near = (Neighbour("", 0.0, 0, ""),) * self.neighbours
         return types_of(self.to_row(Match("", 0.0, 0.0, near)))
+
+
+def _network(run: TrainedRun) -> Infer:
+    """Builds ``(variables, raw images) -> outputs``."""
+    module = run.module
+
+    def infer(variables: PyTree, images: ArrayLike) -> dict[str, jax.Array]:
+        out = module.apply(variables, run.normalize(images), train=False)
+        return {"embeddings": out.embeddings}
+
+    return infer
 
 
 def _fitted_distance(workdir: str | os.PathLike) -> float | None:

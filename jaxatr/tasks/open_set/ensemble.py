@@ -48,7 +48,8 @@ class Ensemble(Recogniser):
         self.classes, self.further = first.classes, ()
         self.chip, self.step = first.chip, first.step
         self.decision, self._title = decision, decision.score.title
-        self.kept = decision.score.name
+        self.kept, self.runtime = decision.score.name, first.runtime
+        self.note = first.engine
 
     def _heat_maps(self, items: Sequence[np.ndarray], method: str) -> list[HeatMap]:
         """Refuses: several networks have no one map."""
@@ -77,6 +78,7 @@ class Members:
         checkpoint: Checkpoint = "latest",
         score: str | None = None,
         where: Mapping[str, str] | None = None,
+        runtime: str = "jax",
     ):
         """Loads the runs.
 
@@ -85,6 +87,7 @@ class Members:
           checkpoint: ``"latest"``, ``"best"`` or a step, of every run.
           score: name of the score that decides in every run; None for the configured ones.
           where: fields of ``config.data`` to change, where the data has moved.
+          runtime: what runs the networks, as :meth:`Recogniser.load` has it.
 
         Raises:
           ValueError: there is no run, or two do not fit together; they are named.
@@ -105,7 +108,7 @@ class Members:
                     "were trained: predict by it alone, or jaxatr enrol --remove=NAME"
                 )
             loaded = load_decision(run, score, None, self._where, checkpoint, field=False)
-            recogniser = Recogniser(run, loaded.decision, gamma=loaded.gamma)
+            recogniser = Recogniser(run, loaded.decision, gamma=loaded.gamma, runtime=runtime)
             self.members.append(Member(run, recogniser))
 
     @property
@@ -206,6 +209,7 @@ def load(
     gamma: float | str | None = None,
     score: str | None = None,
     where: Mapping[str, str] | None = None,
+    runtime: str = "jax",
 ) -> Ensemble:
     """Loads several runs as one recogniser.
 
@@ -215,21 +219,24 @@ def load(
       gamma: a threshold of the mean standing; None or ``"fitted"`` for the fitted one.
       score: as of :class:`Members`.
       where: as of :class:`Members`.
+      runtime: as of :class:`Members`.
 
     Raises:
       ValueError: as :class:`Members` and its methods.
     """
-    members = Members(workdirs, checkpoint=checkpoint, score=score, where=where)
+    asked = {"checkpoint": checkpoint, "score": score, "where": where}
+    members = Members(workdirs, **asked, runtime=runtime)
     decision = members.decision()
     if (threshold := as_number(gamma)) is not None:
         decision = decision.at(threshold)
     made = Ensemble([member.recogniser for member in members.members], decision)
     of_field = [run for run, recogniser in members.members if _has_field(run, recogniser)]
     if of_field:
-        made.note = (
+        said = (
             f"{', '.join(str(run.workdir) for run in of_field)}: the calibration to chips of the "
             "field is of the run alone, and does not count in an ensemble"
         )
+        made.note = "; ".join(filter(None, [said, made.note]))
     return made
 
 

@@ -1,9 +1,10 @@
 """A trained open-set recogniser: images in, known class or "unknown" out."""
 
 import abc
+import functools
 import math
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -11,11 +12,12 @@ import numpy as np
 import scipy.special
 
 from jaxatr import data, explain, openset, training
-from jaxatr.inference import Compiled
+from jaxatr.onnx.sessions import check_runtime
 from jaxatr.reporting import notebook
 from jaxatr.resolve import resolve
 from jaxatr.tasks.open_set.loading import load_decision
 from jaxatr.tasks.open_set.views import kept_as, outputs_of, views_of
+from jaxatr.tasks.runtime import engine_note, ready_network
 from jaxatr.tasks.shown import HeatMap, Showing
 from jaxatr.training import Checkpoint, TrainedRun, digest
 from jaxatr.training.predictor import Item, flattened, types_of
@@ -107,6 +109,7 @@ class OpenSetPredictor(Showing[Item, Prediction]):
         gamma: float | None = None,
         further: tuple[str, ...] = (),
         needs: Collection[str] = (),
+        runtime: str = "jax",
     ):
         """Takes a run and what decides; :meth:`load` reads both from a folder.
 
@@ -117,7 +120,9 @@ class OpenSetPredictor(Showing[Item, Prediction]):
           further: names of the classes that were enrolled.
           needs: names of what the outputs have for others, beside what this decision needs
             (:data:`jaxatr.tasks.open_set.needs.NEEDS`).
+          runtime: what runs the network, as of :meth:`load`.
         """
+        check_runtime(runtime)
         self.classes, self.further = (*run.classes, *further), further
         self.chip, self.step, self.workdir = run.intake, run.step, run.workdir
         self.decision, self._title = decision, decision.score.title
@@ -127,8 +132,30 @@ class OpenSetPredictor(Showing[Item, Prediction]):
         self.gamma = gamma
         self._needs = decision.score.all_needs | set(needs)
         self._explainers: dict[str, explain.Explainer] = {}
-        self._variables = jax.device_put(run.variables)
-        self._infer = Compiled(self._network(run, self._needs), self._variables)
+        self.runtime, own = runtime, runtime == "jax"
+        self._variables = jax.device_put(run.variables) if own else run.variables
+        self._ready = functools.partial(  # no tree, whose arrays would count in the digest
+            ready_network,
+            run,
+            lambda run: self._network(run, self._needs),
+            self._variables,
+            runtime=runtime,
+            about={*self._needs, *map(repr, views_of(run.config))},
+        )
+
+    @functools.cached_property
+    def _infer(self) -> Callable[..., Mapping[str, ArrayLike]]:
+        """The network, compiled or in another engine when it is first needed."""
+        return self._ready(self._examples())
+
+    @property
+    def engine(self) -> str:
+        """Says which other engine runs the network, and its version; empty of jax."""
+        return engine_note(self._infer)
+
+    def _examples(self) -> list[np.ndarray]:
+        """Makes inputs of the network, for a batch of one."""
+        return [np.zeros((1, *self.chip.shape), self.chip.dtype)]
 
     @property
     def decision(self) -> openset.Decision:
@@ -163,6 +190,7 @@ class OpenSetPredictor(Showing[Item, Prediction]):
         data_dir: str | None = None,
         field: bool = True,
         enrolled: bool = True,
+        runtime: str = "jax",
     ) -> "OpenSetPredictor[Item]":
         """Loads the recogniser that a run trained.
 
@@ -179,8 +207,11 @@ class OpenSetPredictor(Showing[Item, Prediction]):
           data_dir: where prepared data is now.
           field: decide as the calibration to chips of the field says, if there is one.
           enrolled: know the classes that were enrolled, if there are some.
+          runtime: what runs the network: ``"jax"``, or ``"onnxruntime"`` or ``"openvino"``, each an
+            extra. The decision and heat maps stay in jax.
 
         Raises:
+          ImportError: the package of ``runtime`` is not installed; the message names the extra.
           ValueError: no run of this kind, no such checkpoint or score, no fitted threshold, or
             there is something to fit and the training data is missing.
         """
@@ -191,14 +222,17 @@ class OpenSetPredictor(Showing[Item, Prediction]):
                 listed = ", ".join(map(str, workdir))
                 raise ValueError(f"{listed}: an ensemble is of recognisers of single images")
             several = resolve(cls.ensemble)
-            return several(workdir, checkpoint=checkpoint, gamma=gamma, score=score, where=where)
+            asked = {"gamma": gamma, "score": score, "where": where, "runtime": runtime}
+            return several(workdir, checkpoint=checkpoint, **asked)
+        check_runtime(runtime)
         run = training.load_run(workdir, checkpoint)
         training.check_predictor(run, cls)
         loaded = load_decision(
             run, score, gamma, where, checkpoint, field=field, enrolment=enrolled
         )
-        recogniser = cls(run, loaded.decision, gamma=loaded.gamma, further=loaded.further)
-        recogniser.note = loaded.note
+        own = {"gamma": loaded.gamma, "further": loaded.further, "runtime": runtime}
+        recogniser = cls(run, loaded.decision, **own)
+        recogniser.note = "; ".join(filter(None, [loaded.note, recogniser.engine]))
         return recogniser
 
     def __call__(
@@ -222,7 +256,7 @@ class OpenSetPredictor(Showing[Item, Prediction]):
     ) -> Iterator[openset.Outputs]:
         """Yields the network's outputs on batches of inputs, all labelled unknown."""
 
-    def _outputs(self, out: dict[str, Any], count: int) -> openset.Outputs:
+    def _outputs(self, out: Mapping[str, Any], count: int) -> openset.Outputs:
         kept = {name: np.asarray(value)[:count] for name, value in out.items()}
         wanted = {*self._needs, "features"}
         more = {name: value for name, value in kept.items() if name in wanted}
@@ -351,7 +385,7 @@ class Recogniser(OpenSetPredictor[np.ndarray]):
 
     def of_chips(self, chips: Shaped[np.ndarray, "b h w c"], count: int) -> openset.Outputs:
         """Computes the network's outputs on the first ``count`` of a batch of chips."""
-        return self._outputs(self._infer(chips) | {"image": chips}, count)
+        return self._outputs({**self._infer(chips), "image": chips}, count)
 
 
 def _at(values: np.ndarray | None, index: int) -> float | None:

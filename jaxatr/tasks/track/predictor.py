@@ -32,9 +32,10 @@ class TrackRecogniser(OpenSetPredictor[Sequence[np.ndarray]]):
         *,
         gamma: float | None = None,
         further: tuple[str, ...] = (),
+        runtime: str = "jax",
     ):
         """Takes a run on tracks and what decides."""
-        super().__init__(run, decision, gamma=gamma, further=further)
+        super().__init__(run, decision, gamma=gamma, further=further, runtime=runtime)
         self.frames = run.config.track.frames
 
     @staticmethod
@@ -48,6 +49,11 @@ class TrackRecogniser(OpenSetPredictor[Sequence[np.ndarray]]):
             return module.apply(variables, run.normalize(tracks), lengths=lengths).track._asdict()
 
         return infer
+
+    def _examples(self) -> list[np.ndarray]:
+        """Makes inputs of the network, for a batch of one."""
+        (chips,) = super()._examples()
+        return [np.repeat(chips[None], self.frames, axis=1), np.ones(1, np.int32)]
 
     def read(self, path: str) -> list[np.ndarray]:
         """Reads a folder's images in the order of their names."""
