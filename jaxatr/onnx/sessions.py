@@ -7,7 +7,7 @@ imported when it is first used.
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -17,6 +17,7 @@ JAX = "jax"
 """The engine that needs no file: jax itself."""
 
 
+@runtime_checkable
 class Session(Protocol):
     """A model in an engine, ready to run.
 
@@ -61,7 +62,7 @@ class OpenVino:
     def __init__(self, path: Path):
         """Reads and compiles a model."""
         package = _imported(self.package)
-        self.about = f"{self.package} {package.__version__}"
+        self.about = f"{self.package} {package.__version__.partition('-')[0]}"
         settings = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
         self._model = package.Core().compile_model(str(path), "CPU", settings)
         self._outputs = [value.get_any_name() for value in self._model.outputs]

@@ -18,7 +18,7 @@ from jaxatr.tasks.open_set import fitted
 from jaxatr.tasks.open_set.deciding import RULE
 from jaxatr.tasks.open_set.enrolling import takers
 from jaxatr.tasks.open_set.loading import load_decision
-from jaxatr.tasks.open_set.needs import given_by
+from jaxatr.tasks.open_set.needs import given_by, in_jax_alone
 from jaxatr.tasks.open_set.predictor import Prediction, Recogniser
 from jaxatr.tasks.open_set.views import kept_as
 from jaxatr.training import Checkpoint, TrainedRun
@@ -303,7 +303,12 @@ def _recogniser(wanted: Wanted) -> Engine:
         return load_decision(run, score, gamma, wanted.where, wanted.checkpoint)
 
     own = load(wanted.score, wanted.gamma)
-    further = dict.fromkeys((*_kept_scores(run), *wanted.scores))
+    kept, left = _kept_scores(run), ""
+    if wanted.runtime != "jax":
+        out = [name for name in kept if in_jax_alone(openset.SCORES[name])]
+        kept = [name for name in kept if name not in out]
+        left = f"not offered, as jax alone computes them: {', '.join(out)}" if out else ""
+    further = dict.fromkeys((*kept, *wanted.scores))
     loaded = [own, *(load(name) for name in further if name != own.decision.score.name)]
     needs = {FEATURES}.union(*(one.decision.score.all_needs for one in loaded))
     shared = {"needs": needs, "runtime": wanted.runtime}
@@ -311,7 +316,7 @@ def _recogniser(wanted: Wanted) -> Engine:
         Recogniser(run, one.decision, gamma=one.gamma, further=one.further, **shared)
         for one in loaded
     ]
-    note = "; ".join(filter(None, [own.note, recognisers[0].engine]))
+    note = "; ".join(filter(None, [own.note, recognisers[0].engine, left]))
     engine = RecogniserEngine(run, recognisers, _explainer(wanted), note)
     engine.examples, engine.missing = build_examples(
         run, wanted.where, engine.features, wanted.examples

@@ -99,5 +99,6 @@ def _export(run: TrainedRun, infer: Infer, examples: Sequence[np.ndarray], path:
 
     try:
         export(infer, run.variables, list(examples), path)
-    except ValueError as error:
-        raise ValueError(f"{run.workdir}: its network runs in jax alone: {error}") from error
+    except (ValueError, jax.errors.InconclusiveDimensionOperation) as error:
+        reason = " ".join(str(error).partition("\n\n")[0].split())
+        raise ValueError(f"{run.workdir}: its network runs in jax alone: {reason}") from error

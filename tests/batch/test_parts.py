@@ -187,7 +187,7 @@ def test_the_list_is_streamed(tmp_path, monkeypatch):
 def test_a_checksum_covers_every_byte(tmp_path):
     facts = parts.Facts(0, "inputs", "run", 2, 0)
     rows = [{"path": "a", "n": 1.0}, {"path": "b", "n": np.nan}]
-    parts.write(tmp_path, facts, {"path": str, "n": float}, rows)
+    parts.write(tmp_path, facts, {"path": str, "n": float}, rows, "jax")
     path = parts.path_of(tmp_path, 0)
     assert parts.check(path) == facts
     content = path.read_bytes()

@@ -109,9 +109,10 @@ def test_the_target_of_a_surrogate_is_the_run_that_it_explains(surrogate_run, tr
 
 
 @pytest.mark.parametrize(
-    ("method", "given"), [("occlusion", [1]), ("smoothgrad", [1]), ("grad_cam", [16])]
+    ("method", "count", "given"),
+    [("occlusion", 1, [1]), ("smoothgrad", 1, [1]), ("grad_cam", 1, [1]), ("grad_cam", 3, [4])],
 )
-def test_one_image_is_explained_once(method, given):
+def test_an_image_is_explained_once(method, count, given):
     """A network of two halves; a batch is filled up where it costs one pass and no more."""
     explained = []
 
@@ -125,7 +126,7 @@ def test_one_image_is_explained_once(method, given):
     target = Target(logits, jnp.float32(0.001), ("upper", "lower"), {})
     intake = data.Intake(data.Chip(), (8, 8, 1), "uint8")
     image = np.arange(64, dtype=np.uint8).reshape(8, 8, 1)
-    (found,) = Explainer(target, intake, METHODS[method], explain)([image])
+    found, *_ = Explainer(target, intake, METHODS[method], explain)([image] * count)
     assert explained == given
     assert found.label == "lower" and found.score == pytest.approx(1 / (1 + np.exp(-1.024)))
     np.testing.assert_allclose(found.raw, 3.0 * image[..., 0] - 1)

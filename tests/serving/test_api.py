@@ -202,7 +202,11 @@ def test_the_run_is_described(client, engine, trained_run):
     assert found["classes"] == list(engine.classes) and found["chip"] == [24, 24, 1]
     assert [score["name"] for score in found["scores"]] == ["cbc", "softmax"]
     assert found["neighbours"] == NEAREST and found["explains"] == "grad_cam"
-    assert client.get("/api/health").json() == {"status": "ready", "waiting": 0}
+    assert client.get("/api/health").json() == {
+        "status": "ready",
+        "waiting": 0,
+        "runtime": "jax",
+    }
 
 
 def test_the_counts_are_those_of_the_requests(client, contents, form):

@@ -96,7 +96,8 @@ def test_a_table_has_a_row_of_every_image(trained_run, folder, flags, capsys, tm
     assert len(printed.out.splitlines()) == 2
     broken, *good = rows = read(out)
     assert [row["path"] for row in rows] == [f"{folder}/{name}" for name in ORDER]
-    assert list(rows[0])[:2] == ["path", "error"]
+    assert list(rows[0])[:3] == ["path", "error", "runtime"]
+    assert not broken["runtime"] and {row["runtime"] for row in good} == {"jax"}
     assert broken["error"].startswith("not a readable image") and not broken["label"]
     recogniser = jaxatr.load(trained_run, gamma=0.25)
     wanted = recogniser([data.read_image(row["path"]) for row in good])

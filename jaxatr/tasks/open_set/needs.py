@@ -26,12 +26,14 @@ class Need(NamedTuple):
         None for what is there without it.
       absent: why a run may not have it, for messages.
       of_classes: whether it comes from all classes' logits, so that none can be left out of it.
+      exports: whether it has a form in ONNX.
     """
 
     phrase: str
     compute: Callable[[Network, PyTree, Array], Array] | None = None
     absent: str = "this run does not have"
     of_classes: bool = False
+    exports: bool = True
 
 
 def odin(module: Network, variables: PyTree, images: Float[Array, "b h w c"]) -> Float[Array, " b"]:
@@ -113,7 +115,11 @@ NEEDS: Mapping[str, Need] = {
     "image": Need("the chip itself", absent=GRADIENT),
     "odin": Need("a gradient with respect to the image", odin, GRADIENT, of_classes=True),
     "gradient_norms": Need(
-        "a gradient with respect to the parameters", gradient_norms, GRADIENT, of_classes=True
+        "a gradient with respect to the parameters",
+        gradient_norms,
+        GRADIENT,
+        of_classes=True,
+        exports=False,
     ),
     **{name: stage_map(name) for name in MAPS},
 }
@@ -156,3 +162,9 @@ def refusal(score: openset.Score, given: Collection[str]) -> str:
         if name not in given:
             return f"needs {NEEDS[name].phrase}, which {NEEDS[name].absent}"
     return ""
+
+
+def in_jax_alone(score: openset.Score) -> str:
+    """Says what of a score's needs no other engine computes; empty for nothing."""
+    phrases = [NEEDS[name].phrase for name in sorted(score.all_needs) if not NEEDS[name].exports]
+    return f"needs {phrases[0]}, which jax alone computes" if phrases else ""

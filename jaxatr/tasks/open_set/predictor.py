@@ -16,6 +16,7 @@ from jaxatr.onnx.sessions import check_runtime
 from jaxatr.reporting import notebook
 from jaxatr.resolve import resolve
 from jaxatr.tasks.open_set.loading import load_decision
+from jaxatr.tasks.open_set.needs import in_jax_alone
 from jaxatr.tasks.open_set.views import kept_as, outputs_of, views_of
 from jaxatr.tasks.runtime import engine_note, ready_network
 from jaxatr.tasks.shown import HeatMap, Showing
@@ -121,8 +122,14 @@ class OpenSetPredictor(Showing[Item, Prediction]):
           needs: names of what the outputs have for others, beside what this decision needs
             (:data:`jaxatr.tasks.open_set.needs.NEEDS`).
           runtime: what runs the network, as of :meth:`load`.
+
+        Raises:
+          ImportError: its package is not installed.
+          ValueError: there is no such engine, or none but jax computes the score.
         """
         check_runtime(runtime)
+        if runtime != "jax" and (reason := in_jax_alone(decision.score)):
+            raise ValueError(f"runtime={runtime}: {decision.score.name} {reason}")
         self.classes, self.further = (*run.classes, *further), further
         self.chip, self.step, self.workdir = run.intake, run.step, run.workdir
         self.decision, self._title = decision, decision.score.title

@@ -34,7 +34,16 @@ class TrackRecogniser(OpenSetPredictor[Sequence[np.ndarray]]):
         further: tuple[str, ...] = (),
         runtime: str = "jax",
     ):
-        """Takes a run on tracks and what decides."""
+        """Takes a run on tracks and what decides.
+
+        Raises:
+          ValueError: ``runtime`` is OpenVINO, whose LSTM passes over the lengths of tracks.
+        """
+        if runtime == "openvino":
+            raise ValueError(
+                f"{run.workdir}: OpenVINO's LSTM passes over the lengths of tracks, "
+                "so that its answers would be wrong: take runtime=onnxruntime, or jax"
+            )
         super().__init__(run, decision, gamma=gamma, further=further, runtime=runtime)
         self.frames = run.config.track.frames
 
