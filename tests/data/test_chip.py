@@ -167,7 +167,7 @@ def test_surroundings_are_concentric():
     chip = Chip(center_crop=6)
     assert chip.cuts and not Chip(size=6).cuts and not Chip(center_crop=6, size=4).cuts
     np.testing.assert_array_equal(chip.surrounded(3)(x)[3:-3, 3:-3], chip(x))
-    with pytest.raises(ValueError, match="only a chip that is cut out as it is"):
+    with pytest.raises(ValueError, match="only a chip cut out by data.center_crop"):
         Chip(center_crop=6, size=4).surrounded(1)
 
 

@@ -112,7 +112,7 @@ def test_what_is_no_image_is_named(tmp_path, content, why):
 def test_missing_and_folder_are_named(tmp_path):
     with pytest.raises(ImageError, match="gone.png: No such file"):
         read_image(tmp_path / "gone.png")
-    with pytest.raises(ImageError, match=r"a folder, and an image file is wanted: .*/\*"):
+    with pytest.raises(ImageError, match=r"a folder, wanted an image file: .*/\*"):
         read_image(tmp_path)
 
 

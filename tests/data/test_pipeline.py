@@ -119,7 +119,7 @@ def test_sizes_that_differ_are_refused_unless_the_chip_makes_them_one():
 
 
 def test_labels_must_match_the_indices(unchecked):
-    with pytest.raises(ValueError, match="3 indices need as many labels"):
+    with pytest.raises(ValueError, match="wanted one for each of 3 indices"):
         eval_batches(make_split(), np.arange(3), np.arange(2), chip=Chip(), batch_size=2)
     with pytest.raises(ValueError, match="batch size"):
         eval_batches(make_split(), np.arange(3), np.arange(3), chip=Chip(), batch_size=0)

@@ -71,7 +71,7 @@ def test_the_rest_of_a_split_is_known():
     drawn = known_unknown("random-6/4", MSTAR, seed=3)
     rest = known_unknown("rest/random-6/4", MSTAR, seed=3)
     assert (rest.known, rest.seed) == (drawn.unknown, 3)
-    with pytest.raises(ValueError, match="'rest/closed': there are no unknown classes"):
+    with pytest.raises(ValueError, match="'rest/closed': the split it refers to has no unknown classes"):
         known_unknown("rest/closed", MSTAR)
     with pytest.raises(ValueError, match="no split 'mstar/retrieva'"):
         known_unknown("rest/mstar/retrieva", MSTAR)
@@ -193,9 +193,9 @@ def test_foreign_records_are_refused():
         ("first-8", VEHICLES, "first 8 classes.*one unknown"),
         ("known:a,i", VEHICLES, "known: there is no class 'i'.*there are a, b"),
         ("unknown:tnk", ("tank", "car"), "unknown: .*'tnk'; did you mean 'tank'"),
-        ("known:a,b/unknown:b", VEHICLES, "'b' cannot be known and unknown"),
-        ("known:", VEHICLES, "leaves no class to be known"),
-        ("unknown:a,b", ("a", "b"), "leaves no class to be known"),
+        ("known:a,b/unknown:b", VEHICLES, "'b' is both known and unknown"),
+        ("known:", VEHICLES, "leaves no known class"),
+        ("unknown:a,b", ("a", "b"), "leaves no known class"),
         ("frist-5", VEHICLES, "did you mean 'first-5'.*first-K and random-K/U"),
         ("closed", ("a", "a"), "must differ"),
     ],

@@ -135,7 +135,7 @@ def test_the_findings_name_what_is_wrong(subject):
         "warning: 1 pair of equal images of one class and split",
         "warning: the classes of train are uneven: b has 20 images, d 1",
         "warning: classes of fewer than 10 images in train: d 1",
-        "warning: 1 images are of one value, without any structure",
+        "warning: 1 images are constant",
     ]
     assert [line for line in written if line in expected] == expected
     assert any(line.startswith("warning: the size alone gives the class away:") for line in written)
@@ -154,7 +154,7 @@ def test_a_class_of_the_test_split_alone_and_a_draw_are_noted(subject):
     images = noise(40)
     labels, parts = [0, 1] * 10 + [2] * 20, [0] * 20 + [1] * 20
     texts = [one.text for one in doctor.examine(subject(images, labels, parts), limit=39).findings]
-    assert "not in train, and so unknown to a run without open_set.split: c" in texts
+    assert "not in train, therefore unknown in a run without open_set.split: c" in texts
     assert "39 of 40 images were drawn and read" in texts
 
 

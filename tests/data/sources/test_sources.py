@@ -209,7 +209,7 @@ def test_a_set_of_a_source_that_is_gone_is_named(module, data_dir, tmp_path):
     path = dataset.directory / "jaxatr.json"
     facts = json.loads(path.read_text())
     path.write_text(json.dumps({**facts, "builder": "an_old_one"}))
-    with pytest.raises(ValueError, match="of the source 'an_old_one', which this version has not"):
+    with pytest.raises(ValueError, match="the source 'an_old_one', which no longer exists"):
         data.open_dataset("lines", data_dir=data_dir)
 
 
