@@ -209,7 +209,7 @@ def test_a_bird_by_its_number_or_its_name(number, bird, family):
         ("cub200", ("200",), "for 1 of 1 classes, '200'"),
         ("cub200", ("007",), "'007'"),
         ("cub200", ("002.Black_footed_Albatross",), "'002.Black_footed_Albatross'"),
-        ("cars196", ("Audi S5 Coupe",), "names are make, model, type and year, as 'Audi S5"),
+        ("cars196", ("Audi S5 Coupe",), "names: make, model, type and year, as 'Audi S5"),
         ("cars196", ("Audi S5 Quattro 2012",), "'Audi S5 Quattro 2012'"),
         ("cars196/body", ("Audi S5 Quattro 2012",), "'Audi S5 Quattro 2012'"),
     ],

@@ -99,7 +99,7 @@ def test_a_set_smaller_than_a_batch():
 @pytest.mark.parametrize(
     "arguments, match",
     [
-        ({"batch_size": 6, "process_count": 4}, "6 does not divide by 4 processes"),
+        ({"batch_size": 6, "process_count": 4}, "6 is not divisible by 4 processes"),
         ({"batch_size": 0}, "a batch of 0"),
         ({"indices": np.array([], int)}, "no examples of split 'train'"),
         ({"chip": Chip(center_crop=7)}, "6x5 is smaller than data.center_crop=7"),

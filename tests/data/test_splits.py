@@ -71,7 +71,7 @@ def test_the_rest_of_a_split_is_known():
     drawn = known_unknown("random-6/4", MSTAR, seed=3)
     rest = known_unknown("rest/random-6/4", MSTAR, seed=3)
     assert (rest.known, rest.seed) == (drawn.unknown, 3)
-    with pytest.raises(ValueError, match="'rest/closed': the split it refers to has no unknown classes"):
+    with pytest.raises(ValueError, match="'rest/closed': .* has no unknown classes"):
         known_unknown("rest/closed", MSTAR)
     with pytest.raises(ValueError, match="no split 'mstar/retrieva'"):
         known_unknown("rest/mstar/retrieva", MSTAR)
@@ -187,17 +187,17 @@ def test_foreign_records_are_refused():
         ("cifar10/osr-0", MSTAR[:9], "CIFAR-10's 10 classes, got 9"),
         ("mstar/reference-0", CIFAR10, "needs the ten MSTAR classes"),
         ("cifar10/osr-5", CIFAR10, "no split 'cifar10/osr-5'; did you mean 'cifar10/osr-"),
-        ("random-6/4", VEHICLES, "6 known and 4 unknown.*8 in all"),
+        ("random-6/4", VEHICLES, "6 known and 4 unknown of 8 classes"),
         ("random-0/4", VEHICLES, "at least one"),
-        ("first-0", VEHICLES, "first 0 classes: at least one must be known.*8 in all"),
-        ("first-8", VEHICLES, "first 8 classes.*one unknown"),
+        ("first-0", VEHICLES, "first 0 of 8 classes: at least one must be known"),
+        ("first-8", VEHICLES, "first 8 of 8 classes.*one unknown"),
         ("known:a,i", VEHICLES, "known: there is no class 'i'.*there are a, b"),
         ("unknown:tnk", ("tank", "car"), "unknown: .*'tnk'; did you mean 'tank'"),
         ("known:a,b/unknown:b", VEHICLES, "'b' is both known and unknown"),
         ("known:", VEHICLES, "leaves no known class"),
         ("unknown:a,b", ("a", "b"), "leaves no known class"),
         ("frist-5", VEHICLES, "did you mean 'first-5'.*first-K and random-K/U"),
-        ("closed", ("a", "a"), "must differ"),
+        ("closed", ("a", "a"), "wanted distinct names"),
     ],
 )
 def test_what_does_not_fit_is_refused(name, classes, match):

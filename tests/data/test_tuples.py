@@ -131,7 +131,7 @@ def test_class_batches_resume():
 def test_what_cannot_be_is_refused():
     with pytest.raises(ValueError, match="per_class: got 7, wanted 1 to the batch's 6"):
         classes(per_class=7)
-    with pytest.raises(ValueError, match="a batch of 4 does not divide by 3 processes"):
+    with pytest.raises(ValueError, match="a batch of 4 is not divisible by 3 processes"):
         tuples(process_count=3)
 
 

@@ -119,11 +119,11 @@ def test_generation_is_a_function_of_the_seed_alone(small):
     ("options", "match"),
     [
         ({"tracks": 0}, "tracks: got 0, wanted 1 to 1000"),
-        ({"frames": (5, 4)}, "frames: got .5, 4., wanted the shortest and the longest"),
+        ({"frames": (5, 4)}, "frames: got .5, 4., wanted the shortest and longest"),
         ({"frames": (1, 73)}, "frames: got"),
         ({"closing": 0}, "closing: got 0, wanted at least 1 metre"),
         ({"starts": (3600, 3700)}, "starts: got .3600, 3700., wanted two ranges"),
-        ({"starts": (2500, 5000)}, "a track of 8 frames would close in to 750 m"),
+        ({"starts": (2500, 5000)}, "a track of 8 frames would come as near as 750 m"),
         ({"bands": ("radar",)}, "bands: got"),
         ({"vehicles": ("T55",)}, "vehicles: got"),
         ({"seed": -1}, "seed: got -1"),

@@ -188,18 +188,18 @@ def test_a_field_of_view_in_doubt_is_not_used(read, fov):
 @pytest.mark.parametrize(
     "content, match",
     [
-        (b"", "byte 0: no TgtUpd in the whole file"),
-        (b"Agt { TgtSect { } }", "byte 19: no TgtUpd in the whole file"),
+        (b"", "byte 0: no TgtUpd in the file"),
+        (b"Agt { TgtSect { } }", "byte 19: no TgtUpd in the file"),
         (b"\xbb\xbb\xba\xad" * 9, "byte 36: no TgtUpd"),
         (b"{" * 5_000, "byte 0: a block without a name"),
-        (b"}" * 1000, "byte 0: a brace that closes nothing"),
+        (b"}" * 1000, "byte 0: an unmatched closing brace"),
         (b'TgtUpd { Keyword "Frame# 1" ', None),
-        (b'TgtUpd { Keyword "Frame# 1 } ', "byte 17: a string without an end"),
+        (b'TgtUpd { Keyword "Frame# 1 } ', "byte 17: an unterminated string"),
     ],
 )
 def test_a_file_without_a_frame_is_refused(read, content, match):
     if match is None:
         assert plain(read(content)) == {1: []}
     else:
-        with pytest.raises(ValueError, match=f"clip.agt: {match}.*no frame of it can be used"):
+        with pytest.raises(ValueError, match=f"clip.agt: {match}.*none of its frames can be used"):
             read(content)

@@ -159,12 +159,12 @@ def changed(content, at, value):
 @pytest.mark.parametrize(
     "at, value, match",
     [
-        (0, 0xADBABBBB, "byte 0: no ARF file: starts with 0xadbabbbb"),
+        (0, 0xADBABBBB, "byte 0: not an ARF file: starts with 0xadbabbbb"),
         (4, 3, "byte 4: version: got 3, wanted 2"),
         (8, 0, "byte 8: rows: got 0"),
         (12, 0, "byte 12: columns: got 0"),
         (16, 4, "byte 16: image type: got 4, wanted one of"),
-        (16, 10, "byte 28: image type 10, and no subheader of its bands"),
+        (16, 10, "byte 28: image type 10 without band subheader"),
         (20, 0, "byte 20: number of frames: got 0"),
         (20, 0xFFFFFFFF, "end at byte .*; the file ends at byte 76"),
         (8, 0xFFFFFFFF, "byte 76: 2 frames of"),

@@ -192,7 +192,7 @@ def test_targets_counted_on_from_the_sensors_frames(copy, data_dir):
     for number in data.select(split, where={"clip": "cegr02003_0001"}):
         box, pixels, _ = copy.truth["cegr02003_0001", int(split[number]["frame"])]
         np.testing.assert_array_equal(split[number]["image"][:, :, 0], pixels)
-    assert any("counted on from the sensor's" in note for note in dataset.notes)
+    assert any("continue the sensor's numbering" in note for note in dataset.notes)
 
 
 def test_boxes_are_estimated_where_there_are_none_and_it_is_said(copy, data_dir, dsiac_files):
@@ -231,7 +231,7 @@ def test_everything_left_out_is_recorded(copy, data_dir, dsiac_files):
     counts = {reason: row["count"] for reason, row in told["skipped"].items()}
     assert counts == {
         "clips without ground truth": 1,
-        "targets of class MTLB, which was not asked for": 1,
+        "targets of class MTLB, which was not requested": 1,
         "targets of no vehicle class, 'SHED'": 1,
         "targets with no PixLoc": 1,
         "targets that share a PlyId": 2,
@@ -239,10 +239,10 @@ def test_everything_left_out_is_recorded(copy, data_dir, dsiac_files):
         "frames without a target": 1,
         "frames beyond the end of the clip": 1,
         "frames without ground truth": 1,
-        "clips whose scenario is none of the vehicles'": 1,
-        "files without a clip's name, as cegr02003_0001 is one": 1,
+        "clips of scenarios without vehicles": 1,
+        "files not named like a clip (such as cegr02003_0001)": 1,
     }
-    strange = told["skipped"]["clips whose scenario is none of the vehicles'"]
+    strange = told["skipped"]["clips of scenarios without vehicles"]
     assert strange["in"] == {"cegr/arf/cegr02002_0001.arf": 1}
     clip = next(row for row in told["clips"] if row["clip"] == "cegr02003_0011")
     assert (
@@ -279,7 +279,7 @@ def test_the_ground_truth_counts_more_than_the_clips_name(copy, data_dir, dsiac_
     told = report(dataset)
     assert set(told["skipped"]) == {"targets of no vehicle class, ''", "clips of several bands"}
     assert "targets of class ZSU23 in a clip of T72" in told["notes"]
-    assert "targets without a TgtType, named by their clip" in told["notes"]
+    assert "targets without a TgtType, classified by their clip's name" in told["notes"]
 
 
 def test_a_damaged_clip_stops_it_or_is_listed(copy, data_dir):
@@ -308,7 +308,7 @@ def test_pixels_that_are_no_numbers_are_left_out(copy, data_dir, dsiac_files):
     )
     assert dataset.splits["train"].dtype == np.float32
     assert set(dataset.splits["train"].columns["frame"]) == {1, 3}
-    told = report(dataset)["skipped"]["targets with a pixel that is no finite number of float32"]
+    told = report(dataset)["skipped"]["targets with a pixel that is not finite in float32"]
     assert told["count"] == 2
 
 

@@ -106,7 +106,7 @@ def test_hierarchy(folder, data_dir):
 @pytest.mark.parametrize(
     "text, match",
     [
-        ("{", "coarse.json: not readable as JSON"),
+        ("{", "coarse.json: not valid JSON"),
         ("[1]", 'coarse.json: expected {"fine'),
         ('{"car": "x", "tank": "y"}', "no coarse class for van"),
         ('{"car": "x", "tank": "y", "van": "x", "vam": "z"}', "'vam'; did you mean 'van'"),
@@ -123,29 +123,29 @@ def test_missing_empty_and_single_are_told_apart(tmp_path, save):
     with pytest.raises(ValueError, match="no folder or file .*gone$"):
         scan(tmp_path / "gone")
     (tmp_path / "set.7z").write_bytes(b"7z")
-    with pytest.raises(ValueError, match="set.7z is a file, and neither an archive .* nor a table"):
+    with pytest.raises(ValueError, match="set.7z is a file, but neither an archive .* nor a table"):
         scan(tmp_path / "set.7z")
     (tmp_path / "train" / "a").mkdir(parents=True)
     with pytest.raises(ValueError, match=f"no images in .*; {looked}"):
         scan(tmp_path)
     save(tmp_path / "train/a/x.png", np.zeros((2, 2), np.uint8))
-    with pytest.raises(ValueError, match=f"has one class, 'a'; {looked}"):
+    with pytest.raises(ValueError, match=f"has only one class, 'a'; {looked}"):
         scan(tmp_path)
 
 
 @pytest.mark.parametrize("odd", ["x.png", "train/x.png", "train/a/deep/x.png", "train/a/b/c/x.png"])
 def test_an_image_out_of_place_is_named(folder, save, odd):
     save(folder / odd, np.zeros((2, 2), np.uint8))
-    with pytest.raises(ValueError, match=f"{odd} is out of place, as 18 others are 2 folders deep"):
+    with pytest.raises(ValueError, match=f"{odd} is misplaced: 18 others are 2 folders deep"):
         scan(folder)
 
 
 def test_a_stray_folder_is_blamed_and_not_the_others(tmp_path, save):
     for name in ("car/0", "car/1", "tank/0", "tank/old/1", "tank/old/2"):
         save(tmp_path / f"{name}.png", np.zeros((2, 2), np.uint8))
-    with pytest.raises(ValueError, match="tank/old/1.png is out of place, as 3 others"):
+    with pytest.raises(ValueError, match="tank/old/1.png is misplaced: 3 others"):
         scan(tmp_path)
-    with pytest.raises(ValueError, match="car/0.png is out of place"):
+    with pytest.raises(ValueError, match="car/0.png is misplaced"):
         scan(tmp_path, layout="split/class")
     with pytest.raises(ValueError, match="layout: got 'class/split', wanted one of class,"):
         scan(tmp_path, layout="class/split")
@@ -185,7 +185,7 @@ def test_coarse_classes_above_the_classes(tmp_path, save):
     with pytest.raises(ValueError, match="no coarse class for car"):
         scan(tmp_path)
     (tmp_path / "coarse.json").write_text('{"car": "x", "tank": "y", "van": "x"}')
-    with pytest.raises(ValueError, match="coarse classes already"):
+    with pytest.raises(ValueError, match="already have coarse classes"):
         scan(tmp_path)
 
 
@@ -233,15 +233,15 @@ def test_what_is_passed_over_is_counted_by_kind(folder, data_dir):
         (folder / "train" / name).write_text("")
     notes = opened(folder, data_dir).notes
     assert notes == (
-        "left out: 2 of the kind .txt (first: train/a.txt)",
-        "left out: 1 of the kind .xml (first: train/c.xml)",
-        "left out: 1 of the kind without a suffix (first: train/README)",
+        "left out: 2 of type .txt (first: train/a.txt)",
+        "left out: 1 of type .xml (first: train/c.xml)",
+        "left out: 1 without a suffix (first: train/README)",
     )
 
 
 def test_where_there_are_no_images_the_kinds_are_named(tmp_path):
     (tmp_path / "a.dcm").write_text("")
-    with pytest.raises(ValueError, match=r"no images in .* \(1 of the kind .dcm\)"):
+    with pytest.raises(ValueError, match=r"no images in .* \(1 of type .dcm\)"):
         scan(tmp_path)
 
 
