@@ -69,8 +69,6 @@ def _hull(
     (rear, front), high = x, roof - belly
     # The heights at which the ends protrude most.
     nose, tail = rng.uniform(0.25, 0.75, 2) * high + belly
-        rng.uniform(0.25, 0.75, 2) * high + belly
-    )  # heights at which the ends protrude most
     reach = rng.uniform(0.02, 0.3, 4) * (front - rear) * rng.choice([0.3, 1.0], 4)
     side = [
         (rear, tail), (rear + reach[0], belly), (front - reach[1], belly), (front, nose),
