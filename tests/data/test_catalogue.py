@@ -17,7 +17,7 @@ from jaxatr.data.sources import simulated
 
 @pytest.fixture
 def preparations(monkeypatch):
-    """Counts how often records are written."""
+    """Counts the preparations, i.e. how often records are written."""
     calls = []
     write = records.write
 
@@ -61,14 +61,14 @@ def test_any_change_is_noticed(folder, data_dir, save, preparations):
     (folder / "coarse.json").write_text('{"car": "a", "tank": "b", "van": "a"}')
     seen.append(opened())
     assert seen[-1].coarse_classes == ("a", "b")
-    assert len(preparations) in (5, 6)  # taking the added file away restores an earlier state
+    assert len(preparations) in (5, 6)  # removing the added file restores an earlier state
     fingerprints = [dataset.fingerprint for dataset in seen]
     assert fingerprints[1] == fingerprints[3]
     assert len({*fingerprints}) == 5
 
 
 def rewritten(path, content):
-    """Puts other bytes of the same number in a file's place, and sets its date back."""
+    """Replaces a file's content by other bytes of the same length, and restores its date."""
     before = path.stat()
     assert len(content) == before.st_size and content != path.read_bytes()
     path.write_bytes(content)
@@ -126,7 +126,7 @@ def test_an_archive_is_its_folder(folder, data_dir, tmp_path, preparations, suff
     assert packed.fingerprint == plain.fingerprint
     data.open_dataset("image_folder", source=archive, data_dir=data_dir)
     assert len(preparations) == 2
-    assert not list(data_dir.rglob("*.png"))  # what was unpacked is gone
+    assert not list(data_dir.rglob("*.png"))  # extracted files are deleted
     shutil.copy(archive, tmp_path / "other")
     os.utime(archive, (1, 1))
     data.open_dataset("image_folder", source=archive, data_dir=data_dir)
@@ -168,7 +168,7 @@ def test_a_name_remembers_that_corrupt_images_may_be_skipped(folder, data_dir):
 
 @pytest.fixture(scope="module")
 def mine(tmp_path_factory):
-    """A data directory with a set of the name ``mine``."""
+    """A data directory with a set named ``mine``."""
     root = tmp_path_factory.mktemp("named")
     for name in ("s/train/a", "s/train/b"):
         (root / name).mkdir(parents=True)

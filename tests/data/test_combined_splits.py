@@ -1,4 +1,4 @@
-"""Images from a file as further examples of a split."""
+"""Images from a file as additional examples of a split."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from jaxatr import data
 
 
 class Images:
-    """Records of a split: images of flat values."""
+    """Records of constant images."""
 
     def __init__(self, count, side):
         self.images = np.full((count, side, side, 1), 0, np.uint8)

@@ -7,7 +7,7 @@ from jaxatr.data import Chip, Split, dataset, eval_batches, image_statistics, tr
 
 
 def make_split(count=10, shape=(6, 5, 1), dtype=np.uint8, odd=None):
-    """Image i is filled with i; its id is 100 + i."""
+    """Records in which image i has the constant value i and the id 100 + i."""
     images = [np.full(shape, i, dtype) for i in range(count)]
     if odd is not None:
         images[odd] = np.full((9, 9, 1), odd, dtype)

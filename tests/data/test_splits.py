@@ -162,7 +162,7 @@ def test_what_cannot_be_trained_on_is_unknown_by_itself():
     assert known_unknown("closed", VEHICLES, trainable=VEHICLES).unknown == ()
     assert known_unknown("unknown:a", VEHICLES, trainable=there).unknown == ("a", "g", "h")
     assert known_unknown("known:a,g", VEHICLES, trainable=there).known == ("a", "g")
-    for name in ("random-5/3", "first-7"):  # drawn and counted as ever
+    for name in ("random-5/3", "first-7"):  # the draw is unchanged
         drawn = known_unknown(name, VEHICLES, seed=1)
         assert known_unknown(name, VEHICLES, seed=1, trainable=there) == drawn
 

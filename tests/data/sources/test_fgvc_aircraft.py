@@ -1,4 +1,4 @@
-"""FGVC-Aircraft in small: the published layout with images of random pixels above a banner."""
+"""A small FGVC-Aircraft: the published layout with random images above a banner."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ IMAGES = [
     ("1000002", "test", "F/A-18", "F/A-18", "McDonnell Douglas", (2, 2, 31, 20)),
 ]
 LISTS = {
-    "variants": ["707-320", "737-200", "737-300", "A380", "F/A-18"],  # of A380 there is no image
+    "variants": ["707-320", "737-200", "737-300", "A380", "F/A-18"],  # A380 has no image
     "families": ["Boeing 707", "Boeing 737", "A380", "F/A-18"],
     "manufacturers": ["Boeing", "Airbus", "McDonnell Douglas"],
 }
@@ -81,7 +81,7 @@ def test_every_image_comes_back_without_its_banner(root, data_dir):
     for number, _, variant, family, _, _ in IMAGES:
         assert dataset.classes[found[number]["label"]] == variant
         assert dataset.coarse_classes[found[number]["coarse"]] == family
-    # y0, x0, y1, x1, from 0 and without the last ones; what lies on the banner is cut off.
+    # y0, x0, y1, x1, from 0 and exclusive; the part on the banner is cut off.
     assert found["0034958"]["box"].tolist() == [4, 2, 10, 20]
     assert found["0037511"]["box"].tolist() == [1, 1, 24, 29]
     assert found["0037512"]["box"].tolist() == [3, 3, 5, 5]

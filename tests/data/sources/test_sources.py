@@ -1,4 +1,4 @@
-"""Sources as plug-ins: one file in the package's folder, or a class anywhere else."""
+"""Sources as plug-ins: a module in the package's folder, or a class anywhere else."""
 
 import inspect
 import json
@@ -25,7 +25,7 @@ WRITTEN = []
 
 
 class Stripes(Source):
-    """Images of stripes, across and along."""
+    """A source of images with horizontal or vertical stripes."""
 
     name = "stripes"
     version = 3
@@ -62,7 +62,7 @@ def contents(count, size):
 
 
 class Lines(Source):
-    """One image for each line of a text file; a line that is no number is damaged."""
+    """A source with one image per line of a text file; a line that is not a number is damaged."""
 
     name = "lines"
     version = "1"
@@ -119,7 +119,7 @@ SOURCE = Stripes()
 
 @pytest.fixture
 def module(tmp_path, monkeypatch):
-    """A user's module on the import path, which is no part of the package."""
+    """A user's module on the import path, outside the package."""
     (tmp_path / "path").mkdir()
     (tmp_path / "path" / "jaxatr_test_stripes.py").write_text(SOURCE)
     monkeypatch.syspath_prepend(tmp_path / "path")

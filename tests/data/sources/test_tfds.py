@@ -1,4 +1,4 @@
-"""A public data set in small: registered with TFDS, its images encoded as TFDS encodes them."""
+"""A small public data set, registered with TFDS and encoded as TFDS does it."""
 
 import io
 
@@ -17,7 +17,7 @@ IMAGES = RNG.integers(0, 256, (6, 5, 4, 3), dtype=np.uint8)
 
 def png(array):
     file = io.BytesIO()
-    Image.fromarray(array).save(file, "png", compress_level=0)  # the same bytes by every zlib
+    Image.fromarray(array).save(file, "png", compress_level=0)  # the same bytes with every zlib
     file.seek(0)
     return file
 

@@ -14,7 +14,7 @@ def read(tmp_path):
 
 
 def plain(truth):
-    """Everything that is read, without the places."""
+    """Returns everything that is read, without byte offsets."""
     return {
         number: [(t.kind, t.ply, t.aspect_deg, t.range_m, t.pixel, t.box) for t in targets]
         for number, targets in truth.frames.items()
@@ -104,7 +104,7 @@ def test_a_whole_file(dsiac_files, read, unchecked):
 )
 def test_what_breaks_the_specification_does_no_harm(read, change):
     whole, broken = read(EXAMPLE), read(change(EXAMPLE))
-    if change(EXAMPLE).endswith("6.5"):  # the last target is cut off, and with it what it says
+    if change(EXAMPLE).endswith("6.5"):  # the last target is truncated and loses its fields
         assert plain(broken)[1] == plain(whole)[1][:1]
     else:
         assert plain(broken) == plain(whole)

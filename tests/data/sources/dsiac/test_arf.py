@@ -12,7 +12,7 @@ TYPES = (0, 1, 2, 3, 5, 6, 7, 8)
 def open_bytes(tmp_path):
     def opened(content):
         path = tmp_path / "clip.arf"
-        path.unlink(missing_ok=True)  # a mapped file is not written over
+        path.unlink(missing_ok=True)  # a memory-mapped file must not be overwritten
         path.write_bytes(content)
         return dsiac.open_arf(path)
 
@@ -20,7 +20,7 @@ def open_bytes(tmp_path):
 
 
 def image(rng, kind, rows, columns):
-    """Values over a type's full range."""
+    """Random values over the full range of a type."""
     dtype = {0: "u1", 6: "u4", 7: "f4", 8: "f8"}.get(kind, "u2")
     if dtype[0] == "f":
         return (rng.normal(size=(rows, columns)) * 1e6).astype(dtype)

@@ -91,7 +91,7 @@ def test_scenarios_and_names():
 
 
 def reference_chip(pixels, size):
-    """Squares with zeros and resizes by the triangle filter, a pixel at a time."""
+    """Pads to a square with zeros and resizes with the triangle filter, pixel by pixel."""
     side = max(pixels.shape)
     square = np.zeros((side, side))
     top, left = ((side - length) // 2 for length in pixels.shape)

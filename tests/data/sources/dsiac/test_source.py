@@ -1,4 +1,4 @@
-"""A small copy of the database, prepared as a user does it."""
+"""Preparation of a small copy of the database, as by a user."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ ROWS, COLUMNS, FRAMES = 24, 32, 6
 
 
 class Copy:
-    """Writes a clip after the other and remembers what must come of it."""
+    """Writes clips one after the other and records the expected results."""
 
     def __init__(self, root, files):
         self.root, self.files, self.truth = root, files, {}
@@ -50,7 +50,7 @@ class Copy:
 
 @pytest.fixture
 def copy(tmp_path, dsiac_files):
-    """Both cameras, two ranges by day and one by night, three targets."""
+    """A database of both cameras, two ranges by day and one by night, with three targets."""
     copy = Copy(tmp_path / "ATR Database", dsiac_files)
     for scenario in ("02003", "02007", "01927"):
         for target, kind in (("0001", "PICKUP"), ("0011", "T72"), ("0012", "ZSU23-4")):
@@ -105,7 +105,7 @@ def test_every_pixel_and_column(copy, data_dir, band, dtype):
     assert not tracks[0] & tracks[1] and len(tracks[0]) == len(tracks[1]) == 9
 
 
-@pytest.mark.slow  # the flags and the set are tested by themselves
+@pytest.mark.slow  # the flags and the set are tested separately
 def test_the_command_says_what_it_made(copy, data_dir):
     arguments = [f"--source={copy.root}", f"--data_dir={data_dir}", "--band=thermal"]
     arguments += ["--ranges=1000,2000", "--time=day", "--every=2", "--name=atr"]
@@ -292,7 +292,7 @@ def test_a_damaged_clip_stops_it_or_is_listed(copy, data_dir):
         dataset.skipped[0][0] == "cegr/arf/cegr02003_0001.arf" and "byte" in dataset.skipped[0][1]
     )
     assert "cegr02003_0001" not in set(dataset.splits["train"].columns["clip"])
-    again = data.open_dataset("dsiac", data_dir=data_dir)  # as it was prepared
+    again = data.open_dataset("dsiac", data_dir=data_dir)  # opened as it was prepared
     assert again.fingerprint == dataset.fingerprint
 
 

@@ -158,7 +158,7 @@ def images(root, save, *paths):
 
 
 def listed(found):
-    """Lists a scan's findings: split to its paths and classes."""
+    """Returns a scan's result: split names to paths and classes."""
     return {
         split: [(path, found.classes[label]) for path, label in files]
         for split, files in found.files.items()
@@ -348,7 +348,7 @@ def test_all_corrupt_images_are_named_at_once(folder, data_dir):
 
 
 def test_corrupt_images_are_skipped_and_listed_on_request(folder, data_dir):
-    corrupt(folder / "test/car/0.png")  # the very first, which decides the dtype
+    corrupt(folder / "test/car/0.png")  # the first image determines the dtype
     corrupt(folder / "train/tank/1.png")
     dataset = opened(folder, data_dir, skip_corrupt=True)
     assert [path for path, _ in dataset.skipped] == ["test/car/0.png", "train/tank/1.png"]

@@ -43,7 +43,7 @@ def write(tmp_path):
 
 @pytest.fixture
 def chips(write):
-    """Two chips of each class at each depression, and their magnitudes."""
+    """Writes two chips of each class at each depression, and returns their magnitudes."""
     return {
         f"CD/{depression}_DEG/{name}/HB{number:05}.0{depression}": (
             name,
