@@ -119,7 +119,7 @@ def _npy(content: bytes) -> np.ndarray:
 
 
 def _phoenix(content: bytes) -> np.ndarray:
-    from jaxatr.data.sources.mstar.phoenix import read_chip  # imports this module
+    from jaxatr.data.sources.mstar.phoenix import read_chip  # avoids a circular import
 
     with _as_file(content, "chip") as path:
         return read_chip(path).magnitude

@@ -21,9 +21,9 @@ def read_chips(folder: str | os.PathLike, chip: Chip) -> tuple[Shaped[np.ndarray
       folder: the folder, with or without subfolders.
       chip: the geometry applied to every image.
 
-      Raises:
-        ValueError: the folder does not exist or has no image, a file is not an image, or the chips
-          differ in shape or dtype.
+    Raises:
+      ValueError: the folder does not exist or has no image, a file is not an image, or the chips
+        differ in shape or dtype.
     """
     root = Path(folder)
     paths = visible_below(root)

@@ -39,8 +39,8 @@ def influence(
         no gradient reaches it.
       contrast: a. Use a larger value if scores differ little, so that the map spans [0, 1].
 
-      Raises:
-        ValueError: there are fewer than two masks of each image.
+    Raises:
+      ValueError: there are fewer than two masks of each image.
 
     >>> left = jnp.array([[[[1.0, 0.0]], [[0.0, 1.0]]]])
     >>> map_of = lambda m: influence(m, left, jnp.array([[0.75, 0.25]]), contrast=2.0)

@@ -1,5 +1,6 @@
-r"""Logit normalisation (Wei et al. 2022, "Mitigating Neural Network Overconfidence with Logit
-Normalization").
+r"""Logit normalisation (Wei et al. 2022).
+
+The paper is "Mitigating Neural Network Overconfidence with Logit Normalization".
 """
 
 import jax

@@ -201,9 +201,9 @@ def combined(
       axis_name: name of the ``pmap`` axis; the loss is then that of the global batch, the same on
         every device.
 
-      Raises:
-        ValueError: the reduction is unknown, the margins are not in order, or a concrete label is
-          out of range.
+    Raises:
+      ValueError: the reduction is unknown, the margins are not in order, or a concrete label is
+        out of range.
     """
     if reduction not in ("sum", "mean"):
         raise ValueError(f"reduction: got {reduction!r}, wanted 'sum' or 'mean'")

@@ -44,10 +44,10 @@ def hierarchy(name: str, classes: Sequence[str]) -> Hierarchy:
 
     Args:
       name: ``"cifar100"`` (its 20 superclasses), ``"cub200"`` (37 families of birds), ``"mstar"``,
-          ``"simulated"`` (also covers the DSIAC database's vehicles), ``"cars196"`` (22 types, the
-          last words of the names, most likely those of the quadruplet paper) or ``"cars196/body"``
-          (12 body styles); see :mod:`jaxatr.data.hierarchies.cars196`.
-        classes: names of fine classes. Case, blanks and punctuation matter for the cars only.
+        ``"simulated"`` (also covers the DSIAC database's vehicles), ``"cars196"`` (22 types, the
+        last words of the names, most likely those of the quadruplet paper) or ``"cars196/body"``
+        (12 body styles); see :mod:`jaxatr.data.hierarchies.cars196`.
+      classes: names of fine classes. Case, blanks and punctuation matter for the cars only.
 
     Returns:
       The hierarchy. Coarse classes are sorted by name; those without a given class are left out.
