@@ -59,10 +59,9 @@ def pairwise_squared_l2(points: Float[Array, "b d"]) -> Float[Array, "b b"]:
     """Computes the squared distances between all rows: exactly symmetric, 0 on the diagonal.
 
     Both the distances and their derivatives are computed from differences: expanding them into
-      inner
-    products would lose, between close points, the digits on which the choice of triplets depends,
-    and the root would amplify the error. The differences are recomputed for the derivative, where
-    XLA fuses them with the sum, so that no ``[b, b, d]`` array is stored.
+    inner products would lose, between close points, the digits on which the choice of triplets
+    depends, and the root would amplify the error. The differences are recomputed for the
+    derivative, where XLA fuses them with the sum, so that no ``[b, b, d]`` array is stored.
     """
     squared = jnp.sum(jnp.square(points[:, None] - points[None]), axis=-1)
     # XLA may compute the points twice within the difference and fuse one product with the

@@ -1,9 +1,8 @@
 r"""Adversarial reciprocal point learning (Chen et al. 2021, ARPL).
 
 Every class has a reciprocal point, which represents everything outside the class: an example
-  belongs
-to the class whose point is farthest away. ARPL's confusing samples, which a generator draws, are
-not included.
+belongs to the class whose point is farthest away. ARPL's confusing samples, which a generator
+draws, are not included.
 """
 
 import jax

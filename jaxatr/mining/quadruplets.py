@@ -58,9 +58,9 @@ def quadruplets(
     """Selects a quadruplet for each reference (section 3.3).
 
     No array of size ``n * n`` is created: only the distances of ``block_size`` references to a
-      chunk
-    of examples exist at a time. Draws depend on a reference's index, not its position, so that the
-    references can be divided among devices without changing the result. Ties go to the lower index.
+    chunk of examples exist at a time. Draws depend on a reference's index, not its position, so
+    that the references can be divided among devices without changing the result. Ties go to the
+    lower index.
 
     Args:
       embeddings: embeddings of the whole data set. Non-finite ones are never selected, except by

@@ -55,9 +55,8 @@ def read_agt(path: Path) -> GroundTruth:
     """Reads an AGT file, tolerating deviations from the specification.
 
     Anything doubtful is ignored: a statement counts only if it is complete and unambiguous, a
-      target
-    only if its block is closed, a frame number only if no other update has it. If no update in the
-    file has a frame number, the updates are numbered in order.
+    target only if its block is closed, a frame number only if no other update has it. If no update
+    in the file has a frame number, the updates are numbered in order.
 
     Raises:
       ValueError: no frame can be used; the message names the file and the byte.
