@@ -78,8 +78,8 @@ class Intake(NamedTuple):
             fits = False
         if fits:
             return self(image)
-        whole = dataclasses.replace(self.chip, center_crop=0, size=self.shape[0])
-        return self._replace(chip=whole)(image)
+        uncropped = dataclasses.replace(self.chip, center_crop=0, size=self.shape[0])
+        return self._replace(chip=uncropped)(image)
 
     def batches(
         self, images: Iterable[np.ndarray], batch_size: int

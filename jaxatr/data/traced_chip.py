@@ -94,9 +94,9 @@ def rows_of_tall_images_first() -> bool:
     """
     noise = np.random.default_rng(0).integers(0, 256, (90, 10), np.uint8)
     image, bilinear = Image.fromarray(noise), Image.Resampling.BILINEAR
-    whole = np.asarray(image.resize((9, 9), bilinear))
+    resized = np.asarray(image.resize((9, 9), bilinear))
     rows_first = image.resize((10, 9), bilinear).resize((9, 9), bilinear)
-    return np.array_equal(whole, np.asarray(rows_first))
+    return np.array_equal(resized, np.asarray(rows_first))
 
 
 def _weights(
@@ -112,19 +112,19 @@ def _weights(
       longest: sizes of which the largest is the padded image's side.
       whole_numbers: return integers in units of 1 / :data:`_ONE`, rounded as Pillow does.
     """
-    whole = jnp.int32(longest[0])
+    padded = jnp.int32(longest[0])
     for other in longest[1:]:
-        whole = jnp.maximum(whole, jnp.int32(other))
-    reach = 2 * jnp.maximum(whole, side)
+        padded = jnp.maximum(padded, jnp.int32(other))
+    reach = 2 * jnp.maximum(padded, side)
 
     def shares(places: Array) -> Array:
-        apart = (2 * places[:, None] + 1) * side - (2 * jnp.arange(side) + 1) * whole
+        apart = (2 * places[:, None] + 1) * side - (2 * jnp.arange(side) + 1) * padded
         return jnp.maximum(reach - jnp.abs(apart), 0)
 
     everywhere = jnp.arange(sum(longest))  # at least the padded image's side
-    inside = (everywhere < whole)[:, None]
+    inside = (everywhere < padded)[:, None]
     total = jnp.sum(jnp.where(inside, shares(everywhere), 0), axis=0)
-    own = shares(jnp.arange(size) + lax.div(whole - size, jnp.int32(2)))
+    own = shares(jnp.arange(size) + lax.div(padded - size, jnp.int32(2)))
     if not whole_numbers:
         return own.astype(jnp.float32) / total.astype(jnp.float32)
     found, rest = jnp.zeros_like(own), own

@@ -97,14 +97,14 @@ def _notes(update: Block) -> list[Statement]:
 
 
 def _names_frame(update: Block) -> bool:
-    return any("frame" in " ".join(s.values).lower() or not s.whole for s in _notes(update))
+    return any("frame" in " ".join(s.values).lower() or not s.complete for s in _notes(update))
 
 
 def _frame_number(update: Block, problems: list[str]) -> int | None:
     found = set()
     for statement in _notes(update):
         match = _FRAME.fullmatch(" ".join(" ".join(statement.values).split()))
-        if match and statement.whole:
+        if match and statement.complete:
             found.add(int(match[1]))
     if len(found) == 1 and 0 not in found:
         return found.pop()
@@ -145,7 +145,7 @@ def _only(block: Block, name: str, problems: list[str]) -> Statement | None:
     found = [statement for statement in block.statements if statement.name == name]
     if not found:
         return None
-    if len({tuple(s.values) for s in found}) > 1 or not all(s.whole for s in found):
+    if len({tuple(s.values) for s in found}) > 1 or not all(s.complete for s in found):
         problems.append(f"byte {found[0].at}: {name} is incomplete or ambiguous")
         return None
     return found[0]

@@ -38,13 +38,13 @@ class Statement:
       name: in lower case.
       at: byte offset in the file.
       values: numbers, words and strings, the strings without their quotes.
-      whole: False if one of its strings is unterminated.
+      complete: False if one of its strings is unterminated.
     """
 
     name: str
     at: int
     values: list[str] = field(default_factory=list)
-    whole: bool = True
+    complete: bool = True
 
 
 @dataclass
@@ -136,7 +136,7 @@ class _Parser:
         if self._statement is None:
             self._problems.append(f"byte {at}: a string without a name")
         elif string is None:
-            self._statement.whole = False
+            self._statement.complete = False
         else:
             self._statement.values.append(string)
 
