@@ -173,7 +173,7 @@ def test_its_path_is_followed_and_its_set_may_have_a_name(module, data_dir, tmp_
         ("jaxatr_test_stripes:Taken", "'dsiac' is already the name of another data set"),
         ("jaxatr_test_stripes:AtTfds", "'cifar10' is already the name of another data set"),
         ("jaxatr_test_stripes:Nowhere", "name: got '../up', wanted letters"),
-        ("jaxatr_test_stripes:NoLabels", "its examples have image, and no label"),
+        ("jaxatr_test_stripes:NoLabels", "its examples have the features image, without label"),
     ],
 )
 def test_what_is_no_source_is_named(module, data_dir, path, match):

@@ -336,9 +336,12 @@ def test_it_is_prepared_anew_when_a_file_changes(copy, data_dir):
 @pytest.mark.parametrize(
     "options, match",
     [
-        ({"band": "infrared"}, "band: got .'infrared'., wanted of .'visible', 'thermal', 'both'"),
+        (
+            {"band": "infrared"},
+            "band: got .'infrared'., wanted some of .'visible', 'thermal', 'both'",
+        ),
         ({"time": "noon"}, "time: got .'noon'."),
-        ({"ranges": [1200]}, "ranges: got .1200., wanted of .1000, 1500"),
+        ({"ranges": [1200]}, "ranges: got .1200., wanted some of .1000, 1500"),
         ({"ranges": []}, "ranges: got .., wanted"),
         ({"ranges": [1000, 1000]}, "ranges: got .1000, 1000., wanted .* each once"),
         ({"ranges": 1}, "ranges: got .1., wanted"),
@@ -347,8 +350,8 @@ def test_it_is_prepared_anew_when_a_file_changes(copy, data_dir):
         ({"size": -1}, "size: got -1"),
         ({"classes": ["T80"]}, "classes: got .'T80'."),
         ({"bands": "visible"}, "dsiac has no option 'bands'; did you mean 'band'"),
-        ({"band": "thermal", "ranges": [5000]}, "0 classes are left"),
-        ({"band": "thermal", "classes": ["T72"]}, "1 classes are left .*PICKUP, which was not"),
+        ({"band": "thermal", "ranges": [5000]}, "usable targets of 0 classes"),
+        ({"band": "thermal", "classes": ["T72"]}, "targets of 1 classes .*PICKUP, which was not"),
         ({"band": "thermal", "every": 100}, "nothing is left of the test split"),
     ],
 )

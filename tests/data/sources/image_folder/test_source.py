@@ -198,7 +198,9 @@ def test_splits_above_coarse_classes(tmp_path, save):
         ("test/wheeled/car/0.png", "car"),
     ]
     images(tmp_path, save, "train/tracked/car/0")
-    with pytest.raises(ValueError, match="'car' is of 'wheeled', and by train/tracked/car/0.png"):
+    with pytest.raises(
+        ValueError, match="'car' belongs to 'wheeled', but by train/tracked/car/0.png"
+    ):
         scan(tmp_path)
 
 
@@ -291,8 +293,8 @@ def test_without_its_package_parquet_is_named(tmp_path, monkeypatch):
         ("path,label\nx,\n", "line 2 has no label"),
         ("path,label,split\nx,a,train\ny,b\n", "line 3 has no split"),
         ("path,label,split\nx,a,--\n", "line 2: a split's name"),
-        ("path,label\nx,a\nx,b\n", "line 3: 'x' is in line 2 already"),
-        ("path,label,coarse\nx,a,c\ny,b,c\nz,a,d\n", "'a' is of 'c', and by z of 'd'"),
+        ("path,label\nx,a\nx,b\n", "line 3: 'x' is already in line 2"),
+        ("path,label,coarse\nx,a,c\ny,b,c\nz,a,d\n", "'a' belongs to 'c', but by z to 'd'"),
     ],
 )
 def test_a_table_that_does_not_fit_is_refused(tmp_path, text, match):
