@@ -84,5 +84,5 @@ def test_holdout_refuses_what_is_no_fraction(fraction):
 
 
 def test_holdout_of_nothing():
-    with pytest.raises(ValueError, match="no labels"):
+    with pytest.raises(ValueError, match="labels: got none"):
         holdout(np.array([], int), 0.1, seed=0)
