@@ -3,7 +3,6 @@
 import io
 import os
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -145,7 +144,7 @@ def decode_image(content: bytes, name: str) -> Shaped[np.ndarray, "h w c"]:
         raise _unreadable(name, content, error) from error
 
 
-def open_image(content: bytes, formats: Sequence[str] | None = None) -> Image.Image:
+def open_image(content: bytes, formats: tuple[str, ...] | None = None) -> Image.Image:
     """Opens a file's content with Pillow, such that truncated files raise an error.
 
     Args:
