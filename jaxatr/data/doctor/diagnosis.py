@@ -210,7 +210,7 @@ def _formats(facts: Facts) -> list[Finding]:
         text = f"{len(sizes)} sizes, {low} to {high} high and {left} to {right} wide"
         found.append(Finding("note", text, "data.center_crop or data.size gives all the same size"))
     if flat := int(np.sum(~facts.small.any(axis=1))):
-        found.append(Finding("warning", f"{flat} images are constant"))
+        found.append(Finding("warning", f"{flat} image{'s are' if flat > 1 else ' is'} constant"))
     return found
 
 

@@ -17,7 +17,7 @@ from jaxatr.typing import Float, Int, Shaped
 
 SIDE = 24
 """Side in pixels of the downscaled images that are compared with each other."""
-_RING = 8  # the border is this fraction of the shorter side
+_RING = 8  # the border's width is the shorter side divided by this
 _QUANTILES = (0.1, 0.5, 0.9)
 _AHEAD = 64  # images read in advance
 

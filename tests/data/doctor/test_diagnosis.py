@@ -135,7 +135,7 @@ def test_the_findings_name_what_is_wrong(subject):
         "warning: 1 pair of equal images of one class and split",
         "warning: the classes of train are uneven: b has 20 images, d 1",
         "warning: classes of fewer than 10 images in train: d 1",
-        "warning: 1 images are constant",
+        "warning: 1 image is constant",
     ]
     assert [line for line in written if line in expected] == expected
     assert any(line.startswith("warning: the size alone gives the class away:") for line in written)
