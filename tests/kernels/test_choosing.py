@@ -113,7 +113,7 @@ def test_what_was_pinned_while_tracing_holds_for_a_gradient_and_for_lowering(use
     ("choice", "message"),
     [
         ({"algorithm": "fft", "config": {}}, "cannot be used: 'fft' cannot compute it"),
-        ({"algorithm": "gone", "config": {}}, "no algorithm 'gone'"),
+        ({"algorithm": "gone", "config": {}}, "the algorithm 'gone' does not exist"),
         ({"algorithm": "matmul", "config": {"a": 1}}, "no configuration {'a': 1}"),
     ],
 )
@@ -172,7 +172,7 @@ def test_a_search_that_finds_nothing_leaves_it_to_the_rules(used, monkeypatch):
     monkeypatch.setattr(sys.modules["jaxatr.kernels.find"], "find", find)
     monkeypatch.setattr(choosing._IMMEDIATE, "_measured", {})
     monkeypatch.setenv("JAXATR_FIND", "enforce")
-    with pytest.warns(UserWarning, match="left to the rules: .*no solver can be used"):
+    with pytest.warns(UserWarning, match="the heuristic decides: .*no solver can be used"):
         assert used() == plain
 
 

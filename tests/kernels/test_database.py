@@ -100,10 +100,10 @@ def test_a_shipped_file_that_has_aged_is_named_once():
     other = dataclasses.replace(PROBLEM, direction="weight")
     aged = entry(jax_version="0.0.1")
     ship(**{PROBLEM.key: aged, other.key: aged})
-    with pytest.warns(UserWarning, match="came with the package.* not used: .*jax 0.0.1") as told:
+    with pytest.warns(UserWarning, match="choices shipped.* not used: .*jax 0.0.1") as caught:
         assert lookup() is None
         assert database.lookup(OPERATION, other, DEVICE) is None
-    assert len(told) == 1
+    assert len(caught) == 1
 
 
 def test_a_solver_of_another_version_is_not_used(monkeypatch):
@@ -126,7 +126,7 @@ def test_a_broken_file_is_named_and_kept_beside_when_another_is_written(text):
     path = database.user_file(DEVICE)
     path.parent.mkdir(parents=True)
     path.write_text(text)
-    with pytest.warns(UserWarning, match="no record of kernels that can be read"):
+    with pytest.warns(UserWarning, match="cannot be read as a database of kernels"):
         assert lookup() is None
     database.store(DEVICE, {PROBLEM.key: entry()})
     assert lookup() == Choice("matmul")
@@ -150,14 +150,14 @@ def test_a_broken_entry_is_named_and_the_others_are_used(value):
     content = json.loads(path.read_text())
     content["entries"]["another"] = value
     path.write_text(json.dumps(content))
-    with pytest.warns(UserWarning, match="the entry 'another' is broken and not used"):
+    with pytest.warns(UserWarning, match="the entry 'another' is malformed and not used"):
         assert lookup() == Choice("matmul")
 
 
 def test_a_folder_that_cannot_be_written_is_told(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("JAXATR_CACHE", str(tmp_path / "file"))
-    with pytest.warns(UserWarning, match="what was measured is not kept: .*file"):
+    with pytest.warns(UserWarning, match="the timings cannot be saved: .*file"):
         database.store(DEVICE, {PROBLEM.key: entry()})
     assert lookup() is None
 

@@ -276,7 +276,7 @@ def test_a_reference_that_does_not_fit_the_memory_leaves_the_problem_to_the_rule
 
     made = dataclasses.replace(registered(Plain()), reference=reference)
     monkeypatch.setitem(solver._OPERATIONS, Sines, made)
-    with pytest.warns(UserWarning, match="sines 9: left to the rules: MemoryError.*1.00 PiB"):
+    with pytest.warns(UserWarning, match="sines 9: .*heuristic decides: MemoryError.*1.00 PiB"):
         assert found_choice(Sines(9)) is None
 
 
