@@ -11,7 +11,8 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
-import stages
+import kernel_stages
+import network_stages
 from rows import Rows, Unit
 
 MISSING = {"skipped": "PyTorch is not installed: pip install 'jaxatr[peers]'"}
@@ -62,10 +63,12 @@ def _place() -> str:
 
 
 def kernels(options: argparse.Namespace) -> Iterator[Unit]:
-    runs = 2 if options.rehearse else stages.RUNS
-    for name, shape in (stages.TINY if options.rehearse else stages.LAYERS).items():
+    runs = 2 if options.rehearse else kernel_stages.RUNS
+    for name, shape in (kernel_stages.TINY if options.rehearse else kernel_stages.LAYERS).items():
         yield f"conv {name} plain", partial(convolution, shape, runs)
-    for name, sizes in (stages.TINY_LSTM if options.rehearse else stages.LSTMS).items():
+    for name, sizes in (
+        kernel_stages.TINY_LSTM if options.rehearse else kernel_stages.LSTMS
+    ).items():
         yield f"lstm {name} forward", partial(lstm, *sizes, runs)
 
 
@@ -96,7 +99,7 @@ def lstm(batch: int, hidden: int, steps: int, runs: int) -> dict[str, Any]:
 def networks(options: argparse.Namespace) -> Iterator[Unit]:
     runs = 2 if options.rehearse else 30
     settings = ("eager",) if options.rehearse else ("eager", "graph", "compile", "reduce-overhead")
-    for name, *case in stages.cases(options):
+    for name, *case in network_stages.cases(options):
         for setting in settings:
             if not (setting == "graph" and case[3] == "training"):
                 yield f"{name} {setting}", partial(network, *case, setting, runs)

@@ -16,6 +16,8 @@ from typing import Any
 
 import described
 import jax
+import kernel_cases
+import program_reports
 import steps
 
 from experiments.records import table
@@ -26,28 +28,28 @@ HERE = Path(__file__).parent
 
 def hopper_rows(device: str) -> Iterator[dict[str, Any]]:
     """Yields a row for each of Hopper's kernels."""
-    for case in described.hopper_cases():
-        program, report = described.compile_kernel(device, case)
-        blocks = 2 if report.shared <= described.HALF else 1
+    for case in kernel_cases.hopper_cases():
+        program, report = program_reports.compile_kernel(device, case)
+        blocks = 2 if report.shared <= program_reports.HALF else 1
         row = {"kernel": case.name, **report._asdict(), "blocks": blocks}
-        yield row | {"bytes": described.traffic(program)}
+        yield row | {"bytes": program_reports.traffic(program)}
 
 
 def tpu_rows(device: str) -> Iterator[dict[str, Any]]:
     """Yields a row for each of the TPU's kernels."""
-    for case in described.tpu_cases():
+    for case in kernel_cases.tpu_cases():
         program = described.compile_for(device, case.function, *case.arguments)
         cost = program.cost_analysis()
         row = {"kernel": case.name, "flops": cost["flops"], "bytes": cost["bytes accessed"]}
-        yield row | {"memory": described.memory(program)}
+        yield row | {"memory": program_reports.memory(program)}
 
 
 def plan_rows(device: str) -> Iterator[dict[str, Any]]:
     """Yields a row for each fusion plan, shape and solver, in bfloat16."""
-    for shape in described.SHAPES:
-        for combination in described.TAILS:
+    for shape in kernel_cases.SHAPES:
+        for combination in kernel_cases.TAILS:
             for solver in ("xla", "xla_folded", "hopper"):
-                case = described.plan_case(combination, shape, "bfloat16", solver)
+                case = kernel_cases.plan_case(combination, shape, "bfloat16", solver)
                 program = described.compile_for(device, case.function, *case.arguments)
                 arguments = sum(a.size * a.dtype.itemsize for a in case.arguments)
                 result = program.memory_analysis().output_size_in_bytes
@@ -55,8 +57,8 @@ def plan_rows(device: str) -> Iterator[dict[str, Any]]:
                     "plan": combination,
                     "shape": shape,
                     "solver": solver,
-                    "calls": dict(described.custom_calls(program)),
-                    "bytes": described.traffic(program),
+                    "calls": dict(program_reports.custom_calls(program)),
+                    "bytes": program_reports.traffic(program),
                     "least": arguments + result,
                 }
 
@@ -73,9 +75,9 @@ def step_rows(device: str) -> Iterator[dict[str, Any]]:
                     "phase": phase.name,
                     "dtype": dtype,
                     "device": device,
-                    "memory": described.memory(program),
-                    "collectives": dict(described.collectives(program)),
-                    "calls": dict(described.custom_calls(program)),
+                    "memory": program_reports.memory(program),
+                    "collectives": dict(program_reports.collectives(program)),
+                    "calls": dict(program_reports.custom_calls(program)),
                 }
 
 

@@ -3,6 +3,7 @@
 import itertools
 
 import described
+import program_reports
 import pytest
 import steps
 
@@ -36,15 +37,15 @@ def test_a_step_fits_and_talks_to_nobody(config, dtype, device):
     task, (first, *_) = steps.task_of(config, dtype), described.devices(device)
     for phase in task.phases:
         program = steps.training_step(task, phase, [first])
-        assert 0 < described.memory(program) <= described.DEVICES[device].memory
-        assert not described.collectives(program)
-        calls = described.custom_calls(program)
+        assert 0 < program_reports.memory(program) <= described.DEVICES[device].memory
+        assert not program_reports.collectives(program)
+        calls = program_reports.custom_calls(program)
         if device in ("h100", "h200"):
             convolutions = sum(n for name, n in calls.items() if name.startswith("__cudnn$conv"))
             assert convolutions >= 3  # of each direction, at least
     program = steps.inference(task, first)
-    assert 0 < described.memory(program) <= described.DEVICES[device].memory
-    assert not described.collectives(program)
+    assert 0 < program_reports.memory(program) <= described.DEVICES[device].memory
+    assert not program_reports.collectives(program)
 
 
 @pytest.mark.slow
@@ -56,5 +57,5 @@ def test_devices_sum_and_do_nothing_else(config, device, count):
     task = steps.task_of(config, "bfloat16")
     for phase in task.phases:
         program = steps.training_step(task, phase, described.devices(device)[:count])
-        found = described.collectives(program)
+        found = program_reports.collectives(program)
         assert set(found) == {"all-reduce"}, found

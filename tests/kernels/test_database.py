@@ -84,7 +84,7 @@ def test_the_users_word_counts_before_the_shipped_one():
     [
         (entry(solver_version=9), "version 9 of 'matmul', this is version 1"),
         (entry(jax_version="0.0.1"), "jax 0.0.1, this is"),
-        (entry("gone"), "no algorithm 'gone'"),
+        (entry("gone"), "the algorithm 'gone' does not exist"),
         (entry("direct"), "'direct' cannot compute it"),
         (entry("blocked", (("images", 7),)), r"no configuration \{'images': 7\}"),
     ],
@@ -175,7 +175,7 @@ def test_what_may_not_be_read_is_neither_broken_nor_replaced(monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "open", refuse)
-        with pytest.warns(UserWarning, match="is not kept: .*Permission denied"):
+        with pytest.warns(UserWarning, match="cannot be saved: .*Permission denied"):
             database.store(DEVICE, {"another": entry()})
     assert path.read_text() == before and not path.with_suffix(".broken").exists()
 

@@ -341,7 +341,10 @@ X, W = jnp.zeros((2, 4, 4, 6)), jnp.zeros((3, 3, 6, 8))
         ({"stride": 0}, "stride: got 0, wanted an int or a pair of ints >= 1"),
         ({"stride": (1, 2, 3)}, r"stride: got \(1, 2, 3\)"),
         ({"dilation": 1.5}, "dilation: got 1.5"),
-        ({"dilation": 2}, "x: 4x4 pixels .* hold no 3x3 kernel of dilation .* would be empty"),
+        (
+            {"dilation": 2},
+            "x: 4x4 pixels .* are too few for a 3x3 kernel of dilation .* would be empty",
+        ),
     ],
 )
 def test_bad_input_is_named(change, message, unchecked):

@@ -46,7 +46,7 @@ def test_flax(cell):
 
 
 def test_flax_without_a_part(unchecked):
-    with pytest.raises(ValueError, match=r"params: no \['hf'.*wanted the tree of flax's lstm"):
+    with pytest.raises(ValueError, match=r"params: no \['hf'.*wanted the parameters of flax's"):
         recurrent.from_flax("lstm", {"ii": {}, "if": {}, "ig": {}, "io": {}, "hi": {}})
     weights = recurrent.init(jax.random.key(0), "tanh", 3, 3, skip=True)[0][0]
     with pytest.raises(ValueError, match="flax's cells have an input matrix"):
