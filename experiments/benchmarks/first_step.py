@@ -1,7 +1,8 @@
-"""A training's first step, from the start of its process, and its peak memory, beside PyTorch's.
+"""Times a training's first step from the start of its process, against PyTorch.
 
-Fresh processes take turns: ours without a compilation cache, ours filling one, ours with one, and
-PyTorch, a few rounds; medians. The step is that of ``training_step.py``.
+New processes run in turn: ours without a compilation cache, ours filling one, ours with a filled
+one, and PyTorch. The record has medians of a few rounds, and the peak memory. The step is that of
+``training_step.py``.
 
 Run: python experiments/benchmarks/first_step.py [--size 64] [--rounds 3]
 """

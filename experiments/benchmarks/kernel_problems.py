@@ -1,7 +1,7 @@
-"""The lists of convolutions that kernels.py times, and the work that one is.
+"""The lists of convolutions that kernels.py times, and the work of a convolution.
 
-A line of DeepBench's is ``W x H, channels > features, kernel width x height, padding, stride :
-batches``, as its training list has them.
+A line of DeepBench's training list is ``name WxH channels>features kernel width x height p(adding)
+s(tride) : batches``.
 """
 
 import math
@@ -84,7 +84,7 @@ def deepbench(dtype: str = "float32") -> Iterator[tuple[str, Problem]]:
 
 
 def resnet(size: int, batch: int, dtype: str = "float32") -> Iterator[tuple[str, Problem]]:
-    """Yields the different convolutions of ResNet-18 and ResNet-50 at ``size`` pixels."""
+    """Yields the distinct convolutions of ResNet-18 and ResNet-50 at ``size`` pixels."""
     yield "stem", _problem((batch, size, size, 3), (7, 7, 3, 64), 2, 3, dtype)
     side = -(-size // 4)
     seen = set()
@@ -120,7 +120,7 @@ def size(problem: Problem) -> int:
 
 
 def flops(problem: Problem) -> int:
-    """Returns a product and a sum per result, tap and channel: the same in every direction."""
+    """Returns the floating-point operations, which are the same in every direction."""
     return 2 * math.prod(problem.y_shape) * math.prod(problem.w_shape[:3])
 
 

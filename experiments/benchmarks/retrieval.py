@@ -1,14 +1,14 @@
 """Times the searches behind an embedding: selecting quadruplets, and measuring retrieval.
 
-``selection``: quadruplets for all of 25,000 × 512 embeddings by both methods, beside the bare
-blocked products of all with all, scikit-learn's brute force and faiss's flat index; the last two
-look for the negatives only. Alternately in one run, medians and ratios. Then four sizes × 128, each
-in a process of its own, with the peak of its memory, and what they say of a million.
+``selection``: quadruplets for 25,000 × 512 embeddings by both methods, against the bare blocked
+products of all pairs, scikit-learn's brute force and faiss's flat index; the last two search for
+the negatives only. All run alternately in one process; the record has medians and ratios. Then four
+sizes × 128, each in a separate process with its peak memory, extrapolated to a million.
 
-``measures``: Recall@K, MAP@R and NMI of 60,000 × 512, with the peak of the memory.
+``measures``: Recall@K, MAP@R and NMI of 60,000 × 512, with the peak memory.
 
 Run: python experiments/benchmarks/retrieval.py [selection] [measures]
-It needs ``pip install faiss-cpu``, which the package does not.
+It needs ``pip install faiss-cpu``, which is not a dependency of the package.
 """
 
 import argparse
@@ -37,7 +37,7 @@ METHODS = ("nearest_to_negative", "nearest_to_reference")
 
 
 def draw(count: int, dimensions: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns embeddings of unit length around a centre for each fine class, and both labels."""
+    """Returns unit-length embeddings clustered by fine class, with fine and coarse labels."""
     rng = np.random.default_rng(0)
     fine = rng.integers(0, FINE, count).astype(np.int32)
     centres = rng.normal(size=(FINE, dimensions))
@@ -48,7 +48,7 @@ def draw(count: int, dimensions: int) -> tuple[np.ndarray, np.ndarray, np.ndarra
 
 @partial(jax.jit, static_argnums=1)
 def bare_products(points: jax.Array, block: int) -> jax.Array:
-    """Returns the least of each row of the blocked products: no mask, no index."""
+    """Returns the minimum of each row of the blocked products, without masks and indices."""
     half_squares = jnp.sum(jnp.square(points), axis=1) / 2
 
     def of_block(rows: jax.Array) -> jax.Array:
@@ -89,7 +89,7 @@ def negatives_of_faiss(points: np.ndarray, coarse: np.ndarray) -> np.ndarray:
 
 
 def forget_the_peak() -> None:
-    """Sets the peak of this process's memory to what it takes now."""
+    """Resets the peak memory of this process to its current use."""
     Path("/proc/self/clear_refs").write_text("5")
 
 
@@ -128,7 +128,7 @@ def selection(count: int, dimensions: int, repeats: int) -> dict[str, Any]:
 
 
 def one_size(count: int, dimensions: int) -> dict[str, Any]:
-    """Returns the time of both methods at one size, and what they add to the memory."""
+    """Returns the time and the additional peak memory of both methods at one size."""
     points, fine, coarse = draw(count, dimensions)
     on_device = jax.block_until_ready(jnp.asarray(points))
     forget_the_peak()

@@ -17,7 +17,7 @@ from rows import Rows, Unit
 
 HERE = Path(__file__).parent
 
-LAYERS = {  # images, side, channels, features, taps: of ResNet-50 and VGG, 2 to 60 GFLOP
+LAYERS = {  # images, side, channels, features, taps; layers of ResNet-50 and VGG, 2 to 60 GFLOP
     "conv2 1x1": (64, 56, 64, 256, 1),
     "conv2 3x3": (64, 56, 64, 64, 3),
     "conv3 3x3": (64, 28, 128, 128, 3),
@@ -27,7 +27,7 @@ LAYERS = {  # images, side, channels, features, taps: of ResNet-50 and VGG, 2 to
     "conv5 3x3": (64, 7, 512, 512, 3),
     "vgg 112": (64, 112, 128, 128, 3),
 }
-ODD = {  # no multiple of a tile
+ODD = {  # sizes that are not multiples of a tile
     "7x7": (3, 7, 128, 128, 3),
     "13x13": (5, 13, 256, 384, 3),
     "5x5 taps": (4, 12, 128, 128, 5),
@@ -36,12 +36,12 @@ ODD = {  # no multiple of a tile
 LSTMS = {"64x1024": (64, 1024, 50), "64x2048": (64, 2048, 25), "128x512": (128, 512, 100)}
 TINY = {"1x1": (2, 6, 64, 64, 1), "3x3": (2, 6, 64, 64, 3)}
 TINY_LSTM = {"64x64": (64, 64, 2)}
-TOLERANCE = 8e-3  # of bfloat16: root mean square of the error over the largest value
+TOLERANCE = 8e-3  # for bfloat16: RMS error over the largest value
 RUNS = 20
 
 
 def milliseconds(run: Callable[..., Any], arguments: tuple[Any, ...], runs: int) -> dict[str, Any]:
-    """Returns the time of a run by the device's own clock and by that of many queued runs."""
+    """Returns the time of a run, by the device's own clock and as the mean of queued runs."""
     import jax
 
     jax.block_until_ready(run(*arguments))
@@ -54,16 +54,16 @@ def milliseconds(run: Callable[..., Any], arguments: tuple[Any, ...], runs: int)
         from jax.experimental.mosaic.gpu import profiler
 
         try:
-            found: Any = profiler.measure(run, iterations=runs)(*arguments)[1]
-        except RuntimeError as reason:  # CUPTI cannot be had, or its runs differ in their launches
+            measured: Any = profiler.measure(run, iterations=runs)(*arguments)[1]
+        except RuntimeError as reason:  # CUPTI is not available, or the runs' launches differ
             return times | {"no_device_ms": str(reason)[:100]}
-        if found:
-            times["device_ms"] = round(statistics.median(found), 5)
+        if measured:
+            times["device_ms"] = round(statistics.median(measured), 5)
     return times
 
 
 def target(options: argparse.Namespace) -> str | None:
-    """Returns whose kernels run here; in a rehearsal Hopper's are interpreted."""
+    """Returns the target whose kernels run on this device; a rehearsal interprets Hopper's."""
     import jax
 
     from jaxatr.kernels.device import describe
@@ -80,7 +80,7 @@ def interpreter(options: argparse.Namespace) -> dict[str, Any]:
         return {}
     from jax._src.pallas.mosaic_gpu.interpret import gpu_callbacks, params
 
-    # Of a reference without a memory space: global, which the interpreter knows since jax 0.12.
+    # Before jax 0.12 the interpreter does not treat references without a memory space as global.
     known = gpu_callbacks.is_gmem_memory_space
     gpu_callbacks.is_gmem_memory_space = lambda space: space is None or known(space)
     return {"interpret": params.InterpretGPUParams()}
@@ -103,7 +103,7 @@ def operands(shape: tuple[int, ...]) -> tuple[Any, ...]:
 
 
 def forms(taps: int, device: str | None, options: argparse.Namespace) -> dict[str, Callable]:
-    """Returns the ways to compute ``relu(scale * conv + shift + residual)``, or a product."""
+    """Returns the forms of a plain convolution and of ``relu(scale * conv + shift + residual)``."""
     import jax
     import jax.numpy as jnp
 
@@ -158,7 +158,7 @@ def error(result: Any, wanted: Any) -> float:
 
 
 def checked(form: str, shape: tuple[int, ...], runs: int, options: argparse.Namespace) -> dict:
-    """Compares a form of a convolution with float32, and with itself."""
+    """Compares a kernel's convolution with float32, and repeated runs with each other."""
     import jax
 
     device = target(options)
@@ -171,7 +171,7 @@ def checked(form: str, shape: tuple[int, ...], runs: int, options: argparse.Name
 
 
 def checked_lstm(batch: int, hidden: int, steps: int, runs: int, options) -> dict:
-    """Compares a layer by the kernel with the plain loop: its results, and its gradients."""
+    """Compares the results and gradients of a layer by the kernel with those of the plain loop."""
     import jax
     import jax.numpy as jnp
 
@@ -205,7 +205,7 @@ def checked_lstm(batch: int, hidden: int, steps: int, runs: int, options) -> dic
 
 def smoke(rows: Rows, options: argparse.Namespace) -> Iterator[Unit]:
     if target(options) is None:
-        yield "all", lambda: {"skipped": "no kernel of this package is for this device"}
+        yield "all", lambda: {"skipped": "this package has no kernels for this device"}
         return
     runs = 1 if options.rehearse else 3
     side, width = (6, 64) if options.rehearse else (14, 128)
@@ -217,12 +217,12 @@ def smoke(rows: Rows, options: argparse.Namespace) -> Iterator[Unit]:
 
 
 def unless_smoke_failed(rows: Rows, kind: str, measure: Callable[[], dict]) -> dict[str, Any]:
-    """Measures, unless a smoke of the kind failed: what follows would only fail for longer."""
-    found = rows.of("smoke")
-    if "all" in found or not found:
-        return {"skipped": "no kernel was tried"}
-    if any(name.startswith(kind) and not row.get("passed") for name, row in found.items()):
-        return {"skipped": "its smoke failed"}
+    """Measures a unit, unless the smoke stage failed for its kind of kernel."""
+    smoked = rows.of("smoke")
+    if "all" in smoked or not smoked:
+        return {"skipped": "no kernel was tested"}
+    if any(name.startswith(kind) and not row.get("passed") for name, row in smoked.items()):
+        return {"skipped": "the kernel failed the smoke stage"}
     return measure()
 
 
@@ -243,10 +243,10 @@ def sanitize(rows: Rows, options: argparse.Namespace) -> Iterator[Unit]:
 
 
 def sanitized(tool: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Runs the smoke stage once more, under compute-sanitizer, into a record of its own."""
+    """Runs the smoke stage again under compute-sanitizer, with a separate record."""
     program = shutil.which("compute-sanitizer")
     if program is None:
-        return {"skipped": "there is no compute-sanitizer on the path"}
+        return {"skipped": "compute-sanitizer is not on the path"}
     folder = options.out / f"sanitize_{tool}"
     shutil.rmtree(folder, ignore_errors=True)
     command = [program, "--tool", tool, "--error-exitcode", "9", sys.executable]

@@ -12,7 +12,7 @@ from rows import Rows, Unit
 
 
 def cases(options: argparse.Namespace) -> Iterator[tuple[str, int, int, str, str, int]]:
-    """Yields name, depth, pixels, type, mode and batch of the networks, here and in PyTorch."""
+    """Yields name, depth, pixels, type, mode and batch of each network, also for PyTorch."""
     depths, sizes = ((18,), (32,)) if options.rehearse else ((18, 50), (64, 224))
     types = ("bfloat16",) if options.rehearse else ("bfloat16", "float32")
     for mode, size, depth, dtype in itertools.product(
@@ -30,7 +30,7 @@ def networks(rows: Rows, options: argparse.Namespace) -> Iterator[Unit]:
 
 
 def network(depth: int, size: int, dtype: str, mode: str, batch: int, runs: int) -> dict[str, Any]:
-    """Times the steps of a network with CBC's heads, queued behind each other."""
+    """Times queued steps of a network with CBC's heads."""
     import jax
     import step_jax
 

@@ -23,7 +23,8 @@ def units(stage: str, rows: Rows, options: argparse.Namespace) -> Iterator[Unit]
     Raises:
       ValueError: the record is of another device.
     """
-    if stage not in ("sanitize", "disk", "resume", "long"):  # whose processes want all memory
+    # The other stages start processes that need all of the device's memory.
+    if stage not in ("sanitize", "disk", "resume", "long"):
         check_device(rows)
     return _STAGES[stage](rows, options)
 
@@ -37,7 +38,9 @@ def check_device(rows: Rows) -> None:
     if recorded is None:
         rows.add("about", "device", **here)
     elif {name: recorded[name] for name in here} != here:
-        raise ValueError(f"--out: it has a record of {recorded}, this is {here}: give another one")
+        raise ValueError(
+            f"--out: it has a record of {recorded}, but this is {here}: give another folder"
+        )
 
 
 def ceilings(rows: Rows, options: argparse.Namespace) -> Iterator[Unit]:

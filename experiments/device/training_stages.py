@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def jaxatr(command: str, *flags: str, log: Path, seconds: float | None = None) -> int:
-    """Runs a command of the package; after ``seconds`` it is asked to save and to end."""
+    """Runs a command of the package; after ``seconds``, SIGTERM makes it save and exit."""
     arguments = [sys.executable, "-m", f"jaxatr.{command}", *flags]
     with open(log, "a", encoding="utf-8") as file:
         process = subprocess.Popen(arguments, cwd=ROOT, stdout=file, stderr=file)
@@ -34,7 +34,7 @@ def jaxatr(command: str, *flags: str, log: Path, seconds: float | None = None) -
 
 
 def folder_of_images(path: Path, classes: int, each: int, side: int) -> Path:
-    """Writes class folders of PNG files, if they are not there."""
+    """Writes class folders of PNG files, unless they exist."""
     from PIL import Image
 
     if (path / "whole").is_file():
@@ -55,7 +55,7 @@ def disk(rows: Rows, options: argparse.Namespace) -> Iterator[Unit]:
 
 
 def from_disk(options: argparse.Namespace) -> dict[str, Any]:
-    """Trains from image files; returns the images per second of its records but the first."""
+    """Trains from image files; returns the median rate of all records but the first."""
     classes, each, side = (4, 12, 32) if options.rehearse else (8, 1000, 64)
     source = folder_of_images(options.out / "images", classes, each, side)
     workdir = options.out / "disk"
@@ -88,7 +88,7 @@ def resume(rows: Rows, options: argparse.Namespace) -> Iterator[Unit]:
 
 
 def resumed(options: argparse.Namespace) -> dict[str, Any]:
-    """Trains twice, one of them killed on its way; both must end with the same bits."""
+    """Trains twice, once killed and resumed; both runs must end with the same bits."""
     fields = {"train.steps": 12 if options.rehearse else 200, "train.checkpoint_every": 3}
     fields["train.log_every"] = 2
     flags = [f"--config.{name}={value}" for name, value in fields.items()]
@@ -108,7 +108,7 @@ def resumed(options: argparse.Namespace) -> dict[str, Any]:
         killed = process.wait() == -signal.SIGKILL
     at = max(saved(folders[1]), default=0)
     if status := jaxatr("train", *common, f"--workdir={folders[1]}", log=log):
-        raise RuntimeError(f"jaxatr train ended with {status} the second time; see log.txt")
+        raise RuntimeError(f"the resumed jaxatr train ended with {status}; see log.txt")
     same = digests(folders[0]) == digests(folders[1])
     return {"killed_at": at, "killed": killed, "same_bits": same, "passed": bool(killed and same)}
 
@@ -120,7 +120,7 @@ def saved(workdir: Path) -> list[int]:
 
 
 def digests(workdir: Path) -> str:
-    """Hashes the variables of a finished run, in a process that leaves the device alone."""
+    """Hashes the variables of a finished run, in a process that does not use the device."""
     code = (
         "import sys; from jaxatr.training import load_run; "
         "from jaxatr.training.networks import digest; "
@@ -142,20 +142,20 @@ def long(rows: Rows, options: argparse.Namespace) -> Iterator[Unit]:
 
 
 def trained_long(options: argparse.Namespace) -> dict[str, Any]:
-    """Trains for the rest of the time; finished, it is evaluated. It goes on in the next call."""
+    """Trains for the rest of the time; the next call continues. A finished run is evaluated."""
     source, fields = options.cifar10, {}
     if options.rehearse:
         source = folder_of_images(options.out / "images", 4, 12, 32)
         fields = {"train.steps": 4, "open_set.split": "first-2", "model.width": 8}
         fields |= {"train.batch_size": 8}
     elif not source:
-        return {"skipped": "--cifar10 names no images"}
+        return {"skipped": "--cifar10 is not given"}
     else:
         fields = {"model.dtype": "bfloat16"}
     workdir, log = options.out / "cifar10", options.out / "log.txt"
     flags = [f"--config.{name}={value}" for name, value in fields.items()]
     flags += [f"--config.data.source={source}", f"--workdir={workdir}"]
-    seconds = max(5.0, options.seconds - 30)  # what saving and the process itself take
+    seconds = max(5.0, options.seconds - 30)  # leaves time for starting and saving
     if jaxatr("train", "--config=cbc:cifar10", *flags, log=log, seconds=seconds):
         return {"unfinished": True}
     if status := jaxatr("evaluate", f"--workdir={workdir}", log=log):

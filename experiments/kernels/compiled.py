@@ -1,8 +1,9 @@
-"""Records registers, spills, shared memory, calls and bytes of compiled kernels; no device.
+"""Records registers, spills, shared memory, calls and bytes of compiled kernels, without a device.
 
-Every case of ``described.py`` is compiled for a described device and becomes a row, of the Pallas
-kernels what ptxas and the launch report, of the fusion plans what XLA calls and how many bytes the
-operations read and write. ``--steps`` compiles whole training steps too, which takes minutes.
+Every case of ``kernel_cases.py`` is compiled for a described device and becomes a row. Rows of
+Pallas kernels have the figures that ptxas and the launch report; rows of fusion plans have XLA's
+custom calls and the bytes that the operations read and write. ``--steps`` also compiles whole
+training steps, which takes minutes.
 
 Run: PYTHONPATH=. python experiments/kernels/compiled.py [--gpu h200] [--tpu v5e] [--steps]
 """
@@ -27,7 +28,7 @@ HERE = Path(__file__).parent
 
 
 def hopper_rows(device: str) -> Iterator[dict[str, Any]]:
-    """Yields a row for each of Hopper's kernels."""
+    """Yields a row for each Hopper kernel."""
     for case in kernel_cases.hopper_cases():
         program, report = program_reports.compile_kernel(device, case)
         blocks = 2 if report.shared <= program_reports.HALF else 1
@@ -36,7 +37,7 @@ def hopper_rows(device: str) -> Iterator[dict[str, Any]]:
 
 
 def tpu_rows(device: str) -> Iterator[dict[str, Any]]:
-    """Yields a row for each of the TPU's kernels."""
+    """Yields a row for each TPU kernel."""
     for case in kernel_cases.tpu_cases():
         program = described.compile_for(device, case.function, *case.arguments)
         cost = program.cost_analysis()
@@ -144,7 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gpu", default="h200", choices=("h100", "h200"))
     parser.add_argument("--tpu", default="v5e", choices=("v5e", "v6e"))
-    parser.add_argument("--steps", action="store_true", help="whole training steps, too")
+    parser.add_argument("--steps", action="store_true", help="also compile training steps")
     parser.add_argument("--output", type=Path, default=HERE / "results", help="a folder")
     options = parser.parse_args(arguments)
     record: dict[str, Any] = {"jax": jax.__version__, "gpu": options.gpu, "tpu": options.tpu}

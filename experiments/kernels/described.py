@@ -1,8 +1,8 @@
-"""Compiles for accelerators that are not here, by their description, and reads what came out.
+"""Compiles for accelerators that are not present, from their descriptions.
 
-XLA's CUDA plugin compiles for a described GPU as far as ptxas and SASS, libtpu for any TPU; neither
-needs a device. Install ``jaxatr[aot]`` for both. This is what the tests in ``tests/aot`` and the
-table of ``compiled.py`` share.
+XLA's CUDA plugin compiles for a described GPU down to ptxas and SASS, and libtpu for any TPU;
+neither needs a device. ``jaxatr[aot]`` installs both. The tests in ``tests/aot`` and the table of
+``compiled.py`` are based on this module.
 """
 
 import os
@@ -14,17 +14,17 @@ from typing import Any, NamedTuple
 import jax
 from jax.experimental import topologies
 
-NEEDS = {"cuda": "jax_cuda13_plugin", "tpu": "libtpu"}  # the packages that compile for a platform
+NEEDS = {"cuda": "jax_cuda13_plugin", "tpu": "libtpu"}  # the compiler's package for each platform
 
 
 class Described(NamedTuple):
-    """An accelerator that need not be here.
+    """The description of an accelerator.
 
     Attributes:
       platform: ``"cuda"`` or ``"tpu"``.
-      kind: jax's name of it.
-      memory: bytes of a device.
-      topology: of eight TPUs; empty for a GPU.
+      kind: jax's name of the model.
+      memory: bytes of memory of a device.
+      topology: name of a topology of eight TPUs; empty for a GPU.
     """
 
     platform: str
@@ -40,8 +40,8 @@ DEVICES = {
     "v6e": Described("tpu", "TPU v6 lite", 32 * 2**30, "v6e:2x4"),
 }
 _BANDWIDTH = {"h100": 3_352_320_000_000, "h200": 4_800_000_000_000}
-# Hopper's facts in the form of XLA's own descriptions of GPUs (stream_executor's
-# GpuTargetConfigProto); what is left out are those of one product.
+# Hopper's properties in the form of XLA's own descriptions of GPUs (stream_executor's
+# GpuTargetConfigProto). The placeholders are the properties in which the products differ.
 _HOPPER = """
 gpu_device_info {{
   threads_per_block_limit: 1024  threads_per_warp: 32  threads_per_core_limit: 2048
@@ -66,7 +66,7 @@ device_description_str: "{kind}"
 
 
 def missing(platform: str) -> str:
-    """Names the extra that compiling for a platform needs; ``""`` where it is installed."""
+    """Returns a message if the compiler of a platform is not installed, and otherwise ``""``."""
     if find_spec(NEEDS[platform]):
         return ""
     return f"compiling for {platform} without a device needs pip install 'jaxatr[aot]'"
@@ -77,13 +77,13 @@ def devices(name: str) -> list[Any]:
     """Returns eight devices of a kind of :data:`DEVICES`, on one host.
 
     Raises:
-      ValueError: the packages that compile for them are not installed.
+      ValueError: the compiler's package is not installed.
     """
     described = DEVICES[name]
     if message := missing(described.platform):
         raise ValueError(message)
     if described.platform == "tpu":
-        # Or libtpu looks for the machine that it is on, and locks the TPU that is not there.
+        # Otherwise libtpu queries the metadata server and tries to lock a local TPU.
         for variable, value in (
             ("TPU_SKIP_MDS_QUERY", "1"),
             ("TPU_ACCELERATOR_TYPE", "v5litepod-4"),
@@ -94,19 +94,19 @@ def devices(name: str) -> list[Any]:
             os.environ.setdefault(variable, value)
         return list(topologies.get_topology_desc(described.topology, platform="tpu").devices)
     fields = described._asdict() | {"bandwidth": _BANDWIDTH[name]}
-    found = topologies.get_topology_desc(
+    topology = topologies.get_topology_desc(
         platform="cuda", topology="1x1x8", target_config=_HOPPER.format(**fields)
     )
-    return list(found.devices)
+    return list(topology.devices)
 
 
 def compile_for(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """Compiles a function for one described device.
 
     Args:
-      name: of :data:`DEVICES`.
-      function: what ``jit`` takes.
-      *arguments: trees of arrays or of what has a shape and a type.
+      name: a key of :data:`DEVICES`.
+      function: a function that ``jax.jit`` accepts.
+      *arguments: trees of arrays or of ``jax.ShapeDtypeStruct``.
     """
     sharding = jax.sharding.SingleDeviceSharding(devices(name)[0])
 

@@ -29,9 +29,9 @@ class Case(NamedTuple):
     """A kernel with the shapes that it is compiled for.
 
     Attributes:
-      name: of the case.
-      function: takes arrays of ``arguments``.
-      arguments: shapes and types.
+      name: the name of the case.
+      function: the function to compile.
+      arguments: shapes and types of the function's arguments.
     """
 
     name: str
@@ -58,10 +58,18 @@ def convolution_case(
     epilogue: Epilogue,
     dtype: str,
 ) -> Case:
-    """Describes a convolution's kernel; ``size`` is images, rows and columns of the result.
+    """Returns the case of a convolution kernel.
+
+    Args:
+      device: the device that the kernel is for.
+      size: images, rows and columns of the result.
+      channels: channels of the image and of the result.
+      geometry: the kernel's size and the padding.
+      epilogue: the epilogue.
+      dtype: name of the element type.
 
     Raises:
-      ValueError: the kernel does not apply.
+      ValueError: the kernel does not support the sizes or the type.
     """
     taps, padding = geometry
     rows, module = Rows(*size, taps, padding), kernel(device, "convolution")
@@ -95,7 +103,7 @@ def convolution_case(
 
 
 def lstm_case(device: Device, batch: int, hidden: int, dtype: str, saves: bool) -> Case:
-    """Describes a step of an LSTM, with or without what its derivative needs."""
+    """Returns the case of one LSTM step; ``saves`` includes the gates for the derivative."""
     struct, module = jax.ShapeDtypeStruct, kernel(device, "lstm")
     if batch % module.rows(dtype) or not module.applies(hidden, dtype):
         raise ValueError(f"{device}: batch {batch}, {hidden} units, {dtype}: does not apply")
@@ -106,7 +114,7 @@ def lstm_case(device: Device, batch: int, hidden: int, dtype: str, saves: bool) 
 
 
 def layer_case(batch: int, hidden: int, steps: int) -> Case:
-    """Describes all steps of Hopper's LSTM for its results alone."""
+    """Returns the case of all steps of Hopper's LSTM for inference."""
     one = lstm_case("hopper", batch, hidden, "bfloat16", saves=False)
     h, c, r, part = one.arguments
     parts = jax.ShapeDtypeStruct((steps, *part.shape), part.dtype)
@@ -115,7 +123,7 @@ def layer_case(batch: int, hidden: int, steps: int) -> Case:
 
 
 def hopper_cases() -> Iterator[Case]:
-    """Yields Hopper's kernels: every epilogue and type, and the edges of ``applies``."""
+    """Yields Hopper's kernels: every epilogue and type, and the limits of ``applies``."""
     case = partial(convolution_case, "hopper")
     usual = (8, 28, 28)
     for dtype, geometry, epilogue, width in itertools.product(
@@ -127,7 +135,7 @@ def hopper_cases() -> Iterator[Case]:
         yield case(usual, (256, 256), THREE, epilogue, "bfloat16")
     for size, channels, geometry in (
         ((1, 1, 1), (64, 64), ONE),  # the smallest
-        ((3, 13, 7), (192, 320), UNEVEN),  # no multiple of anything but 64
+        ((3, 13, 7), (192, 320), UNEVEN),  # multiples of 64 only
         ((4, 28, 28), (64, 192), FIVE),
         ((4, 12, 12), (64, 64), SEVEN),
         ((32, 7, 7), (4096, 2048), THREE),  # many products
@@ -143,7 +151,7 @@ def hopper_cases() -> Iterator[Case]:
 
 
 def tpu_cases() -> Iterator[Case]:
-    """Yields the TPU's kernels: every epilogue and type, and the largest that ``applies`` takes."""
+    """Yields the TPU's kernels: every epilogue and type, and the largest sizes that apply."""
     case, module = partial(convolution_case, "tpu"), kernel("tpu", "convolution")
     for dtype, geometry, epilogue in itertools.product(
         ("bfloat16", "float32"), (ONE, THREE, UNEVEN), (Epilogue(), BIAS, FULL)
@@ -186,7 +194,14 @@ SHAPES = {  # images, side, channels, taps
 
 
 def plan_case(combination: str, shape: str, dtype: str, solver: str) -> Case:
-    """Describes a fusion plan, ``solver`` of it one of ``fusion.solvers.SOLVERS``."""
+    """Returns the case of a fusion plan.
+
+    Args:
+      combination: a key of :data:`TAILS`.
+      shape: a key of :data:`SHAPES`.
+      dtype: name of the element type.
+      solver: a key of ``fusion.solvers.SOLVERS``.
+    """
     images, side, width, taps = SHAPES[shape]
     edge = (taps // 2, taps // 2)
     plan = FusionPlan([Convolution(padding=(edge, edge)), *TAILS[combination]])

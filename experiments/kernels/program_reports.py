@@ -13,16 +13,16 @@ from typing import Any, NamedTuple
 from described import compile_for
 from kernel_cases import Case
 
-SHARED = 227 * 1024  # bytes of shared memory that one block may have
-HALF = 228 * 1024 // 2 - 1024  # and each of two on a multiprocessor
+SHARED = 227 * 1024  # the most bytes of shared memory of a block
+HALF = 228 * 1024 // 2 - 1024  # the most of each of two blocks on a multiprocessor
 
 
 class Report(NamedTuple):
-    """Resources of a Mosaic GPU kernel, as ptxas and its launch report them.
+    """Resources of a Mosaic GPU kernel, read from the output of ptxas and from its launch.
 
     Attributes:
-      registers: of a thread.
-      spills: bytes that a thread stores and loads for want of registers.
+      registers: registers of a thread.
+      spills: bytes of spill stores and loads of a thread.
       shared: bytes of shared memory of a block.
       grid: blocks along each axis.
     """
@@ -49,12 +49,12 @@ def _dumping(folder: str) -> Iterator[None]:
 
 
 def compile_kernel(name: str, case: Case) -> tuple[Any, Report]:
-    """Compiles one Mosaic GPU kernel; returns the program and ptxas' report.
+    """Compiles one Mosaic GPU kernel and returns the program with its report.
 
-    A process compiles a kernel once: the second time there is nothing to report.
+    A process compiles a kernel only once, so a second call for the same kernel has no report.
 
     Raises:
-      RuntimeError: there is not one report.
+      RuntimeError: there is not exactly one report.
     """
     with tempfile.TemporaryDirectory() as folder, _dumping(folder):
         program = compile_for(name, case.function, *case.arguments)
@@ -62,18 +62,18 @@ def compile_kernel(name: str, case: Case) -> tuple[Any, Report]:
         launches = [path.read_text() for path in Path(folder).glob("*.ll")]
     if len(reports) != 1 or len(launches) != 1:
         raise RuntimeError(f"{case.name}: got {len(reports)} reports of ptxas, wanted one")
-    registers = int(_found(r"Used (\d+) registers", reports[0])[0])
-    spills = sum(map(int, _found(r"(\d+) bytes spill", reports[0])))
-    call = _found(r"call void @mosaic_gpu_launch_kernel\((.*?)\)", launches[0])[0]
+    registers = int(_matches(r"Used (\d+) registers", reports[0])[0])
+    spills = sum(map(int, _matches(r"(\d+) bytes spill", reports[0])))
+    call = _matches(r"call void @mosaic_gpu_launch_kernel\((.*?)\)", launches[0])[0]
     numbers = [int(n) for n in re.findall(r"i32 (\d+)", call)]
     return program, Report(registers, spills, numbers[-1], tuple(numbers[:3]))  # type: ignore
 
 
-def _found(pattern: str, text: str) -> list[str]:
-    found = re.findall(pattern, text)
-    if not found:
-        raise RuntimeError(f"{pattern!r} is not in what was dumped: {text[:200]}")
-    return found
+def _matches(pattern: str, text: str) -> list[str]:
+    matches = re.findall(pattern, text)
+    if not matches:
+        raise RuntimeError(f"no match of {pattern!r} in the compiler's dump: {text[:200]}")
+    return matches
 
 
 def custom_calls(program: Any) -> Counter[str]:
@@ -85,12 +85,12 @@ _COLLECTIVES = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permu
 
 
 def collectives(program: Any) -> Counter[str]:
-    """Counts the collectives of a compiled program; a started one and its end are one."""
+    """Counts the collectives of a compiled program; an asynchronous pair counts once."""
     return Counter(re.findall(rf" ({_COLLECTIVES})(?:-start)?\(", program.as_text()))
 
 
 def launches(program: Any) -> int:
-    """Returns how many operations each round of a program's only loop launches."""
+    """Returns how many operations each iteration of a program's only loop launches."""
     text = program.as_text()
     (body,) = set(re.findall(r"body=%([\w.\-]+)", text))
     part = text[text.index(f"%{body} (") :]
@@ -104,7 +104,7 @@ _MOVES = ("fusion", "custom-call", "copy", "transpose", "convert", "pad", "slice
 
 
 def traffic(program: Any) -> int:
-    """Returns the bytes of the operands and results of the operations that a program launches."""
+    """Returns the total bytes of operands and results of the operations that a program launches."""
     text = program.as_text()
     entry = text[text.index("ENTRY") :]
     entry = entry[: entry.index("\n}")]
@@ -128,10 +128,10 @@ def traffic(program: Any) -> int:
 
 def memory(program: Any) -> int:
     """Returns the bytes that a program needs on each device."""
-    found = program.memory_analysis()
+    sizes = program.memory_analysis()
     return (
-        found.argument_size_in_bytes
-        + found.output_size_in_bytes
-        + found.temp_size_in_bytes
-        - found.alias_size_in_bytes
+        sizes.argument_size_in_bytes
+        + sizes.output_size_in_bytes
+        + sizes.temp_size_in_bytes
+        - sizes.alias_size_in_bytes
     )
