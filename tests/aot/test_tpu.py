@@ -1,4 +1,4 @@
-"""The TPU's kernels through libtpu, at the edges of what they say they take."""
+"""The TPU's kernels compiled by libtpu, at the limits of the sizes that they support."""
 
 import described
 import kernel_cases
@@ -26,7 +26,7 @@ def test_a_kernel_fits_a_core(device, name):
 def test_the_compiler_sees_the_cost():
     case = CASES["conv 3x3 8x14x14 128>128 bfloat16 scale+shift+residual+relu"]
     program = described.compile_for("v5e", case.function, *case.arguments)
-    # A line of 14 pixels is one of 16 in the kernel.
+    # The kernel pads a line of 14 pixels to 16.
     assert program.cost_analysis()["flops"] >= 2 * 8 * 14 * 16 * 9 * 128 * 128
 
 

@@ -1,7 +1,7 @@
 """Connectionist temporal classification (CTC) loss, as a problem to verify and time.
 
-The only form calls ``optax.ctc_loss``, whose gradient by autodiff is as fast as a hand-written one.
-Programs should call optax directly.
+The only form calls ``optax.ctc_loss``, whose gradient is as good as a hand-written one. Programs
+should call optax directly.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""Pooling against XLA's reduce_window and PyTorch's."""
+"""Pooling against XLA's reduce_window and PyTorch."""
 
 import flax.linen as nn
 import jax

@@ -1,4 +1,4 @@
-"""Weights of flax, torch and ONNX, run there and here."""
+"""Converted weights of flax, torch and ONNX give the same results there and here."""
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ def draw(shape, seed=0):
 
 
 def run(cell, params, x, **options):
-    """The outputs by one program, which takes less long to compile than each operation."""
+    """Returns the outputs of one jitted program, which compiles faster than single operations."""
     return jax.jit(lambda params, x: outputs(cell, params, x, **options))(params, x)
 
 
