@@ -1,10 +1,10 @@
 """Compares depthwise convolutions by the heuristic, by its former choice, by XLA and by PyTorch.
 
 The layers are those of MobileNetV2 at 96 pixels and some of EfficientNet-Lite0, in each direction.
-"before" is the form that the heuristic chose until ``direct`` summed weight gradients in blocks.
-All are timed in turn, PyTorch (channels_last, all cores) in a separate process, and medians are
-compared. Ratios above 1 mean that the heuristic's form is faster. Run again, an interrupted run
-continues.
+"rules" is the heuristic, and "before" the form that it chose until ``direct`` summed weight
+gradients in blocks. All are timed in turn, PyTorch (channels_last, all cores) in a separate
+process, and medians are compared. Ratios above 1 mean that the heuristic's form is faster. Run
+again, an interrupted run continues.
 
 Run: python experiments/benchmarks/depthwise.py [--batch 32] [--rounds 15] [--seconds 6]
 """
