@@ -25,7 +25,7 @@ def resolve(path: str) -> Any:
     if not module_name or not attributes:
         raise ValueError(f"{path!r} does not name an object: write 'package.module:name'")
     try:
-        found: Any = importlib.import_module(module_name)
+        value: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not (module_name + ".").startswith(error.name + "."):
             raise  # the module exists, but one of its own imports fails
@@ -33,10 +33,10 @@ def resolve(path: str) -> Any:
             f"{path!r}: there is no module {error.name!r} on the import path"
         ) from error
     for name in attributes.split("."):
-        if not hasattr(found, name):
-            raise ValueError(f"{path!r}: no {name!r} in {module_name}{nearest(name, dir(found))}")
-        found = getattr(found, name)
-    return found
+        if not hasattr(value, name):
+            raise ValueError(f"{path!r}: no {name!r} in {module_name}{nearest(name, dir(value))}")
+        value = getattr(value, name)
+    return value
 
 
 def nearest(name: str, choices) -> str:

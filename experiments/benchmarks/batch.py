@@ -100,10 +100,10 @@ def memory(pid: int) -> dict[str, int]:
             names[int(path.name)] = (path / "cmdline").read_bytes().decode(errors="replace")
         except OSError:  # the process has ended
             continue
-    found = {pid}
-    while more := {one for one, parent in parents.items() if parent in found} - found:
-        found |= more
-    workers = [one for one in sorted(found) if names.get(one, "").startswith("ray::Worker")]
+    pids = {pid}
+    while more := {one for one, parent in parents.items() if parent in pids} - pids:
+        pids |= more
+    workers = [one for one in sorted(pids) if names.get(one, "").startswith("ray::Worker")]
     kept = {"driver": pid} | {f"worker {n}": one for n, one in enumerate(workers, 1)}
     return {name: mb for name, one in kept.items() if (mb := _resident(one))}
 

@@ -111,9 +111,13 @@ class Contest:
 
     def _measure(self, problem: Any, options: argparse.Namespace, torch: Torch) -> dict[str, Any]:
         """Returns the median milliseconds of each contender, timed in turn, and the failures."""
-        found = kernels.find(problem, budget_seconds=options.budget)
-        slow = hopeless(found)
-        names = [name for name in dict.fromkeys(one.algorithm for one in found) if name not in slow]
+        performances = kernels.find(problem, budget_seconds=options.budget)
+        slow = hopeless(performances)
+        names = [
+            name
+            for name in dict.fromkeys(one.algorithm for one in performances)
+            if name not in slow
+        ]
         choice = self._choice(problem)
         version = self.operation.solvers[choice.algorithm].version
         row: dict[str, Any] = {"chosen": written(choice), "version": version}
@@ -169,14 +173,14 @@ def forms(row: dict[str, Any]) -> list[str]:
     return [name for name in row["milliseconds"] if name not in (*PEERS, *row["from_find"])]
 
 
-def hopeless(found: Iterable[kernels.Performance]) -> dict[str, float]:
+def hopeless(performances: Iterable[kernels.Performance]) -> dict[str, float]:
     """Returns the milliseconds of the forms that are too slow to be timed in turn.
 
     Such a form can take seconds per run, so the time of the find step is used instead. XLA's form
     is always timed, because its losses are reported.
     """
     best: dict[str, float] = {}
-    for one in found:
+    for one in performances:
         best[one.algorithm] = min(one.milliseconds, best.get(one.algorithm, math.inf))
     limit = HOPELESS * min(best.values())
     return {name: value for name, value in best.items() if value > limit and name != "xla"}
@@ -201,15 +205,15 @@ def compiled(programs: Mapping[str, tuple[Callable, tuple]]) -> dict[str, Callab
     Args:
       programs: functions and their arguments by name.
     """
-    found: dict[tuple[str, int], Callable[[], object]] = {}
+    distinct: dict[tuple[str, int], Callable[[], object]] = {}
     runs = {}
     for name, (function, arguments) in programs.items():
         lowered = jax.jit(function).lower(*arguments)
         program = lowered.compile()
         text = program.as_text()  # empty on some platforms
         same = _operations(text) if text else lowered.as_text(), id(arguments)
-        if same not in found:
-            found[same] = partial(program, *arguments)
-            jax.block_until_ready(found[same]())
-        runs[name] = found[same]
+        if same not in distinct:
+            distinct[same] = partial(program, *arguments)
+            jax.block_until_ready(distinct[same]())
+        runs[name] = distinct[same]
     return runs

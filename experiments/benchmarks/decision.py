@@ -100,9 +100,9 @@ def main() -> None:
         folder = Path(temporary) / "run"
         trained(folder)
         for batch in BATCHES:
-            found = measured(folder, flags.examples, batch, flags.repeats)
-            record["batches"][str(batch)] = found
-            print(batch, json.dumps(found), flush=True)
+            result = measured(folder, flags.examples, batch, flags.repeats)
+            record["batches"][str(batch)] = result
+            print(batch, json.dumps(result), flush=True)
             flags.out.write_text(json.dumps(record, indent=1) + "\n")
 
 

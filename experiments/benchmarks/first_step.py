@@ -41,16 +41,16 @@ def main() -> None:
                 worker.turn(3)
                 worker.close()
                 rows.setdefault(name, []).append((worker.first_step, worker.peak_mib))
-    found = {
+    contenders = {
         name: {
             "first_step_s": round(statistics.median(seconds for seconds, _ in measured), 1),
             "peak_mib": round(statistics.median(peak for _, peak in measured)),
         }
         for name, measured in rows.items()
     }
-    record = {**machine(), "size": options.size, "batch": options.batch, "contenders": found}
+    record = {**machine(), "size": options.size, "batch": options.batch, "contenders": contenders}
     options.output.write_text(json.dumps(record, indent=2) + "\n")
-    print(json.dumps(found, indent=2))
+    print(json.dumps(contenders, indent=2))
 
 
 if __name__ == "__main__":

@@ -239,10 +239,10 @@ def main() -> None:
     name = f"fusions_{device.platform}_{options.dtype}"
     recording = Recording(options.output or HERE / "results" / name, about)
     ceilings = kept(recording.about, options.dtype)
-    found = list(layers(options))
+    chosen = list(layers(options))
     if options.limit:
-        found = sorted(found, key=lambda layer: np.prod(layer[2].x_shape))[: options.limit]
-    for label, plan, problem in found:
+        chosen = sorted(chosen, key=lambda layer: np.prod(layer[2].x_shape))[: options.limit]
+    for label, plan, problem in chosen:
         key = {"plan": plan.combination, "layer": label, "problem": f"{plan.combination} {label}"}
         if not recording.has(key):
             recording.add(key, row_of(plan, problem, options, ceilings))

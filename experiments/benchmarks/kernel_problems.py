@@ -73,10 +73,10 @@ _LINE = re.compile(r"(\w+) (\d+)x(\d+) (\d+)>(\d+) (\d+)x(\d+) p(\d+) s(\d+) : (
 def deepbench(dtype: str = "float32") -> Iterator[tuple[str, Problem]]:
     """Yields a name and the forward problem of each line and batch."""
     for line in DEEPBENCH.strip().splitlines():
-        found = _LINE.fullmatch(line)
-        if found is None:
+        matched = _LINE.fullmatch(line)
+        if matched is None:
             raise ValueError(f"not a line of the list: {line}")
-        name, *numbers, batches = found.groups()
+        name, *numbers, batches = matched.groups()
         width, height, channels, features, columns, rows, pad, stride = map(int, numbers)
         for batch in map(int, batches.split()):
             image, kernel = (batch, height, width, channels), (rows, columns, channels, features)

@@ -62,10 +62,10 @@ def layers(options: argparse.Namespace) -> Iterator[tuple[str, Problem]]:
 
 def problems(options: argparse.Namespace) -> Iterator[tuple[dict[str, str], Problem]]:
     """Yields the fields that identify each row, and its problem."""
-    found = [(name, one) for name, one in layers(options) if size(one) < LIMIT]
+    chosen = [(name, one) for name, one in layers(options) if size(one) < LIMIT]
     if options.limit:
-        found = sorted(found, key=lambda layer: size(layer[1]))[: options.limit]
-    for name, forward in found:
+        chosen = sorted(chosen, key=lambda layer: size(layer[1]))[: options.limit]
+    for name, forward in chosen:
         for problem in map(forward.in_direction, DIRECTIONS):
             yield {"layer": name, "problem": problem.key.removeprefix("convolution ")}, problem
 

@@ -122,10 +122,10 @@ def main() -> None:
     }
     for name in MODELS:
         for batch in BATCHES:
-            found = record["models"][f"{name}, batch {batch}"] = measured(
+            result = record["models"][f"{name}, batch {batch}"] = measured(
                 name, batch, flags.repeats
             )
-            print(name, batch, json.dumps(found), flush=True)
+            print(name, batch, json.dumps(result), flush=True)
             flags.out.write_text(json.dumps(record, indent=1) + "\n")
 
 

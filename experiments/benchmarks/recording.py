@@ -36,15 +36,15 @@ class Recording:
         self._output, self.about = output, dict(about)
         self.rows: list[dict[str, Any]] = []
         if self._path.is_file():
-            found = json.loads(self._path.read_text(encoding="utf-8"))
-            self.rows = found.pop("rows")
+            earlier = json.loads(self._path.read_text(encoding="utf-8"))
+            self.rows = earlier.pop("rows")
             for name, value in about.items():
-                if found.get(name) != value:
+                if earlier.get(name) != value:
                     raise ValueError(
-                        f"{self._path}: {name}: it is of {found.get(name)!r}, this run is of "
+                        f"{self._path}: {name}: it is of {earlier.get(name)!r}, this run is of "
                         f"{value!r}: move it away, or give another --output"
                     )
-            self.about = found
+            self.about = earlier
         self._note_revision()
 
     @property

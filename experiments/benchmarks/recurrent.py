@@ -107,15 +107,15 @@ def programs(problem: Problem, algorithms: list[str]) -> dict[str, tuple[Callabl
     shape = problem.batch, problem.steps, problem.inputs
     x = jax.random.normal(jax.random.key(1), shape, problem.dtype)
     run, arguments = PUBLIC[problem.cell], (params, x)
-    found = {}
+    functions = {}
     for name in ("auto", *algorithms):
         layer = lambda p, x, name=name: run(p, x, algorithm=name)[0]  # noqa: E731
-        found[name] = timed_part(problem, layer), arguments
+        functions[name] = timed_part(problem, layer), arguments
     cell = CELLS[problem.cell](problem.hidden, dtype=problem.dtype, param_dtype=problem.dtype)
     module: Any = nn.RNN(cell)
     (name,) = jax.eval_shape(module.init, jax.random.key(0), x)["params"]
     variables = {"params": {name: recurrent.to_flax(problem.cell, params[0][0])}}
-    return found | {"flax": (timed_part(problem, module.apply), (variables, x))}
+    return functions | {"flax": (timed_part(problem, module.apply), (variables, x))}
 
 
 def summary(rows: list[dict[str, Any]]) -> list[str]:

@@ -34,10 +34,10 @@ def chips(source: Path, split: int) -> tuple[np.ndarray, np.ndarray, np.ndarray,
     config.update_from_flattened_dict(HELD_OUT | {"data.source": str(source)})
     config.open_set.split = f"mstar/reference-{split}"
     parts = Examples(config).parts
-    found = []
+    arrays = []
     for part in (parts["train"], parts["test"]):
-        found += [part.chips(np.arange(len(part.labels))), part.labels]
-    return tuple(found)
+        arrays += [part.chips(np.arange(len(part.labels))), part.labels]
+    return tuple(arrays)
 
 
 def timed(model: template.Template, queries: np.ndarray) -> tuple[Any, float]:

@@ -67,25 +67,25 @@ def select(points: Any, fine: np.ndarray, coarse: np.ndarray, method: Any) -> An
 def negatives_of_sklearn(points: np.ndarray, coarse: np.ndarray) -> np.ndarray:
     from sklearn.metrics import pairwise_distances_argmin
 
-    found = np.empty(len(points), np.int64)
+    nearest = np.empty(len(points), np.int64)
     for group in np.unique(coarse):
         others = np.flatnonzero(coarse != group)
         own = np.flatnonzero(coarse == group)
-        found[own] = others[pairwise_distances_argmin(points[own], points[others])]
-    return found
+        nearest[own] = others[pairwise_distances_argmin(points[own], points[others])]
+    return nearest
 
 
 def negatives_of_faiss(points: np.ndarray, coarse: np.ndarray) -> np.ndarray:
     import faiss
 
-    found = np.empty(len(points), np.int64)
+    nearest = np.empty(len(points), np.int64)
     for group in np.unique(coarse):
         others = np.flatnonzero(coarse != group)
         own = np.flatnonzero(coarse == group)
         index = faiss.IndexFlatL2(points.shape[1])
         index.add(points[others])
-        found[own] = others[index.search(points[own], 1)[1][:, 0]]
-    return found
+        nearest[own] = others[index.search(points[own], 1)[1][:, 0]]
+    return nearest
 
 
 def forget_the_peak() -> None:
@@ -109,8 +109,12 @@ def selection(count: int, dimensions: int, repeats: int) -> dict[str, Any]:
     }
     own = np.asarray(select(on_device, fine, coarse, METHODS[0]).negative)
     distances = [
-        np.linalg.norm(points - points[found], axis=1)
-        for found in (own, negatives_of_sklearn(points, coarse), negatives_of_faiss(points, coarse))
+        np.linalg.norm(points - points[negatives], axis=1)
+        for negatives in (
+            own,
+            negatives_of_sklearn(points, coarse),
+            negatives_of_faiss(points, coarse),
+        )
     ]
     seconds = alternately(runs, repeats)
     return {
@@ -166,7 +170,7 @@ def measures(count: int, dimensions: int) -> dict[str, Any]:
     points, fine, _ = draw(count, dimensions)
     forget_the_peak()
     before = peak_megabytes()
-    found: dict[str, Any] = {"examples": count, "dimensions": dimensions, "seconds": {}}
+    record: dict[str, Any] = {"examples": count, "dimensions": dimensions, "seconds": {}}
     runs: dict[str, Callable[[], Any]] = {
         "recall_at_k": lambda: metrics.recall_at_k(points, fine),
         "map_at_r": lambda: metrics.map_at_r(points, fine),
@@ -175,9 +179,9 @@ def measures(count: int, dimensions: int) -> dict[str, Any]:
     for name, run in runs.items():
         start = time.perf_counter()
         run()
-        found["seconds"][name] = round(time.perf_counter() - start, 1)
-        found[f"peak megabytes after {name}"] = round(peak_megabytes())
-    return found | {"megabytes before": round(before)}
+        record["seconds"][name] = round(time.perf_counter() - start, 1)
+        record[f"peak megabytes after {name}"] = round(peak_megabytes())
+    return record | {"megabytes before": round(before)}
 
 
 def main() -> None:

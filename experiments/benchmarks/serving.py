@@ -88,8 +88,8 @@ def served(folder: Path) -> Iterator[int]:
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for text in process.stdout:
-            if found := re.match(r"console: .*:(\d+)/", text):
-                yield int(found[1])
+            if matched := re.match(r"console: .*:(\d+)/", text):
+                yield int(matched[1])
                 break
         else:
             raise RuntimeError("jaxatr serve did not start")
@@ -155,11 +155,11 @@ def measured(folder: Path, images: int, flags: argparse.Namespace) -> dict[str, 
         for _ in range(flags.rounds):
             bare_rates.append(BATCH / statistics.fmean(run(max(3, round(each / 2 / one)))))
             before = time.process_time()
-            found, failed, took = asyncio.run(load(port, request, images, flags.clients, each))
+            times, failed, took = asyncio.run(load(port, request, images, flags.clients, each))
             own += time.process_time() - before
-            latencies += found
+            latencies += times
             errors += failed
-            rates.append(images * len(found) / took)
+            rates.append(images * len(times) / took)
     ratios = [rate / of for rate, of in zip(rates, bare_rates, strict=True)]
     cut = statistics.quantiles(latencies, n=100)
     return {

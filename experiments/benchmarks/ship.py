@@ -77,11 +77,11 @@ def main() -> None:
     device = describe(jax.local_devices()[0])
     if record["device"] != device.kind:
         raise SystemExit(f"the record is of {record['device']}, this is {device.kind}")
-    found = dict(entries(record, device))
+    listed = dict(entries(record, device))
     shipped = database.shipped_file(device)
     shipped.parent.mkdir(exist_ok=True)
-    files.write_text(shipped, to_compact_text(device, found))
-    print(f"{shipped}: {len(found)} of {len(record['rows'])} problems")
+    files.write_text(shipped, to_compact_text(device, listed))
+    print(f"{shipped}: {len(listed)} of {len(record['rows'])} problems")
 
 
 if __name__ == "__main__":

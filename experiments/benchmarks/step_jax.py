@@ -87,10 +87,10 @@ def main():
     batch = jax.device_put(parallel.shard(batch, 1))
     prepare = training_step if options.mode == "training" else inference_step
     step, lower = prepare(task, state, batch)
-    found = contextlib.nullcontext()
+    pinned = contextlib.nullcontext()
     if options.find:  # as a training run does
-        found = kernels.choices(kernels.freeze(lower, measure=True))
-    with found:
+        pinned = kernels.choices(kernels.freeze(lower, measure=True))
+    with pinned:
         if options.mode == "training":  # as the training loop does
             serve(step, settle=memory.give_back)
         else:

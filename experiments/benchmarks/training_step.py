@@ -253,11 +253,11 @@ def cells(case: dict) -> list[str]:
     """Returns a case's row of the table."""
     row = [case["mode"], case["size"], case["contenders"]["jaxatr"]["images_per_s"]]
     for key in ("as_started", "fastest"):
-        found = case[key]
-        theirs = case["contenders"][found["theirs"]]
-        setting = found["theirs"].removeprefix("torch ")
-        row += [f"{theirs['images_per_s']} ({setting})", found["speed"]]
-        row += [found["memory"]] if key == "as_started" else []
+        compared = case[key]
+        theirs = case["contenders"][compared["theirs"]]
+        setting = compared["theirs"].removeprefix("torch ")
+        row += [f"{theirs['images_per_s']} ({setting})", compared["speed"]]
+        row += [compared["memory"]] if key == "as_started" else []
     row += [case["rules"]["speed"]] if "rules" in case else []
     return list(map(str, row))
 

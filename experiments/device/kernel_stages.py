@@ -131,7 +131,7 @@ def forms(taps: int, device: str | None, options: argparse.Namespace) -> dict[st
     def exact(x, w):
         return lax(x.astype(jnp.float32), w.astype(jnp.float32), precision="highest")
 
-    found: dict[str, Callable[..., Any]] = {
+    functions: dict[str, Callable[..., Any]] = {
         "xla plain": lambda x, w, s, t, r: lax(x, w),
         "xla full": wide,
         "xla_folded full": folded,
@@ -147,9 +147,9 @@ def forms(taps: int, device: str | None, options: argparse.Namespace) -> dict[st
             return module.convolution(x, w, geometry, epilogue, *extras, **given)
 
         full = Epilogue(scale=True, shift=True, residual=True, activation="relu")
-        found[f"{device} plain"] = lambda x, w, s, t, r: run(Epilogue(), x, w)
-        found[f"{device} full"] = lambda *arguments: run(full, *arguments)
-    return found
+        functions[f"{device} plain"] = lambda x, w, s, t, r: run(Epilogue(), x, w)
+        functions[f"{device} full"] = lambda *arguments: run(full, *arguments)
+    return functions
 
 
 def error(result: Any, wanted: Any) -> float:
@@ -162,11 +162,11 @@ def checked(form: str, shape: tuple[int, ...], runs: int, options: argparse.Name
     import jax
 
     device = target(options)
-    found, arguments = forms(shape[-1], device, options), operands(shape)
-    run = jax.jit(found[f"{device} {form}"])
+    functions, arguments = forms(shape[-1], device, options), operands(shape)
+    run = jax.jit(functions[f"{device} {form}"])
     first = np.asarray(run(*arguments))
     same = all((np.asarray(run(*arguments)) == first).all() for _ in range(runs - 1))
-    off = error(first, jax.jit(found[f"exact {form}"])(*arguments))
+    off = error(first, jax.jit(functions[f"exact {form}"])(*arguments))
     return {"error": off, "same_bits": bool(same), "passed": bool(off < TOLERANCE and same)}
 
 

@@ -133,16 +133,16 @@ def _read(path: Path, *state: int) -> dict[str, Entry]:
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         _warn(f"{path} cannot be read as a database of kernels and is not used: {error!r}")
         return {}
-    found = {}
+    valid = {}
     for key, value in items:
         try:
-            found[key] = entry_from_json(value)
+            valid[key] = entry_from_json(value)
         except ValueError as error:
             _warn(f"{path}: the entry {key!r} is malformed and not used: {error}")
-    return found
+    return valid
 
 
-def store(device: Device, found: Mapping[str, Entry]) -> None:
+def store(device: Device, new: Mapping[str, Entry]) -> None:
     """Adds entries to the user's file, replacing older ones of the same problems.
 
     A lock makes concurrent writers take turns, so that no entry is lost. A malformed file is kept
@@ -158,7 +158,7 @@ def store(device: Device, found: Mapping[str, Entry]) -> None:
                 known = entries(path)
                 if not known:
                     path.replace(path.with_suffix(".broken"))
-            files.write_text(path, to_text(device, known | dict(found)))
+            files.write_text(path, to_text(device, known | dict(new)))
     except OSError as error:
         _warn(f"the timings cannot be saved: {error}")
 

@@ -104,12 +104,12 @@ def from_compact(content: Mapping[str, Any]) -> dict[str, Entry]:
         (choice_from_json({"algorithm": algorithm, "config": config}), version)
         for algorithm, config, version in content["choices"]
     ]
-    found = {}
+    entries = {}
     for problem, *cells in content["problems"]:
         pairs = zip(content["directions"], cells[::2], cells[1::2], strict=True)
         for direction, number, milliseconds in pairs:
             if number is not None:
                 choice, version = choices[number]
                 entry = Entry(choice, milliseconds, version, content["jax_version"])
-                found[f"{direction} {problem}"] = entry
-    return found
+                entries[f"{direction} {problem}"] = entry
+    return entries
