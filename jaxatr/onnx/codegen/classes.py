@@ -1,4 +1,4 @@
-"""Whole classes, and the imports that they need."""
+"""Writes the classes of a module, and the imports that they need."""
 
 import re
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from jaxatr.onnx.codegen.steps import Constant, Weight
 
 
 def kinds(values: Sequence[Any]) -> str:
-    """Returns the annotation of a field with these values."""
+    """Returns the type annotation of a field with these values."""
     found = []
     for value in values:
         if value is None:
@@ -30,7 +30,7 @@ def kinds(values: Sequence[Any]) -> str:
 
 
 def block_class(body: Body, module: SourceFile, where: str) -> list[str]:
-    """Returns a block's class."""
+    """Returns the lines of a block's class; ``where`` is its docstring."""
     printer = Printer(module, Names(body.fields), {})
     printer.is_model = False
     printer.names.taken |= module.names.taken
@@ -41,7 +41,7 @@ def block_class(body: Body, module: SourceFile, where: str) -> list[str]:
         printer.names.take("features")
     else:
         for value in inputs:
-            printer.own(value, next(n for n in SHORT_NAMES if n not in printer.owners))
+            printer.assign(value, next(n for n in SHORT_NAMES if n not in printer.owners))
         arguments = tuple(printer.variables[value] for value in inputs)
     found = [f"class {body.title}(nn.Module):", f'    """{where}"""', ""]
     required = {k: v for k, v in body.fields.items() if None not in v}
@@ -58,13 +58,13 @@ def block_class(body: Body, module: SourceFile, where: str) -> list[str]:
 
 
 def model_class(body: Body, module: SourceFile, title: str, inputs: Sequence[Any]) -> list[str]:
-    """Returns the class of the whole model; ``inputs``: an ``ValueInfo`` for each."""
+    """Returns the lines of the model's class; ``inputs`` are ``ValueInfo`` objects."""
     printer = Printer(module, Names(module.names.taken), {})
     printer.last = last_uses(body)
     facts: dict[str, Expression] = {}
     for info in inputs:
         name = printer.names.take(variable_name(info.name))
-        printer.variables[info.name] = name  # not owned: an input keeps its name
+        printer.variables[info.name] = name  # without an owner, so that it is not reused
         fact = None if info.dtype is None else (info.dtype, info.shape)
         facts[name] = literal(fact)
     found = ["class Model(nn.Module):", f'    """{title}"""', ""]
@@ -84,7 +84,7 @@ def model_class(body: Body, module: SourceFile, title: str, inputs: Sequence[Any
 
 
 def imports(text: str) -> list[str]:
-    """Returns the import statements that the text of a file needs."""
+    """Returns the import statements that a file's text needs."""
     found = ["import jax.numpy as jnp"] if re.search(r"\bjnp\.", text) else []
     found += ["from flax import linen as nn"]
     if re.search(r"\bops\.", text):

@@ -92,7 +92,7 @@ def test_texts_of_absurd_lengths_and_lists_that_end_elsewhere():
     pool = {"ngram_indexes": (0, 1), "pool_int64s": (2, 5, 4), "ngram_counts": (0, 1)}
     found = ops.tf_idf_vectorizer(ints(5, 2, 4), **facts, **pool)
     assert found.tolist() == [1, 1]
-    with pytest.raises(ValueError, match="ngram_counts: .* wanted places in a list of 3"):
+    with pytest.raises(ValueError, match="ngram_counts: .* wanted positions in a pool of 3"):
         ops.tf_idf_vectorizer(ints(5), **facts, **pool | {"ngram_counts": (0, 2**62)})
     with pytest.raises(ValueError, match="wanted at most"):
         ops.tf_idf_vectorizer(ints(5), **facts, **pool | {"ngram_indexes": (0, 2**40)})
@@ -109,7 +109,7 @@ def test_functions_in_functions_are_looked_at_once(built, monkeypatch):
     assert not layer.supported and layer.missing == ("Nope",)
     assert "  Nope: top" in inspection.summary([layer])
     monkeypatch.setattr(lowering, "MOST", 500)
-    with pytest.raises(ValueError, match="more than 500 nodes, expanded"):
+    with pytest.raises(ValueError, match="more than 500 nodes after expansion"):
         importer.load(proto)
 
 

@@ -194,7 +194,7 @@ def test_inputs_and_attributes_that_cannot_be_missing(built):
 def test_an_attribute_that_is_there_twice(built):
     twice = node("LeakyRelu", ["x"], ["y"], "n", alpha=0.5)
     twice.attribute.add().CopyFrom(onnx.helper.make_attribute("alpha", 0.1))
-    refused(built, r"node 'n' \(LeakyRelu\): it has two attributes 'alpha'", [twice])
+    refused(built, r"node 'n' \(LeakyRelu\): two attributes are named 'alpha'", [twice])
 
 
 def test_names_of_missing_operators_are_cleaned(built):

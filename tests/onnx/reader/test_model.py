@@ -146,7 +146,7 @@ def test_a_value_that_decides_a_shape_must_be_known_under_jit(built):
     shape = np.array([2, 3], np.int64)
     assert model.apply({}, np.zeros(6, np.float32), shape).shape == (2, 3)
     with pytest.raises(
-        ValueError, match=r"node 'view' \(Reshape\): shape: its value must be known"
+        ValueError, match=r"node 'view' \(Reshape\): shape: got .* its value must be known"
     ):
         jax.jit(model.apply)({}, np.zeros(6, np.float32), shape)
 
@@ -162,7 +162,7 @@ def test_a_shape_that_is_data_is_computed_without_jit(built):
 def test_nothing_that_is_no_model(tmp_path):
     with pytest.raises(ValueError, match="there is no file"):
         importer.load(tmp_path / "missing.onnx")
-    with pytest.raises(ValueError, match="no ONNX model|no graph"):
+    with pytest.raises(ValueError, match="not an ONNX model|no graph"):
         importer.load(b"\x08\xff\xff\xff")
     with pytest.raises(ValueError, match="got int, wanted a path"):
         importer.load(3)
@@ -178,7 +178,10 @@ def test_domains_dimensions_and_places_are_text(built, tmp_path):
     raw = proto.SerializeToString()
     for text in (b"domain", b"dimension", b"place"):
         (tmp_path / "model.onnx").write_bytes(raw.replace(text, b"\xff" + text[1:]))
-        with pytest.raises(ValueError, match="no text"), importer.ops.registry.restored():
+        with (
+            pytest.raises(ValueError, match="is not valid UTF-8"),
+            importer.ops.registry.restored(),
+        ):
             importer.register("Own", "domain")(lambda x: x)
             importer.load(tmp_path / "model.onnx")
 
@@ -194,7 +197,7 @@ def test_a_split_into_absurdly_many_is_not_shown_to_onnxs_inference(built):
 
 def test_names_are_text(network):
     raw = network.SerializeToString().replace(b"conv.weight", b"conv.\xff\xfeight")
-    with pytest.raises(ValueError, match="is no text"):
+    with pytest.raises(ValueError, match="is not valid UTF-8"):
         importer.load(raw)
 
 

@@ -60,7 +60,7 @@ def test_all_that_does_not_fit_is_named(source, tmp_path):
     with pytest.raises(ValueError, match="variables do not fit the model") as error:
         replace_weights(source, wrong, tmp_path / "new.onnx")
     assert sorted(str(error.value).splitlines()[1:]) == [
-        "  params/b: the model has nothing of this name",
+        "  params/b: the model has no value of this name",
         "  params/bias: got float64 (2,), wanted float32 (2,)",
         "  params/conv.weight: got float32 (2, 3), wanted float32 (3, 2)",
     ]
@@ -207,7 +207,7 @@ def test_weights_in_branches_and_functions(tmp_path):
     model = load(source)
     one, other = (name for name in model.variables["params"] if name.endswith("c"))
     params = {**model.variables["params"], one: c + 1}
-    with pytest.raises(ValueError, match="one place for them, and they differ") as error:
+    with pytest.raises(ValueError, match="stores them once, but they differ") as error:
         export(model, {**model.variables, "params": params}, (), tmp_path / "twice.onnx")
     assert one in str(error.value) and other in str(error.value)
     params[other] = c + 1
