@@ -22,7 +22,7 @@ def image(*shape):
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory, networks, check, imported):
-    """A network's proto, its module, its variables and its source."""
+    """A network's proto, module, variables and source."""
     proto = networks.small()
     path = generate(proto, tmp_path_factory.mktemp("small"))
     check(path)

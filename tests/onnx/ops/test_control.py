@@ -1,4 +1,4 @@
-"""Branches, loops and scans: known and traced, and what cannot be traced."""
+"""Branches, loops and scans with known and traced conditions, and unsupported cases."""
 
 import jax
 import jax.numpy as jnp

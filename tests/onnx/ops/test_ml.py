@@ -31,7 +31,7 @@ def proto_of(operator, attributes, kinds, version=3):
 
 def results_of(proto, x):
     model = importer.load(proto)
-    texts = any(output.dtype == "str" for output in model.outputs)  # which jit cannot return
+    texts = any(output.dtype == "str" for output in model.outputs)  # jit cannot return them
     made = (model.apply if texts else jax.jit(model.apply))(model.variables, x)
     return [np.asarray(m) for m in (made if isinstance(made, tuple) else (made,))]
 
@@ -46,7 +46,7 @@ def agree(made, expected):
 
 
 def forest(kind, columns, positive=False, trees=5):
-    """Returns the attributes of random trees, each leaf of which says something of each column."""
+    """Returns the attributes of random trees whose leaves have a weight for each column."""
     rng = np.random.default_rng(1)
     names = "treeids nodeids modes featureids values truenodeids falsenodeids"
     found = {f"nodes_{name}": [] for name in names.split()}

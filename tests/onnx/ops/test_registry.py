@@ -1,4 +1,4 @@
-"""The hook for operators: unknown ones, versions, known ones replaced."""
+"""Registering operators: new ones, versions, and replacements."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Bounds on the cost of a hostile file: time, memory, and the error that says which node it was."""
+"""Hostile files cost bounded time and memory, and the error names the node."""
 
 import jax
 import numpy as np
@@ -24,7 +24,7 @@ def applied(proto, *inputs):
 
 
 def nested_functions(levels, times, last="Neg"):
-    """Returns functions each of which calls the one before it so many times."""
+    """Returns functions that each call the previous one ``times`` times."""
     versions = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("own", 1)]
     made = []
     for level in range(levels):

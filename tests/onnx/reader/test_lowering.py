@@ -1,4 +1,4 @@
-"""Graphs as programs: names, functions, subgraphs, and what is not well formed."""
+"""Lowering of graphs to programs: names, functions, subgraphs and malformed models."""
 
 import numpy as np
 import pytest
@@ -206,7 +206,7 @@ def test_names_of_missing_operators_are_cleaned(built):
 
 @pytest.mark.parametrize("version", [3, 8])
 def test_what_is_not_imported_has_version_1(built, version):
-    """As ONNX's checker takes it of files that are older than imports are."""
+    """ONNX's checker treats files that are older than imports in the same way."""
     nodes = [
         node("ReduceSum", ["x"], ["r"], "sum", axes=[0], keepdims=0),  # an input since 13
         node("Own", ["r"], ["y"], "own", domain="own"),

@@ -1,4 +1,4 @@
-"""Loading and applying: against onnxruntime, under jit and grad, in training, with 64 bits."""
+"""Loading and applying models: agreement with onnxruntime, jit, grad, training, 64-bit types."""
 
 import jax
 import jax.numpy as jnp
@@ -48,7 +48,7 @@ def test_a_path_bytes_and_a_proto_are_one_model(network, tmp_path):
 
 
 def by_hand(params, stats):
-    """The same network, written out."""
+    """Returns the same network, written by hand."""
     a = jax.lax.conv(X, params["conv.weight"], (1, 1), "SAME")
     per_channel = (params["bn.scale"], params["bn.bias"], stats["bn.mean"], stats["bn.var"])
     scale, bias, mean, var = (v[:, None, None] for v in per_channel)

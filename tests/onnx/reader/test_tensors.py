@@ -1,4 +1,4 @@
-"""Tensors of a file: every type, sizes that do not fit, data outside of the file."""
+"""Tensors of a file: all types, mismatched sizes and external data."""
 
 import os
 

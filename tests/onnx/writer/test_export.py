@@ -1,4 +1,4 @@
-"""The export's arguments, its file and what it refuses."""
+"""Arguments, output and errors of the export."""
 
 import importlib.metadata
 from collections import OrderedDict

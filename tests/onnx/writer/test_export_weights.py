@@ -1,4 +1,4 @@
-"""Weights of a model file exchanged for others."""
+"""Replacing the weights of a model file."""
 
 import numpy as np
 import pytest
@@ -93,7 +93,7 @@ def run(path, *inputs):
 
 
 def written_and_read(model, variables, path, *inputs):
-    """Exports, and compares nodes and outputs; returns the names of the initializers."""
+    """Exports a model, compares nodes and outputs, and returns the names of the initializers."""
     made = export(model, variables, (), path)
     assert len(made.graph.node) == len(model.proto.graph.node)
     (found,) = run(path, *inputs)
@@ -201,7 +201,7 @@ def test_weights_in_branches_and_functions(tmp_path):
         written_and_read(model, new, tmp_path / "new.onnx", x, np.array(first))
     assert not source.functions[0].node[0].doc_string
     assert not onnx.load(tmp_path / "new.onnx").functions[0].node[0].doc_string
-    # Called twice, the function has two constants here, and one in the file.
+    # The function is called twice: its constant is two arrays when loaded, but one in the file.
     source.graph.node[1].output[0] = "b"
     source.graph.node.append(helper.make_node("F", ["b"], ["y"], "g", domain="own"))
     model = load(source)
