@@ -49,11 +49,11 @@ def prepare(model: Any, device: str = "CPU", **_: Any) -> Prepared:
     Raises:
       ValueError: there is no such device, or the model cannot be loaded.
     """
-    found = _device(device)
-    if found is None:
+    chosen = _device(device)
+    if chosen is None:
         raise ValueError(f"device: got {device!r}, wanted one that jax finds here")
-    with jax.default_device(found):
-        return Prepared(load(model), found)
+    with jax.default_device(chosen):
+        return Prepared(load(model), chosen)
 
 
 def run_model(model: Any, inputs: Any, device: str = "CPU", **settings: Any) -> list[Any]:
@@ -107,11 +107,11 @@ def _device(device: str) -> Any:
     if name not in ("cpu", "cuda") or not (number or "0").isdecimal():
         return None
     try:
-        found = jax.local_devices(backend="cpu" if name == "cpu" else "gpu")
+        devices = jax.local_devices(backend="cpu" if name == "cpu" else "gpu")
     except RuntimeError:  # jax lacks the platform
         return None
     at = int(number or 0)
-    return found[at] if at < len(found) else None
+    return devices[at] if at < len(devices) else None
 
 
 def _plain(value: Any) -> Any:

@@ -104,13 +104,13 @@ def operator(name: str, domain: str, opset: int) -> Callable:
     Raises:
       ValueError: no function is registered for it.
     """
-    found = find(name, domain, opset)
-    if found is None:
+    registered = find(name, domain, opset)
+    if registered is None:
         raise ValueError(
             f"operator: nothing is registered for {name!r} of {domain!r}, opset {opset}; "
             "first import the module that calls jaxatr.onnx.register"
         )
-    return found.function
+    return registered.function
 
 
 def array(values: Any, dtype: str, shape: Ints | None = None) -> np.ndarray:
@@ -119,8 +119,8 @@ def array(values: Any, dtype: str, shape: Ints | None = None) -> np.ndarray:
     >>> array([1, 2], "bfloat16").dtype.itemsize
     2
     """
-    made = np.array(values, dtype_of(dtype))
-    return made if shape is None else made.reshape(shape)
+    result = np.array(values, dtype_of(dtype))
+    return result if shape is None else result.reshape(shape)
 
 
 class Conv(nn.Module):
@@ -360,8 +360,10 @@ class _Recurrent(nn.Module):
     def settings(self) -> dict[str, Any]:
         """Returns the keyword arguments of the operator's function."""
         names = ("direction", "layout", "activation_alpha", "activation_beta", "clip", "outputs")
-        found = {name: getattr(self, name) for name in names}
-        return found if self.activations is None else found | {"activations": self.activations}
+        settings = {name: getattr(self, name) for name in names}
+        return (
+            settings if self.activations is None else settings | {"activations": self.activations}
+        )
 
 
 class RNN(_Recurrent):

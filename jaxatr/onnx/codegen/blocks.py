@@ -18,8 +18,8 @@ def fold(graph: StepGraph, *, named: bool = False) -> Body:
     rows = [Row([step]) for step in graph.steps]
     model = Body("", rows, [graph.inputs], [graph.outputs], named=named)
     bodies = [model]
-    while (found := best(bodies)) is not None:
-        bodies.append(_replace(found, f"block {len(bodies)}"))
+    while (repetition := best(bodies)) is not None:
+        bodies.append(_replace(repetition, f"block {len(bodies)}"))
     titles: dict[str, int] = {}
     for block in blocks_of(model):
         title = _title(block)
@@ -42,21 +42,21 @@ def blocks_of(body: Body) -> Iterator[Body]:
     return visit(body)
 
 
-def _replace(found: Repetition, function: str) -> Body:
+def _replace(repetition: Repetition, function: str) -> Body:
     """Replaces every occurrence of a repetition by a block; returns the block's body."""
-    length = found.occurrences[0].stop - found.occurrences[0].start
-    named = found.occurrences[0].body.named
+    length = repetition.occurrences[0].stop - repetition.occurrences[0].start
+    named = repetition.occurrences[0].body.named
     block = Body(function, [Row([]) for _ in range(length)], [], [], named=named)
     # Replaced from the back, so that the positions of the others stay valid.
-    made: list[tuple[Occurrence, Row]] = []
-    for occurrence in found.occurrences:
+    replacements: list[tuple[Occurrence, Row]] = []
+    for occurrence in repetition.occurrences:
         rows = occurrence.body.rows[occurrence.start : occurrence.stop]
         row = Row([])
         for instance in range(len(rows[0].steps)):
             steps = [one.steps[instance] for one in rows]
-            row.steps.append(_instance(block, steps, found.output))
-        made.append((occurrence, row))
-    for occurrence, row in sorted(made, key=lambda pair: -pair[0].start):
+            row.steps.append(_instance(block, steps, repetition.output))
+        replacements.append((occurrence, row))
+    for occurrence, row in sorted(replacements, key=lambda pair: -pair[0].start):
         occurrence.body.rows[occurrence.start : occurrence.stop] = [row]
     return block
 

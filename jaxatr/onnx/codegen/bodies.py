@@ -66,13 +66,13 @@ def module_of(step: Step) -> tuple[str, ...] | None:
     operator counts as a module.
     """
     if step.block is not None:
-        found = [module_of(row.steps[step.block.index]) for row in step.block.body.rows]
+        paths = [module_of(row.steps[step.block.index]) for row in step.block.body.rows]
     elif step.weights:
-        found = [tuple(one.name.split("/")[1:-1]) for one in step.weights.values()]
+        paths = [tuple(one.name.split("/")[1:-1]) for one in step.weights.values()]
     else:
         names = [one.name for one in step.operands if isinstance(one, Weight)]
-        found = [tuple(name.split("/")[1:]) for name in names if "/" in name]
-    return shared([one for one in found if one is not None]) if any(found) else None
+        paths = [tuple(name.split("/")[1:]) for name in names if "/" in name]
+    return shared([one for one in paths if one is not None]) if any(paths) else None
 
 
 def shared(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
@@ -87,14 +87,14 @@ def shared(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
 
 def last_uses(body: Body) -> dict[str, int]:
     """Returns the last row that uses each value, in the first instance of a body."""
-    found: dict[str, int] = {}
+    rows: dict[str, int] = {}
     for index, row in enumerate(body.rows):
         for operand in used(row.steps[0]):
-            found[operand] = index
+            rows[operand] = index
     for operand in body.outputs[0]:
         if isinstance(operand, Local):
-            found[operand.name] = len(body.rows)
-    return found
+            rows[operand.name] = len(body.rows)
+    return rows
 
 
 def used(step: Step) -> Iterator[str]:

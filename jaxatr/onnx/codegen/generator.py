@@ -61,12 +61,12 @@ def source(model: OnnxModel, title: str) -> tuple[str, dict[tuple[str, ...], Any
     body = blocks.fold(graph, named=model.proto.producer_name == PRODUCER)
     blocks.fields(body, shapes)
     paths.assign(body)
-    found = list(blocks.blocks_of(body))
-    module = SourceFile(shapes, [block.title for block in found])
-    for block in [*found, body]:
+    nested = list(blocks.blocks_of(body))
+    module = SourceFile(shapes, [block.title for block in nested])
+    for block in [*nested, body]:
         for row in block.rows:
             module.learn(row.steps[0])
-    classes = [block_class(block, module, _where(block)) for block in found]
+    classes = [block_class(block, module, _where(block)) for block in nested]
     classes.append(model_class(body, module, f"The model {title}.", model.inputs))
     text = "\n\n\n".join("\n".join(tidied(lines)) for lines in classes)
     looked_up = [
@@ -101,21 +101,21 @@ def shapes_of(proto: Any) -> dict[str, tuple[int | str | None, ...] | None]:
 
 def tidied(lines: list[str]) -> list[str]:
     """Returns lines without repeated blank lines, and without blank lines after a colon."""
-    found: list[str] = []
+    kept: list[str] = []
     for line in lines:
-        if not line and (not found or not found[-1] or found[-1].endswith(":")):
+        if not line and (not kept or not kept[-1] or kept[-1].endswith(":")):
             continue
-        found.append(line)
-    return found
+        kept.append(line)
+    return kept
 
 
 def _where(block: Body) -> str:
     """Returns a block's docstring: the name of its first instance and the number of others."""
-    found = paths.common(
+    prefix = paths.common(
         [paths.hint(row.steps[0]) for row in block.rows if paths.hint(row.steps[0])]
     )
     others = f"{len(block.outputs) - 1} more" if len(block.outputs) > 2 else "one more"
-    return f"{identifier('_'.join(found), 'a_block')}, and {others} of this structure."
+    return f"{identifier('_'.join(prefix), 'a_block')}, and {others} of this structure."
 
 
 def readme(model: OnnxModel, title: str) -> str:

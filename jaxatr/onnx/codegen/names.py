@@ -28,11 +28,11 @@ def identifier(name: str, fallback: str = "value") -> str:
     ('layer1_0_conv1', 'import_os', 'e1')
     """
     plain = unicodedata.normalize("NFKD", name[: 4 * LONGEST]).encode("ascii", "ignore").decode()
-    made = re.sub(r"\W+", "_", plain)
-    made = re.sub(r"__+", "_", made).strip("_")[:LONGEST].strip("_")
-    if not made or made[0].isdigit():
-        made = f"{fallback}_{made}".strip("_")
-    return made
+    ascii_name = re.sub(r"\W+", "_", plain)
+    ascii_name = re.sub(r"__+", "_", ascii_name).strip("_")[:LONGEST].strip("_")
+    if not ascii_name or ascii_name[0].isdigit():
+        ascii_name = f"{fallback}_{ascii_name}".strip("_")
+    return ascii_name
 
 
 def quoted(text: str) -> str:

@@ -67,9 +67,9 @@ def assign(model: Body) -> None:
 
 def _scope(body: Body, index: int) -> Words:
     """Returns the common prefix of all names in one instance, which is dropped inside of it."""
-    found = [h for row in body.rows if (h := hint(row.steps[index]))]
+    hints = [h for row in body.rows if (h := hint(row.steps[index]))]
     keeps_names = body.named and not body.title  # the model keeps its names in full
-    return common(found) if len(found) > 1 and not keeps_names else ()
+    return common(hints) if len(hints) > 1 and not keeps_names else ()
 
 
 def _relative(row: Row, scopes: Sequence[Words], inside: bool) -> str:
@@ -77,21 +77,21 @@ def _relative(row: Row, scopes: Sequence[Words], inside: bool) -> str:
     step = row.steps[0]
     function = step.block.body.title if step.block else step.function
     plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", function).lower()
-    found = {
+    names = {
         "_".join(hint(one)[len(scope) :]) for one, scope in zip(row.steps, scopes, strict=True)
     }
-    if len(found) == 1 and "" not in found:
-        return identifier(found.pop(), plain)
-    return plain if inside or "" in found else identifier(found.pop(), plain)
+    if len(names) == 1 and "" not in names:
+        return identifier(names.pop(), plain)
+    return plain if inside or "" in names else identifier(names.pop(), plain)
 
 
 def _weight_name(row: Row, scopes: Sequence[Words]) -> str:
-    found = set()
+    names = set()
     for step, scope in zip(row.steps, scopes, strict=True):
         weight = next(o for o in step.operands if isinstance(o, Weight))
         parts = words(_COLLECTION.sub("", weight.name))
-        found.add("_".join(parts[len(scope) :] if parts[: len(scope)] == scope else parts))
-    return identifier(found.pop(), "weight") if len(found) == 1 else "weight"
+        names.add("_".join(parts[len(scope) :] if parts[: len(scope)] == scope else parts))
+    return identifier(names.pop(), "weight") if len(names) == 1 else "weight"
 
 
 def runs(body: Body) -> Iterator[tuple[int, int]]:
@@ -151,7 +151,7 @@ def counted(names: Sequence[str]) -> tuple[str, int] | None:
 
 def locations(model: Body) -> dict[tuple[str, ...], Weight]:
     """Returns the weights of a model by (collection, modules…, name)."""
-    found: dict[tuple[str, ...], Weight] = {}
+    places: dict[tuple[str, ...], Weight] = {}
 
     def visit(body: Body, index: int, scope: tuple[str, ...]) -> None:
         for row in body.rows:
@@ -159,16 +159,16 @@ def locations(model: Body) -> dict[tuple[str, ...], Weight]:
             if step.kind == "block":
                 visit(step.block.body, step.block.index, (*scope, row.name))
             for leaf, weight in step.weights.items():
-                found[weight.collection, *scope, row.name, leaf] = weight
+                places[weight.collection, *scope, row.name, leaf] = weight
             held = [operand for operand in step.operands if isinstance(operand, Weight)]
             for position, weight in enumerate(held):
-                found[weight.collection, *scope, leaf_name(row.name, position)] = weight
+                places[weight.collection, *scope, leaf_name(row.name, position)] = weight
         for position, operand in enumerate(body.outputs[index]):
             if isinstance(operand, Weight):
-                found[operand.collection, *scope, output_name(position)] = operand
+                places[operand.collection, *scope, output_name(position)] = operand
 
     visit(model, 0, ())
-    return found
+    return places
 
 
 def leaf_name(name: str, position: int) -> str:

@@ -181,21 +181,21 @@ class Printer:
 
     def options(self, row: Row) -> dict[str, Expression]:
         """Returns the expressions of a step's settings, without those at their default."""
-        found: dict[str, Expression] = {}
+        options: dict[str, Expression] = {}
         step = row.steps[0]
         for key in {**step.options, **{k: 0 for k in row.fields if isinstance(k, str)}}:
             if key in row.fields:
-                found[key] = f"self.{row.fields[key]}"
+                options[key] = f"self.{row.fields[key]}"
                 continue
             value = step.options[key]
             if isinstance(value, Local):
-                found[key] = self.variables[value.name]
+                options[key] = self.variables[value.name]
             elif isinstance(value, Constant):
-                found[key] = self.constant(value)
+                options[key] = self.constant(value)
             elif not (step.kind == "block" and value is None):
-                found[key] = literal(value)
-        places = {key: ORDER.index(key) for key in found if key in ORDER}
-        return dict(sorted(found.items(), key=lambda item: places.get(item[0], len(ORDER))))
+                options[key] = literal(value)
+        places = {key: ORDER.index(key) for key in options if key in ORDER}
+        return dict(sorted(options.items(), key=lambda item: places.get(item[0], len(ORDER))))
 
     def expression(self, row: Row, name: Expression | None = None) -> Expression:
         """Returns the expression of a step; ``name`` overrides the name of its module."""
@@ -210,36 +210,36 @@ class Printer:
                 options["training"] = "train"
             if step.draws:
                 options["rng"] = "key(self)"
-            made = call(self.module.function(step), *applied, **options)
-            return call("first", made) if step.results == "first" else made
+            expression = call(self.module.function(step), *applied, **options)
+            return call("first", expression) if step.results == "first" else expression
         count = POSITIONAL.get(step.function, 0)
         positional = [options.pop(key) for key in list(options)[:count]]
         title = step.block.body.title if step.block else step.function
-        made = call(title, *positional, **options, name=name or quoted(row.name))
+        expression = call(title, *positional, **options, name=name or quoted(row.name))
         if step.trains:
             star = bool(applied) and isinstance(applied[0], str) and applied[0].startswith("*")
             star = star or (step.kind == "block" and step.block.body.star)
             applied = (*applied, "train=train" if star else "train")
-        return Group(made, applied)
+        return Group(expression, applied)
 
     def statements(self, rows: Sequence[Row], indent: int, loops: Mapping[int, int]) -> list[str]:
         """Returns the lines of rows; ``loops`` maps starts of chains of blocks to their ends."""
-        found: list[str] = []
+        code: list[str] = []
         index = 0
         while index < len(rows):
             stop = loops.get(index)
             if stop is not None and rows[index].steps[0].block.body.star:
-                found += self.gathering(rows[index:stop], index, indent)
+                code += self.gathering(rows[index:stop], index, indent)
                 index = stop
             elif stop is not None and self.chained(rows[index:stop], index):
-                found += self.loop(rows[index:stop], indent)
+                code += self.loop(rows[index:stop], indent)
                 index = stop
             else:
-                found += self.statement(rows[index], index, indent)
+                code += self.statement(rows[index], index, indent)
                 index += 1
                 if stop is not None and stop - index > 1:
                     loops = {**loops, index: stop}
-        return found
+        return code
 
     def chained(self, rows: Sequence[Row], index: int) -> bool:
         """Returns whether chained rows can share one variable, whose old values nothing reads."""
@@ -251,12 +251,12 @@ class Printer:
         """Returns a loop over blocks that each take the result of the previous one."""
         stem, start = paths.counted([row.name for row in rows])  # pyright: ignore[reportGeneralTypeIssues]
         variable = self.variables[rows[0].steps[0].operands[0].name]  # pyright: ignore[reportOptionalMemberAccess]
-        made = self.expression(rows[0], f'f"{stem}{{i}}"')
+        expression = self.expression(rows[0], f'f"{stem}{{i}}"')
         self.assign(rows[-1].steps[0].targets[0], variable)
         comment = self.comment(rows[-1].steps[0])
         return [
             " " * indent + counting(start, len(rows)),
-            *commented(lines(f"{variable} = ", made, indent + 4), comment),
+            *commented(lines(f"{variable} = ", expression, indent + 4), comment),
         ]
 
     def gathering(self, rows: Sequence[Row], index: int, indent: int) -> list[str]:
@@ -265,28 +265,28 @@ class Printer:
         values = [operand.name for operand in rows[0].steps[0].operands]  # pyright: ignore[reportOptionalMemberAccess]
         name = self.names.take("features")
         begun = Group("", tuple(self.variables[value] for value in values), "[]")
-        found = lines(f"{name} = ", begun, indent)
+        code = lines(f"{name} = ", begun, indent)
         self.lists[tuple(values)] = name
-        made = self.expression(rows[0], f'f"{stem}{{i}}"')
-        found.append(" " * indent + counting(start, len(rows)))
-        found += lines("", call(f"{name}.append", made), indent + 4)
+        expression = self.expression(rows[0], f'f"{stem}{{i}}"')
+        code.append(" " * indent + counting(start, len(rows)))
+        code += lines("", call(f"{name}.append", expression), indent + 4)
         del self.lists[tuple(values)]
         values += [row.steps[0].targets[0] for row in rows]
         self.lists[tuple(values)] = name
         for position, value in enumerate(values):
             self.variables[value] = f"{name}[{position}]"
-        return found
+        return code
 
     def statement(self, row: Row, index: int, indent: int) -> list[str]:
         """Returns the lines of one row, preceded by its local functions."""
         step = row.steps[0]
-        found: list[str] = []
+        code: list[str] = []
         for key, graph in step.subgraphs.items():
             name = self.names.take(key)
-            found += self.function(name, graph, indent)
+            code += self.function(name, graph, indent)
             step.options[key] = Local(f"function {name}\0")  # cannot be the name of a value
             self.variables[f"function {name}\0"] = name
-        made = self.expression(row)
+        expression = self.expression(row)
         taken: set[str] = set()
         targets = []
         for value in step.targets:
@@ -299,13 +299,13 @@ class Printer:
             name = self.names.take("results")
             for position, value in enumerate(step.targets):
                 self.variables[value] = f"{name}[{position}]"
-            return [*found, *lines(f"{name} = ", made, indent)]
+            return [*code, *lines(f"{name} = ", expression, indent)]
         if step.results == "more" and len(targets) == 1:
             prefix = f"{targets[0]}, = "
         for value, name in zip(step.targets, targets, strict=False):
             if name != "_":
                 self.assign(value, name)
-        return [*found, *commented(lines(prefix, made, indent), self.comment(step))]
+        return [*code, *commented(lines(prefix, expression, indent), self.comment(step))]
 
     def function(self, name: str, graph: StepGraph, indent: int) -> list[str]:
         """Returns the lines of a local function, which can use the enclosing variables."""
@@ -318,12 +318,12 @@ class Printer:
             arguments.append(inner.names.take(variable_name(value)))
             inner.assign(value, arguments[-1])
         margin = " " * indent
-        found = lines("def ", Group(name, tuple(arguments)), indent, ":")
-        found += inner.statements(rows, indent + 4, {})
+        code = lines("def ", Group(name, tuple(arguments)), indent, ":")
+        code += inner.statements(rows, indent + 4, {})
         results = Group("", tuple(inner.output(o) for o in graph.outputs))
         if not graph.outputs:
-            return ["", *found, f"{margin}    return ()", ""]
-        return ["", *found, *lines("return ", results, indent + 4), ""]
+            return ["", *code, f"{margin}    return ()", ""]
+        return ["", *code, *lines("return ", results, indent + 4), ""]
 
     def output(self, operand: Operand) -> Expression:
         """Returns the expression of a result."""
@@ -359,11 +359,11 @@ def counting(start: int, count: int) -> str:
     return f"for i in range({f'{start}, ' if start else ''}{start + count}):"
 
 
-def commented(made: list[str], comment: str) -> list[str]:
+def commented(code: list[str], comment: str) -> list[str]:
     """Returns lines with a comment after the last one, if there is room."""
-    if not comment or len(made[-1]) + len(comment) + 4 > WIDTH:
-        return made
-    return [*made[:-1], f"{made[-1]}  # {comment}"]
+    if not comment or len(code[-1]) + len(comment) + 4 > WIDTH:
+        return code
+    return [*code[:-1], f"{code[-1]}  # {comment}"]
 
 
 def shape_text(shape: Sequence[Any]) -> str:

@@ -84,11 +84,11 @@ def recognised(
 
 def _attributes(call: Call, *without: str) -> dict[str, Any]:
     """Returns a call's attributes, leaving out those equal to the default."""
-    found = {key: value for key, value in call.attributes.items() if key not in without}
+    attributes = {key: value for key, value in call.attributes.items() if key not in without}
     for key, plain in (("strides", 1), ("dilations", 1), ("pads", 0)):
-        if all(number == plain for number in found.get(key, ())):
-            found.pop(key, None)
-    return found
+        if all(number == plain for number in attributes.get(key, ())):
+            attributes.pop(key, None)
+    return attributes
 
 
 def _biased(shapes: Mapping[str, tuple], features: int) -> dict[str, Any] | None:
@@ -190,15 +190,15 @@ def _linear(call: Call, exclusive: Exclusive, follower: Callable) -> LayerMatch 
         call.inputs[:1],
         (call,),
     )
-    behind = follower(call)
-    if behind is None or behind.operator.function is not ops.add:
+    following = follower(call)
+    if following is None or following.operator.function is not ops.add:
         return bare
-    (other,) = [name for name in behind.inputs if name != call.outputs[0]] or [""]
+    (other,) = [name for name in following.inputs if name != call.outputs[0]] or [""]
     bias = exclusive(other)
     if bias is None or bias.collection != "params" or bias.shape != kernel.shape[1:]:
         return bare
     weights = {"kernel": kernel.name, "bias": bias.name}
-    return LayerMatch("Linear", options, weights, call.inputs[:1], (call, behind))
+    return LayerMatch("Linear", options, weights, call.inputs[:1], (call, following))
 
 
 def _dropout(call: Call, known: Mapping[str, np.ndarray]) -> LayerMatch | None:

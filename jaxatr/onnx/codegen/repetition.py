@@ -60,30 +60,30 @@ def best(bodies: list[Body]) -> Repetition | None:
             if window.grow():
                 groups[window.key].append(window)
         # A window that occurs only once cannot repeat when it grows.
-        groups = {key: found for key, found in groups.items() if len(found) > 1}
-        windows = [window for found in groups.values() for window in found]
+        groups = {key: group for key, group in groups.items() if len(group) > 1}
+        windows = [window for group in groups.values() for window in group]
         if not windows:
             break
-        for found in groups.values():
-            if length < SHORTEST or (len(found) - 1) * length < max(SAVED, highest[0]):
+        for group in groups.values():
+            if length < SHORTEST or (len(group) - 1) * length < max(SAVED, highest[0]):
                 continue
-            score, pattern = _rated(found, last)
+            score, pattern = _rated(group, last)
             if score > highest:
                 highest, chosen = score, pattern
     return chosen
 
 
 def _rated(
-    found: list["_Window"], last: Mapping[int, dict[str, int]]
+    group: list["_Window"], last: Mapping[int, dict[str, int]]
 ) -> tuple[Any, Repetition | None]:
     """Returns the score of a pattern, and the pattern, or None if it cannot be a block."""
     nothing = (0.0, 0, 0), None
-    if len(found[0].modules) == 1:
+    if len(group[0].modules) == 1:
         return nothing  # a single layer would lose its name
-    length, operands = found[0].stop - found[0].start, len(found[0].outside)
-    if _twice([sketch.function for sketch in found[0].sketches[found[0].start : found[0].stop]]):
+    length, operands = group[0].stop - group[0].start, len(group[0].outside)
+    if _twice([sketch.function for sketch in group[0].sketches[group[0].start : group[0].stop]]):
         return nothing
-    occurrences = [Occurrence(one.body, one.start, one.stop) for one in found]
+    occurrences = [Occurrence(one.body, one.start, one.stop) for one in group]
     apart = _apart([occurrence for occurrence in occurrences if not _cuts(*occurrence)])
     saved = float((len(apart) - 1) * length - len(apart) * max(0, operands - 1))
     if saved < SAVED:
@@ -233,13 +233,13 @@ def _apart(occurrences: list[Occurrence]) -> list[Occurrence]:
 
 def _output(occurrence: Occurrence, last: dict[str, int]) -> tuple[int, int] | None:
     """Returns row and target of the only value that is used after a window, or None."""
-    found = [
+    outputs = [
         (index - occurrence.start, position)
         for index in range(occurrence.start, occurrence.stop)
         for position, name in enumerate(occurrence.body.rows[index].steps[0].targets)
         if last.get(name, -1) >= occurrence.stop
     ]
-    return found[0] if len(found) == 1 else None
+    return outputs[0] if len(outputs) == 1 else None
 
 
 def _is_closed(occurrence: Occurrence, last: Mapping[str, int]) -> bool:

@@ -144,19 +144,19 @@ class _StepMaker:
         """Adds the steps of a call of the main graph."""
         if call.name in self.done:
             return
-        found = recognition.recognised(call, self.exclusive, self.follower, self.known)
-        if found is None:
+        layer = recognition.recognised(call, self.exclusive, self.follower, self.known)
+        if layer is None:
             steps.append(self.applied(call, steps, steps))
             return
-        self.done.update(used.name for used in found.calls)
-        last = found.calls[-1]
+        self.done.update(used.name for used in layer.calls)
+        last = layer.calls[-1]
         steps.append(
             Step(
-                found.layer,
+                layer.layer,
                 last.outputs,
-                tuple(self.operand(name, steps) for name in found.operands),
-                found.options,
-                {leaf: self.weights[name] for leaf, name in found.weights.items()},
+                tuple(self.operand(name, steps) for name in layer.operands),
+                layer.options,
+                {leaf: self.weights[name] for leaf, name in layer.weights.items()},
                 call.name if call.name not in call.outputs else "",
                 "layer",
                 trains="training" in call.operator.keywords,

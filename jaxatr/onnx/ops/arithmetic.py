@@ -229,11 +229,13 @@ def cumprod(x: Value, axis: Any, *, exclusive: int = 0, reverse: int = 0) -> Val
 def _cumulative(function, empty: int, x: Value, axis, exclusive: int, reverse: int) -> Value:
     axis = axis_of(known_int("axis", axis), x.ndim)
     x = jnp.flip(x, axis) if reverse else jnp.asarray(x)
-    found = function(x, axis=axis, dtype=x.dtype)
+    result = function(x, axis=axis, dtype=x.dtype)
     if exclusive:
-        first = jnp.full_like(jnp.take(found, jnp.arange(1), axis), empty)
-        found = jnp.concatenate([first, jnp.take(found, jnp.arange(x.shape[axis] - 1), axis)], axis)
-    return jnp.flip(found, axis) if reverse else found
+        first = jnp.full_like(jnp.take(result, jnp.arange(1), axis), empty)
+        result = jnp.concatenate(
+            [first, jnp.take(result, jnp.arange(x.shape[axis] - 1), axis)], axis
+        )
+    return jnp.flip(result, axis) if reverse else result
 
 
 @register("MatMul", weights=("b",))

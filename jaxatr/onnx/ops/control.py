@@ -130,8 +130,8 @@ def gradient(*values: Value, body: Body, count: int) -> Any:
       body: function from the arguments to a tuple of one tensor, whose elements are summed.
       count: number of arguments to differentiate by.
     """
-    found = jax.grad(lambda *v: jnp.sum(body(*v)[0]), tuple(range(count)))(*_arrays(values))
-    return _single(found)
+    gradients = jax.grad(lambda *v: jnp.sum(body(*v)[0]), tuple(range(count)))(*_arrays(values))
+    return _single(gradients)
 
 
 @register("Scan", since=9)

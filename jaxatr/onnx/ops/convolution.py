@@ -12,25 +12,25 @@ from jaxatr.onnx.ops.values import Value, at_least_rank
 from jaxatr.onnx.ops.windows import Ints, along, around, windows
 
 
-def convolved(x: Value, w: Value, found: Any, group: int, b: Value | None = None) -> Value:
+def convolved(x: Value, w: Value, window: Any, group: int, b: Value | None = None) -> Value:
     """Returns the convolution of ``[b, c, …]`` with ``[f, c/group, …]``, plus a bias ``[f]``."""
     x, w = jnp.asarray(x), jnp.asarray(w)
-    if _has_kernel(x, w) and min(min(pair) for pair in found.pads) >= 0:
+    if _has_kernel(x, w) and min(min(pair) for pair in window.pads) >= 0:
         result = kernels.convolution(
             jnp.moveaxis(x, 1, -1),
             jnp.moveaxis(w, (0, 1), (-1, -2)),
-            stride=along(found.strides),
-            padding=around(found.pads),
-            dilation=along(found.dilations),
+            stride=along(window.strides),
+            padding=around(window.pads),
+            dilation=along(window.dilations),
             groups=group,
         )
         return jnp.moveaxis(result if b is None else result + b, -1, 1)
     result = jax.lax.conv_general_dilated(
         x,
         w,
-        found.strides,
-        found.pads,
-        rhs_dilation=found.dilations,
+        window.strides,
+        window.pads,
+        rhs_dilation=window.dilations,
         feature_group_count=group,
     )
     return _with_bias(result, b)
@@ -87,8 +87,8 @@ def conv(
     Returns:
       ``[b, f, …]``.
     """
-    found = _windows(x, w, kernel_shape, strides, dilations, pads, auto_pad)
-    return convolved(x, w, found, group, b)
+    window = _windows(x, w, kernel_shape, strides, dilations, pads, auto_pad)
+    return convolved(x, w, window, group, b)
 
 
 @register("ConvTranspose", weights=("w", "b"), layout="channels")
@@ -201,9 +201,9 @@ def conv_integer(
     group: int = 1,
 ) -> Value:
     """Returns the int32 convolution of integers, padded with the zero point (ConvInteger-10)."""
-    found = _windows(x, w, kernel_shape, strides, dilations, pads, auto_pad)
+    window = _windows(x, w, kernel_shape, strides, dilations, pads, auto_pad)
     left, right = _centred(x, x_zero_point), _centred(w, w_zero_point, 0)
-    return convolved(left, right, found, group)
+    return convolved(left, right, window, group)
 
 
 @register("MatMulInteger")
@@ -239,8 +239,8 @@ def causal_conv_with_state(
     taps = weight.shape[-1]
     past = jnp.zeros((*x.shape[:2], taps - 1), x.dtype) if past_state is None else past_state
     extended = jnp.concatenate([past, x], -1)
-    found = windows(extended.shape[2:], (taps,), None, None, None, "VALID")
-    result = _with_bias(convolved(extended, weight, found, x.shape[1]), bias)
+    window = windows(extended.shape[2:], (taps,), None, None, None, "VALID")
+    result = _with_bias(convolved(extended, weight, window, x.shape[1]), bias)
     if activation not in ("none", "silu", "swish"):
         raise ValueError(f"activation: got {activation!r}, wanted none, silu or swish")
     result = result if activation == "none" else jax.nn.silu(result)
@@ -282,14 +282,14 @@ def deform_conv(
     """
     if x.ndim != 4:
         raise ValueError(f"x: got shape {x.shape}, wanted [b, c, h, w]")
-    found = _windows(x, w, kernel_shape, strides, dilations, pads, "NOTSET")
+    window = _windows(x, w, kernel_shape, strides, dilations, pads, "NOTSET")
     n, channels = x.shape[:2]
-    taps, out = int(np.prod(found.kernel)), found.counts
+    taps, out = int(np.prod(window.kernel)), window.counts
     moves = jnp.reshape(offset, (n, offset_group, taps, 2, *out))
     positions = []
     for axis in range(2):
-        start = np.arange(out[axis]) * found.strides[axis] - found.pads[axis][0]
-        tap = np.indices(found.kernel)[axis].reshape(-1) * found.dilations[axis]
+        start = np.arange(out[axis]) * window.strides[axis] - window.pads[axis][0]
+        tap = np.indices(window.kernel)[axis].reshape(-1) * window.dilations[axis]
         start = start.reshape((-1, 1) if axis == 0 else (1, -1))
         positions.append(moves[:, :, :, axis] + (tap[:, None, None] + start).astype(x.dtype))
     image = jnp.reshape(x, (n, offset_group, channels // offset_group, *x.shape[2:]))

@@ -283,10 +283,12 @@ def _table(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns the :func:`leaf_table` for leaves identified by tree and node number."""
     inner = len(trees.splits)
-    found = [positions.get(name, -1) - inner for name in zip(*names, strict=True)]
-    if min(found, default=0) < 0:
+    leaves = [positions.get(name, -1) - inner for name in zip(*names, strict=True)]
+    if min(leaves, default=0) < 0:
         raise ValueError("a weight belongs to a node that is not a leaf")
-    return leaf_table(np.array(found, np.int64), np.array(columns), weights, len(positions) - inner)
+    return leaf_table(
+        np.array(leaves, np.int64), np.array(columns), weights, len(positions) - inner
+    )
 
 
 def _members(modes: np.ndarray, values: np.ndarray | None) -> np.ndarray:

@@ -287,13 +287,13 @@ def _neighbours(at: Value, mode: str) -> list[tuple[Value, Value]]:
     if mode not in ("cubic", "bicubic"):
         raise ValueError(f"mode: got {mode!r}, wanted linear, nearest or cubic")
     a = -0.75
-    found = []
+    neighbours = []
     for offset in (-1, 0, 1, 2):
         d = jnp.abs(rest - offset)
         near = ((a + 2) * d - (a + 3)) * d * d + 1
         far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-        found.append((low + offset, near if offset in (0, 1) else far))
-    return found
+        neighbours.append((low + offset, near if offset in (0, 1) else far))
+    return neighbours
 
 
 def _padded(place: Value, length: int, mode: str, align_corners: int) -> tuple[Value, Value]:
@@ -333,20 +333,20 @@ def col2im(
       ``[b, c, …]``.
     """
     shape, block = known_ints("image_shape", image_shape), known_ints("block_shape", block_shape)
-    found = windows(sized(shape), block, strides, dilations, pads, "NOTSET")
+    window = windows(sized(shape), block, strides, dilations, pads, "NOTSET")
     rank, taps = len(shape), int(np.prod(block))
-    columns = x.reshape(x.shape[0], x.shape[1] // taps, *block, *found.counts)
+    columns = x.reshape(x.shape[0], x.shape[1] // taps, *block, *window.counts)
     positions = []
     for axis in range(rank):
-        tap = np.arange(block[axis]) * found.dilations[axis]
-        start = np.arange(found.counts[axis]) * found.strides[axis]
+        tap = np.arange(block[axis]) * window.dilations[axis]
+        start = np.arange(window.counts[axis]) * window.strides[axis]
         index = [1] * (2 * rank)
-        index[axis], index[rank + axis] = block[axis], found.counts[axis]
+        index[axis], index[rank + axis] = block[axis], window.counts[axis]
         positions.append((tap[:, None] + start).reshape(index))
-    padded = [n + b + a for n, (b, a) in zip(shape, found.pads, strict=True)]
+    padded = [n + b + a for n, (b, a) in zip(shape, window.pads, strict=True)]
     image = jnp.zeros((*columns.shape[:2], *padded), x.dtype)
     image = image.at[(slice(None), slice(None), *positions)].add(columns)
-    cut = tuple(slice(b, b + n) for n, (b, _) in zip(shape, found.pads, strict=True))
+    cut = tuple(slice(b, b + n) for n, (b, _) in zip(shape, window.pads, strict=True))
     return image[(slice(None), slice(None), *cut)]
 
 

@@ -142,17 +142,17 @@ def unique(
     if axis is None:
         array, axis = array.reshape(-1), 0
     axis = axis_of(axis, array.ndim)
-    found, first, inverse, counts = np.unique(
+    values, first, inverse, counts = np.unique(
         array, return_index=True, return_inverse=True, return_counts=True, axis=axis
     )
     inverse = inverse.reshape(-1)
     if not sorted:
         order = np.argsort(first, kind="stable")
-        found, first, counts = np.take(found, order, axis), first[order], counts[order]
+        values, first, counts = np.take(values, order, axis), first[order], counts[order]
         inverse = np.argsort(order, kind="stable")[inverse]
     if outputs == 1:
-        return found
-    return found, *(part.astype(np.int64) for part in (first, inverse, counts))
+        return values
+    return values, *(part.astype(np.int64) for part in (first, inverse, counts))
 
 
 @register("TensorScatter")

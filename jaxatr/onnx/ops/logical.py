@@ -11,8 +11,8 @@ from jaxatr.onnx.ops.values import Value, library
 @register("Equal", since=7, folds=True)
 def equal(a: Value, b: Value) -> Value:
     """Returns a = b, also for strings (ONNX Equal-19)."""
-    found = broadcasting(a, b).equal(a, b)
-    return np.asarray(found, bool) if a.dtype == object else found
+    result = broadcasting(a, b).equal(a, b)
+    return np.asarray(result, bool) if a.dtype == object else result
 
 
 @register("Greater", folds=True, since=7)

@@ -80,12 +80,12 @@ def one_hot_encoder(
 ) -> Value:
     """Encodes categories one-hot along a new axis (ONNX ML OneHotEncoder-1)."""
     if cats_strings is not None:
-        found: Any = np.asarray(x)[..., None] == np.array(cats_strings, object)
+        matches: Any = np.asarray(x)[..., None] == np.array(cats_strings, object)
     else:
-        found = jnp.asarray(x)[..., None] == jnp.asarray(cats_int64s or ())
-    if not zeros and not known("x", found).any(-1).all():
+        matches = jnp.asarray(x)[..., None] == jnp.asarray(cats_int64s or ())
+    if not zeros and not known("x", matches).any(-1).all():
         raise ValueError("x: it holds a value that is not a category")
-    return found.astype("float32")
+    return matches.astype("float32")
 
 
 @register("LabelEncoder", domain=ML, since=2)

@@ -16,38 +16,38 @@ MOST_TAPS = 128
 """Largest window, in taps, for the kernels: they emit one operation per tap, XLA's only one."""
 
 
-def _pooled(x: Value, found: Windows, empty: Any, combine: Any) -> Value:
+def _pooled(x: Value, window: Windows, empty: Any, combine: Any) -> Value:
     """Reduces each window, with the tensor padded with ``empty``."""
-    pads = [(b, a + e) for (b, a), e in zip(found.pads, found.extra, strict=True)]
+    pads = [(b, a + e) for (b, a), e in zip(window.pads, window.extra, strict=True)]
     return jax.lax.reduce_window(
         jnp.asarray(x),
         np.array(empty, x.dtype),
         combine,
-        (1, 1, *found.kernel),
-        (1, 1, *found.strides),
+        (1, 1, *window.kernel),
+        (1, 1, *window.strides),
         [(0, 0), (0, 0), *pads],
-        window_dilation=(1, 1, *found.dilations),
+        window_dilation=(1, 1, *window.dilations),
     )
 
 
-def _for_kernel(x: Value, found: Windows) -> tuple[Any, ...] | None:
+def _for_kernel(x: Value, window: Windows) -> tuple[Any, ...] | None:
     """Returns the arguments for the pooling of :mod:`jaxatr.kernels`, or None if it does not fit.
 
     The kernels pool images with channels last. In a chain with convolutions XLA then transposes
     only the first input and the last output.
     """
-    pads = tuple((b, a + e) for (b, a), e in zip(found.pads, found.extra, strict=True))
-    if x.ndim != 4 or not jnp.issubdtype(x.dtype, jnp.floating) or set(found.dilations) != {1}:
+    pads = tuple((b, a + e) for (b, a), e in zip(window.pads, window.extra, strict=True))
+    if x.ndim != 4 or not jnp.issubdtype(x.dtype, jnp.floating) or set(window.dilations) != {1}:
         return None
-    if math.prod(found.kernel) > MOST_TAPS:
+    if math.prod(window.kernel) > MOST_TAPS:
         return None
     for size, pair, taps, stride, count in zip(
-        x.shape[2:], pads, found.kernel, found.strides, found.counts, strict=True
+        x.shape[2:], pads, window.kernel, window.strides, window.counts, strict=True
     ):
         fits = 0 <= min(pair) and max(pair) < taps
         if not fits or (size + sum(pair) - taps) // stride + 1 != count:
             return None
-    return jnp.moveaxis(jnp.asarray(x), 1, -1), found.kernel, found.strides, pads
+    return jnp.moveaxis(jnp.asarray(x), 1, -1), window.kernel, window.strides, pads
 
 
 @register("MaxPool", ignored=("consumed_inputs",), layout="channels")
@@ -78,25 +78,25 @@ def max_pool(
         tensor.
     """
     at_least_rank("x", x, 3)
-    found = windows(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
-    arguments = _for_kernel(x, found)
+    window = windows(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+    arguments = _for_kernel(x, window)
     if arguments is not None:
         largest = jnp.moveaxis(kernels.max_pool(*arguments), -1, 1)
     else:
         lowest = -np.inf if x.dtype.kind not in "iu" else jnp.iinfo(x.dtype).min
-        largest = _pooled(x, found, lowest, jax.lax.max)
+        largest = _pooled(x, window, lowest, jax.lax.max)
     if outputs == 1:
         return largest
-    return largest, _places(x, found, storage_order)
+    return largest, _places(x, window, storage_order)
 
 
-def _taps(found: Windows, spatial: Ints) -> tuple[list[np.ndarray], np.ndarray]:
+def _taps(window: Windows, spatial: Ints) -> tuple[list[np.ndarray], np.ndarray]:
     """Returns each tap's index along each axis, ``[windows…, taps…]``, and which are inside."""
     rank = len(spatial)
     grids, inside = [], np.ones((), bool)
     for axis in range(rank):
-        start = np.arange(found.counts[axis]) * found.strides[axis] - found.pads[axis][0]
-        at = start[:, None] + np.arange(found.kernel[axis]) * found.dilations[axis]
+        start = np.arange(window.counts[axis]) * window.strides[axis] - window.pads[axis][0]
+        at = start[:, None] + np.arange(window.kernel[axis]) * window.dilations[axis]
         shape = [1] * (2 * rank)
         shape[axis], shape[rank + axis] = at.shape
         grids.append(at.reshape(shape))
@@ -104,9 +104,9 @@ def _taps(found: Windows, spatial: Ints) -> tuple[list[np.ndarray], np.ndarray]:
     return grids, inside
 
 
-def _places(x: Value, found: Windows, storage_order: int) -> Value:
+def _places(x: Value, window: Windows, storage_order: int) -> Value:
     spatial = tuple(x.shape[2:])
-    grids, inside = _taps(found, spatial)
+    grids, inside = _taps(window, spatial)
     clipped = [np.clip(g, 0, n - 1) for g, n in zip(grids, spatial, strict=True)]
     order = spatial if not storage_order else spatial[::-1]
     steps = clipped if not storage_order else clipped[::-1]
@@ -116,9 +116,9 @@ def _places(x: Value, found: Windows, storage_order: int) -> Value:
     values = jnp.asarray(x)[(slice(None), slice(None), *clipped)]
     lowest = -np.inf if x.dtype.kind not in "iu" else jnp.iinfo(x.dtype).min
     values = jnp.where(inside, values, lowest)
-    shape = (*x.shape[:2], *found.counts)
+    shape = (*x.shape[:2], *window.counts)
     best = first_place(jax.lax.argmax, values.reshape(*shape, -1), -1)
-    flat = np.broadcast_to(flat, (*found.counts, *found.kernel)).reshape(*found.counts, -1)
+    flat = np.broadcast_to(flat, (*window.counts, *window.kernel)).reshape(*window.counts, -1)
     chosen = jnp.take_along_axis(
         jnp.broadcast_to(flat, (*shape, flat.shape[-1])), best[..., None], -1
     )
@@ -140,18 +140,18 @@ def average_pool(
 ) -> Value:
     """Returns the mean of each window, with or without the padding (ONNX AveragePool-22)."""
     at_least_rank("x", x, 3)
-    found = windows(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
-    arguments = _for_kernel(x, found)
-    if arguments is not None and not any(found.extra):
+    window = windows(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+    arguments = _for_kernel(x, window)
+    if arguments is not None and not any(window.extra):
         pooled = kernels.average_pool(*arguments, include_padding=bool(count_include_pad))
         return jnp.moveaxis(pooled, -1, 1)
     counts = np.ones((), np.float64)
     for axis, length in enumerate(x.shape[2:]):
-        start = np.arange(found.counts[axis]) * found.strides[axis] - found.pads[axis][0]
-        at = start[:, None] + np.arange(found.kernel[axis]) * found.dilations[axis]
-        before, after = found.pads[axis] if count_include_pad else (0, 0)
+        start = np.arange(window.counts[axis]) * window.strides[axis] - window.pads[axis][0]
+        at = start[:, None] + np.arange(window.kernel[axis]) * window.dilations[axis]
+        before, after = window.pads[axis] if count_include_pad else (0, 0)
         counts = counts[..., None] * ((at >= -before) & (at < length + after)).sum(1)
-    return _pooled(x, found, 0, jax.lax.add) / jnp.asarray(counts, x.dtype)
+    return _pooled(x, window, 0, jax.lax.add) / jnp.asarray(counts, x.dtype)
 
 
 @register("LpPool")
@@ -168,9 +168,9 @@ def lp_pool(
 ) -> Value:
     """Returns the p-norm of each window (ONNX LpPool-22)."""
     at_least_rank("x", x, 3)
-    found = windows(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+    window = windows(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     powers = jnp.power(jnp.abs(x), p).astype(x.dtype)
-    return jnp.power(_pooled(powers, found, 0, jax.lax.add), 1 / p).astype(x.dtype)
+    return jnp.power(_pooled(powers, window, 0, jax.lax.add), 1 / p).astype(x.dtype)
 
 
 def _space(x: Value) -> Ints:
@@ -255,8 +255,8 @@ def max_roi_pool(x: Value, rois: Value, *, pooled_shape: Ints, spatial_scale: fl
             )
         ]
         members = inside[0][:, None, :, None] & inside[1][None, :, None, :]
-        found = jnp.max(jnp.where(members, image[:, None, None], -jnp.inf), (-2, -1))
-        return jnp.where(members.any((-2, -1)), found, 0)
+        maxima = jnp.max(jnp.where(members, image[:, None, None], -jnp.inf), (-2, -1))
+        return jnp.where(members.any((-2, -1)), maxima, 0)
 
     return jax.vmap(one)(jnp.asarray(rois))
 

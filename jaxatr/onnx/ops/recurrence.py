@@ -35,15 +35,15 @@ def activations(
       ValueError: there is no activation of this name.
     """
     alphas, betas = list(alphas or ()), list(betas or ())
-    found = []
+    selected = []
     for name in names:
         if name.lower() not in ACTIVATIONS:
             raise ValueError(f"activations: got {name!r}, wanted one of {list(ACTIVATIONS)}")
         function, alpha, beta = ACTIVATIONS[name.lower()]
         alpha = alphas.pop(0) if alpha is not None and alphas else alpha
         beta = betas.pop(0) if beta is not None and betas else beta
-        found.append(lambda x, f=function, a=alpha, b=beta: f(x, a, b))
-    return found
+        selected.append(lambda x, f=function, a=alpha, b=beta: f(x, a, b))
+    return selected
 
 
 def scanned(
@@ -78,7 +78,9 @@ def scanned(
       ``[directions, b, h]``; with layout 1 the batch is the first axis.
     """
     count = _directions(direction)
-    found = activations((tuple(names) * count)[: functions_each * count], *parameters)
+    activation_functions = activations(
+        (tuple(names) * count)[: functions_each * count], *parameters
+    )
     if layout:
         x = jnp.swapaxes(x, 0, 1)
         states = [None if s is None else jnp.swapaxes(s, 0, 1) for s in states]
@@ -88,7 +90,7 @@ def scanned(
     for i in range(count):
         step = cell(
             [None if w is None else w[i] for w in weights],
-            found[i * functions_each : (i + 1) * functions_each],
+            activation_functions[i * functions_each : (i + 1) * functions_each],
         )
         hidden = weights[1].shape[-1]  # pyright: ignore[reportOptionalMemberAccess]
         start = tuple(jnp.zeros((batch, hidden), x.dtype) if s is None else s[i] for s in states)

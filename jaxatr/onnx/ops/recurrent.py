@@ -69,8 +69,10 @@ def rnn(
             y, h = kernels.rnn(params, x, activation=usual, lengths=lengths, initial=start)
             return y, (h,)
 
-        found = by_kernel(run, usual, x, (w, r, b), (initial_h,), sequence_lens, direction, layout)
-        return chosen(found, outputs)
+        results = by_kernel(
+            run, usual, x, (w, r, b), (initial_h,), sequence_lens, direction, layout
+        )
+        return chosen(results, outputs)
 
     def cell(weights, functions):
         w, r, b = weights
@@ -150,8 +152,10 @@ def gru(
             y, h = kernels.gru(params, x, reset=reset, lengths=lengths, initial=start)
             return y, (h,)
 
-        found = by_kernel(run, "gru", x, (w, r, b), (initial_h,), sequence_lens, direction, layout)
-        return chosen(found, outputs)
+        results = by_kernel(
+            run, "gru", x, (w, r, b), (initial_h,), sequence_lens, direction, layout
+        )
+        return chosen(results, outputs)
 
     def cell(weights, functions):
         w, r, b = weights
@@ -245,8 +249,8 @@ def lstm(
             return kernels.lstm(params, x, lengths=lengths, initial=initial)
 
         states = (initial_h, initial_c)
-        found = by_kernel(run, "lstm", x, (w, r, b), states, sequence_lens, direction, layout)
-        return chosen(found, outputs)
+        results = by_kernel(run, "lstm", x, (w, r, b), states, sequence_lens, direction, layout)
+        return chosen(results, outputs)
 
     def cell(weights, functions):
         w, r, b, p = weights

@@ -109,6 +109,6 @@ def argmin(data: Value, *, axis: int = 0, keepdims: int = 1, select_last_index: 
 
 def _place(function, data: Value, axis: int, keepdims: int, last: int) -> Value:
     axis = axis_of(axis, data.ndim)
-    found = first_place(function, jnp.flip(data, axis) if last else data, axis)
-    found = jnp.expand_dims(found, axis) if keepdims else found
-    return (data.shape[axis] - 1 - found if last else found).astype("int64")
+    index = first_place(function, jnp.flip(data, axis) if last else data, axis)
+    index = jnp.expand_dims(index, axis) if keepdims else index
+    return (data.shape[axis] - 1 - index if last else index).astype("int64")

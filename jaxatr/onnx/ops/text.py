@@ -132,15 +132,15 @@ def tf_idf_vectorizer(
     columns = {gram: place for place, gram in enumerate(grams)}
     array = known("x", x)
     rows = array.reshape(1, -1) if array.ndim < 2 else array
-    found = np.zeros(sized((len(rows), max(ngram_indexes, default=-1) + 1)), np.float32)
-    for row, values in zip(found, rows, strict=True):
+    result = np.zeros(sized((len(rows), max(ngram_indexes, default=-1) + 1)), np.float32)
+    for row, values in zip(result, rows, strict=True):
         seen = _seen(values.tolist(), min_gram_length, max_gram_length, max_skip_count)
         for gram, count in seen.items():
             if gram in columns:
                 place = columns[gram]
                 weight = 1.0 if weights is None or mode == "TF" else weights[place]
                 row[ngram_indexes[place]] = weight * (1 if mode == "IDF" else count)
-    return found[0] if array.ndim < 2 else found
+    return result[0] if array.ndim < 2 else result
 
 
 def _grams(pool: tuple, starts: tuple[int, ...]) -> list[tuple]:

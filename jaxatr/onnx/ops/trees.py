@@ -86,10 +86,10 @@ def aggregated(
     start = {"MIN": jnp.inf, "MAX": -jnp.inf}.get(function, 0)
     made = jnp.full(sized((rows, targets + 1)), start, weight.dtype).at[place]
     if function in ("MIN", "MAX"):
-        found = (made.min if function == "MIN" else made.max)(weight)[:, :targets]
-        return jnp.where(jnp.isinf(found), 0, found)
-    found = made.add(weight)[:, :targets]
-    return found / len(trees.roots) if function == "AVERAGE" else found
+        result = (made.min if function == "MIN" else made.max)(weight)[:, :targets]
+        return jnp.where(jnp.isinf(result), 0, result)
+    result = made.add(weight)[:, :targets]
+    return result / len(trees.roots) if function == "AVERAGE" else result
 
 
 def _reached(x: Value, trees: Trees) -> Value:

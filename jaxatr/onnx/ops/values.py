@@ -151,10 +151,10 @@ def axes_of(axes: Sequence[int], rank: int, name: str = "axes") -> tuple[int, ..
     Raises:
       ValueError: there is no such axis, or one is named twice.
     """
-    found = tuple(axis_of(axis, rank, name) for axis in axes)
-    if len(set(found)) < len(found):
+    counted = tuple(axis_of(axis, rank, name) for axis in axes)
+    if len(set(counted)) < len(counted):
         raise ValueError(f"{name}: got {tuple(axes)}, wanted each axis once")
-    return found
+    return counted
 
 
 def first_place(function: Any, x: Value, axis: int) -> jax.Array:

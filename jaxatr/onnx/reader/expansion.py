@@ -101,9 +101,9 @@ def bound(node: Any, given: dict[str, Any]) -> Any:
     """
     if not refers(node):
         return node
-    made = onnx.NodeProto()
-    made.CopyFrom(node)
-    del made.attribute[:]
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    del copy.attribute[:]
     for attribute in node.attribute:
         if attribute.ref_attr_name:
             if attribute.ref_attr_name not in given:
@@ -118,5 +118,5 @@ def bound(node: Any, given: dict[str, Any]) -> Any:
                 inner = [bound(one, given) for one in graph.node]
                 del graph.node[:]
                 graph.node.extend(inner)
-        made.attribute.append(filled)
-    return made
+        copy.attribute.append(filled)
+    return copy

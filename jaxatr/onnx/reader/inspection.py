@@ -111,10 +111,10 @@ def operator_table() -> str:
     for operator in operators():
         versions.setdefault((operator.domain, operator.name), []).append(operator)
     lines = ["| operator | from version | function |", "|---|---|---|"]
-    for (domain, name), found in versions.items():
+    for (domain, name), implementations in versions.items():
         title = f"{domain}.{name}".lstrip(".")
-        since = ", ".join(str(operator.since) for operator in found)
-        functions = ", ".join(dict.fromkeys(f"`{o.function.__name__}`" for o in found))
+        since = ", ".join(str(operator.since) for operator in implementations)
+        functions = ", ".join(dict.fromkeys(f"`{o.function.__name__}`" for o in implementations))
         lines.append(f"| {title} | {since} | {functions} |")
     return "\n".join(lines)
 
@@ -156,19 +156,21 @@ class _LayerCollector:
             known[tensor.name] = ValueInfo(tensor.name, tuple(tensor.dims), dtype)
             if dtype in TRAINABLE:
                 weights[tensor.name] = math.prod(tensor.dims)
-        made = {name for n in graph.node for name in n.output if n.op_type.startswith("Constant")}
+        constants = {
+            name for n in graph.node for name in n.output if n.op_type.startswith("Constant")
+        }
         for node in graph.node:
-            self.node(node, versions, known, weights, made)
+            self.node(node, versions, known, weights, constants)
 
     def node(
-        self, node, versions, known: dict[str, ValueInfo], weights: dict[str, int], made
+        self, node, versions, known: dict[str, ValueInfo], weights: dict[str, int], constants
     ) -> None:
         missing = self.missing(node, versions)
         operator = find(node.op_type, node.domain, versions.get(own(node.domain), 1))
         names = [name for name in node.input if name]
         count = sum(weights.get(name, 0) for name in dict.fromkeys(names))
         slots = operator.positions(operator.weights, len(node.input)) if operator else []
-        for name in {node.input[slot] for slot in slots} & made:
+        for name in {node.input[slot] for slot in slots} & constants:
             shape = known[name].shape if name in known else None
             if shape is not None and all(isinstance(size, int) for size in shape):
                 count += math.prod(size for size in shape if isinstance(size, int))

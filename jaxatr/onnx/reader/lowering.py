@@ -131,12 +131,12 @@ class _UniqueNames:
 
     def fresh(self, name: str, prefix: str) -> str:
         """Returns an unused name: the given one if it is free, else one with the prefix."""
-        made, longer = name, f"{prefix}/{name}".lstrip("/")
-        while not made or made in self.taken:
-            count = self.counts[longer] = self.counts.get(longer, 0) + 1
-            made = longer if count == 1 else f"{longer}_{count}".lstrip("/")
-        self.taken.add(made)
-        return made
+        unique, prefixed = name, f"{prefix}/{name}".lstrip("/")
+        while not unique or unique in self.taken:
+            count = self.counts[prefixed] = self.counts.get(prefixed, 0) + 1
+            unique = prefixed if count == 1 else f"{prefixed}_{count}".lstrip("/")
+        self.taken.add(unique)
+        return unique
 
 
 @dataclass
@@ -197,12 +197,12 @@ class _Lowering:
 
         scope = _Scope(dict(outer), versions, prefix, define, [])
         for tensor in graph.initializer:
-            made = define(tensor.name, "initializer")
-            self.initializers[made] = self.once(to_array, tensor, self.folder)
-            self.sources[made] = tensor
+            unique = define(tensor.name, "initializer")
+            self.initializers[unique] = self.once(to_array, tensor, self.folder)
+            self.sources[unique] = tensor
         for sparse in graph.sparse_initializer:
-            made = define(sparse.values.name, "initializer")
-            self.initializers[made] = self.once(to_dense, sparse, self.folder)
+            unique = define(sparse.values.name, "initializer")
+            self.initializers[unique] = self.once(to_dense, sparse, self.folder)
         # Before IR version 4 every initializer is listed among the inputs too.
         free = [value.name for value in graph.input if value.name not in local]
         inputs = tuple(define(name, "input") for name in free)
@@ -233,8 +233,8 @@ class _Lowering:
         domain = own(node.domain)
         if (domain, node.op_type) == ("", "Constant"):
             value = self.once(constant, node, name, self.folder)
-            made = scope.define(node.output[0], "output")
-            self.constants[made], self.sources[made] = value, node
+            unique = scope.define(node.output[0], "output")
+            self.constants[unique], self.sources[unique] = value, node
             return
         function = self.functions.get((domain, node.op_type, node.overload))
         operator = find(node.op_type, domain, scope.versions.get(domain, 1))
@@ -271,7 +271,7 @@ class _Lowering:
 
     def attributes(self, node: Any, operator: Operator, scope: _Scope, name: str) -> dict[str, Any]:
         """Returns a node's attributes as keyword arguments, without those equal to the default."""
-        found: dict[str, Any] = {}
+        keywords: dict[str, Any] = {}
         seen: set[str] = set()
         for attribute in node.attribute:
             key = attribute.name
@@ -301,10 +301,10 @@ class _Lowering:
                 value = NAMES[value]
             default = operator.keywords[key]
             if isinstance(value, np.ndarray) or type(value) is not type(default):
-                found[key] = value
+                keywords[key] = value
             elif value != default:
-                found[key] = value
-        return found
+                keywords[key] = value
+        return keywords
 
     def expand(
         self, node: Any, body: expansion.FunctionBody, inputs: list[str], name: str, scope: _Scope

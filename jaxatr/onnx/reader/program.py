@@ -62,12 +62,12 @@ class Call:
 
     def keywords(self) -> dict[str, Any]:
         """Returns the keyword arguments that are fixed by the model, without subgraphs."""
-        found = {k: v for k, v in self.attributes.items() if not isinstance(v, Program)}
+        keywords = {k: v for k, v in self.attributes.items() if not isinstance(v, Program)}
         if "outputs" in self.operator.keywords:
-            found["outputs"] = len(self.outputs)
+            keywords["outputs"] = len(self.outputs)
         if "opset" in self.operator.keywords:
-            found["opset"] = self.opset
-        return found
+            keywords["opset"] = self.opset
+        return keywords
 
 
 @dataclass(frozen=True)
@@ -90,13 +90,13 @@ class Program:
     @cached_property
     def finished(self) -> tuple[tuple[str, ...], ...]:
         """For each call, the names of results that no later call reads."""
-        found, wanted = [], set(self.outputs)
-        made = {name for call in self.calls for name in call.outputs if name}
+        finished, wanted = [], set(self.outputs)
+        computed = {name for call in self.calls for name in call.outputs if name}
         for call in reversed(self.calls):
-            over = (call.reads() | {name for name in call.outputs if name}) & made - wanted
-            found.append(tuple(sorted(over)))
-            wanted |= over
-        return tuple(reversed(found))
+            unused = (call.reads() | {name for name in call.outputs if name}) & computed - wanted
+            finished.append(tuple(sorted(unused)))
+            wanted |= unused
+        return tuple(reversed(finished))
 
 
 @dataclass

@@ -120,15 +120,15 @@ def opsets(imports: Any) -> dict[str, int]:
     Raises:
       ValueError: a domain has two versions, or an impossible one.
     """
-    found: dict[str, int] = {}
+    versions: dict[str, int] = {}
     for entry in imports:
         domain = "" if entry.domain == "ai.onnx" else entry.domain
-        if found.get(domain, entry.version) != entry.version:
+        if versions.get(domain, entry.version) != entry.version:
             raise ValueError(f"opset_import: got two versions of domain {domain!r}")
         if not 0 < entry.version < 1 << 31:
             raise ValueError(f"opset_import: got version {entry.version}, wanted a positive one")
-        found[domain] = entry.version
-    return found
+        versions[domain] = entry.version
+    return versions
 
 
 def value_info(value: Any) -> ValueInfo:

@@ -79,11 +79,11 @@ def divide(lowered: Lowered) -> Divided:
             small[name] = value
         else:
             constants[name] = value
-    made = sum(v.nbytes for group in (params, batch_stats, constants) for v in group.values())
-    made -= sum(value.nbytes for value in lowered.initializers.values())
-    if made > MADE:
+    created = sum(v.nbytes for group in (params, batch_stats, constants) for v in group.values())
+    created -= sum(value.nbytes for value in lowered.initializers.values())
+    if created > MADE:
         raise ValueError(
-            f"model: it creates {made} bytes out of shapes and copies, wanted at most {MADE}"
+            f"model: it creates {created} bytes out of shapes and copies, wanted at most {MADE}"
         )
     return Divided(program, small, params, batch_stats, constants)
 
@@ -159,22 +159,22 @@ def _slots(program: Program) -> tuple[set[str], set[str]]:
 def uses(program: Program) -> Counter[str]:
     """Counts how often each value is read: by calls, as an output, and in subgraphs."""
     everything = list(calls_of(program))
-    found = Counter(name for call in everything for name in call.inputs)
-    found.update(program.outputs)
-    found.update(
+    counts = Counter(name for call in everything for name in call.inputs)
+    counts.update(program.outputs)
+    counts.update(
         name for call in everything for inner in call.subgraphs() for name in inner.outputs
     )
-    return found
+    return counts
 
 
 def own_statistics(program: Program) -> frozenset[str]:
     """Returns the names of running statistics that exactly one call reads, outside of subgraphs."""
-    count, found = uses(program), set()
+    count, running = uses(program), set()
     for call in program.calls:
         operator = call.operator
         names = tuple(name for name, _ in operator.statistics)
-        found |= {call.inputs[i] for i in operator.positions(names, len(call.inputs))}
-    return frozenset(name for name in found if count[name] == 1)
+        running |= {call.inputs[i] for i in operator.positions(names, len(call.inputs))}
+    return frozenset(name for name in running if count[name] == 1)
 
 
 def _used(program: Program) -> set[str]:
@@ -215,9 +215,9 @@ class _Folding:
             if not isinstance(error.__cause__, TooLargeToFold):
                 raise
             return False
-        made = {name: np.asarray(result) for name, result in named(call, results).items()}
-        self.left = max(0, self.left - sum(_held(value) for value in made.values()))
-        self.known.update(made)
+        computed = {name: np.asarray(result) for name, result in named(call, results).items()}
+        self.left = max(0, self.left - sum(_held(value) for value in computed.values()))
+        self.known.update(computed)
         for name in call.inputs:
             self.readers[name] -= 1
             if not self.readers[name]:

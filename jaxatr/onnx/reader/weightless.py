@@ -49,7 +49,7 @@ def without_weights(model: str | os.PathLike | bytes) -> bytes:
 def _stripped(view: memoryview, message: str, depth: int) -> bytes:
     if depth > DEEPEST:
         raise ValueError(f"model: messages nested more than {DEEPEST} deep")
-    parts, made, at = PARTS[message], bytearray(), 0
+    parts, kept, at = PARTS[message], bytearray(), 0
     while at < len(view):
         begin = at
         tag, at = _varint(view, at)
@@ -71,10 +71,10 @@ def _stripped(view: memoryview, message: str, depth: int) -> bytes:
         if kind == 2 and number in parts:
             with view[body:at] as part:  # an unreleased view would keep the file open on an error
                 inner = _stripped(part, parts[number], depth + 1)
-            made += _number(tag) + _number(len(inner)) + inner
+            kept += _number(tag) + _number(len(inner)) + inner
         elif not (message == "tensor" and number in VALUES and at - body > KEPT):
-            made += view[begin:at]
-    return bytes(made)
+            kept += view[begin:at]
+    return bytes(kept)
 
 
 def _varint(view: memoryview, at: int) -> tuple[int, int]:
@@ -91,9 +91,9 @@ def _varint(view: memoryview, at: int) -> tuple[int, int]:
 
 
 def _number(value: int) -> bytes:
-    made = bytearray()
+    encoded = bytearray()
     while value > 127:
-        made.append(value & 127 | 128)
+        encoded.append(value & 127 | 128)
         value >>= 7
-    made.append(value)
-    return bytes(made)
+    encoded.append(value)
+    return bytes(encoded)

@@ -53,7 +53,7 @@ def drop_identities(graph: Graph) -> None:
 
 
 def _drop_identities(graph: Graph) -> None:
-    made = {name for node in graph.nodes for name in node.outputs}
+    computed = {name for node in graph.nodes for name in node.outputs}
     names: dict[str, str] = {}
     for node in graph.nodes:
         if node.op != "Identity":
@@ -62,7 +62,7 @@ def _drop_identities(graph: Graph) -> None:
         source = _resolved(source, names)
         if target not in graph.outputs:
             names[target] = source
-        elif source in made and source not in graph.outputs:
+        elif source in computed and source not in graph.outputs:
             names[source] = target
     graph.nodes = [
         node

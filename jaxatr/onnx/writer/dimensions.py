@@ -164,7 +164,7 @@ def groups(before: Shape, after: Shape) -> list[tuple[list[int], list[int]]] | N
     >>> groups((2, 3, 4), (2, 12, 1))
     [([0], [0]), ([1, 2], [1]), ([], [2])]
     """
-    found: list[tuple[list[int], list[int]]] = []
+    pairs: list[tuple[list[int], list[int]]] = []
     i = j = 0
     while i < len(before) or j < len(after):
         left, right, products = [], [], [1, 1]
@@ -181,8 +181,8 @@ def groups(before: Shape, after: Shape) -> list[tuple[list[int], list[int]]] | N
                 products[0], i, left = products[0] * size, i + 1, [*left, i]
             else:
                 products[1], j, right = products[1] * size, j + 1, [*right, j]
-        found.append((left, right))
-    return found
+        pairs.append((left, right))
+    return pairs
 
 
 def _added_ones(before: Shape, after: Shape) -> list[int] | None:

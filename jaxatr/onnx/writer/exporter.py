@@ -98,9 +98,9 @@ def export(
     )
     graph = build(traced)
     name = type(model).__name__ if hasattr(model, "apply") else getattr(model, "__name__", "model")
-    made = model_proto(graph, opset=opset, name=name, properties=properties or {})
-    write_model(made, path)
-    return made
+    proto = model_proto(graph, opset=opset, name=name, properties=properties or {})
+    write_model(proto, path)
+    return proto
 
 
 def build(traced: Traced) -> Graph:

@@ -111,10 +111,10 @@ def one_reshape(find: Finder, node: Node) -> bool:
     if find.shape(source) == find.shape(target):
         find.graph.put("Identity", [source], target)
         return True
-    found = reshaping(find.shape(source), find.shape(target))
-    if found is None:
+    reshape = reshaping(find.shape(source), find.shape(target))
+    if reshape is None:
         return False
-    find.graph.put(found[0], [source], target, **found[1])
+    find.graph.put(reshape[0], [source], target, **reshape[1])
     return True
 
 
@@ -141,14 +141,14 @@ def reduced_before_reshape(find: Finder, node: Node) -> bool:
         return False
     reduced = [axis for left, right in parts if axes & set(right) for axis in left]
     left = tuple(size for axis, size in enumerate(before) if axis not in reduced)
-    found = reshaping(left, find.shape(target))
-    if not reduced or found is None:
+    reshape = reshaping(left, find.shape(target))
+    if not reduced or reshape is None:
         return False
     if left == find.shape(target):
         find.graph.put(node.op, [source], target, axes=reduced, keepdims=0)
         return True
     inside = find.graph.add(node.op, [source], left, axes=reduced, keepdims=0)
-    find.graph.put(found[0], [inside], target, **found[1])
+    find.graph.put(reshape[0], [inside], target, **reshape[1])
     return True
 
 
@@ -304,14 +304,14 @@ def max_pool(find: Finder, node: Node) -> bool:
 
 def _taps(find: Finder, node: Node) -> list[Node]:
     """Returns the slices under a tree of maxima, or an empty list if it has other operands."""
-    found: list[Node] = []
+    slices: list[Node] = []
     for name in node.inputs:
         inner = find.maker(name, "Max", "Slice")
         parts = [] if inner is None else [inner] if inner.op == "Slice" else _taps(find, inner)
         if not parts:
             return []
-        found += parts
-    return found
+        slices += parts
+    return slices
 
 
 def _window(find: Finder, taps: list[Node]) -> tuple[list[int], str, dict[str, Any]] | None:

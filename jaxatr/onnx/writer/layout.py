@@ -128,8 +128,8 @@ class _Pass:
 
     def _rename(self) -> None:
         """Renames the values that replace others which no longer exist."""
-        made = self.graph.producers()
-        names = {new: old for new, old in self.names.items() if old not in made}
+        producers = self.graph.producers()
+        names = {new: old for new, old in self.names.items() if old not in producers}
         for new, old in names.items():
             self.graph.types[old] = self.graph.types[new]
         for node in self.graph.nodes:

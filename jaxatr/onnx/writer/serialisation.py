@@ -119,8 +119,8 @@ def _node_proto(node: Node, graph: Graph) -> onnx.NodeProto:
     inputs[1 : 1 + len(names)] = names
     # An empty list has no element type. Leaving it out means the same in ONNX.
     given = {key: value for key, value in attributes.items() if value != []}
-    made = {key: _attribute(value, node, key) for key, value in given.items()}
-    return onnx.helper.make_node(node.op, inputs, node.outputs, node.name, **made)
+    converted = {key: _attribute(value, node, key) for key, value in given.items()}
+    return onnx.helper.make_node(node.op, inputs, node.outputs, node.name, **converted)
 
 
 def _attribute(value: Any, node: Node, key: str) -> Any:

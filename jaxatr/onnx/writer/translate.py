@@ -255,10 +255,10 @@ class Translator:
         before = self.graph.types[name].shape
         if tuple(before) == tuple(shape):
             return name
-        found = reshaping(before, shape)
-        if found is None:
+        operator = reshaping(before, shape)
+        if operator is None:
             return self.graph.add("Reshape", [name, self.dimensions.shape(shape)], shape)
-        op, attributes = found
+        op, attributes = operator
         return self.graph.add(op, [name], shape, **attributes)
 
 
@@ -291,14 +291,14 @@ def _computed(jaxpr: Any, equations: list[Any], env: Mapping[Any, Tensor]) -> di
     if not fixed:
         return {}
     taken = [var for var in env if any(var in equation.invars for equation in fixed)]
-    made = [var for equation in fixed for var in equation.outvars]
+    computed = [var for equation in fixed for var in equation.outvars]
     # Long parts are compiled as one function, since otherwise each primitive would be compiled.
-    part = jex.Jaxpr(taken, [], made, fixed, debug_info=jaxpr.debug_info)
+    part = jex.Jaxpr(taken, [], computed, fixed, debug_info=jaxpr.debug_info)
     run = jex.jaxpr_as_fun(
         jex.ClosedJaxpr(part, [_broadcast(env[var].array, var.aval.shape) for var in taken])
     )
     results = (jax.jit(run) if len(fixed) > 3 else run)()
-    return dict(zip(made, map(constant, results), strict=True))
+    return dict(zip(computed, map(constant, results), strict=True))
 
 
 def _is_fixed(equation: Any) -> bool:

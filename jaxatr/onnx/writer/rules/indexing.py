@@ -110,8 +110,8 @@ def _one_slice(t: Translator, equation: Equation, picked: list[int]) -> Tensor:
             one = sliced(t, t.name(numbers), (1,), 0, place, place + 1)
             starts[axis] = t.tensor(t.reshape(t.name(one), ()))
     part = _part(t, t.tensor(t.read(equation, 0)), starts, sizes)
-    found = t.tensor(t.reshape(t.name(part), equation.out_avals[0].shape))
-    return _filled(t, equation, found, valid)
+    result = t.tensor(t.reshape(t.name(part), equation.out_avals[0].shape))
+    return _filled(t, equation, result, valid)
 
 
 def _along_one(t: Translator, equation: Equation, axis: int) -> Tensor:
@@ -126,11 +126,11 @@ def _along_one(t: Translator, equation: Equation, axis: int) -> Tensor:
         indices = t.reshape(t.name(numbers), equation.in_avals[1].shape[:-1])
     rank = len(equation.in_avals[1].shape) - 1
     natural = (*shape[:axis], *equation.in_avals[1].shape[:-1], *shape[axis + 1 :])
-    found = t.graph.add("Gather", [t.read(equation, 0), indices], natural, axis=axis)
+    result = t.graph.add("Gather", [t.read(equation, 0), indices], natural, axis=axis)
     dims = list(map(int, equation.params["dimension_numbers"].offset_dims))
     of_slices = [*range(axis), *range(axis + rank, len(natural))]
     order = _order(dims, of_slices, list(range(axis, axis + rank)), len(natural))
-    return _filled(t, equation, t.tensor(t.transpose(found, order)), valid)
+    return _filled(t, equation, t.tensor(t.transpose(result, order)), valid)
 
 
 def _evenly(t: Translator, equation: Equation, numbers: np.ndarray, axis: int) -> Tensor | None:
@@ -156,12 +156,12 @@ def _along_many(t: Translator, equation: Equation, picked: list[int], batch: lis
     moved = t.transpose(t.name(indices), [*of_numbers, *places, rank - 1])
     sizes = t.graph.types[moved].shape[:-1]
     natural = (*sizes, *(shape[axis] for axis in rest))
-    found = t.graph.add("GatherND", [operand, moved], natural, batch_dims=len(batch))
+    result = t.graph.add("GatherND", [operand, moved], natural, batch_dims=len(batch))
     # The batch axes now come first among the axes of the indices: restore their order.
     back = np.argsort([*of_numbers, *places]).tolist()
     of_slices = list(range(rank - 1, len(natural)))
     order = _order(list(map(int, numbers.offset_dims)), of_slices, back, len(natural))
-    return _filled(t, equation, t.tensor(t.transpose(found, order)), valid)
+    return _filled(t, equation, t.tensor(t.transpose(result, order)), valid)
 
 
 def _order(dims: list[int], of_slices: list[int], of_numbers: list[int], rank: int) -> list[int]:
@@ -191,10 +191,10 @@ def _clipped(t: Translator, numbers: Tensor, most: list[Dim]) -> Tensor:
     return t.pointwise("Min", t.pointwise("Max", numbers, _int64(0)), limits)
 
 
-def _filled(t: Translator, equation: Equation, found: Tensor, valid: Tensor | None) -> Tensor:
+def _filled(t: Translator, equation: Equation, result: Tensor, valid: Tensor | None) -> Tensor:
     """Writes the fill value where an index was out of bounds."""
     if valid is None:
-        return found
+        return result
     out, dims = equation.out_avals[0], equation.params["dimension_numbers"].offset_dims
     flags = t.cast(valid, np.int32)
     inside = t.add("ReduceMin", [t.name(flags)], flags.shape[:-1], axes=[-1], keepdims=0)
@@ -204,7 +204,7 @@ def _filled(t: Translator, equation: Equation, found: Tensor, valid: Tensor | No
     if fill is None:
         fill = np.nan if out.dtype.kind == "f" else np.iinfo(out.dtype).min
     other = constant(np.asarray(fill, out.dtype))
-    return t.pointwise("Where", mask, found, other, dtype=out.dtype)
+    return t.pointwise("Where", mask, result, other, dtype=out.dtype)
 
 
 def _others(shape: Shape, axes: list[int]) -> list[int]:

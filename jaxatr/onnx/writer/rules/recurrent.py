@@ -70,9 +70,9 @@ def _recurrent(t: Translator, equation: Equation) -> list[Tensor]:
     results = t.graph.add_many(
         _OPERATORS[problem.cell], [*inputs, *starts[1:]], infos, **attributes
     )
-    found = [add("Squeeze", [results[0]], (steps, batch, hidden), axes=[1])]
-    found += [add("Squeeze", [name], (batch, hidden), axes=[0]) for name in results[1:]]
-    return [t.tensor(name) for name in found]
+    outputs = [add("Squeeze", [results[0]], (steps, batch, hidden), axes=[1])]
+    outputs += [add("Squeeze", [name], (batch, hidden), axes=[0]) for name in results[1:]]
+    return [t.tensor(name) for name in outputs]
 
 
 def _ordered(t: Translator, problem: Problem, name: str, axis: int) -> str:

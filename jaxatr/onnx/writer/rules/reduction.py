@@ -33,8 +33,8 @@ def _reduce_logical(t: Translator, equation: Equation) -> Tensor:
 def _arg(t: Translator, equation: Equation) -> Tensor:
     (axis,), out = equation.params["axes"], equation.out_avals[0]
     op = "ArgMax" if equation.primitive == "argmax" else "ArgMin"
-    found = t.add(op, [t.read(equation, 0)], out.shape, np.int64, axis=int(axis), keepdims=0)
-    return t.cast(found, out.dtype)
+    indices = t.add(op, [t.read(equation, 0)], out.shape, np.int64, axis=int(axis), keepdims=0)
+    return t.cast(indices, out.dtype)
 
 
 @rule("cumsum")
