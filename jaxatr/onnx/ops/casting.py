@@ -56,7 +56,7 @@ def _wrapped(x: Value, to: str) -> Value:
 
 def _to_float8(x: Value, dtype: np.dtype, saturate: bool) -> Value:
     """Converts floats to a float8 type, clipping to its largest value if ``saturate``."""
-    # The cast from float32 rounds once.
+    # Narrower floats go through float32, which is exact, so that the result is rounded only once.
     wide = x if x.dtype == np.float64 else x.astype("float32")
     if saturate:
         highest = float(ml_dtypes.finfo(dtype).max)
