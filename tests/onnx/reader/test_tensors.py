@@ -111,16 +111,16 @@ def test_links_are_not_followed(folder):
     os.symlink(folder.parent / "secret", folder / "link")
     os.symlink(folder.parent, folder / "up")
     for location in ("link", "up/secret"):
-        with pytest.raises(ValueError, match="is a link"):
+        with pytest.raises(ValueError, match="is a symbolic link"):
             to_array(external(location), folder)
 
 
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ({"length": 2**40}, "got 1099511627776 bytes at 0, 'weights' has 12"),
+        ({"length": 2**40}, "got 1099511627776 bytes at 0, but 'weights' has only 12"),
         ({"offset": -4}, "got 16 bytes at -4"),
-        ({"offset": "x"}, "are no numbers"),
+        ({"offset": "x"}, "are not numbers"),
         ({}, "got 12 bytes, wanted 8"),
     ],
 )

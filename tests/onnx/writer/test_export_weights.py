@@ -164,7 +164,7 @@ def test_external_data_go_into_the_new_file(tmp_path):
     assert sorted(file.name for file in tmp_path.iterdir()) == ["new.onnx", "same.onnx", "source"]
     (folder / "w.bin").rename(tmp_path / "w.bin")
     (folder / "w.bin").symlink_to(tmp_path / "w.bin")
-    with pytest.raises(ValueError, match="'w.bin' is a link"):
+    with pytest.raises(ValueError, match="'w.bin' is a symbolic link"):
         export(model, model.variables, (), tmp_path / "linked.onnx")
 
 
