@@ -1,4 +1,4 @@
-"""A network from an ONNX file as the target of an explanation."""
+"""A network from an ONNX file as the target of explanations."""
 
 import json
 
@@ -16,7 +16,7 @@ from jaxatr.explain.two_parts import in_two_parts  # noqa: E402
 
 
 def a_classifier(classes, *, channels=1, extra=()):
-    """Returns a small classifier of gray images, with its classes in the metadata."""
+    """Returns a small classifier of gray images with its classes in the metadata."""
     rng, node = np.random.default_rng(0), onnx.helper.make_node
     weights = {
         "conv": rng.normal(size=(6, channels, 3, 3)) / 100,
