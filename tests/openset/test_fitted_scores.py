@@ -58,7 +58,7 @@ def test_all_is_every_score_and_each_is_higher_for_the_known(fitted):
 
 
 def test_a_score_with_a_training_of_its_own_wants_its_model():
-    with pytest.raises(ValueError, match="conflabel_detector: wanted the model that its own train"):
+    with pytest.raises(ValueError, match="conflabel_detector: wanted the model of its own"):
         one("conflabel_detector")
     norms = [part.more["gradient_norms"] for part in (TRAINING, UNKNOWN)]
     detector = openset.conflabel_detector.fit(*norms, key=jax.random.key(0))

@@ -92,9 +92,9 @@ def test_only_the_rows_of_a_piece_are_copied_from_a_mapped_file(tmp_path):
 
 def test_what_cannot_be_cut_is_refused():
     whole, _ = decision()
-    with pytest.raises(ValueError, match="gallery of 60 examples makes no 61 pieces"):
+    with pytest.raises(ValueError, match="cannot split its gallery of 60 examples into 61"):
         pieces.piece_of(whole, 0, 61)
     rule = openset.gamma_rule(0.5)
-    with pytest.raises(ValueError, match="cbc searches no gallery that could be cut"):
+    with pytest.raises(ValueError, match="cbc has no gallery to split"):
         pieces.without(rule, asked([]))
     assert not pieces.galleries_of(rule) and gallery.is_gallery(*whole.models.values())

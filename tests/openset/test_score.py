@@ -43,7 +43,7 @@ def test_scores_are_chosen_by_a_list_of_names():
         (",", "scores: got none, wanted 'all', or some of softmax"),
         ("outside_scores:MARGEN", "no 'MARGEN' in outside_scores; did you mean 'MARGIN'"),
         ("outside_scores:NOTHING", "outside_scores:NOTHING is a int, wanted a Score"),
-        ("outside_scores:IMPOSTOR", "has the name of one of the package, 'mls'"),
+        ("outside_scores:IMPOSTOR", "has the name of a built-in score, 'mls'"),
         ("outside_scores:MARGIN,outside_scores:TWIN", "two of .* have the name 'margin'"),
     ],
 )

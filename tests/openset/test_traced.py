@@ -108,7 +108,7 @@ def test_a_score_as_a_probability_and_a_threshold_that_accepts_everything(parts,
 
 def test_what_has_no_form_is_refused(parts):
     decision = openset.Decision(openset.SCORES["conflabel"], {}, threshold=0.0)
-    with pytest.raises(ValueError, match="conflabel: it has no form in ONNX"):
+    with pytest.raises(ValueError, match="conflabel: this score cannot be exported"):
         openset.traced_decision(decision, CLASSES)
     plain = openset.Score("plain", "Plain", lambda _, out: out.logits.max(axis=1))
     made = openset.Score("made", "Made", plain.score, members=(plain,), traced=plain.score)

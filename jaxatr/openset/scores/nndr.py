@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxatr.openset import gallery
+from jaxatr.openset import gallery, reduction
 from jaxatr.openset.elsewhere import Elsewhere
 from jaxatr.openset.gallery import Gallery
 from jaxatr.openset.inputs import finite, known_labels
@@ -73,7 +73,7 @@ def fit(
         of one class.
     """
     labels = known_labels(labels, len(rows), classes)
-    chosen = gallery.sample(labels, most, seed=seed)
+    chosen = reduction.sample(labels, most, seed=seed)
     rows, labels = finite("examples", rows[chosen]), labels[chosen]
     mean = rows.mean(axis=0)
     scale = np.sqrt(np.mean(np.square(rows - mean)))  # into float16's range; no ratio changes

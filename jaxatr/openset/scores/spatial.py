@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr.openset import gallery
+from jaxatr.openset import gallery, reduction
 from jaxatr.openset.elsewhere import Elsewhere
 from jaxatr.openset.gallery import Gallery
 from jaxatr.openset.inputs import known_labels
@@ -84,7 +84,7 @@ def fit(
       channels: project each pixel's f numbers to so many principal directions.
       most_bytes: project them to as many as a chip of so many bytes can have, one at least.
       keep: share of the examples that is kept, as a coreset
-        (:func:`jaxatr.openset.gallery.coreset`).
+        (:func:`jaxatr.openset.reduction.coreset`).
       most: examples at most; of more, a random part is taken, evenly from all classes.
       seed: of that draw, and of the coreset's projection.
 
@@ -103,19 +103,19 @@ def fit(
     if not np.isfinite(mean).all():
         raise ValueError("maps: some are not finite")
     width = maps.shape[-1]
-    chosen = gallery.sample(labels, most, seed=seed)
+    chosen = reduction.sample(labels, most, seed=seed)
     axes = np.zeros((width, 0), np.float32)
     if channels is None and most_bytes is not None:
         afforded = most_bytes // (2 * central(mean, window)[..., 0].size)
         channels = max(1, afforded) if afforded < width else None
     if channels is not None:
         pixels = (central(maps[chosen], window) - central(mean, window)).reshape(-1, width)
-        axes = gallery.pca(pixels, channels).axes.astype(np.float32)
+        axes = reduction.pca(pixels, channels).axes.astype(np.float32)
     rows = _rows(mean, axes, window, maps[chosen])
     labels = labels[chosen]
     if keep is not None:
         size = max(len(np.unique(labels)), round(keep * len(rows)))
-        kept = gallery.coreset(rows, labels, size, seed=seed)
+        kept = reduction.coreset(rows, labels, size, seed=seed)
         rows, labels = rows[kept], labels[kept]
     found = gallery.directions(rows, labels, classes)
     return Spatial(mean, axes, np.array(window), classes=np.array(classes), **found._asdict())

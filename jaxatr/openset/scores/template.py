@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr.openset import gallery
+from jaxatr.openset import gallery, reduction
 from jaxatr.openset.elsewhere import Elsewhere
 from jaxatr.openset.gallery import Gallery
 from jaxatr.openset.inputs import known_labels
@@ -101,7 +101,7 @@ def fit(
         chips are too small to be moved so far.
     """
     labels = known_labels(labels, len(chips), classes)
-    chosen = gallery.sample(labels, most, seed=seed)
+    chosen = reduction.sample(labels, most, seed=seed)
     smallest = min(chips.shape[1:3])
     if not 0 <= shift <= (smallest - 4) / 2:
         raise ValueError(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jaxatr import openset
-from jaxatr.openset import SCORES, gallery
+from jaxatr.openset import SCORES, reduction
 from jaxatr.openset.scores import fusion, nndr, spatial, template
 
 K = 3
@@ -206,7 +206,7 @@ def test_a_smaller_gallery_of_maps():
     assert np.bincount(drawn.labels).tolist() == [4, 4, 4]
     np.testing.assert_array_equal(drawn.mean, whole.mean)
     rows = (np.float32(maps) - whole.mean).reshape(45, -1)
-    kept = gallery.coreset(rows, labels, 20)
+    kept = reduction.coreset(rows, labels, 20)
     thinned = spatial.fit(maps, labels, K, keep=20 / 45)
     np.testing.assert_array_equal(np.sort(thinned.labels), np.sort(labels[kept]))
 
