@@ -122,7 +122,7 @@ def test_values_that_float32_does_not_tell_apart_are_refused(parts):
     decision = decision_of("mls", parts)
     fine = 1 - 1e-10 * np.arange(len(decision.calibration.scores))
     calibration = decision.calibration._replace(scores=fine)
-    with pytest.raises(ValueError, match="mls: its 40 different values .* are . in float32"):
+    with pytest.raises(ValueError, match="mls: the 40 distinct scores .* only . in float32"):
         openset.traced_decision(
             openset.Decision(decision.score, {}, calibration=calibration), CLASSES
         )
