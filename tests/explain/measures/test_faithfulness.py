@@ -108,7 +108,7 @@ def test_agrees_with_the_algorithms_as_loops(shape, n):
 def knows_only(pixels, *, whole):
     """Returns a model that depends on some pixels only: class 0 by how many of them are 1.
 
-    Its probability of class 0 is their share; with ``whole``, 1 if all of them are 1 and otherwise 0.
+    Its probability of class 0 is their share; with ``whole``, it is 1 if all are 1 and otherwise 0.
     """
 
     def predict(images):
@@ -222,7 +222,7 @@ def test_a_black_image_and_one_class():
 
 
 def test_a_constant_image():
-    """The blur of a constant image is itself, so insertion starts at the end; deletion ends in black."""
+    """A constant image equals its blur, so insertion starts at the end; deletion ends in black."""
     image, saliency = np.full((1, 4, 4, 1), 3.0, np.float32), np.arange(16.0).reshape(1, 4, 4)
 
     def predict(images):

@@ -246,7 +246,7 @@ def test_what_cannot_be_fitted_is_named(unchecked):
         spatial.fit(maps, labels, K, keep=0)
     with pytest.raises(ValueError, match="dimensions: got 7, wanted 1 to 6"):
         spatial.fit(maps, labels, K, channels=7)
-    with pytest.raises(ValueError, match="shift: got 11, wanted 0 or more, and 2 by 2 cells left"):
+    with pytest.raises(ValueError, match="shift: got 11, wanted 0 or more, with 2 by 2 cells left"):
         template.fit(TRAIN.more["image"], labels, K, shift=11)
     with pytest.raises(ValueError, match="examples: all are equal"):
         nndr.fit(np.ones((6, 4)), np.arange(6) % 2, 2)
@@ -254,7 +254,9 @@ def test_what_cannot_be_fitted_is_named(unchecked):
         nndr.fit(np.random.default_rng(0).random((6, 4)), np.zeros(6, int), 2)
     with pytest.raises(ValueError, match="members: got 1, wanted two or more"):
         fusion.fuse("one", "One", [SCORES["mls"]])
-    with pytest.raises(ValueError, match="mls has the deviation 0.0 on validation examples"):
+    with pytest.raises(
+        ValueError, match="mls has the standard deviation 0.0 on validation examples"
+    ):
         fusion.fit(np.ones((3, 1)), ["mls"])
     with pytest.raises(ValueError, match="validation: got 1 examples"):
         fusion.fit(np.ones((1, 1)), ["mls"])

@@ -242,12 +242,12 @@ def test_a_class_with_none_right_is_an_error():
 
 
 def test_a_tail_that_no_distribution_fits_is_an_error():
-    with pytest.raises(ValueError, match=r"tails of \[0\] hold one value only, 2.0"):
+    with pytest.raises(ValueError, match=r"tails of \[0\] contain a single value, 2.0"):
         openmax.fit_weibull(np.full(9, 2.0))
     with pytest.raises(ValueError, match="got 0.0 in the tail, wanted > 0 without a shift"):
         openmax.fit_weibull(np.array([0.0, 1.0]), shift=None)
     train, labels = draw()
-    with pytest.raises(ValueError, match=r"tails of \[1\] hold one value only"):
+    with pytest.raises(ValueError, match=r"tails of \[1\] contain a single value"):
         openmax.fit(np.where(labels[:, None] == 1, 9 * np.eye(5)[1], train), labels)
 
 
