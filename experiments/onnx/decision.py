@@ -230,7 +230,7 @@ def page() -> str:
         "# Exported decisions compared with predict",
         "",
         "Largest differences between onnxruntime and `predict` on the same test images, relative",
-        "for values above 1. Images are processed one at a time. The networks are small and briefly",
+        "for values above 1. Images are processed one by one. The networks are small and briefly",
         "trained, because the two computations are compared, not the networks. For reference, the",
         "sixth column compares `predict` by batches of 1 and of 32. A p-value differs by one step",
         "if a score is that close to the score of a validation example.",

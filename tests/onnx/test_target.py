@@ -120,7 +120,7 @@ def test_what_is_no_target(tmp_path):
     del model.graph.output[1]
     model.graph.output.append(onnx.helper.make_value_info("pooled", onnx.TypeProto()))
     onnx.save(model, tmp_path / "other.onnx")
-    with pytest.raises(ValueError, match="it takes x and gives flat, pooled"):
+    with pytest.raises(ValueError, match="got inputs x and outputs flat, pooled"):
         load_target(tmp_path / "other.onnx")
     with pytest.raises(ValueError, match="none.onnx"):
         load_target(tmp_path / "none.onnx")

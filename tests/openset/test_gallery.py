@@ -38,7 +38,7 @@ def test_cosines_are_those_of_loops():
     queries, _ = draw(1, n=9, d=200)
     rows[0], queries[0] = 0, 0
     built = gallery.directions(1e3 * rows, labels, 5)
-    assert len(built.examples) == 79  # what has no direction is left out
+    assert len(built.examples) == 79  # a row without a direction is left out
     found = gallery.cosines(built, queries, 5)
     for q, row in zip(np.float64(queries), found, strict=True):
         for label in range(4):

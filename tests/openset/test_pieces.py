@@ -1,4 +1,4 @@
-"""Galleries in pieces answer as whole ones."""
+"""Galleries in pieces give the same results as undivided ones."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ CLASSES = 5
 
 
 def decision(count=60, seed=0):
-    """A decision by the ratio of distances in features, and what it decides about."""
+    """A decision by the ratio of distances between features, and outputs to decide about."""
     score = openset.SCORES["nndr_features"]
     rng = np.random.default_rng(seed)
     examples = _outputs(rng, count, np.arange(count) % CLASSES)

@@ -1,4 +1,4 @@
-"""Decisions as graphs: every score that can decide, in onnxruntime as in NumPy."""
+"""Decisions as graphs: every exported score in onnxruntime equals the one in NumPy."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ LAST = openset.Head(np.random.default_rng(1).normal(size=(12, CLASSES)), None)
 
 
 def outputs_of(count, seed):
-    """Draws outputs that are somewhat of their classes, with everything that scores need."""
+    """Draws outputs that are correlated with their classes, with all arrays that scores need."""
     rng = np.random.default_rng(seed)
     labels = np.arange(count) % CLASSES
 
@@ -48,7 +48,7 @@ def decision_of(name, parts, **options):
 
 
 def in_onnx(decision, outputs, path):
-    """Returns onnxruntime's answers to outputs."""
+    """Computes a decision's results by onnxruntime."""
     traced = openset.traced_decision(decision, CLASSES)
     needs = sorted(decision.score.all_needs - {"open_logits"})
     given = [outputs.logits, outputs.open_logits, *(outputs.more[name] for name in needs)]

@@ -14,7 +14,7 @@ FACES = np.random.default_rng(6).gamma(1.0, 40, size=(K, 24, 24, 1))
 
 
 def draw(seed, n, known=True):
-    """Outputs on chips of three classes, or of things of no class."""
+    """Outputs on chips of three classes, or of none of them."""
     rng = np.random.default_rng(seed)
     labels = np.arange(n) % K
     maps = MEANS[labels] if known else rng.normal(size=(n, 8, 8, 6))
