@@ -93,9 +93,9 @@ def test_a_surrogate_of_black_and_constant_images(surrogate_run):
         np.testing.assert_allclose(found.saliency, saliency, atol=1e-5)
         assert 0 < found.saliency.min() < found.saliency.max()
         assert found.label in explainer.classes
-        # Blurred, the image is what it was, so that what is inserted changes nothing.
+        # The image equals its blur, so insertion changes nothing.
         assert found.insertion == pytest.approx(found.score, abs=1e-4)
-    assert black.deletion == pytest.approx(black.score, abs=1e-4)  # what is deleted was black
+    assert black.deletion == pytest.approx(black.score, abs=1e-4)  # deleted pixels were black
 
 
 def test_the_target_of_a_surrogate_is_the_run_that_it_explains(surrogate_run, trained_run, images):

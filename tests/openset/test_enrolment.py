@@ -120,9 +120,7 @@ def test_thresholds_are_those_of_the_chips_left_out_in_turn():
     further = after.further
     np.testing.assert_allclose(further.scores, [score for score, _ in by_hand], rtol=1e-6)
     np.testing.assert_array_equal(further.nearest, [nearest for _, nearest in by_hand])
-    np.testing.assert_array_equal(
-        further.labels, [3] * 4
-    )  # a single chip has no leave-one-out score
+    np.testing.assert_array_equal(further.labels, [3] * 4)  # one chip has no such score
     own = further.scores[further.nearest == 3]
     scored = after.score_of(HELD_OUT)[0]
     of_all = openset.conformal_threshold(scored, tpr=0.9)

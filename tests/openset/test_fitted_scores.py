@@ -99,9 +99,7 @@ def test_models_are_recorded_without_the_training_set(fitted):
     searched = ("knn", "nearest", "nnguide", "nndr", "spatial", "template")
     assert not [name for name in recorded if name.split("_")[1] in searched]
     assert {"openmax", "mahalanobis", "vim"} < {name.split("_")[1] for name in recorded}
-    assert (
-        max(array.size for array in recorded.values()) <= 8 * 8
-    )  # independent of the number of examples
+    assert max(array.size for array in recorded.values()) <= 8 * 8  # not of n examples
     np.testing.assert_array_equal(recorded["fitted_vim_alpha"], fitted.models["vim"].alpha)
 
 
