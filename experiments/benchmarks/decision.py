@@ -21,7 +21,7 @@ from alternating import alternately
 
 import jaxatr
 from jaxatr import bundled, openset, training
-from jaxatr.openset import gallery
+from jaxatr.openset import gallery, reduction
 from jaxatr.openset.scores import spatial, template
 
 OUTPUT = Path(__file__).parent / "results" / "decision_cpu.json"
@@ -50,7 +50,7 @@ def enlarged(model: Any, examples: int) -> Any:
             classes,
             most_bytes=min(spatial.MOST_BYTES, spatial.MOST_OF_ALL // examples),
         )
-    kept = gallery.sample(labels, template.MOST)
+    kept = reduction.sample(labels, template.MOST)
     rows = rng.normal(size=(len(kept), model.examples.shape[1]))
     return model._replace(**gallery.directions(rows, labels[kept], classes)._asdict())
 
