@@ -83,7 +83,7 @@ def test_the_runs_that_enrolment_is_compared_with_set_fields_that_exist(tmp_path
 def test_the_rows_of_the_quadruplet_table_set_fields_that_exist():
     experiment = load(EXPERIMENTS / "quadruplet_selection" / "run.py")
     runs = experiment.tuning()
-    assert len({run.name for run in runs}) == 2 * 8 * 4
+    assert len({run.name for run in runs}) == 2 * 8 * 4 + 3 * 8 * 3  # random weights, pretrained
     for run in runs:
         check(run.config, run.overrides)
     tables = load(EXPERIMENTS / "quadruplet_selection" / "tables.py")
