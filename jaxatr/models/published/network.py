@@ -1,4 +1,4 @@
-"""The description of a network whose weights are published."""
+"""Descriptions of networks with published weights."""
 
 from typing import NamedTuple
 
@@ -11,8 +11,8 @@ class WeightFile(NamedTuple):
     """A file with a network's weights.
 
     Attributes:
-      name: of the file; its ending says what it is, ``.pth`` or ``.onnx``.
-      sha256: of its content.
+      name: file name; the suffix, ``.pth`` or ``.onnx``, determines the format.
+      sha256: SHA-256 of the content.
     """
 
     name: str
@@ -20,20 +20,20 @@ class WeightFile(NamedTuple):
 
 
 class PublishedNetwork(NamedTuple):
-    """A network whose weights are published, and how images have to be brought to it.
+    """A network with published weights, and the preprocessing it expects.
 
     Attributes:
-      name: what a configuration calls it.
-      backbone: the built-in backbone that it is, a name of :data:`jaxatr.models.BACKBONES`.
-      project: the Python package that carries its weights, on the package index.
-      package: what that is imported as; it is not imported.
-      folder: within it, where the weights lie.
-      files: that hold the weights, the package's own first.
-      mean: of each channel, red first, in units of 8-bit images.
-      std: deviation of each channel, in the same units.
-      size: side in pixels of the images that it was trained on.
-      licence: of the weights.
-      source: who trained it, on what, and how it got into the package.
+      name: name in configurations.
+      backbone: the built-in backbone, a name of :data:`jaxatr.models.BACKBONES`.
+      project: the project on the Python package index that contains the weights.
+      package: import name of that project; it is never imported.
+      folder: folder of the weights within the package.
+      files: files that contain the weights, the package's own first.
+      mean: mean of each channel, red first, in units of 8-bit images.
+      std: standard deviation of each channel, in the same units.
+      size: side in pixels of the training images.
+      licence: licence of the weights.
+      source: who trained the network, on which data, and who packaged it.
     """
 
     name: str
@@ -51,10 +51,10 @@ class PublishedNetwork(NamedTuple):
     def normalization(
         self, channels: int
     ) -> tuple[Float[np.ndarray, " c"], Float[np.ndarray, " c"]]:
-        """Returns mean and deviation of each channel; of images that are not RGB their averages.
+        """Returns the mean and standard deviation of each channel.
 
         Args:
-          channels: c, of the images.
+          channels: c, channels of the images; if they are not RGB, each gets the average over RGB.
         """
         mean, std = np.array(self.mean), np.array(self.std)
         if channels == len(mean):

@@ -111,7 +111,7 @@ def test_missing_weights_are_one_line_that_says_how_to_get_them(tmp_path):
         tensors_of(tiny(second))
     assert str(error.value) == (
         "model.pretrained: the weights of tiny are not on this machine: pip install tiny-weights "
-        "(MIT), or put tiny-1.pth or tiny.onnx into a folder that model.weights_dir names"
+        "(MIT), or put tiny-1.pth or tiny.onnx into a folder and set model.weights_dir to it"
     )
     with pytest.raises(ValueError, match=rf"or put tiny-1.pth into {tmp_path}$"):
         tensors_of(tiny(), tmp_path)
