@@ -212,7 +212,7 @@ def test_all_that_does_not_fit_is_listed(tensors, tmp_path):
         "  bn1.running_var: got [9], wanted [4]",
         "  head.weight: unexpected",
         "  layer1.0.conv2.weight: missing",
-        "  layer4.0.bn1.bias: holds values that are not finite in float32",
+        "  layer4.0.bn1.bias: contains values that are not finite in float32",
         "  layer5.0.conv1.weight: unexpected",
     ]
 
@@ -285,7 +285,7 @@ def test_a_broken_file_is_named(tensors, tmp_path):
     pieces += [bytes(draw.integers(0, 256, size, np.uint8)) for size in (1, 8, 100, 5000)]
     for piece in pieces:
         path.write_bytes(piece)
-        with pytest.raises(ValueError, match="w.safetensors is no whole safetensors file"):
+        with pytest.raises(ValueError, match="w.safetensors is not a valid safetensors file"):
             pretrained.load(path, MODEL)
     header = int.from_bytes(content[:8], "little")
     for place in draw.integers(0, 8 + header, 60):

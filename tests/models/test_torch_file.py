@@ -96,7 +96,7 @@ def test_nothing_of_a_pickle_is_called(torch, harm, place):
         content = written(torch, {"w": torch.ones(2), "trap": trap}, place)
     else:
         content = pickle.dumps({"alone": trap, "value": {"w": trap}, "key": {trap: 1}}[place])
-    with pytest.raises(ValueError, match="^w.pth: refers to .*; wanted nothing but tensors"):
+    with pytest.raises(ValueError, match="^w.pth: refers to .*; wanted only tensors"):
         read_tensors(content, "w.pth")
 
 
@@ -119,7 +119,7 @@ def test_every_way_to_name_a_function_is_refused(protocol):
     ],
 )
 def test_handwritten_pickles_are_refused(code):
-    with pytest.raises(ValueError, match="refers to .*wanted nothing but tensors"):
+    with pytest.raises(ValueError, match="refers to .*wanted only tensors"):
         read_tensors(code, "w.pth")
 
 
@@ -156,7 +156,7 @@ def test_tensors_stay_in_their_storages(torch):
         ((4,), (1,), {"count": 5}),
         ((4,), (1,), {"count": 1 << 50}),
     ]:
-        with pytest.raises(ValueError, match="^w is no whole file of PyTorch's tensors: "):
+        with pytest.raises(ValueError, match="^w is not a valid PyTorch file of tensors: "):
             read_tensors(reference(torch, "0", size, stride, **more), "w")
 
 
@@ -164,7 +164,7 @@ def test_tensors_stay_in_their_storages(torch):
 def test_a_broken_file_is_an_error_and_never_anything_else(torch, form):
     content = written(torch, {"w": torch.arange(6.0).reshape(2, 3), "b": torch.ones(2)}, form)
     for end in [*range(1, len(content), max(1, len(content) // 60)), len(content) - 1]:
-        with pytest.raises(ValueError, match=r"^w\.pth(:| is no whole file)"):
+        with pytest.raises(ValueError, match=r"^w\.pth(:| is not a valid PyTorch file)"):
             read_tensors(content[:end], "w.pth")
     draw = np.random.default_rng(0)
     for place in draw.integers(2, len(content), 200):

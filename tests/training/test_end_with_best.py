@@ -82,6 +82,6 @@ def test_a_run_that_learned_nothing_says_so(toy, tmp_path):
 
 def test_without_an_evaluation_it_says_so(toy, tmp_path):
     task, asked = judged(toy, [None] * 5)
-    with pytest.warns(UserWarning, match="train.end_with_best: nothing is evaluated"):
+    with pytest.warns(UserWarning, match="train.end_with_best: there is no validation data"):
         result = train(toy, tmp_path, task)
     np.testing.assert_array_equal(kernel(result.params), kernel(asked[-1]))

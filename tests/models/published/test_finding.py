@@ -125,7 +125,7 @@ def test_another_file_of_that_name_is_refused(monkeypatch, tmp_path, cache):
     with pytest.raises(ValueError) as error:
         tensors_of(tiny())
     assert str(error.value) == (
-        f"model.pretrained: {path} is not the file of tiny: its SHA-256 is {digest}, wanted {SHA}"
+        f"model.pretrained: {path} does not contain tiny: its SHA-256 is {digest}, wanted {SHA}"
     )
     assert not cache.exists()
 
