@@ -272,7 +272,7 @@ def test_a_plain_classifier_has_no_binary_ones(small_config, trained_run, images
         (["export", "more"], "export takes flags alone"),
         (["export", "--workdir=nowhere"], "--out must be given"),
         (["export", "--out=model.onnx"], "--workdir must be given"),
-        (["export", "--workdir=nowhere", "--out=x.onnx"], "nowhere is no run folder"),
+        (["export", "--workdir=nowhere", "--out=x.onnx"], "nowhere is not a run's folder"),
         (["export", "--workdir=x", "--out=x", "--checkpoint=y"], "--checkpoint: got 'y'"),
         (["export", "--workdir=x", "--workdir=y", "--out=z"], "got 2 runs, and an ensemble is not"),
         (["export", "--workdir=x", "--out=z", "--size=big"], "--size: got 'big', wanted ROWSx"),

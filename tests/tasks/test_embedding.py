@@ -278,7 +278,7 @@ def runs_variables(task):
     ("field", "value", "message"),
     [
         ("embedding.loss", "quadruple", "embedding.loss: got 'quadruple', wanted one of quadruple"),
-        ("embedding.margin", 0.5, "embedding.margin: got 0.5; quadruplet takes none"),
+        ("embedding.margin", 0.5, "embedding.margin: got 0.5; not used by quadruplet"),
         ("embedding.dimension", -1, "embedding.dimension: got -1"),
         ("train.batch_size", 18, "train.batch_size: got 18, wanted a multiple of 4"),
         ("train.keep", 0, "train.keep: got 0, wanted at least 1"),
@@ -305,7 +305,7 @@ def test_a_quadruplet_needs_siblings_and_two_coarse_classes(embedding_config):
     chosen = next(draw for draw in draws if set(draw.known) in alike)
     embedding_config.open_set.split = "random-2/1"
     embedding_config.open_set.split_seed = chosen.seed
-    with pytest.raises(ValueError, match="are all of one coarse class"):
+    with pytest.raises(ValueError, match="all belong to one coarse class"):
         Embedding(embedding_config)
 
 

@@ -50,7 +50,7 @@ def test_the_constants_are_the_published_ones_and_of_8_bits():
     ]:
         mean, std = constants_of(NETWORKS[name], np.dtype("uint8"), (96, 96, 3))
         np.testing.assert_allclose((pixel - mean) / std, wanted, rtol=1e-12)
-    with pytest.raises(ValueError, match="images of uint8, got uint16: set --config.data.normal"):
+    with pytest.raises(ValueError, match="uint8 images, got uint16: set --config.data.normal"):
         constants_of(NETWORKS[NAME], np.dtype("uint16"), (96, 96, 3))
 
 

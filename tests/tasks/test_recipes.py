@@ -302,7 +302,7 @@ def test_a_split_of_the_data_set_can_be_the_outliers(config):
     batch = next(task.batches(task.phases[0]))
     assert batch["image"].shape[1] > 24  # what other boxes show is there for outliers too
     config.open_set.outliers = "test"
-    with pytest.raises(ValueError, match="open_set.outliers: 'test' is data.test_split already"):
+    with pytest.raises(ValueError, match="open_set.outliers: 'test' is already data.test_split"):
         OpenSet(config)
 
 
