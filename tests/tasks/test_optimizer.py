@@ -156,9 +156,7 @@ def test_an_optimiser_of_ones_own(tmp_path, monkeypatch):
     same(update, jax.tree.map(lambda p: jnp.full_like(p, -1.5), PARAMS))
     with pytest.raises(ValueError, match="optimizer.name: .*no 'min'.*did you mean 'mine'"):
         first_update(gradient, name="jaxatr_test_optimizers:min")
-    with pytest.raises(
-        ValueError, match="optimizers:none with the arguments {} is not an optimiser"
-    ):
+    with pytest.raises(ValueError, match="optimizers:none with the arguments {} is not an opt"):
         first_update(gradient, name="jaxatr_test_optimizers:none")
 
 
@@ -247,7 +245,5 @@ def test_the_backbone_learns_a_part_as_fast(name):
 
 def test_a_factor_of_no_backbone_is_refused():
     optimizer = build_optimizer(fields(backbone_factor=0.1), 10, 5)
-    with pytest.raises(
-        ValueError, match="optimizer.backbone_factor: got 0.1, but no backbone parameters"
-    ):
+    with pytest.raises(ValueError, match="optimizer.backbone_factor: got 0.1, but no backbone"):
         optimizer.init(PARAMS)
