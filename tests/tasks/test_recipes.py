@@ -102,8 +102,8 @@ def test_a_mixture_has_the_mixture_of_two_losses(config, kind, monkeypatch):
         jax.debug.callback(lambda i, s: kept.update(images=i, share=s), images, found[0].weights)
         return images, found
 
-    original = task._recipe.targets
-    monkeypatch.setattr(task._recipe, "targets", targets)
+    original = task._objective.recipe.targets
+    monkeypatch.setattr(task._objective.recipe, "targets", targets)
     _, found = gradient(task, params, state, batch, 1)
     jax.effects_barrier()
     images, share = np.asarray(kept["images"]), np.asarray(kept["share"])
@@ -172,7 +172,9 @@ def test_quarter_turns_are_predicted_of_a_turned_copy(config):
     config.loss.rotation_weight = 2.0
     task, params, state, batch = made(config)
     assert params["rotation_head"]["kernel"].shape == (8, 4)
-    turned = task._recipe.turned(jax.random.key(1), task.examples.normalize(batch["image"]), batch)
+    turned = task._objective.recipe.turned(
+        jax.random.key(1), task.examples.normalize(batch["image"]), batch
+    )
     assert set(np.asarray(turned.turns)) <= {0, 1, 2, 3} and len(set(np.asarray(turned.turns))) > 1
     features = outputs(task, params, turned.images).features
     layer = params["rotation_head"]

@@ -11,22 +11,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr import data, losses, models, openset, parallel
+from jaxatr import data, models, openset, parallel
 from jaxatr.config import Fields
 from jaxatr.data import augmentations
-from jaxatr.tasks.apply import apply_training
 from jaxatr.tasks.examples import Examples
 from jaxatr.tasks.gan.fields import FIELDS as GENERATOR
 from jaxatr.tasks.open_set import outside, trials
-from jaxatr.tasks.open_set.checks import check_fields, find_open_loss
+from jaxatr.tasks.open_set.checks import check_fields
 from jaxatr.tasks.open_set.continued import Continued
 from jaxatr.tasks.open_set.deciding import RULE, decides, made_for
 from jaxatr.tasks.open_set.evaluation import evaluate
 from jaxatr.tasks.open_set.exported import NONE, exportable
 from jaxatr.tasks.open_set.fields import FIELDS, RECIPES, TESTS
 from jaxatr.tasks.open_set.needs import COMPUTED, given_by
-from jaxatr.tasks.open_set.recipes import Recipe, added_up, check_recipe, rotation_head
-from jaxatr.tasks.open_set.recipes import Target as Labels
+from jaxatr.tasks.open_set.objective import Objective
+from jaxatr.tasks.open_set.recipes import check_recipe, rotation_head
 from jaxatr.tasks.open_set.views import kept_as, outputs_of, views_of
 from jaxatr.tasks.optimizer import build_optimizer
 from jaxatr.tasks.parts import Part
@@ -79,8 +78,8 @@ class OpenSet(Task):
         if config.open_set.get("outliers"):
             self.examples.add_outliers(config.open_set.outliers)
         check_recipe(config, self.examples.image_shape)
-        self._recipe = Recipe(config)
         self.module = self.network(config, {"split": self.split.as_dict()})
+        self._objective = Objective(config, self.examples, self.module)
         self._pretrained = Pretrained(
             config.model, self.module.backbone, self.examples.image_shape[-1]
         )
@@ -179,7 +178,7 @@ class OpenSet(Task):
         variables = dict(variables)
         params = variables.pop("params")
         models.check_freeze(self.config.model.freeze, params)
-        if self._recipe.rotation:
+        if self._objective.recipe.rotation:
             params |= rotation_head(jax.random.fold_in(key, 1), out.features.shape[-1])
         params, model_state = self._pretrained.put_into(params, variables)
         if self._continued is not None:
@@ -195,61 +194,18 @@ class OpenSet(Task):
     def loss(
         self, params: PyTree, model_state: PyTree, batch: Batch, key: jax.Array, step: jax.Array
     ) -> LossOutput:
-        """Sums equation 4 over one device's share of a batch, and what a recipe adds."""
-        images = self.examples.augment(
-            key,
-            self.examples.normalize(batch["image"]),
-            batch["id"],
-            batch["epoch"],
-        )
-        images, targets = self._recipe.targets(key, images, batch)
-        views, turned = images, None
-        if self._recipe.rotation:
-            turned = self._recipe.turned(key, images, batch)
-            views = jnp.concatenate([images, turned.images])
-        every, model_state = apply_training(self.module, params, model_state, views, key, step)
-        out = jax.tree.map(lambda rows: rows[: len(images)], every)
-        sums = added_up([self._sums(params, out, target) for target in targets])
-        total, count = sums.pop("loss")
-        added, more = self._recipe.added(
-            params,
-            out,
-            None if turned is None else (every.features[len(images) :], turned.turns),
-            targets[0].labels,
-            sums,
-            count,
-        )
-        return LossOutput(total + added, count, sums | more, model_state)
-
-    def _sums(
-        self, params: PyTree, out: models.OpenSetOutput, target: Labels
-    ) -> dict[str, tuple[Any, Any]]:
-        """Returns the weighted sums of the losses to some labels, and the sums of the weights."""
-        known = target.labels >= 0
-        labels, weights = jnp.where(known, target.labels, 0), jnp.where(known, target.weights, 0)
-        values = self.example_losses(out.logits, out.open_logits, labels)
-        values["closed_accuracy"] = jnp.argmax(out.logits, axis=-1) == labels
-        count = jnp.sum(weights)
-        sums = {name: (jnp.sum(weights * value), count) for name, value in values.items()}
-        return sums | self._recipe.sums(params, out, target)
+        """Computes equation 4 and the recipe's terms, summed over one device's part of a batch."""
+        return self._objective(params, model_state, batch, key, step)
 
     def example_losses(self, logits, open_logits, labels) -> dict[str, jax.Array]:
-        """Returns the total loss and its parts, ``[b]`` each."""
-        weights = self.config.loss
-        if weights.logit_norm:
-            logits = losses.normalised_logits(logits, temperature=weights.logit_norm)
-        entropy = losses.entropy(logits)
-        if weights.label_smoothing:
-            smoothing = weights.label_smoothing
-            closed = losses.smoothed_cross_entropy(logits, labels, smoothing=smoothing)
-        else:
-            closed = losses.cross_entropy(logits, labels)
-        total = closed + weights.entropy_weight * entropy
-        values = {"cross_entropy": closed, "entropy": entropy}
-        if open_loss := find_open_loss(weights.open):
-            values[weights.open] = open_loss(open_logits, labels)
-            total += weights.open_weight * values[weights.open]
-        return {"loss": total, **values}
+        """Computes equation 4, as ``loss``, and its terms, ``[b]`` each.
+
+        Args:
+          logits: ``[b, k]``, of the closed-set classifier.
+          open_logits: ``[b, k]``, of the binary classifiers.
+          labels: ``[b]``, known classes.
+        """
+        return self._objective.example_losses(logits, open_logits, labels)
 
     def evaluate(self, params: PyTree, model_state: PyTree) -> Mapping[str, float]:
         """Returns the loss and closed-set accuracy on the validation part; nothing without one."""
