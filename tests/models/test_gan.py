@@ -62,7 +62,7 @@ def test_every_layer_is_normalised_by_its_largest_singular_value():
 
 @pytest.mark.parametrize("size", [8, 24, 0])
 def test_a_size_that_cannot_be_doubled_to_is_refused(size):
-    with pytest.raises(ValueError, match=f"size: got {size}, wanted a power of two from 16"):
+    with pytest.raises(ValueError, match=f"size: got {size}, wanted a power of two of at least 16"):
         models.Generator(size, 1).init(KEY, jnp.zeros((1, 4)), jnp.ones((1, 2)))
 
 

@@ -234,7 +234,7 @@ def test_another_width_stem_or_depth_is_refused(tensors, tmp_path):
 def test_equal_channels_give_what_they_gave_in_all_of_the_files(tensors, tmp_path, count):
     path = tmp_path / "w.safetensors"
     save_file(tensors, path)
-    with pytest.raises(ValueError, match=rf"wanted \[4, {count}, 7, 7\] \(channels='sum' makes"):
+    with pytest.raises(ValueError, match=rf"wanted \[4, {count}, 7, 7\] \(channels='sum' adapts"):
         pretrained.load(path, MODEL, in_channels=count)
     gray = np.random.default_rng(0).normal(size=(2, 32, 32, 1)).astype(np.float32)
     apply = jax.jit(MODEL.apply)
@@ -259,7 +259,7 @@ class Trap:
 @pytest.mark.parametrize("name", ["resnet18.pth", "w.ckpt", "w", "w.safetensors"])
 def test_nothing_but_tensors_is_unpickled(tmp_path, name):
     (tmp_path / name).write_bytes(pickle.dumps(Trap()))
-    with pytest.raises(ValueError, match=rf"{name}: refers to posix.abort; wanted nothing but ten"):
+    with pytest.raises(ValueError, match=rf"{name}: refers to posix.abort; wanted only ten"):
         pretrained.load(tmp_path / name, MODEL)
 
 
@@ -311,7 +311,7 @@ def test_other_types_and_missing_files_are_named(tensors, tmp_path):
 def test_another_module_and_another_mode_are_refused(tensors, tmp_path, unchecked):
     path = tmp_path / "w.safetensors"
     save_file(tensors, path)
-    with pytest.raises(ValueError, match="backbone Generator to load it into, wanted a jaxatr.mod"):
+    with pytest.raises(ValueError, match="cannot be loaded into the backbone Generator"):
         pretrained.load(path, models.Generator(32, 1, 8))
     with pytest.raises(ValueError, match="channels: got 'mean', wanted 'same' or 'sum'"):
         pretrained.load(path, MODEL, channels="mean")

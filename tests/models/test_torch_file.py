@@ -178,7 +178,7 @@ def test_a_broken_file_is_an_error_and_never_anything_else(torch, form):
 
 
 def test_other_archives_and_pickles_are_named(torch):
-    with pytest.raises(ValueError, match="w: is a pickle of list, and no file of PyTorch's"):
+    with pytest.raises(ValueError, match="w: is a pickle of list, not a PyTorch file"):
         read_tensors(pickle.dumps([1]), "w")
     with pytest.raises(ValueError, match="w: holds Tensor; wanted"):
         read_tensors(written(torch, torch.ones(2), "archive"), "w")

@@ -148,7 +148,7 @@ def test_only_examples_that_no_member_was_trained_on_count(copies, small_config)
     one, two = (task.parts["validation"].indices for task in tasks)
     shared = np.intersect1d(one, two)
     assert 0 < len(shared) < 18
-    with pytest.warns(UserWarning, match=f"{len(shared)} validation examples cannot keep"):
+    with pytest.warns(UserWarning, match=f"{len(shared)} validation examples are too few"):
         ensemble = Recogniser.load(copies)
     assert len(calibration_of(ensemble).scores) == len(shared)
     for path in copies[0].glob(f"{fitted.FOLDER}/*/ensemble.*"):
@@ -164,7 +164,7 @@ def test_only_examples_that_no_member_was_trained_on_count(copies, small_config)
         (
             "record.json",
             lambda one: one["split"].update(known=one["split"]["known"][::-1]),
-            "one and .*two make no ensemble: their known classes differ, .* and ",
+            "one and .*two cannot form an ensemble: their known classes differ, .* and ",
         ),
         (
             "record.json",
@@ -196,7 +196,7 @@ def test_a_calibration_to_chips_of_the_field_does_not_count(copies, chips, tmp_p
     before = Recogniser.load(copies)
     runs.calibrate_run(copies[1], tmp_path / "field")
     after = Recogniser.load(copies)
-    assert not before.note and "two: the calibration to chips of the field is of the" in after.note
+    assert not before.note and "two: the calibration to field chips applies only" in after.note
     np.testing.assert_array_equal(calibration_of(before).scores, calibration_of(after).scores)
 
 

@@ -91,7 +91,7 @@ def test_it_says_what_it_fits(run, capsys):
 def test_scores_that_a_run_cannot_give(run, small_config):
     from jaxatr.tasks import OpenSet
 
-    with pytest.raises(ValueError, match="misspelt needs 'feature', which no network gives.*'fe"):
+    with pytest.raises(ValueError, match="needs 'feature', which no network provides.*'fe"):
         runs.evaluate_run(run, scores="users_scores:MISSPELT")
     with pytest.raises(ValueError, match="got 'mlss'.*did you mean 'mls'"):
         runs.evaluate_run(run, scores="mlss")

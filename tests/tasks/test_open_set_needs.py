@@ -98,8 +98,8 @@ def test_a_backbone_gives_the_maps_that_it_lists():
     made = openset.Score("made", "Made", score.score, members=(score,))
     for one in (score, made):
         assert needs.refusal(one, staged) == (
-            "needs the map of stage 2 (map_stage2), which there is for single images alone, and of "
-            "a backbone with stages, which lists the maps that it sows as its `maps`"
+            "needs the map of stage 2 (map_stage2), which is only available for single images and "
+            "backbones with stages, which list the maps that they sow as `maps`"
         )
 
 

@@ -118,7 +118,7 @@ def test_what_cannot_be_read_is_refused(near, tmp_path):
 
 
 def test_groups_are_measured_against_the_known_test_examples(run, near, far):
-    with pytest.warns(UserWarning, match="left out of .*near: 1 that cannot be used, such.*notes"):
+    with pytest.warns(UserWarning, match="skipped 1 unusable images of .*near, such.*notes"):
         result = runs.evaluate_run(run, outside=f"near={near},far={far}", scores="all", fresh=True)
     assert list(result["groups"]) == ["all", "near", "far"]
     arrays, everything = dict(np.load(run / "scores.npz")), result["groups"]["all"]

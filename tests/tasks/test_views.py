@@ -140,7 +140,7 @@ def test_what_was_fitted_to_single_chips_is_not_taken_for_it(run, trained_run):
     assert training.read_record(run)["fitted_gamma_of"] == "cbc.mean_h2"
     assert Recogniser.load(run, score="cbc", gamma="fitted").gamma is not None
     training.update_record(run, fitted_gamma_of="cbc")
-    with pytest.raises(ValueError, match="γ was fitted to outputs over other views"):
+    with pytest.raises(ValueError, match="γ was fitted to outputs averaged over other"):
         Recogniser.load(run, score="cbc", gamma="fitted")
 
 

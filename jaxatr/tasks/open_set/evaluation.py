@@ -95,7 +95,7 @@ def choose(
             if scores not in (None, "all"):
                 raise ValueError(f"scores: {score.name} {reason}")
             if scores == "all":
-                warnings.warn(f"{score.name} is skipped: it {reason}", stacklevel=3)
+                warnings.warn(f"{score.name} is left out: it {reason}", stacklevel=3)
             continue
         chosen.append(score)
     return Chosen(tuple(chosen), trained, networks, leave_out=scores == "all")
@@ -185,7 +185,7 @@ def evaluate(
             add_recorded(name, folder, measured, arrays)
         else:
             warnings.warn(
-                f"{name} is skipped: its network does not know enrolled classes", stacklevel=2
+                f"{name} is left out: its network does not know enrolled classes", stacklevel=2
             )
     if joined is not None:
         measured |= joined.figures(test)
