@@ -65,7 +65,7 @@ def test_tensors_that_are_an_entry(torch, form):
     content = written(torch, saved, form)
     same(read_tensors(content, "w.pt"), torch, content)
     content = written(torch, {"weights": {"w": torch.ones(1)}}, form)
-    with pytest.raises(ValueError, match="w.pt: holds weights; wanted a dictionary of tensors"):
+    with pytest.raises(ValueError, match="w.pt: contains weights; wanted a dictionary of tensors"):
         read_tensors(content, "w.pt")
 
 

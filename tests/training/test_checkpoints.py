@@ -141,10 +141,10 @@ def test_another_runs_checkpoint_is_named(copy):
 def test_a_run_is_never_silently_begun_anew(copy):
     for step in ("1", "2"):
         truncate(largest(copy / "checkpoints" / step))
-    with pytest.warns(UserWarning), pytest.raises(CheckpointError, match="2, 1. is whole"):
+    with pytest.warns(UserWarning), pytest.raises(CheckpointError, match="2, 1. are corrupt"):
         load_snapshot(copy, "latest")
     with open_run(copy) as checkpoints, pytest.warns(UserWarning):
-        with pytest.raises(CheckpointError, match="take another workdir"):
+        with pytest.raises(CheckpointError, match="use another workdir"):
             checkpoints.restore()
 
 
@@ -184,7 +184,7 @@ def test_a_save_that_fails_is_told_and_costs_nothing(tmp_path):
         checkpoints.save(snapshot(1))
         checkpoints.wait()
         with no_file_above(100_000):
-            with pytest.raises(CheckpointError, match=r"still there.*: \[1\]"):
+            with pytest.raises(CheckpointError, match=r"existing checkpoints.*: \[1\]"):
                 checkpoints.save(snapshot(2, size=512))
                 checkpoints.wait()
     assert_equal(load_snapshot(tmp_path, "latest"), snapshot(1))
@@ -212,7 +212,7 @@ def test_a_full_disk(tmp_path):
         with open_run(tmp_path, keep=1) as checkpoints:
             checkpoints.save(snapshot(1, size=512))
             with pytest.raises(
-                CheckpointError, match=r"(?s)[Nn]o space left.*still there.*: \[1\]"
+                CheckpointError, match=r"(?s)[Nn]o space left.*existing checkpoints.*: \[1\]"
             ):
                 checkpoints.save(snapshot(2, size=1024))
                 checkpoints.wait()

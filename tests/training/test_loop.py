@@ -138,7 +138,9 @@ def test_the_number_of_processes_must_stay(toy, unbroken, tmp_path):
     fingerprint = training.read_record(workdir)["fingerprint"]
     with Checkpoints(workdir, fingerprint=fingerprint, keep=9) as checkpoints:
         checkpoints.save(snapshot._replace(step=21, progress=progress))
-    with pytest.raises(training.CheckpointError, match="checkpoint 21 is of 2 processes.* got 1"):
+    with pytest.raises(
+        training.CheckpointError, match="checkpoint 21 was saved by 2 processes.* got 1"
+    ):
         toy.run(workdir)
 
 
