@@ -32,7 +32,7 @@ def jax_resnet(name, width=64):
 
 
 def pytorch_resnet(name, width=64, classes=10):
-    """torchvision's network: its names, its forward, random weights and running statistics."""
+    """torchvision's network in PyTorch, with random weights and running statistics."""
     torch = pytest.importorskip("torch", reason="extra 'peers' is not installed")
     nn = torch.nn
     depths, bottleneck = (NETWORKS | SHALLOW)[name]
@@ -102,7 +102,7 @@ def write(net, path):
 
 
 def differs(net, name, path, size, batch=3):
-    """The largest difference of the features, relative to the largest feature."""
+    """Returns the largest difference of features, relative to the largest feature."""
     import torch
 
     draw = np.random.default_rng(1)
@@ -148,7 +148,7 @@ MODEL = models.ResNet((1, 1, 2, 1), models.resnet.BasicBlock, width=4)
 
 @pytest.fixture(scope="module")
 def tensors():
-    """Random ones for :data:`MODEL`, without PyTorch."""
+    """Returns random tensors for :data:`MODEL`, without PyTorch."""
     shapes = jax.eval_shape(MODEL.init, jax.random.key(0), jnp.zeros((1, 32, 32, 3)))
     draw = np.random.default_rng(0)
     variables = jax.tree.map(lambda s: draw.uniform(0.5, 1, s.shape).astype(np.float32), shapes)

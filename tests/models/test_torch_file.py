@@ -1,4 +1,4 @@
-"""PyTorch's files: its own reader as the reference, and files that want to do harm."""
+"""PyTorch files: against the reader of PyTorch, and malicious files."""
 
 import io
 import os
@@ -70,7 +70,7 @@ def test_tensors_that_are_an_entry(torch, form):
 
 
 class Trap:
-    """Ends the test run where it is unpickled."""
+    """Ends the test run if it is unpickled."""
 
     def __init__(self, call, *arguments):
         self.call, self.arguments = call, arguments
@@ -124,7 +124,7 @@ def test_handwritten_pickles_are_refused(code):
 
 
 def reference(torch, key, size, stride, count=4, offset=0):
-    """Returns an older file's content whose one tensor is as it is told."""
+    """Returns the content of a file in the older format, with one tensor of given properties."""
     file = io.BytesIO()
     for thing in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}):
         pickle.dump(thing, file, 2)

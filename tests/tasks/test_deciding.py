@@ -1,4 +1,4 @@
-"""The score that decides in a run's folder: chosen, kept, asked for, read again, and refused."""
+"""The score that decides: its choice, its fit in the folder of the run, and errors."""
 
 import json
 import shutil

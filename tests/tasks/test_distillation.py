@@ -1,4 +1,4 @@
-"""The surrogate's task: whose parameters a phase trains, its losses, what it measures."""
+"""The task of a surrogate: trained parameters, losses and evaluation."""
 
 import shutil
 import sys
@@ -53,7 +53,7 @@ def task(config):
 
 
 def drawn_variables(task):
-    """Parameters and state of the right shapes, without the compilation of their true beginning."""
+    """Random parameters and state of the right shapes, without compiling their initialisation."""
     params, state = jax.eval_shape(task.init, jax.random.key(0))
     draw = np.random.default_rng(0)
 
@@ -76,7 +76,7 @@ def shares(task, phase, batch, devices=1, step=0):
 
 
 def apply(task, *arguments, **options):
-    """Runs the surrogate in training mode as one device would, its axis named."""
+    """Applies the surrogate in training mode under the axis name of a single device."""
 
     def run(_):
         return task.module.apply(*arguments, train=True, mutable=["batch_stats"], **options)[0]
@@ -132,7 +132,7 @@ def test_the_losses_are_equations_4_and_8(task, config):
 
 
 def gradient(task, phase, batch, devices):
-    """The mean loss over a batch and its gradient, as so many devices make them together."""
+    """Computes the mean loss over a batch and its gradient, on several devices."""
     params, state = jax.jit(task.init)(jax.random.key(0))
     own = {name: params[name] for name in ("student", "explainer")}
 
@@ -347,7 +347,7 @@ def none():
 
 @pytest.fixture
 def module_with_a_target(config, tmp_path, monkeypatch):
-    """Its name: a network that no run trained, of the split's classes."""
+    """The name of a module with a target that does not come from a run."""
     known = load_target(config.distillation.target).classes
     (tmp_path / "their_networks.py").write_text(A_TARGET % (known,))
     monkeypatch.syspath_prepend(tmp_path)

@@ -1,4 +1,4 @@
-"""Ensembles of runs: loaded, decided, measured, and refused where the runs do not fit together."""
+"""Ensembles of runs: loading, decision, evaluation, and errors for incompatible runs."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ from jaxatr.tasks.open_set.predictor import Recogniser
 
 
 def calibration_of(ensemble) -> openset.Calibration:
-    """Lists the answers to known examples, and the calibration, of a decision."""
+    """Returns the calibration of an ensemble."""
     found = ensemble.decision.calibration
     assert found is not None
     return found
@@ -31,7 +31,7 @@ def edited(run, name, change):
 
 @pytest.fixture(scope="module")
 def pair(trained_run, small_config, tmp_path_factory):
-    """Two runs of other seeds that share their validation part."""
+    """Two runs with different seeds and the same validation part."""
     root = tmp_path_factory.mktemp("ensemble")
     shutil.copytree(trained_run, root / "one")
     config = small_config.copy_and_resolve_references()
@@ -44,7 +44,7 @@ def pair(trained_run, small_config, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def images(chips):
-    """Test images of every class, unknown ones too."""
+    """Test images of all classes, including unknown ones."""
     return [data.read_image(path) for path in sorted((chips / "test").glob("*/00[0-4].png"))]
 
 

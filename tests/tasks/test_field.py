@@ -1,4 +1,4 @@
-"""The calibration to chips of the field: what it keeps, who decides by it, and how to undo it."""
+"""The calibration to field chips: its file, its use in decisions, and its removal."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ def run(trained_run, tmp_path):
 
 @pytest.fixture
 def field(run, chips, tmp_path):
-    """Test chips of the known classes, as if from elsewhere."""
+    """A folder of field chips: test chips of the known classes."""
     for name in training.read_record(run)["split"]["known"]:
         shutil.copytree(chips / "test" / name, tmp_path / "field" / name)
     return tmp_path / "field"

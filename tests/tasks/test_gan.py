@@ -1,4 +1,4 @@
-"""The adversarial task: whose turn it is, what it learns, and what it gives back."""
+"""The adversarial task: alternating phases, learning, and generated images."""
 
 import jax
 import numpy as np

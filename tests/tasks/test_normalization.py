@@ -41,7 +41,7 @@ def test_what_names_no_network_is_refused():
 
 
 def test_the_constants_are_the_published_ones_and_of_8_bits():
-    """As torchvision applies them, and as (x - 127) / 128, to one pixel."""
+    """Compares one pixel with torchvision, and with (x - 127) / 128."""
     pixel = np.array([10.0, 200.0, 255.0])
     for name, wanted in [
         ("mobilenet_v2", (pixel / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]),

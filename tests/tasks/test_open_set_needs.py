@@ -1,4 +1,4 @@
-"""The needs of scores: maps of a network's stages, and the chip itself."""
+"""The inputs of scores: maps of stages, and the chip itself."""
 
 import flax.linen as nn
 import jax
@@ -12,7 +12,7 @@ from jaxatr.tasks.open_set import needs
 
 
 class Plain(nn.Module):
-    """A backbone of one's own without stages."""
+    """A user-defined backbone without stages."""
 
     @nn.compact
     def __call__(self, images, train=False):
@@ -20,7 +20,7 @@ class Plain(nn.Module):
 
 
 class Staged(nn.Module):
-    """A backbone of one's own with one map."""
+    """A user-defined backbone with one map."""
 
     maps = ("map_stage1",)
 
@@ -32,7 +32,7 @@ class Staged(nn.Module):
 
 
 def by_loops(maps, most):
-    """Plain means over the cells of a grid."""
+    """Computes means over the cells of a grid."""
     b, h, w, f = maps.shape
     rows, columns = min(h, most), min(w, most)
     means = np.zeros((b, rows, columns, f))

@@ -1,4 +1,4 @@
-"""The optimiser against PyTorch's update by hand, its schedules, and optax's by name."""
+"""Optimisers: SGD against the update of PyTorch, schedules, and optimisers of optax."""
 
 import jax
 import jax.numpy as jnp
@@ -122,7 +122,7 @@ def test_what_decays(values, kernel, bias):
 
 @pytest.mark.parametrize("name", ["adam", "lamb", "lion", "muon", "rmsprop"])
 def test_any_of_optax_follows_the_schedule(name):
-    """Without decay it is optax's own with the rate of the schedule's first step."""
+    """Without decay, the update is optax's with the rate of the schedule's first step."""
     make = getattr(optax, name, None) or getattr(optax.contrib, name)
     rng = np.random.default_rng(0)
     gradient = jax.tree.map(lambda p: jnp.float32(rng.normal(size=p.shape)), PARAMS)
@@ -196,7 +196,7 @@ def test_what_is_wrong_is_named(values, message):
 
 @pytest.mark.parametrize(("steps", "restarts"), [(20, 1), (21, 2)])
 def test_cosine_with_restarts(steps, restarts):
-    """The rate of SGDR's equation 5 (Loshchilov and Hutter 2017), with periods of one length."""
+    """Equation 5 of SGDR (Loshchilov and Hutter 2017), with periods of equal length."""
     taken = rates(steps, 4, learning_rate=0.8, schedule="cosine", restarts=restarts)
     period = steps / (restarts + 1)
     starts = [round(number * period) for number in range(restarts + 2)]

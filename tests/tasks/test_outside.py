@@ -1,4 +1,4 @@
-"""Images of other data as unknown ones: read, made chips, and groups of an evaluation."""
+"""Images of other data as unknown examples of an evaluation."""
 
 import shutil
 import tarfile
@@ -26,7 +26,7 @@ def intake(shape=GRAY, dtype="uint8", **chip):
 
 @pytest.fixture(scope="module")
 def near(tmp_path_factory):
-    """Six gray images as large as the chips, one of them deeper, and what is no image."""
+    """Six gray images of the size of chips, one with 16 bits, and a file that is not an image."""
     root, rng = tmp_path_factory.mktemp("outside") / "near", np.random.default_rng(1)
     (root / "deep" / "er").mkdir(parents=True)
     for index in range(6):

@@ -1,4 +1,4 @@
-"""The terms that a training of single images adds to equation 4, by hand, on any devices."""
+"""The terms that recipes add to equation 4, against direct computation, on several devices."""
 
 import shutil
 
@@ -37,7 +37,7 @@ def set_fields(config, fields):
 
 @pytest.fixture
 def config(small_config):
-    """Without batch statistics and augmentation, so that a loss can be made by hand."""
+    """A configuration without batch statistics and augmentation, whose loss is easy to compute."""
     config = small_config.copy_and_resolve_references()
     config.model.backbone = "jaxatr_test_networks:Plain"
     config.augment.shift = 0
@@ -46,7 +46,7 @@ def config(small_config):
 
 @pytest.fixture(scope="session")
 def outliers(chips, tmp_path_factory):
-    """Some images in folders of their own, and a hidden file."""
+    """A folder with images in subfolders, and a hidden file."""
     root = tmp_path_factory.mktemp("outliers")
     (root / "some").mkdir()
     for index, path in enumerate(sorted((chips / "test" / "ring").iterdir())):
@@ -62,7 +62,7 @@ def made(config):
 
 
 def gradient(task, params, state, batch, devices):
-    """Returns the loss of a batch, its gradient and the metrics, as so many devices make them."""
+    """Computes the loss of a batch, its gradient and the metrics, on several devices."""
 
     def device(part):
         def share(params):
@@ -227,7 +227,7 @@ def test_devices_share_one_gradient(config, outliers, contrastive):
 
 @pytest.fixture(scope="module")
 def recipe_run(small_config, outliers, tmp_path_factory):
-    """A run with everything that goes together, broken off and continued; and its configuration."""
+    """An interrupted and continued run with all compatible recipes, and its configuration."""
     config = set_fields(small_config.copy_and_resolve_references(), EVERYTHING)
     config.open_set.outliers = str(outliers)
     config.optimizer.learning_rate, config.optimizer.backbone_factor = 0.02, 0.5

@@ -1,4 +1,4 @@
-"""The task of tracks: what it trains on, its loss, that it goes on, and what an evaluation says."""
+"""The task of tracks: batches, loss, resuming and evaluation."""
 
 import shutil
 from functools import partial
@@ -78,7 +78,7 @@ def test_batches_hold_tracks(config):
 
 
 def shares(task, batch, devices):
-    """Returns the sum of the devices' shares of the loss, as the loop asks for it."""
+    """Computes the sum of the devices' shares of the loss."""
     params, state = jax.jit(task.init)(jax.random.key(0))
     loss = partial(task.loss, params, state)
     mapped = jax.vmap(loss, (0, None, None), axis_name=parallel.AXIS)

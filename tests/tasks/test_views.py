@@ -1,4 +1,4 @@
-"""Test-time averaging: over which views, against a loop, and in everything that uses a run."""
+"""Test-time averaging: its views, against a loop, and in all uses of a run."""
 
 import json
 import shutil
@@ -37,7 +37,7 @@ def run(trained_run, tmp_path_factory):
 
 
 def by_loop(image, horizontal, shift):
-    """Yields the views of an image [h, w, c] as NumPy makes them, reflected at the border."""
+    """Yields the views of an image [h, w, c], computed with NumPy and reflected at the border."""
     for flipped in (image, image[:, ::-1]) if horizontal else (image,):
         padded = np.pad(flipped, ((shift, shift), (shift, shift), (0, 0)), "reflect")
         for down, right in [(0, 0), (-shift, 0), (shift, 0), (0, -shift), (0, shift)]:

@@ -1,4 +1,4 @@
-"""Where compiled programs are kept."""
+"""The folder of the compilation cache."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from jaxatr.training import enable_compilation_cache
 
 @pytest.fixture(autouse=True)
 def settings(compiled, monkeypatch, tmp_path):
-    """A user with a home of their own, who has set nothing; the room's cache comes back after."""
+    """An empty home folder without settings; the cache of this folder is restored afterwards."""
     for name in ("JAXATR_COMPILATION_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))

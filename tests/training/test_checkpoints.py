@@ -1,4 +1,4 @@
-"""Checkpoints: only whole ones of the same run are read, and a failed save costs none."""
+"""Checkpoints: only intact ones of the same run are read, and a failed save loses none."""
 
 import os
 import resource
@@ -170,7 +170,7 @@ def test_the_newest_and_the_best_are_kept_across_a_restart(tmp_path):
 
 @contextmanager
 def no_file_above(size):
-    """Makes writing fail as a full disk does: an error from the system, in the middle of a file."""
+    """Makes writes fail in the middle of a file, like a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:

@@ -1,4 +1,4 @@
-"""A run that ends with its best evaluation, the beginning among them."""
+"""Runs that end with their best evaluation, including that of the initial parameters."""
 
 import shutil
 
@@ -9,7 +9,7 @@ from jaxatr import training
 
 
 def judged(toy, scores):
-    """Returns the toy task with scores that are told, and a list of what it is asked about."""
+    """Returns the toy task with given scores, and a list of the evaluated parameters."""
     task, asked = toy.make(), []
 
     def evaluate(params, model_state):
