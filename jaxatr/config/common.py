@@ -122,8 +122,8 @@ COMMON: Fields = {
     ),
     "model.backbone": Field(
         "resnet18",
-        "`resnet18`, `resnet34`, `resnet50`, `resnet101`, `mobilenet_v2`, `efficientnet_lite0`, "
-        "`efficientnet_lite2` or [your own](backbone.md), `my.module:Class`",
+        "`resnet18`, `resnet34`, `resnet50`, `resnet50_v1`, `resnet101`, `mobilenet_v2`, "
+        "`efficientnet_lite0`, `efficientnet_lite2` or [your own](backbone.md), `my.module:Class`",
     ),
     "model.onnx": Field(
         "",

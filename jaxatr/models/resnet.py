@@ -111,7 +111,7 @@ class Bottleneck(nn.Module):
 
 
 class BottleneckV1(Bottleneck):
-    """The block as He et al. 2016 have it: the stride is on the first 1×1 convolution."""
+    """The original block of He et al. (2016), with the stride on the first 1×1 convolution."""
 
     stride_first = True
 
