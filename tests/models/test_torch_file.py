@@ -180,7 +180,7 @@ def test_a_broken_file_is_an_error_and_never_anything_else(torch, form):
 def test_other_archives_and_pickles_are_named(torch):
     with pytest.raises(ValueError, match="w: is a pickle of list, not a PyTorch file"):
         read_tensors(pickle.dumps([1]), "w")
-    with pytest.raises(ValueError, match="w: holds Tensor; wanted"):
+    with pytest.raises(ValueError, match="w: contains Tensor; wanted"):
         read_tensors(written(torch, torch.ones(2), "archive"), "w")
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
