@@ -23,7 +23,7 @@ Padding = Literal["same", "even"]
 TensorFlow; ``"even"`` pads both sides equally, like PyTorch. They differ for stride 2 and even
 sizes."""
 
-_STEM, _HEAD = 32, 1280  # features
+_STEM, _HEAD = 32, 1280  # features of the stem and of the head
 
 
 class Conv(nn.Module):

@@ -203,7 +203,7 @@ def _named(found: Any) -> dict[str, _Tensor]:
         else type(found).__name__.strip("_")
     )
     raise _Refused(
-        f"contains {held or 'nothing'}; wanted a dictionary of tensors, or one with such an entry "
+        f"contains {held or 'nothing'}; wanted a dictionary of tensors, or one with the key "
         f"{_ENTRIES[0]}"
     )
 

@@ -10,8 +10,8 @@ from jaxatr.tasks.parts import Part
 from jaxatr.typing import Bool, Float, Int, Shaped
 
 _KS = (1, 2, 4, 8)
-_ON_MAP = 400  # examples
-_QUERIES = 8  # of each sheet
+_ON_MAP = 400  # examples on the map
+_QUERIES = 8  # queries of each sheet
 _NEIGHBOURS = 6
 
 
