@@ -158,7 +158,7 @@ def test_the_report_judges_a_score_by_its_own_network(compared_run):
 
 
 def test_a_score_for_which_nothing_was_trained(trained_run):
-    with pytest.raises(ValueError, match="nothing was trained for gopenmax.*--baselines=gopenmax"):
+    with pytest.raises(ValueError, match="gopenmax has not been trained in.*--baselines=gopenmax"):
         runs.evaluate_run(trained_run, scores="mls,gopenmax")
     with pytest.raises(ValueError, match="conflabel_detector.*--baselines=conflabel"):
         runs.evaluate_run(trained_run, scores="conflabel_detector")

@@ -191,7 +191,7 @@ def test_one_size_when_asked_and_what_does_not_go_with_the_geometry(
 
 def test_a_score_without_a_form_in_onnx_is_refused(trained_run, embedding_run, tmp_path):
     with pytest.raises(
-        ValueError, match="conflabel decides in .* no form in ONNX: take one of soft.* template"
+        ValueError, match="conflabel decides in .* be exported to ONNX: use one of soft.* template"
     ):
         export_run(trained_run, tmp_path / "model.onnx", score="conflabel")
     with pytest.raises(ValueError, match="score: .* is a run of Embedding"):
@@ -272,7 +272,7 @@ def test_a_plain_classifier_has_no_binary_ones(small_config, trained_run, images
         (["export", "more"], "export takes flags alone"),
         (["export", "--workdir=nowhere"], "--out must be given"),
         (["export", "--out=model.onnx"], "--workdir must be given"),
-        (["export", "--workdir=nowhere", "--out=x.onnx"], "nowhere is no run folder"),
+        (["export", "--workdir=nowhere", "--out=x.onnx"], "nowhere is not a run's folder"),
         (["export", "--workdir=x", "--out=x", "--checkpoint=y"], "--checkpoint: got 'y'"),
         (["export", "--workdir=x", "--workdir=y", "--out=z"], "got 2 runs, and an ensemble is not"),
         (["export", "--workdir=x", "--out=z", "--size=big"], "--size: got 'big', wanted ROWSx"),

@@ -110,7 +110,11 @@ def test_help_of_training_a_configuration_has_its_fields(monkeypatch):
         *fields
     ]
     assert "](" not in page and "`" not in page.split("fields of")[1]  # it is not Markdown
-    assert re.search(r"^  loss.open_weight +weight of that loss, equation 3;", page, re.MULTILINE)
+    assert re.search(
+        r"^  loss.open_weight +weight of the binary classifiers'",
+        page,
+        re.MULTILINE,
+    )
     assert re.search(r"^  train.epochs .*Value: 2\.$", page, re.MULTILINE)
 
 

@@ -1,4 +1,4 @@
-"""The embedding network: shapes, unit length, and what it refuses."""
+"""The embedding network: shapes, unit length and errors."""
 
 import flax.linen as nn
 import jax
@@ -19,7 +19,7 @@ class Mean(nn.Module):
 
 
 class Flat(nn.Module):
-    """No features: the map itself."""
+    """A wrong backbone, which returns a map."""
 
     @nn.compact
     def __call__(self, images, train=False):

@@ -1,4 +1,4 @@
-"""Which parameters of a backbone train, and whose batch statistics move."""
+"""Freezing of parameters and batch statistics."""
 
 import functools
 
@@ -69,7 +69,7 @@ def test_a_frozen_backbone_gives_what_it_gives_in_test_mode(monkeypatch):
 
 
 def test_parts_of_a_backbone_of_ones_own(monkeypatch):
-    """Nothing says which of its statistics belong to which part: all of them stay."""
+    """All statistics are frozen, because it is unknown to which part they belong."""
     module = network(monkeypatch, "Conv_0", "jaxatr_test_networks:Small")
     assert moved(module) == set()
     params = module.init(jax.random.key(0), IMAGES)["params"]

@@ -36,7 +36,7 @@ def test_parameter_counts_are_the_published_ones(name, count):
 
 
 def pytorch_network(same):
-    """The network by hand, under the names that its publishers gave it; random weights."""
+    """The network in PyTorch, with published names and random weights."""
     torch = pytest.importorskip("torch", reason="extra 'peers' is not installed")
     nn, functional = torch.nn, torch.nn.functional
     epsilon = 1e-3 if same else 1e-5

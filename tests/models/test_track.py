@@ -1,4 +1,4 @@
-"""The recogniser of tracks: lengths, order, gradients, and the LSTM against flax's."""
+"""The classifier of tracks: lengths, order, gradients, and the LSTM against flax's."""
 
 import flax.linen as nn
 import jax

@@ -176,7 +176,7 @@ def test_a_further_recorded_score_is_shown(run_folder):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda run: (run / "config.json").unlink(), "is no run folder"),
+        (lambda run: (run / "config.json").unlink(), "is not a run's folder"),
         (lambda run: (run / "evaluation.json").unlink(), "not evaluated yet.*evaluation.json"),
         (lambda run: (run / "scores.npz").unlink(), "not evaluated yet.*scores.npz"),
         (lambda run: (run / "evaluation.json").write_text("{"), "evaluation.json: not a readable"),

@@ -160,7 +160,7 @@ def test_other_scores_take_classes_too(run, chips, stranger, source, score):
 
 
 def test_a_score_that_takes_none_names_those_that_do(run, source):
-    with pytest.raises(ValueError, match="energy decides, which compares with no.*spatial_stage"):
+    with pytest.raises(ValueError, match="energy decides, which does not compare.*spatial_stage"):
         runs.enrol_run(run, source, score="energy")
     assert not (run / enrolled.FILE).exists() and not (run / enrolled.FOLDER).exists()
     areas = training.read_record(run)["decision"]["candidates"]
@@ -169,7 +169,7 @@ def test_a_score_that_takes_none_names_those_that_do(run, source):
     chosen = runs.enrol_run(run, source, score="auto")["score"]
     assert takers[chosen] == max(takers.values())
     plain = Recogniser.load(run, score="energy")
-    assert plain.further == () and "it does not know" in plain.note
+    assert plain.further == () and "does not support" in plain.note
 
 
 def test_it_is_derived_again_where_something_is_missing_or_the_data_has_gone(
@@ -186,7 +186,7 @@ def test_it_is_derived_again_where_something_is_missing_or_the_data_has_gone(
     config = json.loads((run / "config.json").read_text())
     config["data"] |= {"source": "/nowhere", "data_dir": str(tmp_path / "empty")}
     (run / "config.json").write_text(json.dumps(config))
-    with pytest.warns(UserWarning, match="the threshold is the one from before"):
+    with pytest.warns(UserWarning, match="the previous threshold is used"):
         alone = Recogniser.load(run).predict(test)
     assert [one.nearest for one in alone] == [one.nearest for one in first]
     with warnings.catch_warnings():
@@ -251,12 +251,12 @@ def test_one_that_is_killed_leaves_the_run_as_it_was(
 
 def test_an_ensemble_and_an_export_refuse_it(run, source, trained_run):
     runs.enrol_run(run, source, score="nearest")
-    with pytest.raises(ValueError, match="an ensemble is of runs as they"):
+    with pytest.raises(ValueError, match="which ensembles do not"):
         Recogniser.load([run, trained_run])
     task = training.task_of(run)
     loaded = training.load_run(run)
     for score in (None, "nearest"):
-        with pytest.raises(ValueError, match="knows enrolled classes, .*--score=none exports"):
+        with pytest.raises(ValueError, match="has enrolled classes, .*--score=none exports"):
             task.exportable(loaded, score=score)
 
 

@@ -27,7 +27,7 @@ def run(trained_run, tmp_path, monkeypatch):
 
 def test_it_is_trained_once_and_joins_the_evaluation(run):
     name = "own_training:SCORE"
-    with pytest.raises(ValueError, match="nothing was trained for usual .* --baselines=MODULE:"):
+    with pytest.raises(ValueError, match="usual has not been trained in .* --baselines=MODULE:"):
         runs.evaluate_run(run, scores=name)
     assert runs.check_baselines([name, "conflabel"]) == {name: "usual", "conflabel": "conflabel"}
     runs.train_baseline(run, name, progress=False)

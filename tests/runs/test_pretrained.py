@@ -156,7 +156,11 @@ def test_a_run_of_another_network_is_refused(config, trained_run):
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("model.backbone", "jaxatr_test_networks:Small", "got the backbone Small to load it into"),
+        (
+            "model.backbone",
+            "jaxatr_test_networks:Small",
+            "be loaded into the backbone Small",
+        ),
         ("model.pretrained_channels", "same", r"got \[4, 3, 3, 3\], wanted \[4, 1, 3, 3\] \(chann"),
         ("model.pretrained", "weights.pth", "weights.pth: there is no such file"),
     ],

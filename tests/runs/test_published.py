@@ -143,8 +143,8 @@ def test_its_constants_are_in_the_exported_graph(run, tmp_path):
 def test_what_contradicts_the_name_is_refused(config, tmp_path):
     for field, value, message in [
         ("model.backbone", "resnet34", "got 'resnet34', but model.pretrained=tiny is tiny"),
-        ("model.onnx", "a.onnx", "model.onnx: got 'a.onnx' beside model.pretrained=tiny"),
-        ("model.pretrained", "tinny", "got 'tinny', which is no file; .*; did you mean 'tiny'"),
+        ("model.onnx", "a.onnx", "model.onnx: got 'a.onnx' together with model.pretrained=tiny"),
+        ("model.pretrained", "tinny", "got 'tinny', which is not a file; .*; did you mean 'tiny'"),
         ("data.normalize_by", "tinny", "data.normalize_by: got 'tinny', wanted one of data, "),
     ]:
         other = config.copy_and_resolve_references()

@@ -198,7 +198,7 @@ def test_a_port_that_is_taken_is_told(command, trained_run):
                 ("--batches=0", "wanted sizes that ascend"),
                 ("--token_file=/nowhere/token", "/nowhere/token"),
                 ("--key=key.pem", "--key is of --certificate"),
-                ("--workdir=/nowhere", "/nowhere is no run folder"),
+                ("--workdir=/nowhere", "/nowhere is not a run's folder"),
             )
         ),
     ],

@@ -1,4 +1,4 @@
-"""The needs of scores: maps of a network's stages, and the chip itself."""
+"""The inputs of scores: maps of stages, and the chip itself."""
 
 import flax.linen as nn
 import jax
@@ -12,7 +12,7 @@ from jaxatr.tasks.open_set import needs
 
 
 class Plain(nn.Module):
-    """A backbone of one's own without stages."""
+    """A user-defined backbone without stages."""
 
     @nn.compact
     def __call__(self, images, train=False):
@@ -20,7 +20,7 @@ class Plain(nn.Module):
 
 
 class Staged(nn.Module):
-    """A backbone of one's own with one map."""
+    """A user-defined backbone with one map."""
 
     maps = ("map_stage1",)
 
@@ -32,7 +32,7 @@ class Staged(nn.Module):
 
 
 def by_loops(maps, most):
-    """Plain means over the cells of a grid."""
+    """Computes means over the cells of a grid."""
     b, h, w, f = maps.shape
     rows, columns = min(h, most), min(w, most)
     means = np.zeros((b, rows, columns, f))
@@ -98,8 +98,8 @@ def test_a_backbone_gives_the_maps_that_it_lists():
     made = openset.Score("made", "Made", score.score, members=(score,))
     for one in (score, made):
         assert needs.refusal(one, staged) == (
-            "needs the map of stage 2 (map_stage2), which there is for single images alone, and of "
-            "a backbone with stages, which lists the maps that it sows as its `maps`"
+            "needs the map of stage 2 (map_stage2), which is only available for single images and "
+            "backbones with stages, which list the maps that they sow as `maps`"
         )
 
 

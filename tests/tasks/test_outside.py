@@ -1,4 +1,4 @@
-"""Images of other data as unknown ones: read, made chips, and groups of an evaluation."""
+"""Images of other data as unknown examples of an evaluation."""
 
 import shutil
 import tarfile
@@ -26,7 +26,7 @@ def intake(shape=GRAY, dtype="uint8", **chip):
 
 @pytest.fixture(scope="module")
 def near(tmp_path_factory):
-    """Six gray images as large as the chips, one of them deeper, and what is no image."""
+    """Six gray images of the size of chips, one with 16 bits, and a file that is not an image."""
     root, rng = tmp_path_factory.mktemp("outside") / "near", np.random.default_rng(1)
     (root / "deep" / "er").mkdir(parents=True)
     for index in range(6):
@@ -118,7 +118,7 @@ def test_what_cannot_be_read_is_refused(near, tmp_path):
 
 
 def test_groups_are_measured_against_the_known_test_examples(run, near, far):
-    with pytest.warns(UserWarning, match="left out of .*near: 1 that cannot be used, such.*notes"):
+    with pytest.warns(UserWarning, match="skipped 1 unusable images of .*near, such.*notes"):
         result = runs.evaluate_run(run, outside=f"near={near},far={far}", scores="all", fresh=True)
     assert list(result["groups"]) == ["all", "near", "far"]
     arrays, everything = dict(np.load(run / "scores.npz")), result["groups"]["all"]

@@ -1,4 +1,4 @@
-"""Predictions of folders, archives and tables: the command, and a program's many images."""
+"""Predictions for folders, archives, tables and lists of images."""
 
 import csv
 import functools
@@ -23,7 +23,7 @@ def flags(flags_of):
 
 @pytest.fixture(scope="module")
 def folder(chips, tmp_path_factory):
-    """Two chips in folders, a damaged one, a hidden one, and files that are no images."""
+    """Two chips in folders, a corrupt one, a hidden one, and files that are not images."""
     root = tmp_path_factory.mktemp("many") / "chips"
     (root / "a" / "deep").mkdir(parents=True)
     (root / ".hidden").mkdir()
