@@ -1,4 +1,4 @@
-"""The configuration files that come with the package, by name: ``cbc``, ``cbc:smoke``."""
+"""Bundled configuration files, found by name: ``cbc``, ``cbc:smoke``."""
 
 import ast
 import importlib.util
@@ -9,14 +9,17 @@ from jaxatr.typing import Config
 
 
 def folder() -> Path:
-    """Finds the folder of the files: in the package where a wheel is installed, else beside it."""
+    """Returns the folder of the bundled files.
+
+    It is inside the package in an installed wheel, and beside the package in a checkout.
+    """
     package = Path(__file__).parent
     installed = package / "configs"
     return installed if (installed / "cbc.py").is_file() else package.parent / "configs"
 
 
 def names() -> list[str]:
-    """Lists the names of the files."""
+    """Lists the names of the bundled files."""
     return sorted(path.stem for path in folder().glob("*.py"))
 
 
@@ -24,13 +27,13 @@ def locate(text: str) -> str:
     """Finds the file of a configuration.
 
     Args:
-      text: a file or the name of a bundled one, and after a colon a variant.
+      text: a file or the name of a bundled configuration, optionally followed by ``:VARIANT``.
 
     Returns:
-      The file, and the variant after a colon where there is one.
+      The path of the file, followed by ``:VARIANT`` if ``text`` has one.
 
     Raises:
-      ValueError: there is no such file, and no bundled one of this name.
+      ValueError: there is neither a file nor a bundled configuration of this name.
     """
     name, colon, variant = text.partition(":")
     if Path(name).is_file():
@@ -40,8 +43,8 @@ def locate(text: str) -> str:
     if "/" not in name and not name.endswith(".py"):
         close = nearest(name, names())
         raise ValueError(f"got {name!r}, wanted a file or one of {', '.join(names())}{close}")
-    own = Path(name).stem
-    hint = f"; the package has one: --config={own}{colon}{variant}" if own in names() else ""
+    stem = Path(name).stem
+    hint = f"; the package has one: --config={stem}{colon}{variant}" if stem in names() else ""
     raise ValueError(f"there is no file {name!r}{hint}")
 
 
@@ -49,22 +52,22 @@ def load(text: str) -> Config:
     """Loads a configuration.
 
     Args:
-      text: a file or the name of a bundled one, and after a colon a variant.
+      text: a file or the name of a bundled configuration, optionally followed by ``:VARIANT``.
 
     Raises:
-      ValueError: no such file, or no such variant.
+      ValueError: there is no such file or variant.
     """
     path, _, variant = locate(text).partition(":")
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
     if spec is None or spec.loader is None:
-        raise ValueError(f"{path} is no Python file")
+        raise ValueError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module.get_config(variant) if variant else module.get_config()
 
 
 def described() -> list[tuple[str, str, list[str]]]:
-    """Lists the files by name, each with the first line and the variants of its docstring."""
+    """Lists the bundled files as ``(name, first line of the docstring, variants)``."""
     return [(name, *_docstring(folder() / f"{name}.py")) for name in names()]
 
 

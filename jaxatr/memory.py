@@ -1,38 +1,39 @@
-"""Memory on Linux: what a step frees is kept for the next one, and lies in huge pages."""
+"""Memory settings for Linux: glibc keeps freed memory for reuse, in huge pages."""
 
 import ctypes
 import mmap
 import os
 from pathlib import Path
 
-_M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8  # of glibc's malloc.h
-_MADV_COLLAPSE = 25  # of Linux 6.1; an earlier one declines
-_SAID_OTHERWISE = ("MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
-_kept = False  # by this process
+_M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8  # from glibc's malloc.h
+_MADV_COLLAPSE = 25  # since Linux 6.1; earlier kernels return an error, which is ignored
+_USER_SETTINGS = ("MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
+_kept = False  # whether keep() has taken effect in this process
 
 
 def keep() -> bool:
-    """Tells glibc to keep what is freed, in huge pages, for the arrays to come.
+    """Makes glibc keep freed memory, in huge pages, for later arrays.
 
-    Otherwise every temporary array beyond some megabytes comes from the system and goes back in
-    each step, in pages of 4 KiB that the system first fills with zeros. In exchange the process
-    keeps the memory of its largest step. The commands call this at their start, before NumPy and
-    jax are imported: threads that are there already keep heaps of their own.
+    By default, glibc requests each temporary array beyond a few megabytes from the kernel and
+    returns it in every step, in 4 KiB pages that the kernel first fills with zeros. With this
+    setting the process keeps as much memory as its largest step needed. The commands call this
+    first, before they import NumPy and jax: threads that already run keep separate heaps.
 
     Returns:
-      Whether it did. Nothing is changed where the C library is not glibc, and where the environment
-      says itself how memory is kept (``GLIBC_TUNABLES``, ``MALLOC_MMAP_MAX_`` and its like).
+      Whether the setting was changed. It is not if the C library is not glibc, or if the
+      environment already configures malloc (``GLIBC_TUNABLES``, ``MALLOC_MMAP_MAX_``,
+      ``MALLOC_MMAP_THRESHOLD_`` or ``MALLOC_TRIM_THRESHOLD_``).
     """
     if "glibc.malloc." in os.environ.get("GLIBC_TUNABLES", ""):
         return False
-    if any(name in os.environ for name in _SAID_OTHERWISE):
+    if any(name in os.environ for name in _USER_SETTINGS):
         return False
     libc = _glibc()
     if libc is None:
         return False
     if not (libc.mallopt(_M_MMAP_MAX, 0) and libc.mallopt(_M_TRIM_THRESHOLD, -1)):  # -1: never
         return False
-    # The heaps of single threads are of 4 KiB pages: all take theirs from the one below.
+    # Per-thread heaps have 4 KiB pages: all threads share the main heap, set up below.
     if "MALLOC_ARENA_MAX" not in os.environ:
         libc.mallopt(_M_ARENA_MAX, 1)
     _take_huge_pages(libc)
@@ -42,16 +43,16 @@ def keep() -> bool:
 
 
 def give_back() -> None:
-    """Gives what is free back to the system, where the C library is glibc.
+    """Returns free memory to the kernel if the C library is glibc; otherwise does nothing.
 
-    For a process that has done something large once: what it needs again, it fetches anew, and
-    keeps if it kept memory before.
+    For a process that has finished a large one-off computation. If :func:`keep` is in effect, it
+    stays so for memory allocated later.
     """
     libc = _glibc()
     if libc is None:
         return
     libc.malloc_trim(0)
-    if _kept:  # the heap has become short, and what was used in part is in small pages
+    if _kept:  # trimming has shortened the heap and split partly used huge pages
         _take_huge_pages(libc)
         _collapse(libc)
 
@@ -66,23 +67,23 @@ def _glibc() -> ctypes.CDLL | None:
 
 
 def _take_huge_pages(libc: ctypes.CDLL) -> None:
-    """Asks for huge pages in the part of the heap that arrays will lie in.
+    """Requests huge pages for the part of the heap that future arrays will use.
 
-    Memory that is allocated and freed untouched is addresses alone: the heap has grown over them,
-    and as nothing is handed back, what is allocated next comes from there.
+    A large block that is allocated and freed untouched takes address space but no memory. It
+    extends the heap, and because nothing is returned to the kernel, later arrays come from it.
     """
     libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, (ctypes.c_size_t,)
     libc.free.argtypes = (ctypes.c_void_p,)
     size = os.sysconf("SC_PHYS_PAGES") * mmap.PAGESIZE // 2
     start = libc.malloc(size)
-    if start is None:  # the addresses are limited (ulimit -v)
+    if start is None:  # the address space is limited (ulimit -v)
         return
     _advise(libc, start, start + size, mmap.MADV_HUGEPAGE)
     libc.free(start)
 
 
 def _collapse(libc: ctypes.CDLL) -> None:
-    """Joins the pages of the heap to huge ones where any of them is in use, at once."""
+    """Merges the used pages of the heap into huge pages immediately."""
     try:
         lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
     except OSError:  # there is no /proc
@@ -94,7 +95,7 @@ def _collapse(libc: ctypes.CDLL) -> None:
 
 
 def _advise(libc: ctypes.CDLL, start: int, stop: int, advice: int) -> None:
-    """Gives the system advice on whole pages, which it may decline."""
+    """Calls ``madvise`` on the whole pages of a range; errors are ignored."""
     libc.madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
     if stop > first:

@@ -1,4 +1,4 @@
-"""Data parallelism in one place: the axis name, and how trees and batches meet the local devices.
+"""Data parallelism: the axis name, replication of trees and sharding of batches.
 
 Every per-device function of the package runs under ``pmap`` with the axis name :data:`AXIS`. Models
 and losses that reduce over the global batch (batch normalisation, batch statistics) use that name.
@@ -19,20 +19,20 @@ from jaxatr.typing import Batch, PyTree
 
 AXIS = "data"
 
-Device: TypeAlias = Any  # a jax.Device, which is no class to a type checker
+Device: TypeAlias = Any  # a jax.Device, which type checkers do not accept as a class
 
 _VARIABLES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
 
 
 def initialize_from_environment() -> None:
-    """Joins the other processes of a run, if the environment names them; else does nothing.
+    """Joins the other processes of a run if the environment variables are set.
 
     Reads ``JAX_COORDINATOR_ADDRESS`` (``host:port`` of process 0), ``JAX_NUM_PROCESSES`` and
-    ``JAX_PROCESS_ID`` (from 0). Must be called before jax touches a device; on CPU the processes
-    then talk through gloo.
+    ``JAX_PROCESS_ID`` (from 0); does nothing if none of them is set. Must be called before jax uses
+    a device. On CPU the processes communicate through gloo.
 
     Raises:
-      ValueError: some of the variables are set and others are not, or a number is not one.
+      ValueError: only some of the variables are set, or a number is invalid.
     """
     given = {name: os.environ[name] for name in _VARIABLES if os.environ.get(name)}
     if not given:
@@ -52,18 +52,17 @@ def initialize_from_environment() -> None:
 
 
 def psum(tree: PyTree) -> PyTree:
-    """Returns the sum over all devices of :data:`AXIS`; of one device, the tree itself.
+    """Sums a tree over all devices of :data:`AXIS`.
 
-    XLA:CPU copies what it reduces over a single device.
+    On a single device the tree is returned unchanged, because XLA:CPU would copy it.
     """
     return tree if jax.lax.axis_size(AXIS) == 1 else jax.lax.psum(tree, AXIS)
 
 
 def following(rows: Any) -> Any:
-    """Returns the next row of the global batch for each of a device's rows ``[b, ...]``.
+    """Shifts a device's rows ``[b, ...]`` by one: each is replaced by the next of the global batch.
 
-    The last row of all is followed by the first, so that every row follows one, whatever the number
-    of devices.
+    The last row of the global batch is replaced by the first, for any number of devices.
     """
     count = jax.lax.axis_size(AXIS)
     first = rows[:1]
@@ -73,7 +72,7 @@ def following(rows: Any) -> Any:
 
 
 def gather_json(value: Any) -> list[Any]:
-    """Returns every process's JSON ``value``, in the order of the processes; all must call it."""
+    """Gathers a JSON value from every process, in process order; every process must call it."""
     if jax.process_count() == 1:
         return [value]
     text = np.frombuffer(json.dumps(value).encode(), np.uint8)
@@ -85,13 +84,18 @@ def gather_json(value: Any) -> list[Any]:
 
 
 def wait_for_all(name: str) -> None:
-    """Waits until every process of a run has come to the point of this name."""
+    """Waits until every process of a run has called this with the same ``name``."""
     if jax.process_count() > 1:
         multihost_utils.sync_global_devices(name)
 
 
 def replicate(tree: PyTree, devices: Sequence[Device] | None = None) -> PyTree:
-    """Returns ``tree`` with a leading axis that holds one copy per local device."""
+    """Copies a tree to every local device, along a new leading axis.
+
+    Args:
+      tree: pytree of arrays; PRNG keys are allowed.
+      devices: local devices; all of them by default.
+    """
     devices = jax.local_devices() if devices is None else devices
     sharding = NamedSharding(Mesh(np.asarray(devices), (AXIS,)), PartitionSpec(AXIS))
 
@@ -116,16 +120,16 @@ def _without_axis(tree: PyTree) -> PyTree:
 
 
 def shard(batch: Batch, num_devices: int) -> dict[str, np.ndarray]:
-    """Returns ``batch`` with each ``[b, ...]`` leaf as ``[num_devices, b / num_devices, ...]``.
+    """Reshapes each ``[b, ...]`` leaf of a batch to ``[num_devices, b / num_devices, ...]``.
 
     Raises:
-      ValueError: the batch does not divide by the devices.
+      ValueError: the batch size is not a multiple of the number of devices.
     """
     size = len(next(iter(batch.values())))
     if size % num_devices:
         raise ValueError(
-            f"a batch of {size} does not divide by {num_devices} devices: "
-            "set config.train.batch_size to a multiple of the devices of all processes"
+            f"a batch of {size} does not divide by {num_devices} devices: set "
+            "config.train.batch_size to a multiple of the number of devices of all processes"
         )
     return {
         name: np.reshape(leaf, (num_devices, size // num_devices, *np.shape(leaf)[1:]))
@@ -139,20 +143,21 @@ def map_batches(
     batches: Iterable[Batch],
     devices: Sequence[Device] | None = None,
 ) -> Iterator[tuple[Batch, PyTree]]:
-    """Yields each batch with what ``fn`` makes of it, computed on all local devices.
+    """Applies a function to batches on all local devices.
 
-    A batch that does not divide by the devices, or is smaller than the first one, is filled up with
-    copies of its last example, whose outputs are dropped: the last batch costs no compilation.
+    A batch that does not divide by the number of devices, or is smaller than the largest so far, is
+    padded with copies of its last example; their outputs are dropped. The last batch thus needs no
+    compilation of its own.
 
     Args:
-      fn: ``(variables, batch) -> pytree of [b, ...]`` on one device, pure. The same function object
-        is compiled once, however often this is called.
+      fn: pure function ``(variables, batch) -> pytree of [b, ...]`` on one device. A function
+        object is compiled once, even over several calls.
       variables: pytree, the same for every device.
       batches: mappings of ``[b, ...]`` arrays.
-      devices: default, all local ones.
+      devices: local devices; all of them by default.
 
     Yields:
-      ``(batch, outputs)``: the batch as it came, the outputs as NumPy ``[b, ...]``.
+      ``(batch, outputs)``: the unpadded batch, and the outputs as NumPy arrays ``[b, ...]``.
     """
     devices = jax.local_devices() if devices is None else list(devices)
     mapped = jax.pmap(fn, axis_name=AXIS, devices=devices)
@@ -163,7 +168,7 @@ def map_batches(
         largest = max(largest, len(next(iter(batch.values()))))
         full = -(-largest // len(devices)) * len(devices)
         outputs = mapped(variables, shard(_fill(batch, full), len(devices)))
-        if running is not None:  # fetched only now, so that the devices never wait for the host
+        if running is not None:  # fetched only now: the devices already compute the next batch
             yield running[0], _gather(*running)
         running = batch, outputs
     if running is not None:

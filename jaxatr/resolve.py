@@ -1,4 +1,4 @@
-"""A dotted path to the object it names: the one place where a configuration turns into code."""
+"""Resolves dotted paths from configurations and flags to Python objects."""
 
 import difflib
 import importlib
@@ -6,15 +6,15 @@ from typing import Any
 
 
 def resolve(path: str) -> Any:
-    """Returns the object that ``"package.module:name"`` (or ``"package.module.name"``) names.
+    """Imports the object at ``"package.module:name"`` (or ``"package.module.name"``).
 
     Args:
-      path: module and attribute, with a colon or a last dot between them. The attribute part after
-        a colon may itself have dots (a nested class).
+      path: module and attribute, separated by a colon or by the last dot. The attribute part after
+        a colon may contain dots (a nested class).
 
     Raises:
-      ValueError: the path has no attribute, the module cannot be imported, or the module has no
-        such attribute; the message names the nearest right spelling.
+      ValueError: the path has no attribute part, the module cannot be imported, or the module has
+        no such attribute; the message suggests the closest name.
 
     >>> resolve("math:sqrt")(9.0)
     3.0
@@ -25,22 +25,22 @@ def resolve(path: str) -> Any:
     if not module_name or not attributes:
         raise ValueError(f"{path!r} names no object: write it as 'package.module:name'")
     try:
-        found: Any = importlib.import_module(module_name)
+        value: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not (module_name + ".").startswith(error.name + "."):
-            raise  # the module is there; what it imports is not
+            raise  # the module exists, but one of its imports does not
         raise ValueError(
             f"{path!r}: there is no module {error.name!r} on the import path"
         ) from error
     for name in attributes.split("."):
-        if not hasattr(found, name):
-            raise ValueError(f"{path!r}: no {name!r} in {module_name}{nearest(name, dir(found))}")
-        found = getattr(found, name)
-    return found
+        if not hasattr(value, name):
+            raise ValueError(f"{path!r}: no {name!r} in {module_name}{nearest(name, dir(value))}")
+        value = getattr(value, name)
+    return value
 
 
 def nearest(name: str, choices) -> str:
-    """Returns ``"; did you mean 'x'?"`` for the choice closest to ``name``, else ``""``.
+    """Returns ``"; did you mean 'x'?"`` for the choice closest to ``name``, or ``""``.
 
     >>> nearest("resnet81", ["resnet18", "vgg"])
     "; did you mean 'resnet18'?"

@@ -1,6 +1,6 @@
 """Array annotations shared by the whole package.
 
-Dimension names: ``b`` batch, ``h w c`` image rows, columns and channels, ``d`` features,
+Dimension names: ``b`` batch; ``h w c`` image rows, columns and channels; ``d`` features;
 ``k`` known classes.
 """
 
@@ -18,19 +18,19 @@ PyTree: TypeAlias = Any
 Batch: TypeAlias = Mapping[str, Any]
 Key: TypeAlias = PRNGKeyArray
 
-# A field of a ConfigDict has the union of all types that fields can have: useless to a checker.
+# The declared type of a ConfigDict's field is a union of all field types, useless to type checkers.
 if TYPE_CHECKING:
     Config: TypeAlias = Any
 else:
     Config = ConfigDict
 
 
-@runtime_checkable  # the tests check annotations as they run
+@runtime_checkable  # the tests check annotations at run time
 class Network(Protocol):
-    """A network without its variables, as flax has it."""
+    """A network without its variables, such as a flax module."""
 
     def apply(self, variables: PyTree, *inputs: Any, **options: Any) -> Any:
-        """Computes its outputs, a named tuple or an array of the network's own."""
+        """Computes the outputs: an array, or a named tuple specific to the network."""
         ...
 
 

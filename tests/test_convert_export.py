@@ -185,7 +185,7 @@ def test_one_size_when_asked_and_what_does_not_go_with_the_geometry(
         export_run(trained_run, path, score="cbc", size=(40, 30))
     with pytest.raises(ValueError, match="takes: got 'files', wanted 'images' or 'chips'"):
         export_run(run, path, takes="files")
-    with pytest.raises(ValueError, match="size, channels: got one with takes='chips'"):
+    with pytest.raises(ValueError, match="size, channels: not allowed with takes='chips'"):
         export_run(run, path, takes="chips", channels=1)
 
 

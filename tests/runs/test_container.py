@@ -73,7 +73,7 @@ def test_the_dockerfile_copies_what_is_there(folder):
 
 def test_files_of_others_are_kept(tmp_path):
     (tmp_path / "Dockerfile").write_text("FROM scratch\n")
-    with pytest.raises(ValueError, match="Dockerfile is there, and not of an export"):
+    with pytest.raises(ValueError, match="Dockerfile exists and was not written by an export"):
         container.write_container(tmp_path / "model.onnx")
     assert [path.name for path in tmp_path.iterdir()] == ["Dockerfile"]
 
