@@ -170,9 +170,7 @@ def test_wrong_names_and_runs_that_cannot_have_one(compared_run, tmp_path):
     with pytest.raises(ValueError, match="baselines: got 'odin'"):
         runs.train_baseline(compared_run, "odin")
     for part in ("conflabel", "gopenmax/generator", "gopenmax/classifier"):
-        with pytest.raises(
-            ValueError, match="wanted an open-set run that is not itself part of a baseline"
-        ):
+        with pytest.raises(ValueError, match="not itself part of a baseline"):
             runs.train_baseline(compared_run / part, "conflabel")
     shutil.copytree(compared_run, tmp_path / "run")
     config = json.loads((tmp_path / "run" / "config.json").read_text())

@@ -137,7 +137,7 @@ def _run(workdir: str | os.PathLike, checkpoint: Checkpoint) -> TrainedRun:
 
 
 def _chosen(run: TrainedRun, score: str | None, where: Mapping[str, str]) -> str | None:
-    """Resolves ``auto`` to a score, comparing the scores now if the run has not; None stays None."""
+    """Resolves ``auto`` to a score, which may compare the scores now; None stays None."""
     if score != AUTO:
         return score
     if not (areas := areas_of(run.record)):

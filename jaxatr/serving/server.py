@@ -11,8 +11,9 @@ from pathlib import Path
 
 import uvicorn
 
-from jaxatr.serving.app import Console
+from jaxatr.serving.app import build_app
 from jaxatr.serving.connections import bounded
+from jaxatr.serving.console import Console
 from jaxatr.serving.engine import Engine, Wanted, load_engine
 from jaxatr.serving.options import Options
 
@@ -93,7 +94,7 @@ def _run(console: Console, options: Options, listening: socket.socket) -> None:
     limits = options.limits
     server = uvicorn.Server(
         uvicorn.Config(
-            console.app,
+            build_app(console),
             http=bounded(limits),
             ws="none",
             lifespan="on",

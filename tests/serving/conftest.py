@@ -8,8 +8,9 @@ import pytest
 import uvicorn
 from starlette.testclient import TestClient
 
-from jaxatr.serving.app import Console
+from jaxatr.serving.app import build_app
 from jaxatr.serving.connections import bounded
+from jaxatr.serving.console import Console
 from jaxatr.serving.engine import Wanted, load_engine
 from jaxatr.serving.options import Limits, Options
 
@@ -48,7 +49,7 @@ def client_of():
 
     @contextlib.contextmanager
     def opened(console):
-        with TestClient(console.app, base_url="http://localhost") as client:
+        with TestClient(build_app(console), base_url="http://localhost") as client:
             yield client
 
     return opened
@@ -63,7 +64,7 @@ def listening():
 @contextlib.contextmanager
 def _listening(console):
     config = uvicorn.Config(
-        console.app,
+        build_app(console),
         http=bounded(console.options.limits),
         ws="none",
         log_config=None,

@@ -39,7 +39,7 @@ def gated(engine):
 
 @pytest.fixture(scope="module")
 def port(gated, listening, tmp_path_factory):
-    from jaxatr.serving.app import Console
+    from jaxatr.serving.console import Console
     from jaxatr.serving.options import Options
 
     marks = str(tmp_path_factory.mktemp("marks") / "marks.jsonl")

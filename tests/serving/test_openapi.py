@@ -6,7 +6,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from jaxatr.serving.app import Console
+from jaxatr.serving.app import build_routes
+from jaxatr.serving.console import Console
 from jaxatr.serving.options import Options
 
 RELAXED = {
@@ -80,7 +81,7 @@ def test_a_real_image_is_answered_as_described(described, chips):
 
 
 def test_every_route_is_described(console):
-    found = console.routes.openapi()
+    found = build_routes(console).openapi()
     assert set(found["paths"]) == {
         "/api/health",
         "/api/run",

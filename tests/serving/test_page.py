@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 import jaxatr
-from jaxatr.serving.app import Console
+from jaxatr.serving.console import Console
 from jaxatr.serving.engine import Wanted, load_engine
 from jaxatr.serving.options import Options
 
