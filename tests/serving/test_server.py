@@ -146,7 +146,7 @@ def test_sigterm_answers_what_was_asked(trained_run, networks_of_the_tests, tmp_
         assert answer.startswith(b"HTTP/1.1 200") and b'"verdict"' in answer
         out, err = process.communicate(timeout=30)
         assert process.returncode == 0, err
-        assert "stopped: everything that was asked is answered" in out
+        assert "stopped: all requests are answered" in out
         assert "Traceback" not in err
 
 
