@@ -79,7 +79,7 @@ def test_everything_wrong_is_said_at_once_and_ends_with_1(folder, tmp_path, caps
     for wanted in (
         "  train/car/0.png: not a readable image (cannot identify image file)",
         "  train/<tank>/1.png: not a readable image",
-        "passed over: 1 of the kind .txt (first: train/readme.txt)",
+        "skipped: 1 of the kind .txt (first: train/readme.txt)",
         "!! 2 files cannot be read\n     left out by --skip_corrupt, in a training by "
         "--config.data.skip_corrupt=true\n",
         "of equal images of two classes: labels contradict each other (",

@@ -45,5 +45,5 @@ def test_maps_that_do_not_fit_are_refused(unchecked):
     with pytest.raises(ValueError, match=r"saliency: got shape \(4, 4\), wanted \(8, 8\)"):
         overlay(chip, np.zeros((4, 4)), title="t")
     for wrong in (np.full((8, 8), 1.5), np.full((8, 8), np.nan)):
-        with pytest.raises(ValueError, match="saliency: got values that leave"):
+        with pytest.raises(ValueError, match="saliency: got values outside"):
             overlay(chip, wrong, title="t")

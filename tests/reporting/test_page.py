@@ -180,10 +180,10 @@ def test_a_further_recorded_score_is_shown(run_folder):
         (lambda run: (run / "evaluation.json").unlink(), "not evaluated yet.*evaluation.json"),
         (lambda run: (run / "scores.npz").unlink(), "not evaluated yet.*scores.npz"),
         (lambda run: (run / "evaluation.json").write_text("{"), "evaluation.json: not a readable"),
-        (lambda run: (run / "evaluation.json").write_text('{"task": "x"}'), "wanted one of groups"),
+        (lambda run: (run / "evaluation.json").write_text('{"task": "x"}'), "with open-set scores"),
         (lambda run: (run / "record.json").write_text('{"task": "x:y"}'), "no module 'x'"),
         (lambda run: (run / "scores.npz").write_bytes(b"PK"), "scores.npz: not readable arrays"),
-        (lambda run: np.savez(run / "scores.npz", a=1), "there is no array test_"),
+        (lambda run: np.savez(run / "scores.npz", a=1), "the array test_.* is missing"),
     ],
 )
 def test_records_that_cannot_be_used_are_named(run_folder, spoil, message):

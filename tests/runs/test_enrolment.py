@@ -367,5 +367,5 @@ def test_the_commands_enrol_group_and_remove(
         enrol.main(flags_of(enrol, *group, "--epochs=2"))
     with pytest.raises(ValueError, match="no image given"):
         cluster.main(flags_of(cluster, f"--workdir={run}"))
-    with pytest.raises(ValueError, match="there is no image that can be used .*broken.png"):
+    with pytest.raises(ValueError, match="no image can be used .*broken.png"):
         cluster.main(flags_of(cluster, *arguments, folder / "broken.png"))

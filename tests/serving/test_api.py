@@ -244,7 +244,7 @@ def test_features_are_kept_for_the_next_start(trained_run, engine, monkeypatch):
 def test_what_is_not_served_is_told(embedding_run, tmp_path):
     with pytest.raises(ValueError, match="is no run folder"):
         load_engine(Wanted(tmp_path))
-    with pytest.raises(ValueError, match="--score is of a recogniser"):
+    with pytest.raises(ValueError, match="--score is for recognisers"):
         load_engine(Wanted(embedding_run, score="cbc"))
 
 
