@@ -267,14 +267,14 @@ def test_a_plain_classifier_has_no_binary_ones(small_config, trained_run, images
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "nothing was given, wanted one of inspect, describe, operators, import, export"),
+        ([], "no sub-command given, wanted one of inspect, describe, operators, import, export"),
         (["exprt"], "got 'exprt', wanted one of .* did you mean 'export'"),
-        (["export", "more"], "export takes flags alone"),
+        (["export", "more"], "export takes only flags"),
         (["export", "--workdir=nowhere"], "--out must be given"),
         (["export", "--out=model.onnx"], "--workdir must be given"),
         (["export", "--workdir=nowhere", "--out=x.onnx"], "nowhere is no run folder"),
         (["export", "--workdir=x", "--out=x", "--checkpoint=y"], "--checkpoint: got 'y'"),
-        (["export", "--workdir=x", "--workdir=y", "--out=z"], "got 2 runs, and an ensemble is not"),
+        (["export", "--workdir=x", "--workdir=y", "--out=z"], "got 2 runs, but an ensemble cannot"),
         (["export", "--workdir=x", "--out=z", "--size=big"], "--size: got 'big', wanted ROWSx"),
         (["describe"], "wanted one ONNX file"),
     ],

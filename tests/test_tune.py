@@ -234,7 +234,7 @@ def test_both_directions_are_asked_for_by_default(name, flags_of, capsys):
         ("rnn", ["-W=3", "--skip"], "-W: got 3, wanted -H 256 to --skip"),
         ("rnn", ["--before"], "--before: is for a GRU, and the cell is lstm"),
         ("lrn", ["-N=0"], "-N: got 0, wanted at least 1"),
-        ("bn", ["stray"], "got 'stray', which is no flag"),
+        ("bn", ["stray"], "got 'stray', which is not a flag"),
         ("conv", ["--mode=trans", "-H=1", "-p=2"], "-p and -q: got 2 and 0: no result is left"),
         ("conv", ["--mode=trans", "--dtype=int8"], "int8 has the forward product alone"),
     ],
@@ -270,7 +270,7 @@ def test_the_graph_of_fusions(capsys):
         (["-p=-1"], "-p: got -1, wanted at least 0"),
         (["-H=1", "-p=0"], "-H and -W: got 1 and 6, smaller than the kernel"),
         (["--dtype=int8", "--direction=data"], "int8 has the forward product alone"),
-        (["stray"], "got 'stray', which is no flag"),
+        (["stray"], "got 'stray', which is not a flag"),
     ],
 )
 def test_bad_flags_are_named(flags_of, arguments, message):
@@ -405,5 +405,5 @@ def test_an_unknown_sub_command_is_named(unchecked, monkeypatch):
     tune.define_flags()
     with pytest.raises(ValueError, match="got 'convolve', wanted one of conv, bn, .*, show first"):
         tune.main(["convolve"])
-    with pytest.raises(ValueError, match="nothing was given, wanted one of"):
+    with pytest.raises(ValueError, match="no sub-command given, wanted one of"):
         tune.main([])

@@ -111,7 +111,7 @@ def test_a_prepared_set_an_archive_and_a_crop(folder, tmp_path, capsys):
 @pytest.mark.parametrize(
     "arguments, values, match",
     [
-        ((), {}, "one folder, archive, table or data set is expected, got .."),
+        ((), {}, "wanted one folder, archive, table or data set, got .."),
         (("a", "b"), {}, "one folder, archive, table or data set is expected"),
         (("simulatd",), {}, "there is no data set 'simulatd'; did you mean 'simulated'"),
     ],
@@ -122,7 +122,7 @@ def test_what_makes_no_sense_is_refused(arguments, values, match, tmp_path):
 
 
 def test_a_path_takes_no_source(folder):
-    with pytest.raises(ValueError, match="--source is of a data set by its name, and .* is a path"):
+    with pytest.raises(ValueError, match="--source is for data sets given by name"):
         run_here(str(folder), source=str(folder))
     with pytest.raises(ValueError, match="no option 'layuot'; did you mean 'layout'"):
         run_here(str(folder), option=["layuot=1"])

@@ -83,7 +83,7 @@ def test_whose_mistake_it_is(error, users):
     [
         (
             "flag --workdir=None: Flag --workdir must have a value other than None.",
-            "--workdir must be given",
+            "--workdir is required",
         ),
         ("Traceback\n  File\nValueError: variant: got 'x'", "--config: variant: got 'x'"),
         ("flag --gamma=x: wanted\na number", "flag --gamma=x: wanted a number"),

@@ -55,7 +55,7 @@ def test_a_flag_says_what_it_takes(described, definition, text):
 
 
 def test_a_flag_that_must_be_given_says_so(described):
-    assert described("string", None, "A folder.", required=True) == "--one A folder. Must be given."
+    assert described("string", None, "A folder.", required=True) == "--one A folder. Required."
 
 
 def test_a_long_name_has_a_line_of_its_own():

@@ -197,7 +197,7 @@ def test_a_port_that_is_taken_is_told(command, trained_run):
             for case in (
                 ("--batches=0", "wanted sizes that ascend"),
                 ("--token_file=/nowhere/token", "/nowhere/token"),
-                ("--key=key.pem", "--key is of --certificate"),
+                ("--key=key.pem", "--key needs --certificate"),
                 ("--workdir=/nowhere", "/nowhere is no run folder"),
             )
         ),
