@@ -112,7 +112,7 @@ def test_gopenmax_has_a_network_of_its_own(compared_run):
 
 
 def test_what_was_kept_is_unlike_every_class(compared_run):
-    """Judged by the run's own network, loaded anew."""
+    """The kept images are unlike any class for the run's network, loaded again."""
     from jaxatr.tasks import OpenSet
 
     task = OpenSet(training.load_config(compared_run))
@@ -135,7 +135,7 @@ def test_what_is_trained_is_not_trained_again(compared_run, tmp_path):
 
 
 def test_a_baseline_that_was_cut_goes_on(compared_run, tmp_path):
-    """Without its last files, every part of it is still there, and gives the same."""
+    """Training again without the last files gives the same results from the remaining parts."""
     copy = tmp_path / "run"
     shutil.copytree(compared_run, copy)
     (copy / "conflabel" / "detector.npz").unlink()

@@ -1,4 +1,4 @@
-"""A run's network as an ONNX file, by the command and by the library."""
+"""Exporting a run as an ONNX file, by the command and by the library."""
 
 import functools
 import json
@@ -74,7 +74,7 @@ def flags(flags_of):
 
 
 def answers(path, chips):
-    """Returns onnxruntime's outputs by name, of batches of several lengths put together."""
+    """Returns onnxruntime's outputs by name, concatenated over batches of several sizes."""
     session = onnxruntime.InferenceSession(path)
     (given,) = session.get_inputs()
     parts = [session.run(None, {given.name: chips[rows]}) for rows in (slice(5), slice(5, None))]
@@ -110,7 +110,7 @@ def test_a_recogniser_says_the_same(trained_run, images, flags, tmp_path, capsys
 
 @pytest.fixture
 def outside(tmp_path, monkeypatch):
-    """Puts scores of a user's own on the import path, as ``users_traced``."""
+    """Puts user-defined scores on the import path, as ``users_traced``."""
     (tmp_path / "users_traced.py").write_text(OUTSIDE)
     monkeypatch.syspath_prepend(tmp_path)
     yield
@@ -118,7 +118,7 @@ def outside(tmp_path, monkeypatch):
 
 
 def changed(run, folder, **fields):
-    """Copies a run, with other fields of its configuration, such as ``data__size``."""
+    """Copies a run and changes fields of its configuration, such as ``data__size``."""
     shutil.copytree(run, folder)
     record = json.loads((folder / "config.json").read_text())
     for name, value in fields.items():
@@ -129,7 +129,7 @@ def changed(run, folder, **fields):
 
 
 def check_equal(recogniser, images, found):
-    """Compares onnxruntime's answers with predictions."""
+    """Compares onnxruntime's outputs with predictions."""
     numbers = {name: place for place, name in enumerate(recogniser.classes)} | {UNKNOWN: -1}
     predictions = list(recogniser(images, batch_size=5))
     assert found["decision"].tolist() == [numbers[one.label] for one in predictions]

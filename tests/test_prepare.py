@@ -1,4 +1,4 @@
-"""The command, run as a user runs it."""
+"""The command ``prepare``."""
 
 import subprocess
 import sys
@@ -30,7 +30,7 @@ def run(*arguments):
 
 
 def run_here(*arguments, **values):
-    """The same in this process and without the check, for the many small cases."""
+    """Runs the command in this process and without the check, for many small cases."""
     if "source" not in flags.FLAGS:
         prepare.define_flags()
     flags.FLAGS.mark_as_parsed()

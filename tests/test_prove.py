@@ -1,4 +1,4 @@
-"""The proof on a real device: its record, and in the slow tests all of it, rehearsed on a CPU."""
+"""The record of the proof on a real device; slow tests rehearse all of it on a CPU."""
 
 import json
 import subprocess

@@ -53,7 +53,7 @@ def run(command: Command) -> None:
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
     others = [flags.FLAGS[name] for name in flags.FLAGS]  # flags of imported libraries
     command.define_flags()
-    flags.DEFINE_bool("debug", False, "Show where a user's error was raised.")
+    flags.DEFINE_bool("debug", False, "Print the tracebacks of errors.")
     own = [flag for name in flags.FLAGS if (flag := flags.FLAGS[name]) not in others]
     parse = partial(_parse, command, own)
     app.run(lambda argv: _guarded(command, argv[1:]), flags_parser=parse)

@@ -60,7 +60,8 @@ def _described(flag: flags.Flag) -> tuple[str, str]:
     if any("other than None" in check.message for check in flag.validators):
         sentences.append("Required.")
     elif flag.default and "efault" not in text:
-        sentences.append(f"Default: {'on' if flag.boolean else flag.default}.")
+        default = ",".join(flag.default) if isinstance(flag.default, list) else flag.default
+        sentences.append(f"Default: {'on' if flag.boolean else default}.")
     elif flag.default == 0 and not flag.boolean:
         sentences.append("Default: 0.")
     return name, " ".join(sentences)

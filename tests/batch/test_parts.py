@@ -1,4 +1,4 @@
-"""Parts that are there whole or not at all, and a command that goes on: each chip exactly once."""
+"""Parts are written atomically, and the command resumes: each chip is predicted exactly once."""
 
 import errno
 import json

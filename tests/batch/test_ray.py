@@ -1,4 +1,4 @@
-"""A cluster of Ray on this machine: workers and the driver are killed, and no chip is lost."""
+"""A local Ray cluster: workers and the driver are killed, and no chip is lost."""
 
 import os
 import re
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def given(trained_run, test_chips, tmp_path):
-    """A shard to a chip: enough of them to be killed in between."""
+    """One chip per shard, so that there is time to kill workers in between."""
     common = [f"--workdir={trained_run}", "--shard=1", f"--out={tmp_path / 'out'}"]
     return [*common, "--engine=ray", "--workers=2", test_chips]
 
@@ -33,7 +33,7 @@ def wait_for_parts(process, out, count):
 
 
 def descendants(process):
-    """Lists the processes below one, by their ids."""
+    """Lists the ids of the descendants of a process."""
     parents = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:

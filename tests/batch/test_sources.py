@@ -1,4 +1,4 @@
-"""Inputs of every kind are listed in order and read in parts, without being unpacked."""
+"""Inputs of every kind are listed in order and read in parts, without unpacking."""
 
 import io
 import pickle

@@ -1,4 +1,4 @@
-"""The command, run as a user runs it, and its page."""
+"""The command ``check`` and its page."""
 
 import re
 import shutil
@@ -30,7 +30,7 @@ def folder(tmp_path):
 
 
 def spoil(folder):
-    """Two files that cannot be read, an equal chip in train and test, and one of two classes."""
+    """Two unreadable files, a chip in both train and test, and one in two classes."""
     for name in ("car/0.png", "<tank>/1.png"):
         (folder / "train" / name).write_bytes(b"no image")
     for other in ("train/car/7.png", "train/<tank>/7.png"):
@@ -39,7 +39,7 @@ def spoil(folder):
 
 @pytest.fixture(scope="module", autouse=True)
 def own_flags():
-    """The command's flags in place of those of commands that other tests run in this process."""
+    """The command's flags, which replace those of commands that other tests run in this process."""
     names = ("page", "center_crop", "alike", "limit", "source", "data_dir", "option")
     before = {name: flags.FLAGS[name] for name in names if name in flags.FLAGS}
     for name in before:

@@ -1,4 +1,4 @@
-"""An exception ends a command: one line and 2, or a traceback and 70; each in its own process."""
+"""Exceptions end commands with one line and code 2, or a traceback and code 70."""
 
 import subprocess
 import sys

@@ -12,7 +12,7 @@ node = onnx.helper.make_node
 
 @pytest.fixture
 def model(tmp_path):
-    """Writes a model with three nodes that have no implementation; returns its path."""
+    """Writes a model with three unsupported nodes; returns its path."""
     value = onnx.helper.make_tensor_value_info
     weights = [onnx.numpy_helper.from_array(np.ones((4, 3, 1, 1), np.float32), "conv.weight")]
     nodes = [

@@ -1,4 +1,4 @@
-"""The console script, and the modules that are run as commands."""
+"""The console script, and modules run as commands."""
 
 import importlib
 import os

@@ -1,4 +1,4 @@
-"""The page in a browser: γ moves the figures, and nothing is asked of any network."""
+"""The page in a browser: γ changes the figures, and there are no network requests."""
 
 import collections
 import json
@@ -264,7 +264,7 @@ def test_the_command_predicts_at_the_gamma_shown(opened, written, folders, name,
 
 
 def test_the_command_has_the_score_s_own_unit(opened, make_run, tmp_path):
-    """The page shows a probability or a distance; predict takes the score that is recorded."""
+    """The page shows a probability or a distance; predict takes the recorded score."""
     folder = make_run(tmp_path / "a run")
     arrays = dict(np.load(folder / "scores.npz"))
     recorded = json.loads((folder / "evaluation.json").read_text())

@@ -1,4 +1,4 @@
-"""A model card has the record's figures, and says what is missing."""
+"""A model card has the recorded figures, and marks missing facts."""
 
 import json
 import shutil

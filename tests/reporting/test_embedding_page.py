@@ -1,4 +1,4 @@
-"""The page about an embedding: its figures, its map, its searches, in any state of the records."""
+"""The page about an embedding: figures, map and searches, from complete and incomplete records."""
 
 import json
 import re
@@ -47,7 +47,7 @@ def written(make_embedding, tmp_path_factory):
 
 @pytest.fixture
 def folder(written, tmp_path):
-    """One that a test may spoil."""
+    """A run that a test may modify."""
     return Path(shutil.copytree(written, tmp_path / "one"))
 
 

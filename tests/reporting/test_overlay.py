@@ -1,4 +1,4 @@
-"""The picture of an explanation: its colours are even, its map stands where it should."""
+"""The picture of an explanation: uniform colours, and the map in its place."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from jaxatr.reporting.overlay import colour_map, overlay
 
 
 def lightness(colours):
-    """CIE L* of sRGB colours, which has nothing in common with Oklab."""
+    """CIE L* of sRGB colours, which is independent of Oklab."""
     linear = np.where(colours <= 0.04045, colours / 12.92, ((colours + 0.055) / 1.055) ** 2.4)
     y = linear @ [0.2126, 0.7152, 0.0722]
     return np.where(y > 0.008856, 116 * np.cbrt(y) - 16, 903.3 * y)

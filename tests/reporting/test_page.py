@@ -1,4 +1,4 @@
-"""The page holds what was recorded, in any state of the records, and nothing of a user's markup."""
+"""The page shows complete and incomplete records, and escapes users' markup."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Classes that are enrolled in a finished run: known from then on, and taken out again."""
+"""Classes are enrolled in a finished run, recognised, and removed again."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ SCORE = "spatial_stage2"
 
 @pytest.fixture
 def run(trained_run, tmp_path):
-    """A copy, of which so few validation examples can reject something."""
+    """A copy whose few validation examples can still reject something."""
     shutil.copytree(trained_run, tmp_path / "run")
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     config["open_set"]["tpr"] = 0.9
@@ -41,7 +41,7 @@ def stranger(split):
 
 @pytest.fixture
 def source(chips, stranger):
-    """The training chips of the unknown class, on which the run was not trained."""
+    """Chips of the unknown class, on which the run was not trained."""
     return chips / "train" / stranger
 
 

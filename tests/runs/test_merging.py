@@ -1,4 +1,4 @@
-"""What was measured before stays beside a new evaluation of the same network and examples."""
+"""A new evaluation keeps earlier figures of the same network and examples."""
 
 import json
 import shutil

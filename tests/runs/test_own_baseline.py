@@ -1,4 +1,4 @@
-"""A score outside of the package with a training of its own: the module of docs/open_set.md."""
+"""A score outside the package with its own training: the module of docs/open_set.md."""
 
 import re
 import shutil

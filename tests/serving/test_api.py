@@ -1,4 +1,4 @@
-"""The API's answers beside those of the package without it."""
+"""The API gives the same predictions as the package without it."""
 
 import concurrent.futures
 import hashlib
@@ -174,7 +174,7 @@ def test_too_many_images_are_refused(engine, make_console, contents, client_of, 
 
 
 def test_nothing_is_compiled_after_the_start(client, contents, form):
-    """Requests of every size, alone and at once, of every kind."""
+    """Requests of every size and kind, sequential and concurrent."""
 
     def ask(count):
         path = f"/api/predict?neighbours={count % 3}&every_score={count % 2}"

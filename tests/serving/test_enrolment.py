@@ -1,4 +1,4 @@
-"""A class is enrolled while requests go on."""
+"""A class is enrolled while requests are answered."""
 
 import shutil
 import time

@@ -1,4 +1,4 @@
-"""The files of a form, whole or broken."""
+"""Parsing the files of complete and broken forms."""
 
 import httpx2
 import pytest
