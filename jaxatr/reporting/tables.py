@@ -107,7 +107,7 @@ def outside_lines(evaluation: Mapping[str, Any]) -> list[str]:
     for name, facts in evaluation.get("outside", {}).items():
         left_out = f", {facts['left_out']} left out" if facts["left_out"] else ""
         share = facts.get("unknown_accepted")
-        taken = "" if share is None else f"; taken for known: {percent(share)}"
+        taken = "" if share is None else f"; accepted as known: {percent(share)}"
         lines.append(f"{name}: {facts['images']} images of {facts['source']}{left_out}{taken}")
     return lines
 

@@ -136,7 +136,7 @@ def write_embedding(
 
 
 def write_surrogate(folder, *, seed=0, methods=("surrogate", "grad_cam", "rise"), n=20, masks=True):
-    """Writes a surrogate's run; the methods' areas differ by constants, the surrogate's are best."""
+    """Writes a surrogate's run; methods' areas differ by constants, the surrogate's are best."""
     rng, names = np.random.default_rng(seed), ["a", "b", "c"]
     classes, maps = rng.integers(0, 3, n), rng.random((len(methods), n, 12, 10))
     values = {}
