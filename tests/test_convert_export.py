@@ -181,7 +181,7 @@ def test_one_size_when_asked_and_what_does_not_go_with_the_geometry(
     assert sizes == [2, 40, 30, 1]
     with pytest.raises(ValueError, match="channels: got 2, wanted 1 or 3"):
         export_run(run, path, channels=2)
-    with pytest.raises(ValueError, match=r"size: \(40, 30\) makes chips of"):
+    with pytest.raises(ValueError, match=r"size: images of \(40, 30\) give chips of"):
         export_run(trained_run, path, score="cbc", size=(40, 30))
     with pytest.raises(ValueError, match="takes: got 'files', wanted 'images' or 'chips'"):
         export_run(run, path, takes="files")

@@ -115,7 +115,7 @@ def test_the_flags_of_dsiac(tmp_path, monkeypatch):
         (("simulated",), {"option": ["aspects"]}, "--option: got 'aspects', wanted NAME=VALUE"),
         (("simulated",), {"option": ["aspects=many"]}, "'many' is not JSON"),
         (("simulated",), {"band": "thermal"}, "--band is a flag of dsiac, but not of simulated"),
-        (("image_folder",), {"every": 2}, "--every is of dsiac"),
+        (("image_folder",), {"every": 2}, "--every is a flag of dsiac"),
         (("dsiac",), {"ranges": ["1000", "far"]}, "--ranges: got 'far', wanted metres"),
         (("dsiac",), {"time": "day", "option": ["time=1"]}, "--time and --option=time=… are the"),
     ],

@@ -3,8 +3,9 @@
 jaxatr check PATH [--page=FILE.html] [--center_crop=64]
 jaxatr check NAME [--source=PATH] [--option=NAME=VALUE] [--page=FILE.html]
 
-PATH is a folder of images, an archive of such a folder, or a table; NAME is a data set known to
-`jaxatr prepare`. The exit code is 1 if a problem would invalidate a training or its figures.
+PATH is a folder of images, an archive of such a folder, or a table; NAME is a
+data set known to `jaxatr prepare`. The exit code is 1 if a problem would
+invalidate a training or its figures.
 """
 
 import tempfile

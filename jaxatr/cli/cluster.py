@@ -2,8 +2,8 @@
 
 jaxatr cluster --workdir=DIR IMAGE|FOLDER|ARCHIVE... [--out=clusters.html] [--fewest=5]
 
-Writes a page with pictures of each group and the command that enrols it, and beside the page a
-JSON file with the groups, which that command reads.
+Writes a page with pictures of each group and the command that enrols it, and
+beside the page a JSON file with the groups, which that command reads.
 """
 
 import json

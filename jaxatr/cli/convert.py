@@ -7,11 +7,12 @@ jaxatr convert import model.onnx --out=DIR
 jaxatr convert export --workdir=DIR --out=model.onnx [--score=NAME|none]
                [--takes=images|chips] [--repeat=DIR ...] [--container]
 
-inspect lists a model's nodes; describe prints a file's inputs, outputs and metadata; operators
-lists the supported operators; import writes a model as Python source code; export writes a run as
-an ONNX file with MODEL_CARD.md beside it, and with --container the files of a container that
-serves it. --repeat names runs of the same configuration with other seeds, for the spread of the
-card's figures.
+inspect lists a model's nodes; describe prints a file's inputs, outputs and
+metadata; operators lists the supported operators; import writes a model as
+Python source code; export writes a run as an ONNX file with MODEL_CARD.md
+beside it, and with --container the files of a container that serves it.
+--repeat names runs of the same configuration with other seeds, for the spread
+of the card's figures.
 """
 
 import dataclasses

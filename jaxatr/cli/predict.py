@@ -8,9 +8,10 @@ jaxatr predict --workdir=DIR IMAGE... --neighbours=5 [--jsonl] [--max_distance=0
 jaxatr predict --workdir=DIR --workdir=DIR IMAGE... [--jsonl]
 jaxatr predict --workdir=TRACKS FOLDER... [--jsonl] [--gamma=0.9|fitted]
 
-IMAGE is an image file, FOLDER a folder of images, ARCHIVE a .zip or .tar file of images. SOURCE is
-one of these, a Parquet table, or tfds:NAME for a prepared data set. TRACKS is the folder of a run
-on tracks, whose inputs are folders with the images of one track.
+IMAGE is an image file, FOLDER a folder of images, ARCHIVE a .zip or .tar file
+of images. SOURCE is one of these, a Parquet table, or tfds:NAME for a prepared
+data set. TRACKS is the folder of a run on tracks, whose inputs are folders
+with the images of one track.
 """
 
 import json

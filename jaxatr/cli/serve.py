@@ -3,9 +3,10 @@
 jaxatr serve --workdir=DIR [--port=8000] [--score=auto|cbc|vim|…] [--scores=knn,energy]
 jaxatr serve --workdir=DIR --host=0.0.0.0 --token_file=FILE [--certificate=FILE --key=FILE]
 
-By default only this machine can connect. With another --host, requests need a token: that of
---token_file or of the environment variable JAXATR_TOKEN, or else a random one that is printed.
-SIGTERM and Ctrl-C stop the server after it has answered all requests.
+By default only this machine can connect. With another --host, requests need a
+token: that of --token_file or of the environment variable JAXATR_TOKEN, or
+else a random one that is printed. SIGTERM and Ctrl-C stop the server after it
+has answered all requests.
 """
 
 import dataclasses

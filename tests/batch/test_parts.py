@@ -72,7 +72,7 @@ def test_a_damaged_part_is_named_and_made_anew(predict, tmp_path, damage):
         content = (out / "part-00001.parquet").read_bytes()
     path.write_bytes({"cut": content[:-40], "empty": b""}.get(damage, content))
     assert predict() == (40, 0, 6, 5)
-    (line,) = [line for line in predict.said if "made anew" in line]
+    (line,) = [line for line in predict.said if "made again" in line]
     assert line.startswith(f"warning: {path}: ")
     assert contents(out) == before
 

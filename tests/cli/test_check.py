@@ -112,7 +112,7 @@ def test_a_prepared_set_an_archive_and_a_crop(folder, tmp_path, capsys):
     "arguments, values, match",
     [
         ((), {}, "wanted one folder, archive, table or data set, got .."),
-        (("a", "b"), {}, "one folder, archive, table or data set is expected"),
+        (("a", "b"), {}, "wanted one folder, archive, table or data set"),
         (("simulatd",), {}, "there is no data set 'simulatd'; did you mean 'simulated'"),
     ],
 )

@@ -47,7 +47,7 @@ def test_every_section_is_there_and_every_figure_is_recorded(run):
     wanted = [group["closed_accuracy"]]
     wanted += [group["scores"]["cbc"][key] for key in ("auroc", "oscr", "fpr_at_tpr")]
     assert cells[3:7] == [f"{100 * value:.1f}" for value in wanted]
-    assert "threshold: 2.5" in text and "95 % are accepted" in text
+    assert "threshold: 2.5" in text and "Guarantee: 95 % of known" in text
     assert "Unknown classes, held out from training**: square" in text
     assert "**Licence of the model**: missing" in text and "One run:" in text
     assert "&#" not in text and "autoescape" not in text

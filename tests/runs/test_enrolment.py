@@ -352,7 +352,7 @@ def test_the_commands_enrol_group_and_remove(
     enrol.main(flags_of(enrol, *group, f"--name={stranger}", f"--score={SCORE}"))
     said = capsys.readouterr().out
     assert f"{stranger}: {content['groups'][0]['size']} chips enrolled" in said
-    assert f"that are taken for {stranger}," in said and f"decides: {SCORE}" in said
+    assert f"that are classified as {stranger}," in said and f"decides: {SCORE}" in said
     enrol.main(flags_of(enrol, f"--workdir={run}", f"--remove={stranger}"))
     assert f"removed: {stranger}" in capsys.readouterr().out
     for wrong, message in (
@@ -361,9 +361,9 @@ def test_the_commands_enrol_group_and_remove(
     ):
         with pytest.raises(ValueError, match=message):
             enrol.main(flags_of(enrol, f"--workdir={run}", group[1], *wrong))
-    with pytest.raises(ValueError, match="wanted one of them"):
+    with pytest.raises(ValueError, match="wanted one of --source"):
         enrol.main(flags_of(enrol, f"--workdir={run}"))
-    with pytest.raises(ValueError, match="--epochs is of --train"):
+    with pytest.raises(ValueError, match="--epochs needs --train"):
         enrol.main(flags_of(enrol, *group, "--epochs=2"))
     with pytest.raises(ValueError, match="no image given"):
         cluster.main(flags_of(cluster, f"--workdir={run}"))

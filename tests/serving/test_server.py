@@ -195,7 +195,7 @@ def test_a_port_that_is_taken_is_told(command, trained_run):
         *(
             pytest.param(*case, marks=pytest.mark.slow)  # each starts a process
             for case in (
-                ("--batches=0", "wanted sizes that ascend"),
+                ("--batches=0", "wanted ascending sizes"),
                 ("--token_file=/nowhere/token", "/nowhere/token"),
                 ("--key=key.pem", "--key needs --certificate"),
                 ("--workdir=/nowhere", "/nowhere is no run folder"),
