@@ -1,4 +1,4 @@
-"""Bundled configuration files, found by name: ``cbc``, ``cbc:smoke``."""
+"""The configuration files that come with the package, by name, such as ``cbc`` or ``cbc:smoke``."""
 
 import ast
 import importlib.util
@@ -9,17 +9,14 @@ from jaxatr.typing import Config
 
 
 def folder() -> Path:
-    """Returns the folder of the bundled files.
-
-    It is inside the package in an installed wheel, and beside the package in a checkout.
-    """
+    """Returns the files' folder: inside of an installed package, or beside it in a checkout."""
     package = Path(__file__).parent
     installed = package / "configs"
     return installed if (installed / "cbc.py").is_file() else package.parent / "configs"
 
 
 def names() -> list[str]:
-    """Lists the names of the bundled files."""
+    """Returns the sorted names of the files."""
     return sorted(path.stem for path in folder().glob("*.py"))
 
 
@@ -27,13 +24,13 @@ def locate(text: str) -> str:
     """Finds the file of a configuration.
 
     Args:
-      text: a file or the name of a bundled configuration, optionally followed by ``:VARIANT``.
+      text: a file or the name of a bundled one, optionally followed by a colon and a variant.
 
     Returns:
-      The path of the file, followed by ``:VARIANT`` if ``text`` has one.
+      The file, followed by a colon and the variant if there is one.
 
     Raises:
-      ValueError: there is neither a file nor a bundled configuration of this name.
+      ValueError: neither a file nor a bundled configuration has this name.
     """
     name, colon, variant = text.partition(":")
     if Path(name).is_file():
@@ -43,8 +40,8 @@ def locate(text: str) -> str:
     if "/" not in name and not name.endswith(".py"):
         close = nearest(name, names())
         raise ValueError(f"got {name!r}, wanted a file or one of {', '.join(names())}{close}")
-    stem = Path(name).stem
-    hint = f"; the package has one: --config={stem}{colon}{variant}" if stem in names() else ""
+    own = Path(name).stem
+    hint = f"; the package has one: --config={own}{colon}{variant}" if own in names() else ""
     raise ValueError(f"there is no file {name!r}{hint}")
 
 
@@ -52,10 +49,10 @@ def load(text: str) -> Config:
     """Loads a configuration.
 
     Args:
-      text: a file or the name of a bundled configuration, optionally followed by ``:VARIANT``.
+      text: a file or the name of a bundled one, optionally followed by a colon and a variant.
 
     Raises:
-      ValueError: there is no such file or variant.
+      ValueError: the file or the variant does not exist.
     """
     path, _, variant = locate(text).partition(":")
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
@@ -67,7 +64,7 @@ def load(text: str) -> Config:
 
 
 def described() -> list[tuple[str, str, list[str]]]:
-    """Lists the bundled files as ``(name, first line of the docstring, variants)``."""
+    """Returns the name of each file with the first line and the variants of its docstring."""
     return [(name, *_docstring(folder() / f"{name}.py")) for name in names()]
 
 

@@ -1,4 +1,4 @@
-"""Files on disk: the user's cache folder, atomic writes, locks and arrays."""
+"""Files on disk: the user's cache folder, atomic writes, locks and memory-mapped arrays."""
 
 import contextlib
 import os
@@ -19,10 +19,10 @@ def cache_folder() -> Path:
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike) -> Iterator[IO[bytes]]:
-    """Opens a binary file that atomically replaces ``path`` at the end of the block.
+    """Opens a binary file that atomically replaces ``path`` when the block ends.
 
-    If the block raises an error or the process dies in it, ``path`` is unchanged. The file has the
-    default permissions of a new file.
+    If an error occurs inside the block, or the process is killed, ``path`` is left unchanged. The
+    file has the default permissions of a new file.
 
     Raises:
       OSError: the file cannot be written, ``path`` is a folder, or its folder does not exist.
@@ -39,7 +39,7 @@ def replacing(path: str | os.PathLike) -> Iterator[IO[bytes]]:
         raise IsADirectoryError(f"{path} is a folder, wanted a file's name")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path}: there is no folder {path.parent}")
-    # The name is unique per thread too. mkstemp's files would be readable by their owner only.
+    # Unique per thread; mkstemp would create a file that only its owner can read.
     partial = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}.partial")
     try:
         with open(partial, "wb") as file:
@@ -53,20 +53,14 @@ def replacing(path: str | os.PathLike) -> Iterator[IO[bytes]]:
 
 
 def load_arrays(path: str | os.PathLike, mapped: int = 1 << 28) -> dict[str, np.ndarray]:
-    """Reads the arrays of an ``.npz`` file; large uncompressed arrays are memory-mapped.
+    """Reads the arrays of an ``.npz`` file; large ones are memory-mapped.
 
     Args:
-      path: the file, as written by ``np.savez``.
-      mapped: size in bytes from which an array is mapped; the checksum of a mapped array is not
-        checked.
-
-    Returns:
-      Name to array.
+      path: a file written by ``np.savez``.
+      mapped: size in bytes from which an array is memory-mapped; its checksum is not verified.
 
     Raises:
-      OSError: the file cannot be read.
-      ValueError: it is not an ``.npz`` file.
-      zipfile.BadZipFile: it is damaged.
+      Exception: the file is damaged; the type of the exception is that of ``np.load``.
     """
     arrays: dict[str, np.ndarray] = {}
     with np.load(path, allow_pickle=False) as file:
@@ -78,13 +72,12 @@ def load_arrays(path: str | os.PathLike, mapped: int = 1 << 28) -> dict[str, np.
 
 
 def _mapped(path: str | os.PathLike, info: zipfile.ZipInfo) -> np.ndarray:
-    """Memory-maps an uncompressed member of a zip archive."""
+    """Memory-maps an uncompressed member of an archive."""
     with open(path, "rb") as file:
-        # The member's local header: at byte 26 the lengths of its name and its extra field.
-        file.seek(info.header_offset + 26)
+        file.seek(info.header_offset + 26)  # the local header's lengths of name and extra field
         lengths = file.read(4)
-        name, extra = (int.from_bytes(lengths[at : at + 2], "little") for at in (0, 2))
-        file.seek(info.header_offset + 30 + name + extra)
+        name, more = (int.from_bytes(lengths[at : at + 2], "little") for at in (0, 2))
+        file.seek(info.header_offset + 30 + name + more)
         version = np.lib.format.read_magic(file)
         one = version == (1, 0)
         header = np.lib.format.read_array_header_1_0 if one else np.lib.format.read_array_header_2_0
@@ -100,7 +93,7 @@ def write_text(path: str | os.PathLike, text: str) -> None:
 
 
 def locked(path: str | os.PathLike) -> filelock.BaseFileLock:
-    """Returns a context manager that holds the lock file ``path`` against other processes.
+    """Returns a context manager that holds the lock file ``path`` exclusively.
 
     The operating system releases the lock when the process ends, even if it is killed.
     """

@@ -1,27 +1,27 @@
-"""Memory settings for Linux: glibc keeps freed memory for reuse, in huge pages."""
+"""Memory on Linux: freed memory is kept for the next step, in huge pages."""
 
 import ctypes
 import mmap
 import os
 from pathlib import Path
 
-_M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8  # from glibc's malloc.h
-_MADV_COLLAPSE = 25  # since Linux 6.1; earlier kernels return an error, which is ignored
+_M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8  # of glibc's malloc.h
+_MADV_COLLAPSE = 25  # since Linux 6.1; earlier kernels return an error
 _USER_SETTINGS = ("MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
-_kept = False  # whether keep() has taken effect in this process
+_kept = False  # whether keep() has succeeded in this process
 
 
 def keep() -> bool:
-    """Makes glibc keep freed memory, in huge pages, for later arrays.
+    """Configures glibc to keep freed memory for later arrays, in huge pages.
 
-    By default, glibc requests each temporary array beyond a few megabytes from the kernel and
-    returns it in every step, in 4 KiB pages that the kernel first fills with zeros. With this
-    setting the process keeps as much memory as its largest step needed. The commands call this
-    first, before they import NumPy and jax: threads that already run keep separate heaps.
+    By default every temporary array beyond some megabytes is requested from the system and returned
+    to it in each step, in pages of 4 KiB that the system first fills with zeros. In exchange, the
+    process keeps the memory of its largest step. The commands call this at startup, before NumPy
+    and jax are imported, because existing threads keep their own heaps.
 
     Returns:
-      Whether the setting was changed. It is not if the C library is not glibc, or if the
-      environment already configures malloc (``GLIBC_TUNABLES``, ``MALLOC_MMAP_MAX_``,
+      Whether glibc was configured. Nothing is changed if the C library is not glibc, or if the
+      environment configures it already (``GLIBC_TUNABLES``, ``MALLOC_MMAP_MAX_``,
       ``MALLOC_MMAP_THRESHOLD_`` or ``MALLOC_TRIM_THRESHOLD_``).
     """
     if "glibc.malloc." in os.environ.get("GLIBC_TUNABLES", ""):
@@ -33,7 +33,7 @@ def keep() -> bool:
         return False
     if not (libc.mallopt(_M_MMAP_MAX, 0) and libc.mallopt(_M_TRIM_THRESHOLD, -1)):  # -1: never
         return False
-    # Per-thread heaps have 4 KiB pages: all threads share the main heap, set up below.
+    # Per-thread arenas would use 4 KiB pages, so all threads share the main heap.
     if "MALLOC_ARENA_MAX" not in os.environ:
         libc.mallopt(_M_ARENA_MAX, 1)
     _take_huge_pages(libc)
@@ -43,16 +43,16 @@ def keep() -> bool:
 
 
 def give_back() -> None:
-    """Returns free memory to the kernel if the C library is glibc; otherwise does nothing.
+    """Returns free memory to the system, if the C library is glibc.
 
-    For a process that has finished a large one-off computation. If :func:`keep` is in effect, it
-    stays so for memory allocated later.
+    Meant for use after a single large computation. If :func:`keep` has succeeded, memory that the
+    process allocates later is kept again.
     """
     libc = _glibc()
     if libc is None:
         return
     libc.malloc_trim(0)
-    if _kept:  # trimming has shortened the heap and split partly used huge pages
+    if _kept:  # the heap has shrunk, and its partly used pages are small ones
         _take_huge_pages(libc)
         _collapse(libc)
 
@@ -67,16 +67,16 @@ def _glibc() -> ctypes.CDLL | None:
 
 
 def _take_huge_pages(libc: ctypes.CDLL) -> None:
-    """Requests huge pages for the part of the heap that future arrays will use.
+    """Requests huge pages for the part of the heap where arrays will be allocated.
 
-    A large block that is allocated and freed untouched takes address space but no memory. It
-    extends the heap, and because nothing is returned to the kernel, later arrays come from it.
+    Allocating memory and freeing it untouched only reserves addresses. The heap has then grown over
+    them, and since nothing is returned to the system, later allocations use these addresses.
     """
     libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, (ctypes.c_size_t,)
     libc.free.argtypes = (ctypes.c_void_p,)
     size = os.sysconf("SC_PHYS_PAGES") * mmap.PAGESIZE // 2
     start = libc.malloc(size)
-    if start is None:  # the address space is limited (ulimit -v)
+    if start is None:  # the addresses are limited (ulimit -v)
         return
     _advise(libc, start, start + size, mmap.MADV_HUGEPAGE)
     libc.free(start)
@@ -95,7 +95,7 @@ def _collapse(libc: ctypes.CDLL) -> None:
 
 
 def _advise(libc: ctypes.CDLL, start: int, stop: int, advice: int) -> None:
-    """Calls ``madvise`` on the whole pages of a range; errors are ignored."""
+    """Calls ``madvise`` on whole pages, ignoring errors."""
     libc.madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
     if stop > first:

@@ -1,4 +1,4 @@
-"""Data parallelism: the axis name, replication of trees and sharding of batches.
+"""Data parallelism: the axis name, replication, sharding of batches, and multi-process runs.
 
 Every per-device function of the package runs under ``pmap`` with the axis name :data:`AXIS`. Models
 and losses that reduce over the global batch (batch normalisation, batch statistics) use that name.
@@ -19,20 +19,20 @@ from jaxatr.typing import Batch, PyTree
 
 AXIS = "data"
 
-Device: TypeAlias = Any  # a jax.Device, which type checkers do not accept as a class
+Device: TypeAlias = Any  # a jax.Device, which type checkers do not accept as a type
 
 _VARIABLES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
 
 
 def initialize_from_environment() -> None:
-    """Joins the other processes of a run if the environment variables are set.
+    """Joins the processes of a multi-process run, if the environment describes one.
 
     Reads ``JAX_COORDINATOR_ADDRESS`` (``host:port`` of process 0), ``JAX_NUM_PROCESSES`` and
-    ``JAX_PROCESS_ID`` (from 0); does nothing if none of them is set. Must be called before jax uses
-    a device. On CPU the processes communicate through gloo.
+    ``JAX_PROCESS_ID`` (from 0); without them it does nothing. Must be called before jax touches a
+    device. On CPU the processes communicate through gloo.
 
     Raises:
-      ValueError: only some of the variables are set, or a number is invalid.
+      ValueError: only some of the variables are set, or one of the numbers is invalid.
     """
     given = {name: os.environ[name] for name in _VARIABLES if os.environ.get(name)}
     if not given:
@@ -46,7 +46,7 @@ def initialize_from_environment() -> None:
     if not (count.isdigit() and index.isdigit() and int(index) < int(count)):
         raise ValueError(
             f"several processes: got JAX_PROCESS_ID={index!r} of JAX_NUM_PROCESSES={count!r}, "
-            "wanted a number below a number"
+            "wanted integers, the first smaller than the second"
         )
     jax.distributed.initialize(address, int(count), int(index))
 
@@ -54,15 +54,16 @@ def initialize_from_environment() -> None:
 def psum(tree: PyTree) -> PyTree:
     """Sums a tree over all devices of :data:`AXIS`.
 
-    On a single device the tree is returned unchanged, because XLA:CPU would copy it.
+    A single device returns the tree itself, because XLA:CPU would copy it.
     """
     return tree if jax.lax.axis_size(AXIS) == 1 else jax.lax.psum(tree, AXIS)
 
 
 def following(rows: Any) -> Any:
-    """Shifts a device's rows ``[b, ...]`` by one: each is replaced by the next of the global batch.
+    """Returns the next row of the global batch for each of a device's rows ``[b, ...]``.
 
-    The last row of the global batch is replaced by the first, for any number of devices.
+    The last row of the batch is followed by the first. The result does not depend on the number of
+    devices.
     """
     count = jax.lax.axis_size(AXIS)
     first = rows[:1]
@@ -72,7 +73,7 @@ def following(rows: Any) -> Any:
 
 
 def gather_json(value: Any) -> list[Any]:
-    """Gathers a JSON value from every process, in process order; every process must call it."""
+    """Returns the JSON ``value`` of every process, in order; all processes must call it."""
     if jax.process_count() == 1:
         return [value]
     text = np.frombuffer(json.dumps(value).encode(), np.uint8)
@@ -84,18 +85,13 @@ def gather_json(value: Any) -> list[Any]:
 
 
 def wait_for_all(name: str) -> None:
-    """Waits until every process of a run has called this with the same ``name``."""
+    """Waits until every process of a run has reached the barrier of this name."""
     if jax.process_count() > 1:
         multihost_utils.sync_global_devices(name)
 
 
 def replicate(tree: PyTree, devices: Sequence[Device] | None = None) -> PyTree:
-    """Copies a tree to every local device, along a new leading axis.
-
-    Args:
-      tree: pytree of arrays; PRNG keys are allowed.
-      devices: local devices; all of them by default.
-    """
+    """Returns ``tree`` with a leading axis that holds one copy per local device."""
     devices = jax.local_devices() if devices is None else devices
     sharding = NamedSharding(Mesh(np.asarray(devices), (AXIS,)), PartitionSpec(AXIS))
 
@@ -120,16 +116,16 @@ def _without_axis(tree: PyTree) -> PyTree:
 
 
 def shard(batch: Batch, num_devices: int) -> dict[str, np.ndarray]:
-    """Reshapes each ``[b, ...]`` leaf of a batch to ``[num_devices, b / num_devices, ...]``.
+    """Returns ``batch`` with each ``[b, ...]`` leaf as ``[num_devices, b / num_devices, ...]``.
 
     Raises:
-      ValueError: the batch size is not a multiple of the number of devices.
+      ValueError: the batch does not divide by the devices.
     """
     size = len(next(iter(batch.values())))
     if size % num_devices:
         raise ValueError(
-            f"a batch of {size} does not divide by {num_devices} devices: set "
-            "config.train.batch_size to a multiple of the number of devices of all processes"
+            f"a batch of {size} does not divide by {num_devices} devices: "
+            "set config.train.batch_size to a multiple of the devices of all processes"
         )
     return {
         name: np.reshape(leaf, (num_devices, size // num_devices, *np.shape(leaf)[1:]))
@@ -143,21 +139,21 @@ def map_batches(
     batches: Iterable[Batch],
     devices: Sequence[Device] | None = None,
 ) -> Iterator[tuple[Batch, PyTree]]:
-    """Applies a function to batches on all local devices.
+    """Applies ``fn`` to each batch on all local devices.
 
-    A batch that does not divide by the number of devices, or is smaller than the largest so far, is
-    padded with copies of its last example; their outputs are dropped. The last batch thus needs no
-    compilation of its own.
+    A batch that is smaller than an earlier one, or not divisible by the number of devices, is
+    padded with copies of its last example, so that a short last batch needs no compilation. The
+    outputs of the padding are dropped.
 
     Args:
-      fn: pure function ``(variables, batch) -> pytree of [b, ...]`` on one device. A function
-        object is compiled once, even over several calls.
+      fn: a pure function ``(variables, batch) -> pytree of [b, ...]`` for one device. The same
+        function object is compiled once, however often this is called.
       variables: pytree, the same for every device.
       batches: mappings of ``[b, ...]`` arrays.
-      devices: local devices; all of them by default.
+      devices: the devices to use, by default all local ones.
 
     Yields:
-      ``(batch, outputs)``: the unpadded batch, and the outputs as NumPy arrays ``[b, ...]``.
+      ``(batch, outputs)``: the original batch, and the outputs as NumPy ``[b, ...]``.
     """
     devices = jax.local_devices() if devices is None else list(devices)
     mapped = jax.pmap(fn, axis_name=AXIS, devices=devices)
@@ -168,7 +164,7 @@ def map_batches(
         largest = max(largest, len(next(iter(batch.values()))))
         full = -(-largest // len(devices)) * len(devices)
         outputs = mapped(variables, shard(_fill(batch, full), len(devices)))
-        if running is not None:  # fetched only now: the devices already compute the next batch
+        if running is not None:  # fetched only now, so that the devices do not wait for the host
             yield running[0], _gather(*running)
         running = batch, outputs
     if running is not None:

@@ -1,4 +1,4 @@
-"""Resolves dotted paths from configurations and flags to Python objects."""
+"""Resolution of dotted paths to Python objects, for configurations that name code."""
 
 import difflib
 import importlib
@@ -6,15 +6,15 @@ from typing import Any
 
 
 def resolve(path: str) -> Any:
-    """Imports the object at ``"package.module:name"`` (or ``"package.module.name"``).
+    """Returns the object that ``"package.module:name"`` (or ``"package.module.name"``) names.
 
     Args:
-      path: module and attribute, separated by a colon or by the last dot. The attribute part after
-        a colon may contain dots (a nested class).
+      path: module and attribute, separated by a colon or by the last dot. After a colon, the
+        attribute may itself contain dots (a nested class).
 
     Raises:
-      ValueError: the path has no attribute part, the module cannot be imported, or the module has
-        no such attribute; the message suggests the closest name.
+      ValueError: the path has no attribute, the module does not exist, or it has no such attribute;
+        the message suggests the closest name.
 
     >>> resolve("math:sqrt")(9.0)
     3.0
@@ -23,12 +23,12 @@ def resolve(path: str) -> Any:
     if not separator:
         module_name, separator, attributes = path.rpartition(".")
     if not module_name or not attributes:
-        raise ValueError(f"{path!r} names no object: write it as 'package.module:name'")
+        raise ValueError(f"{path!r} does not name an object: write 'package.module:name'")
     try:
         value: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not (module_name + ".").startswith(error.name + "."):
-            raise  # the module exists, but one of its imports does not
+            raise  # the module exists, but one of its own imports fails
         raise ValueError(
             f"{path!r}: there is no module {error.name!r} on the import path"
         ) from error
@@ -40,7 +40,7 @@ def resolve(path: str) -> Any:
 
 
 def nearest(name: str, choices) -> str:
-    """Returns ``"; did you mean 'x'?"`` for the choice closest to ``name``, or ``""``.
+    """Returns ``"; did you mean 'x'?"`` for the choice closest to ``name``, else ``""``.
 
     >>> nearest("resnet81", ["resnet18", "vgg"])
     "; did you mean 'resnet18'?"

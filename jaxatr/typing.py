@@ -1,6 +1,6 @@
 """Array annotations shared by the whole package.
 
-Dimension names: ``b`` batch; ``h w c`` image rows, columns and channels; ``d`` features;
+Dimension names: ``b`` batch, ``h w c`` image rows, columns and channels, ``d`` features,
 ``k`` known classes.
 """
 
@@ -18,19 +18,19 @@ PyTree: TypeAlias = Any
 Batch: TypeAlias = Mapping[str, Any]
 Key: TypeAlias = PRNGKeyArray
 
-# The declared type of a ConfigDict's field is a union of all field types, useless to type checkers.
+# To a type checker, a field of a ConfigDict is a union of all field types, which is useless.
 if TYPE_CHECKING:
     Config: TypeAlias = Any
 else:
     Config = ConfigDict
 
 
-@runtime_checkable  # the tests check annotations at run time
+@runtime_checkable  # the tests check annotations as they run
 class Network(Protocol):
-    """A network without its variables, such as a flax module."""
+    """A network whose variables are passed to ``apply``, such as a flax module."""
 
     def apply(self, variables: PyTree, *inputs: Any, **options: Any) -> Any:
-        """Computes the outputs: an array, or a named tuple specific to the network."""
+        """Computes the network's outputs, an array or a named tuple."""
         ...
 
 

@@ -51,7 +51,7 @@ def check(named, overrides):
 
 def test_the_named_runs_set_fields_that_exist():
     runs = load(EXPERIMENTS / "open_set_atr" / "run.py").all_runs()
-    assert len({run.name for run in runs}) == 3 + 6 + 19 + 6 + 18 + 18 + 1 + 8 + 72 + 36
+    assert len({run.name for run in runs}) == 3 + 6 + 19 + 6 + 21 + 18 + 1 + 4 + 8 + 72 + 36
     for run in runs:
         check(run.config, run.overrides)
 
@@ -83,12 +83,12 @@ def test_the_runs_that_enrolment_is_compared_with_set_fields_that_exist(tmp_path
 def test_the_rows_of_the_quadruplet_table_set_fields_that_exist():
     experiment = load(EXPERIMENTS / "quadruplet_selection" / "run.py")
     runs = experiment.tuning()
-    assert len({run.name for run in runs}) == 2 * 8 * 4
+    assert len({run.name for run in runs}) == 2 * 8 * 4 + 3 * 8 * 3
     for run in runs:
         check(run.config, run.overrides)
     tables = load(EXPERIMENTS / "quadruplet_selection" / "tables.py")
     assert set(tables.NAMES) == set(tables.PAPER) == set(experiment.ROWS)
-    for run in experiment.final():
+    for run in (*experiment.frozen(), *experiment.final()):
         check(run.config, run.overrides)
 
 
