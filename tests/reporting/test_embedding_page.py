@@ -177,7 +177,7 @@ def test_the_map_in_words_by_plain_loops(folder):
 
 def test_searches_are_those_recorded(folder):
     run, page = read_embedding(folder), reporting.render_report([folder])
-    heads = re.split(r"<h3>Among (new|trained) classes", page)[1:]
+    heads = re.split(r"<h3>(New|Trained) classes", page)[1:]
     shown = []
     for kind, part in zip(heads[::2], heads[1::2], strict=True):
         for query in re.findall(r'<figure class="query">.*?</ol>', part, re.DOTALL):
@@ -187,7 +187,7 @@ def test_searches_are_those_recorded(folder):
             texts = re.findall(r", (right|wrong)</span></span>\s*<span>([\d.]+)<", query)
             assert [word for word, _ in texts] == verdicts
             assert ["✓" if verdict == "right" else "✗" for verdict in verdicts] == marks
-            shown.append((kind, at, others, verdicts, [float(value) for _, value in texts]))
+            shown.append((kind.lower(), at, others, verdicts, [float(value) for _, value in texts]))
     assert len(shown) == len(run.searches.rows) > 8
     data = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])["runs"][0]["thumbnails"]
     order = np.argsort(run.labels[run.searches.rows] >= 0, kind="stable")  # the new ones first
