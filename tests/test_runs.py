@@ -1,4 +1,4 @@
-"""A run from configuration to evaluation, and the recogniser that it leaves behind."""
+"""A run from configuration to evaluation, and its recogniser."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Commands that are run as a user types them, each in a process of its own."""
+"""Commands run as a user types them, each in a separate process."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def server():
 
 @pytest.fixture
 def command(server, tmp_path):
-    """Runs ``jaxatr`` with arguments; ``environment`` adds variables, ``path`` is imported from."""
+    """Runs ``jaxatr``; ``environment`` adds variables, ``path`` is added to the import path."""
 
     def command(*arguments, path=(), **environment):
         files = {name: tmp_path / f"command.{name}" for name in ("stdout", "stderr")}

@@ -98,9 +98,9 @@ def test_train_evaluate_predict(command, chips, networks_of_the_tests, tmp_path)
         (["predict", "--workdir=nowhere"], "no image given"),
         (["train", "--config=configs/cbc.py", "--config.data.options.asp=1"], "no field"),
         (["report", "--workdir=nowhere"], "nowhere is not a run's folder"),
-        (["report"], "--workdir must be given"),
-        (["evaluate"], "--workdir must be given"),
-        (["evaluate", "--workdir=nowhere", "stray"], "got 'stray', which is no flag"),
+        (["report"], "--workdir is required"),
+        (["evaluate"], "--workdir is required"),
+        (["evaluate", "--workdir=nowhere", "stray"], "got 'stray', which is not a flag"),
     ],
 )
 def test_a_users_error_is_one_line(command, arguments, message):

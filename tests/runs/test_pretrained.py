@@ -1,4 +1,4 @@
-"""Runs that begin with the weights of a file or of another run."""
+"""Runs that start from the weights of a file or of another run."""
 
 import hashlib
 import shutil
@@ -51,7 +51,7 @@ def file(config, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def started(config, file):
-    """The configuration of a run that begins with the file, and moves only its statistics."""
+    """The configuration of a run that starts from the file and trains only its statistics."""
     config = config.copy_and_resolve_references()
     config.optimizer.learning_rate = 0.0
     config.model.pretrained, config.model.pretrained_channels = str(file), "sum"

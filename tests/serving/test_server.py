@@ -1,4 +1,4 @@
-"""The command in a process of its own: memory, signals, ports."""
+"""The command in a separate process: memory, signals, ports."""
 
 import contextlib
 import http.client
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 @contextlib.contextmanager
 def started(run, networks, tmp_path, *arguments):
-    """Starts ``jaxatr serve``; gives the process and its address."""
+    """Starts ``jaxatr serve``; returns the process and its address."""
     path = os.pathsep.join([str(ROOT), str(networks), os.environ.get("PYTHONPATH", "")])
     process = subprocess.Popen(
         [
@@ -71,7 +71,7 @@ def bomb():
 
 
 def test_harm_costs_bounded_memory(process, contents):
-    """Many hostile requests at once: bombs, large images, forms of many parts, a gigabyte."""
+    """Many hostile requests at once: decompression bombs, large images, huge forms, a gigabyte."""
     running, port, _ = process
     assert post(port, contents[0])[0] == 200
     status = Path(f"/proc/{running.pid}/status")
@@ -146,7 +146,7 @@ def test_sigterm_answers_what_was_asked(trained_run, networks_of_the_tests, tmp_
         assert answer.startswith(b"HTTP/1.1 200") and b'"verdict"' in answer
         out, err = process.communicate(timeout=30)
         assert process.returncode == 0, err
-        assert "stopped: everything that was asked is answered" in out
+        assert "stopped: all requests are answered" in out
         assert "Traceback" not in err
 
 
@@ -163,7 +163,7 @@ def test_others_need_a_token(trained_run, networks_of_the_tests, tmp_path, conte
 
 @pytest.fixture
 def command(networks_of_the_tests):
-    """Runs ``jaxatr`` with arguments, in a process of its own."""
+    """Runs ``jaxatr`` with arguments in a separate process."""
 
     def run(*arguments):
         path = os.pathsep.join([str(ROOT), str(networks_of_the_tests)])
@@ -195,9 +195,9 @@ def test_a_port_that_is_taken_is_told(command, trained_run):
         *(
             pytest.param(*case, marks=pytest.mark.slow)  # each starts a process
             for case in (
-                ("--batches=0", "wanted sizes that ascend"),
+                ("--batches=0", "wanted ascending sizes"),
                 ("--token_file=/nowhere/token", "/nowhere/token"),
-                ("--key=key.pem", "--key is of --certificate"),
+                ("--key=key.pem", "--key needs --certificate"),
                 ("--workdir=/nowhere", "/nowhere is not a run's folder"),
             )
         ),

@@ -223,8 +223,8 @@ def test_the_commands_take_several_runs(pair, chips, flags_of, capsys):
     (expected,) = Recogniser.load(pair)([data.read_image(image)])
     assert found["decides"] == "ensemble" and found["label"] == expected.label
     arguments = flags_of(predict_command, *workdirs, image, "--explain=out")
-    with pytest.raises(ValueError, match="--explain is of one run, not of an ensemble"):
+    with pytest.raises(ValueError, match="--explain cannot be used with an ensemble"):
         predict_command.main(arguments)
     flags_of(evaluate_command, *workdirs, "--scores=all")
-    with pytest.raises(ValueError, match="--scores is of one run, not of an ensemble"):
+    with pytest.raises(ValueError, match="--scores cannot be used with an ensemble"):
         evaluate_command.main([])

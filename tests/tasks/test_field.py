@@ -93,7 +93,7 @@ def test_the_command_prints_before_and_after(run, field, flags_of, capsys):
     arguments = [f"--workdir={run}", "--score=energy"]
     calibrate.main(flags_of(calibrate, *arguments, f"--source={field}", "--tpr=0.9"))
     printed = capsys.readouterr().out
-    assert "score: energy; chips: " in printed and "kept in" in printed
+    assert "score: energy; chips: " in printed and "saved in" in printed
     assert [line.split()[0] for line in printed.splitlines()[3:5]] == ["before", "after"]
     calibrate.main(flags_of(calibrate, *arguments, f"--source={field}", "--tpr=0.9", "--json"))
     assert json.loads(capsys.readouterr().out)["after"]["accepted"] > 0.7

@@ -142,7 +142,7 @@ def test_groups_are_measured_against_the_known_test_examples(run, near, far):
     assert result["outside"]["near"]["images"] == 6 and result["outside"]["near"]["left_out"] == 1
     assert 0 <= result["outside"]["far"]["unknown_accepted"] <= 1
     text = reporting.open_set_table(result)
-    assert f"far: 8 images of {far}; taken for known: " in text and "\nnear " in text
+    assert f"far: 8 images of {far}; accepted as known: " in text and "\nnear " in text
     page = reporting.render_report([run])
     assert "Images of other data" in page and "8 images of" in page
 

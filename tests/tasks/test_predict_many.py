@@ -92,7 +92,7 @@ def test_a_table_has_a_row_of_every_image(trained_run, folder, flags, capsys, tm
     arguments = flags(f"--workdir={trained_run}", "--gamma=0.25", f"--out={out}", folder)
     assert predict.main(arguments) == 0
     printed = capsys.readouterr()
-    assert "warning: " in printed.err and f"{out}: 2 predicted, 1 not" in printed.err
+    assert "warning: " in printed.err and f"{out}: 2 predicted, 1 failed" in printed.err
     assert len(printed.out.splitlines()) == 2
     broken, *good = rows = read(out)
     assert [row["path"] for row in rows] == [f"{folder}/{name}" for name in ORDER]

@@ -250,7 +250,7 @@ def test_what_takes_single_images_refuses_a_run_of_tracks(run):
         Recogniser.load(run[0])
     with pytest.raises(ValueError, match="wanted a classifier of single images, got one of tracks"):
         load_target(run[0])
-    with pytest.raises(ValueError, match="only an open-set run"):
+    with pytest.raises(ValueError, match="wanted an open-set run"):
         runs.train_baseline(run[0], "conflabel", progress=False)
 
 
