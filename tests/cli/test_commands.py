@@ -34,6 +34,7 @@ def test_train_evaluate_predict(command, chips, networks_of_the_tests, tmp_path)
         "--config.open_set.split=random-3/1",
         "--config.model.backbone=jaxatr_test_networks:Small",
         "--config.train.epochs=2",
+        "--config.open_set.score=cbc",
         f"--workdir={run}",
         **shared,
     )
