@@ -134,6 +134,14 @@ def test_a_misspelt_field_of_a_configuration_file_is_named(command, tmp_path):
     assert done.stderr.startswith(wanted) and len(done.stderr.splitlines()) == 1
 
 
+def test_a_folder_that_is_not_there_cannot_be_prepared(command, tmp_path):
+    place = f"--source={tmp_path / 'gone'}", f"--data_dir={tmp_path}"
+    done = command("prepare", "image_folder", *place)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: there is no folder")
+    assert len(done.stderr.splitlines()) == 1 and done.stdout == ""
+
+
 def test_several_processes_must_be_told_the_run_folder():
     done = as_module("train", "--config=configs/cbc.py", JAX_NUM_PROCESSES="2")
     assert done.returncode == 2 and "--workdir is missing" in done.stderr
