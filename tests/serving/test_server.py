@@ -27,13 +27,14 @@ ROOT = Path(__file__).parents[2]
 def started(run, networks, tmp_path, *arguments):
     """Starts ``jaxatr serve``; gives the process and its address."""
     path = os.pathsep.join([str(ROOT), str(networks), os.environ.get("PYTHONPATH", "")])
+    compiled = str(tmp_path.parent / "xla-of-servers")  # by the first one, for all
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "jaxatr.serve", f"--workdir={run}", "--port=0"),
             *("--batches=1,4", "--method=none", "--examples=0"),
             *(f"--marks={tmp_path / 'marks.jsonl'}", *arguments),
         ],
-        env=os.environ | {"PYTHONPATH": path, "JAXATR_COMPILATION_CACHE": str(tmp_path / "xla")},
+        env=os.environ | {"PYTHONPATH": path, "JAXATR_COMPILATION_CACHE": compiled},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
