@@ -21,12 +21,14 @@ from jaxatr.tasks.open_set.needs import MAPS, NEEDS
 FOLDER = Path(__file__).parent
 GAMMA = 0.9
 
-_TABLE = re.compile(r"(<!-- table: (\w+)(.*?) -->\n).*?(?=\n<!-- end of the table -->)", re.DOTALL)
+_TABLE = re.compile(r"(<!-- table: (\w+)(.*?) -->\n).*?(?=<!-- end of the table -->)", re.DOTALL)
 
 
 def filled(text: str) -> str:
     """Returns a page with its tables made anew."""
-    return _TABLE.sub(lambda found: found[1] + "\n" + KINDS[found[2]](*found[3].split()), text)
+    return _TABLE.sub(
+        lambda found: found[1] + "\n" + KINDS[found[2]](*found[3].split()) + "\n", text
+    )
 
 
 def fields(task: str, *names: str) -> str:
@@ -38,13 +40,13 @@ def fields(task: str, *names: str) -> str:
 def networks() -> str:
     """Returns a row for each published network."""
     rows = [
-        "| `model.pretrained` | package, its import name | files | trained at | from | licence |",
+        "| `model.pretrained` | where the weights are | files | trained at | from | licence |",
         "|---|---|---|---|---|---|",
     ]
     for network in NETWORKS.values():
         files = ", ".join(f"`{file.name}`" for file in network.files)
         rows.append(
-            f"| `{network.name}` | `{network.project}`, `{network.package}` | {files} | "
+            f"| `{network.name}` | `{network.command}` | {files} | "
             f"{network.size} px | {network.source} | {network.licence} |"
         )
     return "\n".join(rows) + "\n"

@@ -1,13 +1,13 @@
-"""Named runs: the two commands that a user would type, and the result of each as one file.
+"""Carries out named runs by the commands that a user would type, and records their results.
 
 A run's evaluation and record are copied to ``results/NAME.json`` of its experiment. A run whose
-file is there, of the same overrides and with every score that it is to have, is not repeated; one
-that was interrupted is continued; one that fails is named at the end, and its output is in
-``WORKDIR/NAME.log``. A run that tries a setting may diverge, and then that is its result: the loss
-that is not finite. Data is read from ``JAXATR_DATA`` (default ``../shared/data``).
+file exists, with the same overrides and all of its scores, is not repeated. An interrupted run is
+resumed. Failed runs are listed at the end; their output is in ``WORKDIR/NAME.log``. A run that
+tries a setting may diverge; its result is then the non-finite loss. Data is read from
+``JAXATR_DATA`` (default ``../shared/data``).
 
-With several jobs each has its share of the cores, which on CPU is the better use of them: two
-trainings on a core each are faster than one after the other on both.
+Several jobs divide the cores among them, which is faster on CPUs: two trainings on one core each
+take less time than one after the other on both.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from jaxatr.runs import BASELINES
 
 ROOT = Path(__file__).parents[1]
-# What the loop says of a loss, of what it would save, and of embeddings.
+# The training loop's messages about a loss, a checkpoint and embeddings.
 _NOT_FINITE = r"the loss of step \d+ .* is (nan|-?inf)$|.* (is|are) not finite.*"
 
 
@@ -33,15 +33,16 @@ class Run(NamedTuple):
     """A named run.
 
     Attributes:
-      name: of its result.
-      config: file and variant, below ``configs/``: ``"cbc.py:mstar"``.
-      overrides: field to value; ``{runs}`` in a text is the folder that holds all runs' folders.
-      archive: what it reads from the data folder, if anything.
-      baselines: what is trained besides.
-      scores: that its evaluation is to have; empty: the command's own choice.
-      methods: explanations that its evaluation is to have, of a surrogate's run.
-      exported: its network is written beside its folder, as ``NAME.onnx``.
-      may_diverge: a loss that is not finite is its result (``diverged``), not a failure.
+      name: name of its result.
+      config: configuration file and variant below ``configs/``, such as ``"cbc.py:mstar"``.
+      overrides: values by configuration field; ``{runs}`` in a string stands for the folder that
+        contains all run folders.
+      archive: archive in the data folder, if it needs one.
+      baselines: baselines to train additionally.
+      scores: scores to evaluate; empty for the command's default.
+      methods: explanation methods to evaluate, for a surrogate's run.
+      exported: whether its network is exported next to its folder, as ``NAME.onnx``.
+      may_diverge: whether a non-finite loss is a result (``diverged``) instead of a failure.
     """
 
     name: str
@@ -64,37 +65,37 @@ class Run(NamedTuple):
         if self.archive:
             flags.append(f"--config.data.source={data / self.archive}")
         train = ["jaxatr.train", f"--workdir={workdir}", "--noprogress"]
-        found = [[*train, f"--config=configs/{self.config}", *flags]]
-        if (workdir / "evaluation.json").exists():  # by an older version: it is not touched again
-            found = []
+        commands = [[*train, f"--config=configs/{self.config}", *flags]]
+        if (workdir / "evaluation.json").exists():  # already trained, maybe by an older version
+            commands = []
         if self.baselines:
-            found.append([*train, f"--baselines={','.join(self.baselines)}"])
+            commands.append([*train, f"--baselines={','.join(self.baselines)}"])
         evaluate = ["jaxatr.evaluate", f"--workdir={workdir}"]
         if self.scores:
-            found.append([*evaluate, f"--scores={','.join(self.all_scores)}"])
+            commands.append([*evaluate, f"--scores={','.join(self.all_scores)}"])
         if self.methods:
-            found.append([*evaluate, f"--methods={','.join(self.methods)}"])
+            commands.append([*evaluate, f"--methods={','.join(self.methods)}"])
         if self.exported:
             out = f"--out={workdir}.onnx"
             convert = ["jaxatr.convert", "export", f"--workdir={workdir}", out]
             convert += ["--layout=NCHW", "--score=none", "--takes=chips", "--nocard"]
-            found.append(convert)
-        return [[sys.executable, "-m", *command] for command in found]
+            commands.append(convert)
+        return [[sys.executable, "-m", *command] for command in commands]
 
     def result(self, results: Path) -> dict[str, Any] | None:
-        """Reads its recorded result; None where that had other overrides."""
+        """Reads its recorded result; returns None if there is none with the same overrides."""
         path = results / f"{self.name}.json"
-        found = json.loads(path.read_text()) if path.exists() else {}
-        same = found.get("overrides") == json.loads(json.dumps(dict(self.overrides)))
-        return found if same else None
+        result = json.loads(path.read_text()) if path.exists() else {}
+        same = result.get("overrides") == json.loads(json.dumps(dict(self.overrides)))
+        return result if same else None
 
     @property
     def all_scores(self) -> tuple[str, ...]:
-        """Its scores with those of what is trained besides."""
+        """Its scores and those of its baselines."""
         return (*self.scores, *(BASELINES[name].name for name in self.baselines))
 
     def done(self, results: Path) -> bool:
-        """Whether its result is recorded, with every score and method that it is to have."""
+        """Whether its result is recorded, with all of its scores and methods."""
         result = self.result(results)
         if result is None:
             return False
@@ -109,12 +110,12 @@ class Run(NamedTuple):
 def carry_out(
     run: Run, results: Path, workdir: Path, data: Path, *, cores: int | None = None
 ) -> None:
-    """Trains and evaluates a run, and records its result; one that is done is left as it is.
+    """Trains and evaluates a run and records its result, unless it is done already.
 
     Raises:
       subprocess.CalledProcessError: a command failed; its output is in ``WORKDIR/NAME.log``.
     """
-    if run.done(results):  # by another process, since this one began
+    if run.done(results):  # meanwhile, by another process
         return
     own = workdir / run.name
     workdir.mkdir(parents=True, exist_ok=True)
@@ -146,41 +147,41 @@ def carry_out(
         result["evaluation"] = json.loads((own / "evaluation.json").read_text())
     else:
         result["diverged"] = diverged
-    if before := run.result(results):  # with fewer scores: what its training took is what it took
+    if before := run.result(results):  # recorded with fewer scores; keep the time of the training
         result["seconds"] = before["seconds"]
     path = results / f"{run.name}.json"
     text = json.dumps(result, indent=1, default=str)
-    # Where the runs lie is this machine's affair: the result has the overrides' name for it.
+    # The result contains {runs} instead of the path of the runs on this machine.
     path.write_text(text.replace(json.dumps(str(workdir))[1:-1], "{runs}") + "\n")
 
 
 def _divergence(output: Path) -> str | None:
-    """Reads the message of a training that its loss ended; None if it ended otherwise."""
-    said = output.read_text(errors="replace").splitlines()[-1:]
-    found = re.search(_NOT_FINITE, said[0]) if said else None
-    return found[0] if found else None
+    """Reads the error of a training with a non-finite loss; returns None for other errors."""
+    last = output.read_text(errors="replace").splitlines()[-1:]
+    match = re.search(_NOT_FINITE, last[0]) if last else None
+    return match[0] if match else None
 
 
 def _last_validation(workdir: Path) -> dict[str, Any] | None:
-    """Returns the figures of a training's last evaluation on its validation part."""
+    """Reads the measures of a training's last evaluation on the validation part."""
     lines = (workdir / "metrics.jsonl").read_text().splitlines()
-    found = [record for line in lines if (record := json.loads(line))["phase"] == "evaluate"]
-    return found[-1] if found else None
+    records = [record for line in lines if (record := json.loads(line))["phase"] == "evaluate"]
+    return records[-1] if records else None
 
 
 def main(description: str, runs: Sequence[Run], results: Path, workdir: str) -> int:
-    """Parses the flags, trains, and returns the exit code: 1 where a run failed.
+    """Parses the flags and trains; returns the exit code, which is 1 if a run failed.
 
     Args:
-      description: for ``--help``.
-      runs: all of them, in the order in which they are trained.
-      results: the folder of the results.
-      workdir: default of ``--workdir``, below which every run has its folder.
+      description: description for ``--help``.
+      runs: all runs, in the order of training.
+      results: folder of the results.
+      workdir: default of ``--workdir``, the folder that contains the run folders.
     """
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--only", default="", help="runs whose name begins so; several by commas")
-    parser.add_argument("--jobs", type=int, default=1, help="runs at a time, which share the cores")
-    parser.add_argument("--list", action="store_true", help="say what is done, and train nothing")
+    parser.add_argument("--only", default="", help="comma-separated prefixes of run names")
+    parser.add_argument("--jobs", type=int, default=1, help="parallel runs, which share the cores")
+    parser.add_argument("--list", action="store_true", help="list the runs, without training")
     parser.add_argument("--data", default=os.environ.get("JAXATR_DATA", "../shared/data"))
     parser.add_argument("--workdir", default=workdir)
     flags = parser.parse_args()

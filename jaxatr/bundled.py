@@ -1,4 +1,4 @@
-"""The configuration files that come with the package, by name: ``cbc``, ``cbc:smoke``."""
+"""The configuration files that come with the package, by name, such as ``cbc`` or ``cbc:smoke``."""
 
 import ast
 import importlib.util
@@ -9,14 +9,14 @@ from jaxatr.typing import Config
 
 
 def folder() -> Path:
-    """Finds the folder of the files: in the package where a wheel is installed, else beside it."""
+    """Returns the files' folder: inside of an installed package, or beside it in a checkout."""
     package = Path(__file__).parent
     installed = package / "configs"
     return installed if (installed / "cbc.py").is_file() else package.parent / "configs"
 
 
 def names() -> list[str]:
-    """Lists the names of the files."""
+    """Returns the sorted names of the files."""
     return sorted(path.stem for path in folder().glob("*.py"))
 
 
@@ -24,13 +24,13 @@ def locate(text: str) -> str:
     """Finds the file of a configuration.
 
     Args:
-      text: a file or the name of a bundled one, and after a colon a variant.
+      text: a file or the name of a bundled one, optionally followed by a colon and a variant.
 
     Returns:
-      The file, and the variant after a colon where there is one.
+      The file, followed by a colon and the variant if there is one.
 
     Raises:
-      ValueError: there is no such file, and no bundled one of this name.
+      ValueError: neither a file nor a bundled configuration has this name.
     """
     name, colon, variant = text.partition(":")
     if Path(name).is_file():
@@ -49,22 +49,22 @@ def load(text: str) -> Config:
     """Loads a configuration.
 
     Args:
-      text: a file or the name of a bundled one, and after a colon a variant.
+      text: a file or the name of a bundled one, optionally followed by a colon and a variant.
 
     Raises:
-      ValueError: no such file, or no such variant.
+      ValueError: the file or the variant does not exist.
     """
     path, _, variant = locate(text).partition(":")
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
     if spec is None or spec.loader is None:
-        raise ValueError(f"{path} is no Python file")
+        raise ValueError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module.get_config(variant) if variant else module.get_config()
 
 
 def described() -> list[tuple[str, str, list[str]]]:
-    """Lists the files by name, each with the first line and the variants of its docstring."""
+    """Returns the name of each file with the first line and the variants of its docstring."""
     return [(name, *_docstring(folder() / f"{name}.py")) for name in names()]
 
 

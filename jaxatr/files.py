@@ -1,4 +1,4 @@
-"""Files on disk: the user's cache folder, writes that happen whole or not at all, locks, arrays."""
+"""Files on disk: the user's cache folder, atomic writes, locks and memory-mapped arrays."""
 
 import contextlib
 import os
@@ -19,13 +19,13 @@ def cache_folder() -> Path:
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike) -> Iterator[IO[bytes]]:
-    """Opens a binary file that takes the place of ``path`` once it is written and on the disk.
+    """Opens a binary file that atomically replaces ``path`` when the block ends.
 
-    An error inside the block, or a process that dies in it, leaves ``path`` as it was. The file
-    has the permissions of any new file.
+    If an error occurs inside the block, or the process is killed, ``path`` is left unchanged. The
+    file has the default permissions of a new file.
 
     Raises:
-      OSError: the file cannot be written; ``path`` is a folder, or lies in one that is not there.
+      OSError: the file cannot be written, ``path`` is a folder, or its folder does not exist.
 
     >>> import tempfile
     >>> folder = tempfile.mkdtemp()
@@ -39,7 +39,7 @@ def replacing(path: str | os.PathLike) -> Iterator[IO[bytes]]:
         raise IsADirectoryError(f"{path} is a folder, wanted a file's name")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path}: there is no folder {path.parent}")
-    # Unique for a thread too, and not made by mkstemp, whose files only their owner may read.
+    # Unique per thread; mkstemp would create a file that only its owner can read.
     partial = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}.partial")
     try:
         with open(partial, "wb") as file:
@@ -53,28 +53,28 @@ def replacing(path: str | os.PathLike) -> Iterator[IO[bytes]]:
 
 
 def load_arrays(path: str | os.PathLike, mapped: int = 1 << 28) -> dict[str, np.ndarray]:
-    """Reads the arrays of an ``.npz`` file; large ones are mapped, and read where they are used.
+    """Reads the arrays of an ``.npz`` file; large ones are memory-mapped.
 
     Args:
-      path: of the file, as ``np.savez`` writes it.
-      mapped: bytes from which an array is mapped; its checksum is then not looked at.
+      path: a file written by ``np.savez``.
+      mapped: size in bytes from which an array is memory-mapped; its checksum is not verified.
 
     Raises:
-      What ``np.load`` raises of a damaged file.
+      Exception: the file is damaged; the type of the exception is that of ``np.load``.
     """
-    found: dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray] = {}
     with np.load(path, allow_pickle=False) as file:
         for name in file.files:
             info = file.zip.getinfo(f"{name}.npy")
             large = info.file_size >= mapped and info.compress_type == zipfile.ZIP_STORED
-            found[name] = _mapped(path, info) if large else file[name]
-    return found
+            arrays[name] = _mapped(path, info) if large else file[name]
+    return arrays
 
 
 def _mapped(path: str | os.PathLike, info: zipfile.ZipInfo) -> np.ndarray:
-    """Maps a member of an archive that is stored as it is."""
+    """Memory-maps an uncompressed member of an archive."""
     with open(path, "rb") as file:
-        file.seek(info.header_offset + 26)  # of the member's own header: lengths of name and rest
+        file.seek(info.header_offset + 26)  # the local header's lengths of name and extra field
         lengths = file.read(4)
         name, more = (int.from_bytes(lengths[at : at + 2], "little") for at in (0, 2))
         file.seek(info.header_offset + 30 + name + more)
@@ -87,14 +87,14 @@ def _mapped(path: str | os.PathLike, info: zipfile.ZipInfo) -> np.ndarray:
 
 
 def write_text(path: str | os.PathLike, text: str) -> None:
-    """Writes a UTF-8 text file, all of it or nothing."""
+    """Writes a UTF-8 text file atomically."""
     with replacing(path) as file:
         file.write(text.encode())
 
 
 def locked(path: str | os.PathLike) -> filelock.BaseFileLock:
-    """Returns a context in which no other process holds the lock file ``path``.
+    """Returns a context manager that holds the lock file ``path`` exclusively.
 
-    The operating system releases the lock of a process that ends, however it ends.
+    The operating system releases the lock when the process ends, even if it is killed.
     """
     return filelock.FileLock(path)

@@ -1,4 +1,4 @@
-"""Memory on Linux: what a step frees is kept for the next one, and lies in huge pages."""
+"""Memory on Linux: freed memory is kept for the next step, in huge pages."""
 
 import ctypes
 import mmap
@@ -6,33 +6,34 @@ import os
 from pathlib import Path
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8  # of glibc's malloc.h
-_MADV_COLLAPSE = 25  # of Linux 6.1; an earlier one declines
-_SAID_OTHERWISE = ("MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
-_kept = False  # by this process
+_MADV_COLLAPSE = 25  # since Linux 6.1; earlier kernels return an error
+_USER_SETTINGS = ("MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
+_kept = False  # whether keep() has succeeded in this process
 
 
 def keep() -> bool:
-    """Tells glibc to keep what is freed, in huge pages, for the arrays to come.
+    """Configures glibc to keep freed memory for later arrays, in huge pages.
 
-    Otherwise every temporary array beyond some megabytes comes from the system and goes back in
-    each step, in pages of 4 KiB that the system first fills with zeros. In exchange the process
-    keeps the memory of its largest step. The commands call this at their start, before NumPy and
-    jax are imported: threads that are there already keep heaps of their own.
+    By default every temporary array beyond some megabytes is requested from the system and returned
+    to it in each step, in pages of 4 KiB that the system first fills with zeros. In exchange, the
+    process keeps the memory of its largest step. The commands call this at startup, before NumPy
+    and jax are imported, because existing threads keep their own heaps.
 
     Returns:
-      Whether it did. Nothing is changed where the C library is not glibc, and where the environment
-      says itself how memory is kept (``GLIBC_TUNABLES``, ``MALLOC_MMAP_MAX_`` and its like).
+      Whether glibc was configured. Nothing is changed if the C library is not glibc, or if the
+      environment configures it already (``GLIBC_TUNABLES``, ``MALLOC_MMAP_MAX_``,
+      ``MALLOC_MMAP_THRESHOLD_`` or ``MALLOC_TRIM_THRESHOLD_``).
     """
     if "glibc.malloc." in os.environ.get("GLIBC_TUNABLES", ""):
         return False
-    if any(name in os.environ for name in _SAID_OTHERWISE):
+    if any(name in os.environ for name in _USER_SETTINGS):
         return False
     libc = _glibc()
     if libc is None:
         return False
     if not (libc.mallopt(_M_MMAP_MAX, 0) and libc.mallopt(_M_TRIM_THRESHOLD, -1)):  # -1: never
         return False
-    # The heaps of single threads are of 4 KiB pages: all take theirs from the one below.
+    # Per-thread arenas would use 4 KiB pages, so all threads share the main heap.
     if "MALLOC_ARENA_MAX" not in os.environ:
         libc.mallopt(_M_ARENA_MAX, 1)
     _take_huge_pages(libc)
@@ -42,16 +43,16 @@ def keep() -> bool:
 
 
 def give_back() -> None:
-    """Gives what is free back to the system, where the C library is glibc.
+    """Returns free memory to the system, if the C library is glibc.
 
-    For a process that has done something large once: what it needs again, it fetches anew, and
-    keeps if it kept memory before.
+    Meant for use after a single large computation. If :func:`keep` has succeeded, memory that the
+    process allocates later is kept again.
     """
     libc = _glibc()
     if libc is None:
         return
     libc.malloc_trim(0)
-    if _kept:  # the heap has become short, and what was used in part is in small pages
+    if _kept:  # the heap has shrunk, and its partly used pages are small ones
         _take_huge_pages(libc)
         _collapse(libc)
 
@@ -66,10 +67,10 @@ def _glibc() -> ctypes.CDLL | None:
 
 
 def _take_huge_pages(libc: ctypes.CDLL) -> None:
-    """Asks for huge pages in the part of the heap that arrays will lie in.
+    """Requests huge pages for the part of the heap where arrays will be allocated.
 
-    Memory that is allocated and freed untouched is addresses alone: the heap has grown over them,
-    and as nothing is handed back, what is allocated next comes from there.
+    Allocating memory and freeing it untouched only reserves addresses. The heap has then grown over
+    them, and since nothing is returned to the system, later allocations use these addresses.
     """
     libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, (ctypes.c_size_t,)
     libc.free.argtypes = (ctypes.c_void_p,)
@@ -82,7 +83,7 @@ def _take_huge_pages(libc: ctypes.CDLL) -> None:
 
 
 def _collapse(libc: ctypes.CDLL) -> None:
-    """Joins the pages of the heap to huge ones where any of them is in use, at once."""
+    """Merges the used pages of the heap into huge pages immediately."""
     try:
         lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
     except OSError:  # there is no /proc
@@ -94,7 +95,7 @@ def _collapse(libc: ctypes.CDLL) -> None:
 
 
 def _advise(libc: ctypes.CDLL, start: int, stop: int, advice: int) -> None:
-    """Gives the system advice on whole pages, which it may decline."""
+    """Calls ``madvise`` on whole pages, ignoring errors."""
     libc.madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
     if stop > first:

@@ -1,4 +1,4 @@
-"""Data parallelism in one place: the axis name, and how trees and batches meet the local devices.
+"""Data parallelism: the axis name, replication, sharding of batches, and multi-process runs.
 
 Every per-device function of the package runs under ``pmap`` with the axis name :data:`AXIS`. Models
 and losses that reduce over the global batch (batch normalisation, batch statistics) use that name.
@@ -19,20 +19,20 @@ from jaxatr.typing import Batch, PyTree
 
 AXIS = "data"
 
-Device: TypeAlias = Any  # a jax.Device, which is no class to a type checker
+Device: TypeAlias = Any  # a jax.Device, which type checkers do not accept as a type
 
 _VARIABLES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
 
 
 def initialize_from_environment() -> None:
-    """Joins the other processes of a run, if the environment names them; else does nothing.
+    """Joins the processes of a multi-process run, if the environment describes one.
 
     Reads ``JAX_COORDINATOR_ADDRESS`` (``host:port`` of process 0), ``JAX_NUM_PROCESSES`` and
-    ``JAX_PROCESS_ID`` (from 0). Must be called before jax touches a device; on CPU the processes
-    then talk through gloo.
+    ``JAX_PROCESS_ID`` (from 0); without them it does nothing. Must be called before jax touches a
+    device. On CPU the processes communicate through gloo.
 
     Raises:
-      ValueError: some of the variables are set and others are not, or a number is not one.
+      ValueError: only some of the variables are set, or one of the numbers is invalid.
     """
     given = {name: os.environ[name] for name in _VARIABLES if os.environ.get(name)}
     if not given:
@@ -46,15 +46,15 @@ def initialize_from_environment() -> None:
     if not (count.isdigit() and index.isdigit() and int(index) < int(count)):
         raise ValueError(
             f"several processes: got JAX_PROCESS_ID={index!r} of JAX_NUM_PROCESSES={count!r}, "
-            "wanted a number below a number"
+            "wanted integers, the first smaller than the second"
         )
     jax.distributed.initialize(address, int(count), int(index))
 
 
 def psum(tree: PyTree) -> PyTree:
-    """Returns the sum over all devices of :data:`AXIS`; of one device, the tree itself.
+    """Sums a tree over all devices of :data:`AXIS`.
 
-    XLA:CPU copies what it reduces over a single device.
+    A single device returns the tree itself, because XLA:CPU would copy it.
     """
     return tree if jax.lax.axis_size(AXIS) == 1 else jax.lax.psum(tree, AXIS)
 
@@ -62,8 +62,8 @@ def psum(tree: PyTree) -> PyTree:
 def following(rows: Any) -> Any:
     """Returns the next row of the global batch for each of a device's rows ``[b, ...]``.
 
-    The last row of all is followed by the first, so that every row follows one, whatever the number
-    of devices.
+    The last row of the batch is followed by the first. The result does not depend on the number of
+    devices.
     """
     count = jax.lax.axis_size(AXIS)
     first = rows[:1]
@@ -73,7 +73,7 @@ def following(rows: Any) -> Any:
 
 
 def gather_json(value: Any) -> list[Any]:
-    """Returns every process's JSON ``value``, in the order of the processes; all must call it."""
+    """Returns the JSON ``value`` of every process, in order; all processes must call it."""
     if jax.process_count() == 1:
         return [value]
     text = np.frombuffer(json.dumps(value).encode(), np.uint8)
@@ -85,7 +85,7 @@ def gather_json(value: Any) -> list[Any]:
 
 
 def wait_for_all(name: str) -> None:
-    """Waits until every process of a run has come to the point of this name."""
+    """Waits until every process of a run has reached the barrier of this name."""
     if jax.process_count() > 1:
         multihost_utils.sync_global_devices(name)
 
@@ -139,20 +139,21 @@ def map_batches(
     batches: Iterable[Batch],
     devices: Sequence[Device] | None = None,
 ) -> Iterator[tuple[Batch, PyTree]]:
-    """Yields each batch with what ``fn`` makes of it, computed on all local devices.
+    """Applies ``fn`` to each batch on all local devices.
 
-    A batch that does not divide by the devices, or is smaller than the first one, is filled up with
-    copies of its last example, whose outputs are dropped: the last batch costs no compilation.
+    A batch that is smaller than an earlier one, or not divisible by the number of devices, is
+    padded with copies of its last example, so that a short last batch needs no compilation. The
+    outputs of the padding are dropped.
 
     Args:
-      fn: ``(variables, batch) -> pytree of [b, ...]`` on one device, pure. The same function object
-        is compiled once, however often this is called.
+      fn: a pure function ``(variables, batch) -> pytree of [b, ...]`` for one device. The same
+        function object is compiled once, however often this is called.
       variables: pytree, the same for every device.
       batches: mappings of ``[b, ...]`` arrays.
-      devices: default, all local ones.
+      devices: the devices to use, by default all local ones.
 
     Yields:
-      ``(batch, outputs)``: the batch as it came, the outputs as NumPy ``[b, ...]``.
+      ``(batch, outputs)``: the original batch, and the outputs as NumPy ``[b, ...]``.
     """
     devices = jax.local_devices() if devices is None else list(devices)
     mapped = jax.pmap(fn, axis_name=AXIS, devices=devices)
@@ -163,7 +164,7 @@ def map_batches(
         largest = max(largest, len(next(iter(batch.values()))))
         full = -(-largest // len(devices)) * len(devices)
         outputs = mapped(variables, shard(_fill(batch, full), len(devices)))
-        if running is not None:  # fetched only now, so that the devices never wait for the host
+        if running is not None:  # fetched only now, so that the devices do not wait for the host
             yield running[0], _gather(*running)
         running = batch, outputs
     if running is not None:

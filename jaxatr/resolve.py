@@ -1,4 +1,4 @@
-"""A dotted path to the object it names: the one place where a configuration turns into code."""
+"""Resolution of dotted paths to Python objects, for configurations that name code."""
 
 import difflib
 import importlib
@@ -9,12 +9,12 @@ def resolve(path: str) -> Any:
     """Returns the object that ``"package.module:name"`` (or ``"package.module.name"``) names.
 
     Args:
-      path: module and attribute, with a colon or a last dot between them. The attribute part after
-        a colon may itself have dots (a nested class).
+      path: module and attribute, separated by a colon or by the last dot. After a colon, the
+        attribute may itself contain dots (a nested class).
 
     Raises:
-      ValueError: the path has no attribute, the module cannot be imported, or the module has no
-        such attribute; the message names the nearest right spelling.
+      ValueError: the path has no attribute, the module does not exist, or it has no such attribute;
+        the message suggests the closest name.
 
     >>> resolve("math:sqrt")(9.0)
     3.0
@@ -23,20 +23,20 @@ def resolve(path: str) -> Any:
     if not separator:
         module_name, separator, attributes = path.rpartition(".")
     if not module_name or not attributes:
-        raise ValueError(f"{path!r} names no object: write it as 'package.module:name'")
+        raise ValueError(f"{path!r} does not name an object: write 'package.module:name'")
     try:
-        found: Any = importlib.import_module(module_name)
+        value: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not (module_name + ".").startswith(error.name + "."):
-            raise  # the module is there; what it imports is not
+            raise  # the module exists, but one of its own imports fails
         raise ValueError(
             f"{path!r}: there is no module {error.name!r} on the import path"
         ) from error
     for name in attributes.split("."):
-        if not hasattr(found, name):
-            raise ValueError(f"{path!r}: no {name!r} in {module_name}{nearest(name, dir(found))}")
-        found = getattr(found, name)
-    return found
+        if not hasattr(value, name):
+            raise ValueError(f"{path!r}: no {name!r} in {module_name}{nearest(name, dir(value))}")
+        value = getattr(value, name)
+    return value
 
 
 def nearest(name: str, choices) -> str:

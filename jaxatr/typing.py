@@ -18,7 +18,7 @@ PyTree: TypeAlias = Any
 Batch: TypeAlias = Mapping[str, Any]
 Key: TypeAlias = PRNGKeyArray
 
-# A field of a ConfigDict has the union of all types that fields can have: useless to a checker.
+# To a type checker, a field of a ConfigDict is a union of all field types, which is useless.
 if TYPE_CHECKING:
     Config: TypeAlias = Any
 else:
@@ -27,10 +27,10 @@ else:
 
 @runtime_checkable  # the tests check annotations as they run
 class Network(Protocol):
-    """A network without its variables, as flax has it."""
+    """A network whose variables are passed to ``apply``, such as a flax module."""
 
     def apply(self, variables: PyTree, *inputs: Any, **options: Any) -> Any:
-        """Computes its outputs, a named tuple or an array of the network's own."""
+        """Computes the network's outputs, an array or a named tuple."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The proof on a real device: its record, and in the slow tests all of it, rehearsed on a CPU."""
+"""The proof on a real device: its record, and, slow, a rehearsal of all stages on a CPU."""
 
 import json
 import subprocess
@@ -63,7 +63,7 @@ def test_what_ends_its_process_is_given_up(modules, tmp_path):
         rows.Rows(tmp_path).add("right", "aborts", begun=True)
     record = rows.Rows(tmp_path)
     assert record.work("right", [("aborts", lambda: pytest.fail("begun once more"))]) == 0
-    assert record.of("right")["aborts"]["failed"] == "ended its process or its time 3 times"
+    assert record.of("right")["aborts"]["failed"] == "killed its process or timed out 3 times"
 
 
 def test_what_goes_on_in_the_next_call_has_no_row_yet(modules, tmp_path):
@@ -78,7 +78,7 @@ def test_a_record_of_another_device_is_refused(modules, tmp_path):
     rows.Rows(tmp_path).add("about", "device", kind="NVIDIA H200", platform="gpu", jax="0.10.2")
     done = run(tmp_path, "--stages", "ceilings")
     assert done.returncode == 2 and "it has a record of" in done.stdout
-    assert "give another one" in done.stdout
+    assert "give another folder" in done.stdout
 
 
 def test_arguments_are_checked(modules, capsys):

@@ -1,9 +1,9 @@
-"""Measures Grad-CAM and RISE on the validation images that the ways to train are chosen by.
+"""Measures Grad-CAM and RISE on the validation images by which training variants are chosen.
 
     python -m experiments.attentive_distillation.rivals [--data=FOLDER] [--workdir=FOLDER]
 
-Needs the folders of the first way's tuning runs, which ``run.py`` leaves below ``--workdir``. What
-is recorded is not measured again.
+The script needs the folders of the first variant's tuning runs, which ``run.py`` creates below
+``--workdir``. Recorded results are not measured again.
 """
 
 import argparse
@@ -20,14 +20,14 @@ METHODS = ("grad_cam", "rise")
 
 
 def measure(workdir: Path, data: Path, archive: str | None) -> dict[str, dict[str, float]]:
-    """Returns the measures on a run's validation images, by method."""
+    """Computes the measures on a run's validation images, by method."""
     config = training.load_config(workdir)
     if archive:
         config.data.source = str(data / archive)
     task = cast(Distillation, runs.make_task(config, workdir))
     variables = training.load_run(workdir).variables
-    found = task.compare(variables, "validation", METHODS, progress=True)
-    return {name: found[name] for name in METHODS}
+    measures = task.compare(variables, "validation", METHODS, progress=True)
+    return {name: measures[name] for name in METHODS}
 
 
 def main() -> None:
@@ -43,11 +43,11 @@ def main() -> None:
         elif not workdir.exists():
             print(f"open    {name}: there is no {workdir}")
         else:
-            found = measure(workdir, Path(flags.data).absolute(), target.archive)
+            measures = measure(workdir, Path(flags.data).absolute(), target.archive)
             record = json.loads((workdir / "record.json").read_text())
-            result = {"run": f"rivals-{name}", "validation": found, "record": record}
+            result = {"run": f"rivals-{name}", "validation": measures, "record": record}
             path.write_text(json.dumps(result, indent=1, default=str) + "\n")
-            print(f"done    {name}: {found}")
+            print(f"done    {name}: {measures}")
 
 
 if __name__ == "__main__":

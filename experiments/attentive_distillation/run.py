@@ -1,11 +1,11 @@
-"""Trains the named runs behind the attentive-distillation paper's tables; what is done is kept.
+"""Trains the named runs of the attentive-distillation paper's tables.
 
     python -m experiments.attentive_distillation.run [--only=tune,mstar] [--jobs=2] [--list]
 
-First a target network for each data set; then the ways to train its surrogate (``tune-…``), one of
-which is chosen on validation images; then the runs of the tables. Those that build on others are
-there once the others are recorded, so the command is given three times, with ``rivals.py`` before
-the last. How runs are carried out is in :mod:`experiments.named_runs`.
+The runs are a target network for each data set; then variants of training its surrogate
+(``tune-…``), one of which is chosen on validation images; and then the runs of the tables. Each
+stage is defined once the previous one is recorded, so run the command three times, and
+``rivals.py`` before the last. See :mod:`experiments.named_runs` for how runs are carried out.
 """
 
 import sys
@@ -19,11 +19,11 @@ from experiments.records import recorded
 RESULTS = Path(__file__).parent / "results"
 SEEDS = range(3)
 METHODS = ("grad_cam", "rise", "lime")
-NEAR_RISE = 0.03  # how far behind RISE a surrogate may stay
+NEAR_RISE = 0.03  # largest deficit of a surrogate compared with RISE
 
-_WIDTH = {"model.width": 16}  # of target and student: more than 60 runs are to end on two cores
+_WIDTH = {"model.width": 16}  # of target and student, to train more than 60 runs on two cores
 _PLAIN = {"loss.open": "none", "loss.entropy_weight": 0.0, **_WIDTH}
-# Far away the sensor has few pixels on a vehicle, and a map of what matters shows little there.
+# At longer ranges a vehicle has too few sensor pixels for informative maps.
 _NEAR = {
     "data.options.ranges": (1000,),
     "data.options.aspects": 648,
@@ -45,7 +45,7 @@ TARGETS: Mapping[str, Run] = {
         "cifar100_subset.tar.gz",
     ),
 }
-"""The data sets to the networks that are explained: plain classifiers of a ResNet-18."""
+"""The networks to explain, by data set: closed-set ResNet-18 classifiers."""
 
 _CONFIGS = {
     "simulated": "distill.py:paper",
@@ -54,12 +54,12 @@ _CONFIGS = {
 }
 _OWN: Mapping[str, Mapping[str, Any]] = {"simulated": _NEAR}
 EPOCHS: Mapping[str, tuple[int, int]] = {"simulated": (2, 8), "mstar": (3, 6), "cifar100": (2, 4)}
-"""The data sets to the epochs of the student, and then of the explanation network."""
-# The student begins with the target's weights, as the paper's does with ImageNet's: what it has to
-# learn is the attention. So a run takes minutes without an accelerator.
+"""Epochs of the student, and then of the explanation network, by data set."""
+# The student starts from the target's weights, as the paper's starts from ImageNet's, and only has
+# to learn the attention. A run therefore takes minutes without an accelerator.
 _COMMON: Mapping[str, Any] = {
     **_WIDTH,
-    "train.evaluate_every": 100.0,  # at the end alone
+    "train.evaluate_every": 100.0,  # only at the end
     "distillation.rise_samples": 1000,
     "distillation.lime_samples": 500,
 }
@@ -73,9 +73,9 @@ WAYS: Mapping[str, Mapping[str, Any]] = {
     "paper-1e-4": {"distillation.l1_weight": 1e-4},
     "student-scores": {"distillation.l1_weight": 1e-5, "distillation.scorer": "student"},
     "end-to-end": {"distillation.l1_weight": 1e-5, "distillation.end_to_end": True},
-    # The paper's λ weighs a sum over 224 × 224 pixels, so that it weighs their mean by 1e-5 · 224²
-    # = 0.50176; over 64 × 64 pixels the same λ weighs the mean by a twelfth of that. Here the mean
-    # has the paper's weight, whatever the chip's size.
+    # The paper's λ weights a sum over 224 × 224 pixels, that is, their mean by 1e-5 · 224² =
+    # 0.50176. For 64 × 64 pixels, the same λ would weight the mean by a twelfth of that. This
+    # variant gives the mean the paper's weight, regardless of the chip's size.
     "per-pixel": {"distillation.l1_weight": 0.50176, "distillation.l1": "mean"},
     "sum-of-deltas": {"distillation.l1_weight": 1e-5, "surrogate.deltas": "sum"},
     "area": {
@@ -91,9 +91,9 @@ WAYS: Mapping[str, Mapping[str, Any]] = {
     "masks": _MASKS,
     "masks-features": {**_MASKS, **_FEATURES},
 }
-"""Ways to train a surrogate; the first two are the paper's."""
+"""Variants of training a surrogate; the first two are the paper's."""
 
-# The student's features learn from the masks as well, and for longer.
+# The student's features are trained by the masks as well, and for longer.
 _TOGETHER = {**_MASKS, **_FEATURES, "distillation.end_to_end": True, "train.epochs": 15}
 _MOSTLY = {"distillation.masks": 6, "distillation.masks_weight": 50.0}
 FURTHER: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
@@ -102,26 +102,26 @@ FURTHER: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "mostly-masks-end-to-end": {**_TOGETHER, **_MOSTLY},
     }
 }
-"""More ways, of more steps, on the set on which none of those met all aims."""
+"""Further variants with more steps, for the data set on which no variant met all aims."""
 
 
 def targets() -> list[Run]:
-    """Returns the runs whose networks are explained."""
+    """Lists the runs whose networks are explained."""
     return list(TARGETS.values())
 
 
 def tuning() -> list[Run]:
-    """Returns one run of each way for each target that is trained."""
+    """Lists one run of each variant for each trained target."""
     return [_run(f"tune-{name}-{way}", name, way, 0) for name in _trained() for way in ways(name)]
 
 
 def final() -> list[Run]:
-    """Returns the runs of the tables: the paper's two, and the chosen way where it is another.
+    """Lists the runs of the tables: the paper's two variants, and the chosen one if it differs.
 
-    The other methods explain the same target on the same images whatever the seed of the surrogate,
-    so one run of each set has them.
+    The other methods do not depend on the surrogate's seed, so one run of each data set evaluates
+    them.
     """
-    found = []
+    runs = []
     for name in _trained():
         chosen = chosen_way(name)
         if chosen is None:
@@ -129,45 +129,46 @@ def final() -> list[Run]:
         for way in dict.fromkeys(["paper", "paper-1e-4", chosen]):
             for seed in SEEDS:
                 methods = METHODS if (way, seed) == ("paper", 0) else ()
-                found.append(_run(f"{name}-{way}-{seed}", name, way, seed, methods))
-    return found
+                runs.append(_run(f"{name}-{way}-{seed}", name, way, seed, methods))
+    return runs
 
 
 def ways(name: str) -> Mapping[str, Mapping[str, Any]]:
-    """Returns the ways that are tried on a data set, and the fields that each sets."""
+    """Returns the overrides of the variants tried on a data set, by name."""
     return {**WAYS, **FURTHER.get(name, {})}
 
 
 def chosen_way(name: str) -> str | None:
-    """Returns the way that meets the most aims on validation images.
+    """Returns the variant that meets the most aims on validation images.
 
-    Among those which meet as many it is the one with the largest margin: by how much it meets the
-    aim that it meets least.
+    Ties are resolved by the largest margin, which is the smallest of a variant's margins over the
+    aims.
 
     Args:
-      name: of the data set.
+      name: name of the data set.
 
     Returns:
-      ``None`` until all ways are tried, and Grad-CAM and RISE measured (``rivals.py``).
+      The variant; None until all variants, Grad-CAM and RISE (``rivals.py``) have been measured.
     """
     rivals = _validation(f"rivals-{name}")
-    found = {way: _validation(f"tune-{name}-{way}") for way in ways(name)}
-    if rivals is None or None in found.values():
+    measured = {way: _validation(f"tune-{name}-{way}") for way in ways(name)}
+    if rivals is None or None in measured.values():
         return None
-    met = {way: margins(own or {}, rivals) for way, own in found.items()}
+    met = {way: margins(own or {}, rivals) for way, own in measured.items()}
     return max(met, key=lambda way: (sum(each >= 0 for each in met[way]), min(met[way])))
 
 
 def margins(
     own: Mapping[str, float], rivals: Mapping[str, Mapping[str, float]]
 ) -> tuple[float, ...]:
-    """Returns by how much each of the four aims is met; below 0 it is missed.
+    """Computes the margin by which each of the four aims is met; negative margins are missed aims.
 
-    They are that insertion and deletion are no worse than Grad-CAM's, and within 0.03 of RISE's.
+    The aims are that insertion and deletion are no worse than Grad-CAM's, and within 0.03 of
+    RISE's.
 
     Args:
       own: measures of a surrogate.
-      rivals: of ``grad_cam`` and ``rise``, on the same images.
+      rivals: measures of ``grad_cam`` and ``rise`` on the same images.
     """
     return tuple(
         sign * (own[measure] - other[measure]) + slack
@@ -177,12 +178,12 @@ def margins(
 
 
 def _validation(label: str) -> dict[str, Any] | None:
-    found = recorded(RESULTS, label)
-    return found and found["validation"]
+    result = recorded(RESULTS, label)
+    return result and result["validation"]
 
 
 def all_runs() -> list[Run]:
-    """Returns every run, in the order in which they are trained."""
+    """Lists all runs, in the order of training."""
     return [*targets(), *tuning(), *final()]
 
 
@@ -193,7 +194,7 @@ def _trained() -> list[str]:
 def _run(label: str, name: str, way: str, seed: int, methods: tuple[str, ...] = ()) -> Run:
     target, fields = f"{{runs}}/{TARGETS[name].name}", ways(name)[way]
     student, explainer = EPOCHS[name]
-    if fields.get("distillation.end_to_end"):  # in one phase as many steps as in the two others
+    if fields.get("distillation.end_to_end"):  # one phase with as many steps as the two phases
         student, explainer = student + explainer, 0
     overrides = {
         "distillation.target": target,
@@ -209,5 +210,5 @@ def _run(label: str, name: str, way: str, seed: int, methods: tuple[str, ...] = 
 
 
 if __name__ == "__main__":
-    description = "Trains the named runs behind the attentive-distillation paper's tables."
+    description = "Trains the named runs of the attentive-distillation paper's tables."
     sys.exit(main(description, all_runs(), RESULTS, "runs/attentive_distillation"))

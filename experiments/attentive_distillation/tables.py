@@ -1,9 +1,9 @@
-"""Makes tables 2 to 4 of the attentive-distillation paper from the recorded runs; writes a README.
+"""Writes tables 2 to 4 of the attentive-distillation paper to ``results/README.md``.
 
     python -m experiments.attentive_distillation.tables
 
-Reads ``results/*.json`` only. A cell of which no run is recorded says "not run"; behind mean and
-deviation stands, in parentheses, of how many runs they are.
+The script reads ``results/*.json`` only. Cells without a recorded run are "not run". The number of
+runs follows mean and standard deviation in parentheses.
 """
 
 import json
@@ -40,7 +40,7 @@ PAPER_TABLE3 = {  # frames per second on ImageNet, mean pixel intensity
     "RISE": (0.03, 0.347),
     "Grad-CAM": (34.8, 0.421),
 }
-PAPER_TABLE4 = {  # insertion, then deletion, on the data of table 2
+PAPER_TABLE4 = {  # insertion, then deletion, on the data sets of table 2
     "surrogate, λ 1e-5": (
         (0.7049, 0.7136, 0.7260, 0.6910, 0.7808, 0.8240),
         (0.1211, 0.0757, 0.0699, 0.0746, 0.1045, 0.1635),
@@ -62,32 +62,33 @@ PAPER_TABLE4 = {  # insertion, then deletion, on the data of table 2
         (0.1253, 0.0805, 0.0798, 0.0740, 0.1049, 0.1735),
     ),
 }
-MOST_PASSES, MOST_OF_GRAD_CAM = 3.5, 1.5  # the surrogate's aims; the paper's own takes 3.4 passes
+MOST_PASSES, MOST_OF_GRAD_CAM = 3.5, 1.5  # limits for the surrogate; the paper's takes 3.4 passes
 TRIED = """\
-Where the paper's way falls short these were tried, each on validation images (below): end-to-end
-training; the masked image scored by the student; the sum of a stage's Δf; the L1 norm per pixel,
-weighted as the paper's is at 224 × 224 pixels; a prior on the map's area in place of the norm; a
-decoder of the stages' own features in place of Δf; and, in place of the masked image's loss, an
-estimate of insertion and deletion themselves (`curves`), also with twenty times the weight on
-insertion (`curves-insertion`), and with what random masks say besides (`masks`), each from Δf and
-from features; on CIFAR-100, where none of these met all four aims, end to end for longer besides.
-The way is chosen that meets the most aims on validation images, and among those which meet as many
-the one with the largest margin: by how much it meets the aim that it meets least."""
+Where the paper's training falls short, the following variants were tried on validation images (see
+below): end-to-end training; the masked image scored by the student; the sum of a stage's Δf; the L1
+norm per pixel, weighted as in the paper at 224 × 224 pixels; a prior on the map's area instead of
+the norm; a decoder of the stages' features instead of Δf; and, instead of the masked image's loss,
+a direct estimate of insertion and deletion (`curves`), also with twenty times the weight on
+insertion (`curves-insertion`) and with random masks in addition (`masks`), each from Δf and from
+features. On CIFAR-100, where none of these met all four aims, longer end-to-end training was tried
+as well. The chosen variant meets the most aims on validation images. Ties are resolved by the
+largest margin, which is the smallest of a variant's margins over the aims."""
 
 
 def explanations(data: str, way: str) -> list[dict[str, Any]]:
-    """Reads the measured explanation of each recorded run of a way."""
+    """Reads the measures of the explanations of each recorded run of a variant."""
     runs = (recorded(RESULTS, f"{data}-{way}-{seed}") for seed in SEEDS)
     return [run["evaluation"]["explanation"] for run in runs if run]
 
 
 def surrogate(data: str, way: str, measure: str) -> list[float]:
-    found = [each["methods"]["surrogate"] for each in explanations(data, way)]
-    return [each[measure] for each in found if measure in each]
+    """Returns a measure of the surrogates of a variant, one value per recorded run."""
+    surrogates = [each["methods"]["surrogate"] for each in explanations(data, way)]
+    return [each[measure] for each in surrogates if measure in each]
 
 
 def rival(data: str, method: str, measure: str) -> float | None:
-    """Returns another method's figure, on the target and the images of the surrogates."""
+    """Returns a measure of another method, on the surrogates' target and images."""
     for each in explanations(data, "paper"):
         if measure in each["methods"].get(method, {}):
             return each["methods"][method][measure]
@@ -95,36 +96,36 @@ def rival(data: str, method: str, measure: str) -> float | None:
 
 
 def asked(data: str, method: str) -> str:
-    """Returns a method's name, with the number of samples that the recorded run gave it."""
+    """Formats a method's title with its number of samples in the recorded run."""
     run = recorded(RESULTS, f"{data}-paper-0")
     samples = (run or {}).get("overrides", {}).get(f"distillation.{method}_samples")
     return method_title(method) + (f", N = {samples}" if samples else "")
 
 
 def table2() -> list[str]:
-    """Teacher and student on the test images of the known classes."""
+    """Formats the accuracy of target and student on test images of the known classes."""
     rows = []
     for data in TARGETS:
-        found = explanations(data, "paper")
-        target = {each["target_accuracy"] for each in found}
+        runs = explanations(data, "paper")
+        target = {each["target_accuracy"] for each in runs}
         rows.append(
             [
                 data,
                 f"{target.pop():.3f}" if target else NOT_RUN,
-                cell([each["student_accuracy"] for each in found], ".3f"),
-                cell([each["agreement"] for each in found], ".3f"),
+                cell([each["student_accuracy"] for each in runs], ".3f"),
+                cell([each["agreement"] for each in runs], ".3f"),
             ]
         )
-    return table(["data", "target", "student", "they agree"], rows)
+    return table(["data", "target", "student", "agreement"], rows)
 
 
 def table4(data: str) -> list[str]:
-    """Every method on one data set; the surrogate at both λ, and in the chosen way."""
+    """Formats all methods on one data set; the surrogate at both λ, and the chosen variant."""
     chosen = chosen_way(data)
     titles = {"paper": "surrogate, λ 1e-5", "paper-1e-4": "surrogate, λ 1e-4"}
     if chosen is not None:
         titles[chosen] = f"{titles.get(chosen, f'surrogate, {chosen}')} (chosen)"
-    # Only the simulated vehicles come with a mask to look inside of.
+    # Only the simulated vehicles have masks.
     measures = [m for m in TITLES if any(surrogate(data, way, m) for way in titles)]
     measures = measures or list(TITLES)
     rows = [
@@ -139,16 +140,16 @@ def table4(data: str) -> list[str]:
 
 
 def aims(data: str) -> list[str]:
-    """Returns whether the surrogate is no worse than Grad-CAM, and within 0.03 of RISE."""
+    """Describes whether the surrogate is no worse than Grad-CAM, and within 0.03 of RISE."""
     chosen = chosen_way(data)
-    found = {} if chosen is None else {m: surrogate(data, chosen, m) for m in TITLES}
+    own = {} if chosen is None else {m: surrogate(data, chosen, m) for m in TITLES}
     lines = []
     for measure, sign in (("insertion", 1), ("deletion", -1)):
         others = {name: rival(data, name, measure) for name in ("grad_cam", "rise")}
-        if not found.get(measure) or None in others.values():
+        if not own.get(measure) or None in others.values():
             lines.append(f"- {data}, {measure}: {NOT_RUN}.")
             continue
-        mean = metrics.summarize(found[measure]).mean
+        mean = metrics.summarize(own[measure]).mean
         grad, rise = (sign * (mean - (other or 0.0)) for other in others.values())
         words = [
             f"{'no worse than' if grad >= 0 else 'worse than'} Grad-CAM ({grad:+.3f})",
@@ -159,7 +160,7 @@ def aims(data: str) -> list[str]:
 
 
 def tuning(data: str) -> list[str]:
-    """Lists the figures of the ways on validation images, by which one was chosen."""
+    """Formats the measures on validation images by which the variant was chosen."""
     names = ("insertion", "deletion", "fidelity", "mean_intensity", "student_accuracy")
     others = (recorded(RESULTS, f"rivals-{data}") or {}).get("validation")
     rows = []
@@ -169,42 +170,42 @@ def tuning(data: str) -> list[str]:
         shown = [f"{own[name]:.3f}" if own else NOT_RUN for name in names]
         met = f"{min(margins(own, others)):+.3f}" if own and others else NOT_RUN
         rows.append([way, *shown[:2], met, *shown[2:]])
-    for method, found in (others or {}).items():
-        first, *last = (f"{found[name]:.3f}" for name in names[:4])
+    for method, measures in (others or {}).items():
+        first, *last = (f"{measures[name]:.3f}" for name in names[:4])
         rows.append([method_title(method), first, last[0], "", *last[1:], ""])
     middle = ["fidelity", "mean intensity", "student's accuracy"]
-    return table(["way", "insertion", "deletion", "margin", *middle], rows)
+    return table(["variant", "insertion", "deletion", "margin", *middle], rows)
 
 
 def table3() -> list[str]:
-    """Returns the speed of each method, from the benchmark's record, and how much maps mark."""
+    """Formats the speed of each method, from the benchmark's record, and the maps' intensity."""
     return [*_speed(), "", "Mean intensity of the maps:", "", *_intensity()]
 
 
 def _speed() -> list[str]:
     if not SPEED.exists():
         return [f"Speed: {NOT_RUN} (`experiments/benchmarks/explanations.py`)."]
-    found = json.loads(SPEED.read_text())
+    record = json.loads(SPEED.read_text())
     rows = []
-    for size, methods in found["sizes"].items():
+    for size, methods in record["sizes"].items():
         for name, row in methods.items():
             turns = f", N = {row['turns']}" if "turns" in row else ""
             speed = [f"{row['milliseconds']:.2f}", f"{1000 / row['milliseconds']:.3g}"]
             rows.append([size, method_title(name) + turns, *speed, f"{row['passes']:.2f}"])
     note = (
-        f"On {found['device']}; medians of alternating rounds. Forward pass, surrogate and "
-        f"Grad-CAM are of a batch of {found['batch']}. The others take one image at a time, and "
-        "are timed with a part of their N turns; their time is that times so many more."
+        f"On {record['device']}; medians of alternating rounds. Forward pass, surrogate and "
+        f"Grad-CAM process a batch of {record['batch']}. The others process one image at a time, "
+        "and are timed on a fraction of their N turns and extrapolated."
     )
-    header = ["target", "method", "ms an image", "frames per second", "forward passes"]
+    header = ["target", "method", "ms per image", "frames per second", "forward passes"]
     return [note, "", *table(header, rows)]
 
 
 def _intensity() -> list[str]:
     rows = []
     for title, way in (("surrogate, λ 1e-5", "paper"), ("surrogate, λ 1e-4", "paper-1e-4")):
-        found = (surrogate(data, way, "mean_intensity") for data in TARGETS)
-        rows.append([title, *(cell(values, ".3f") for values in found)])
+        columns = (surrogate(data, way, "mean_intensity") for data in TARGETS)
+        rows.append([title, *(cell(values, ".3f") for values in columns)])
     for method in METHODS:
         values = [rival(data, method, "mean_intensity") for data in TARGETS]
         shown = [NOT_RUN if value is None else f"{value:.3f}" for value in values]
@@ -213,7 +214,7 @@ def _intensity() -> list[str]:
 
 
 def speed_aims() -> list[str]:
-    """Returns whether the surrogate costs no more than it may, at each size that was timed."""
+    """Describes whether the surrogate is within its time limits, at each measured size."""
     sizes = json.loads(SPEED.read_text())["sizes"] if SPEED.exists() else {}
     lines = []
     for size, methods in sizes.items():
@@ -254,17 +255,17 @@ def page() -> str:
     lines = [
         "# Attentive distillation: tables 2 to 4",
         "",
-        "Target and student are a ResNet-18 of a quarter of the usual width; the student begins",
-        "with the target's weights, and trains for "
+        "Target and student are a ResNet-18 of a quarter of the usual width. The student starts",
+        "from the target's weights, and is trained for "
         + ", ".join(f"{a} + {b} epochs ({name})" for name, (a, b) in EPOCHS.items())
-        + ", the",
-        "paper's for 190 + 16. The simulated vehicles are all at 1000 m. RISE has 1000 masks,",
-        "where its default is 8000. Mean ± standard deviation (number of runs); a method that is",
-        "not trained has one figure, for one target and one set of test images.",
+        + "; the",
+        "paper's is trained for 190 + 16. All simulated vehicles are at 1000 m. RISE has 1000",
+        "masks instead of its default of 8000. Mean ± standard deviation (number of runs); methods",
+        "without training have one value, for one target and one set of test images.",
         "",
         commits(RESULTS),
         "",
-        "## The aims: no worse than Grad-CAM, within 0.03 of RISE, fast",
+        "## Aims: no worse than Grad-CAM, within 0.03 of RISE, fast",
         "",
         *(line for data in TARGETS for line in aims(data)),
         *speed_aims(),
@@ -282,8 +283,9 @@ def page() -> str:
     for data in TARGETS:
         lines += ["", f"## Table 4: {data}", "", *table4(data)]
     for data in TARGETS:
-        lines += ["", f"## The ways on validation images of {data}", "", *tuning(data)]
-    lines += ["", "## Published: other data sets and a ResNet-50 from ImageNet", "", *published()]
+        lines += ["", f"## Training variants on validation images: {data}", "", *tuning(data)]
+    lines += ["", "## Published results: other data sets, ResNet-50 pretrained on ImageNet", ""]
+    lines += published()
     return "\n".join(lines) + "\n"
 
 

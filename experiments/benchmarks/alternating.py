@@ -1,4 +1,4 @@
-"""The clock that benchmarks share: contenders take turns, in one process or in several."""
+"""Times contenders in turn, in one process or in several; shared by the benchmarks."""
 
 import math
 import statistics
@@ -9,16 +9,16 @@ from typing import Any
 import jax
 from clock import LONG
 
-PAUSE = 0.005  # seconds: PyTorch's threads go on spinning after their work, and would be in the way
-# Threads that have slept wake on the core that calls them: the first milliseconds after a pause run
-# as if there were one core, of a library whose threads sleep at once, and not of one that spins.
+PAUSE = 0.005  # seconds; PyTorch's threads keep spinning after their work and would interfere
+# Sleeping threads wake on the core that calls them. The first milliseconds after a pause therefore
+# run as on a single core if a library's threads sleep at once, but not if they spin.
 WARM = 0.03  # seconds
-_ENOUGH = 3  # rounds, after which one may be out, and the budget counts
-_AT_ONCE = 3  # times as slow as that, and it is out after one
+_ENOUGH = 3  # rounds after which a contender may be dropped and the budget applies
+_AT_ONCE = 3  # a contender this many times slower than the limit is dropped after one round
 
 
 def timed(run: Callable[[], object]) -> Callable[[], float]:
-    """Makes a function that runs once, waits for the end and returns the seconds."""
+    """Returns a function that runs ``run`` once, waits for its result and returns the seconds."""
 
     def once() -> float:
         start = time.perf_counter()
@@ -37,20 +37,20 @@ def in_turn(
     budget: float = math.inf,
     stay: Collection[str] = (),
 ) -> dict[str, float]:
-    """Returns the median seconds of each.
+    """Times contenders in turn and returns the median seconds of each.
 
-    Each takes its turn after a pause, in every other round in the opposite order, so that none is
-    always next to the same one.
+    Each takes its turn after a pause. Every other round is in the opposite order, so that no
+    contender always follows the same one.
 
     Args:
-      clocks: what runs once and gives its seconds, compiled before.
-      rounds: how many.
-      warm: run for a while before each timed run, unless runs are long, to have one's own
-        arguments in the cache and one's own threads awake.
-      hopeless: times the fastest: what is slower after three rounds takes no more turns, and what
-        is three times slower than that after one. No further ones would bring it near.
-      budget: seconds, after which three rounds are enough.
-      stay: names of those that are never out.
+      clocks: functions by name that run a contender once and return the seconds; already compiled.
+      rounds: number of rounds.
+      warm: whether to run for a moment before each timed run, unless runs are long, so that the
+        contender's arguments are in the cache and its threads are awake.
+      hopeless: multiple of the fastest time: slower contenders are dropped after three rounds, and
+        after one round if they exceed three times this limit.
+      budget: seconds after which three rounds are enough.
+      stay: names of contenders that are never dropped.
     """
     deadline = time.monotonic() + budget
     seconds: dict[str, list[float]] = {name: [] for name in clocks}
@@ -64,7 +64,7 @@ def in_turn(
                 _warm(clocks[name])
             seconds[name].append(clocks[name]())
         medians = {name: statistics.median(seconds[name]) for name in left}
-        fastest = min(medians.values(), default=0.0)  # none, where all were wrong
+        fastest = min(medians.values(), default=0.0)  # there may be no contenders
         limit = hopeless * fastest * (1 if turn + 1 >= _ENOUGH else _AT_ONCE)
         left = [name for name in left if name in stay or medians[name] <= limit]
     return {name: statistics.median(values) for name, values in seconds.items()}
@@ -80,7 +80,7 @@ def _warm(clock: Callable[[], float]) -> None:
 def alternately(
     runs: Mapping[str, Callable[[], Any]], repeats: int, *, warm: bool = False
 ) -> dict[str, float]:
-    """Returns the median seconds of functions, which are compiled first, as :func:`in_turn`."""
+    """Compiles functions and times them in turn; returns the median seconds of each."""
     for run in runs.values():
         jax.block_until_ready(run())
     return in_turn({name: timed(run) for name, run in runs.items()}, repeats, warm=warm)

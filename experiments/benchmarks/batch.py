@@ -1,10 +1,10 @@
 """Times predictions of many chips: the plain command, and ``--engine`` with one and two workers.
 
-A small run is trained, and chips of its data set are packed into tar archives, each chip many times
-over. Each contender predicts a small and a large archive in a process of its own; its rate is that
-of the chips in between, so that imports, compilation and Ray's start do not count. Of the last one,
-over the ``--long`` archive, the memory of driver and workers is sampled as it goes on. ``paper``
-computes from the rate what a cluster needs.
+A small run is trained, and chips of its data set are packed into tar archives, repeated many times.
+Each contender predicts a small and a large archive in a separate process. Its rate is computed from
+the difference, so that imports, compilation and Ray's startup do not count. While the last
+contender predicts the ``--long`` archive, the memory of driver and workers is sampled. ``paper``
+extrapolates the rate to a cluster.
 
 Run: python experiments/benchmarks/batch.py [--chips=20000] [--long=200000] [--price=0.1]
 """
@@ -38,11 +38,11 @@ CONTENDERS = {
     "ray, 2 workers": ("--engine=ray", "--workers=2"),
 }
 SMALL = 1_000
-"""Chips of the archive whose time is subtracted."""
+"""Chips of the small archive, whose time is subtracted."""
 
 WORKERS = 100
 EFFICIENCY = 0.9
-"""Share of 100 times one worker's rate that is reckoned with: the last shards, and slow disks."""
+"""Assumed parallel efficiency of 100 workers, for the last shards and slow disks."""
 
 
 def trained(folder: Path) -> None:
@@ -54,7 +54,7 @@ def trained(folder: Path) -> None:
 
 
 def packed(run: Path, path: Path, chips: int) -> int:
-    """Packs test chips of the run's data set, over and over; returns the bytes of a chip."""
+    """Packs test chips of the run's data set repeatedly; returns the bytes of a chip."""
     config = json.loads((run / "config.json").read_text())["data"]
     options = {"data_dir": config["data_dir"] or None, "options": config["options"]}
     split = data.open_dataset(config["name"], **options).splits["test"]
@@ -75,7 +75,7 @@ def packed(run: Path, path: Path, chips: int) -> int:
 def predicted(
     run: Path, archive: Path, out: Path, flags: tuple[str, ...], watch: Callable[[int], None]
 ) -> float:
-    """Predicts an archive; returns the seconds. ``watch`` is called with the process as it runs."""
+    """Predicts an archive and returns the seconds; ``watch`` is called with the process's id."""
     target = out if flags else out.with_suffix(".parquet")
     command = [sys.executable, "-m", "jaxatr.predict", f"--workdir={run}", f"--out={target}"]
     begin = time.monotonic()
@@ -98,12 +98,12 @@ def memory(pid: int) -> dict[str, int]:
         try:
             parents[int(path.name)] = int((path / "stat").read_text().rpartition(")")[2].split()[1])
             names[int(path.name)] = (path / "cmdline").read_bytes().decode(errors="replace")
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             continue
-    found = {pid}
-    while more := {one for one, parent in parents.items() if parent in found} - found:
-        found |= more
-    workers = [one for one in sorted(found) if names.get(one, "").startswith("ray::Worker")]
+    pids = {pid}
+    while more := {one for one, parent in parents.items() if parent in pids} - pids:
+        pids |= more
+    workers = [one for one in sorted(pids) if names.get(one, "").startswith("ray::Worker")]
     kept = {"driver": pid} | {f"worker {n}": one for n, one in enumerate(workers, 1)}
     return {name: mb for name, one in kept.items() if (mb := _resident(one))}
 
@@ -117,7 +117,7 @@ def _resident(pid: int) -> int:
 
 
 def long_run(run: Path, archive: Path, out: Path, every: float) -> list[dict[str, Any]]:
-    """Predicts with two workers; samples the memory, and the parts that are done."""
+    """Predicts with two workers, sampling the memory and the number of finished parts."""
     samples: list[dict[str, Any]] = []
     begin = time.monotonic()
 
@@ -141,16 +141,16 @@ def paper(
     workers: int = WORKERS,
     shard: int = 10_000,
 ) -> dict[str, float]:
-    """Computes what a cluster needs for so many chips.
+    """Estimates the resources that a cluster needs to predict many chips.
 
     Args:
-      rate: chips a second of one worker.
-      bytes_in: of a chip's file.
-      bytes_out: of a row in a part.
-      price: of a worker for an hour.
-      chips: that are predicted.
-      workers: at a time.
-      shard: chips of a part.
+      rate: chips per second of one worker.
+      bytes_in: bytes of a chip's file.
+      bytes_out: bytes of a row of a part.
+      price: price of a worker for an hour.
+      chips: number of chips.
+      workers: number of concurrent workers.
+      shard: chips per part.
 
     >>> found = paper(100, 2e3, 50, price=0.36, chips=10**6)
     >>> round(found["seconds"]), round(found["money"], 2), found["parts"]
@@ -170,7 +170,7 @@ def paper(
 
 
 def page(record: dict[str, Any]) -> str:
-    """Writes the record as Markdown."""
+    """Returns the record as Markdown."""
     lines = [
         f"{record['device']}, {record['cores']} cores, jax {record['jax']}; chips of "
         f"{record['bytes a chip']} bytes; {record['chips']:,} chips.",
@@ -216,9 +216,11 @@ def page(record: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--chips", type=int, default=20_000)
-    parser.add_argument("--long", type=int, default=200_000, help="of the memory; 0: leave it out")
+    parser.add_argument(
+        "--long", type=int, default=200_000, help="chips of the memory test; 0: none"
+    )
     parser.add_argument("--shard", type=int, default=1_000)
-    parser.add_argument("--price", type=float, default=0.1, help="of a worker for an hour")
+    parser.add_argument("--price", type=float, default=0.1, help="price of a worker for an hour")
     parser.add_argument("--out", type=Path, default=OUTPUT)
     flags = parser.parse_args()
     device = jax.devices()[0]

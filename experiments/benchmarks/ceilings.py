@@ -1,4 +1,4 @@
-"""Measures the limits of a device, and the share of them that a run reached (the roofline)."""
+"""Measures the limits of a device and the share of them that a run reaches (the roofline)."""
 
 from typing import Any, TypeAlias
 
@@ -11,15 +11,15 @@ from alternating import timed
 Ceilings: TypeAlias = dict[str, float]
 
 RUNS = 9
-# Rows of the square matrices, and bytes of the array that is copied: far beyond the caches.
+# Rows of the square matrices, and bytes of the copied array; both far exceed the caches.
 SIZES = {"cpu": (2048, 2**28), "gpu": (8192, 2**30), "tpu": (8192, 2**30)}
 
 
 def measured(dtype: str) -> Ceilings:
-    """Returns the best of several runs of a product and of a copy, in a type.
+    """Returns the best rates of several matrix products and copies in a type.
 
-    Products of float32 are rounded as jax's ``default_matmul_precision`` says, as those of the
-    benchmarks are. A copy counts what it reads and what it writes.
+    Products of float32 use jax's ``default_matmul_precision``, like the benchmarks. A copy counts
+    the bytes read and the bytes written.
     """
     rows, size = SIZES.get(jax.default_backend(), SIZES["cpu"])
     draw = np.random.default_rng(0)
@@ -33,7 +33,7 @@ def measured(dtype: str) -> Ceilings:
 
 
 def kept(about: dict[str, Any], dtype: str) -> Ceilings:
-    """Returns the ceilings that a record has, which are measured only where it has none yet."""
+    """Returns the ceilings of a record, measuring them if it has none yet."""
     if "ceilings" not in about:
         about["ceilings"] = measured(dtype)
     return about["ceilings"]
@@ -46,13 +46,13 @@ def _best(run) -> float:
 
 
 def reached(flops: float, moved: float, milliseconds: float, ceilings: Ceilings) -> Ceilings:
-    """Returns the rates of a run, and how near its time is to the least that the ceilings allow.
+    """Returns the rates of a run and the fraction of the roofline that it reaches.
 
     Args:
-      flops: of the definition; Winograd's and Fourier's forms need fewer, and may pass the roof.
+      flops: operations by the definition; Winograd and FFT need fewer and may exceed the roofline.
       moved: bytes of arguments and results, each counted once.
-      milliseconds: the run's.
-      ceilings: what :func:`measured` gave.
+      milliseconds: the time of the run.
+      ceilings: the result of :func:`measured`.
     """
     rates = {"TFLOP/s": 1e-9 * flops / milliseconds, "TB/s": 1e-9 * moved / milliseconds}
     roof = max(rates[name] / ceilings[name] for name in rates)

@@ -1,28 +1,27 @@
-"""Shares cores and turns between contenders that run in processes of their own.
+"""Turns of contenders that run in separate processes.
 
-PyTorch's worker imports it, so that nothing here imports jax.
+PyTorch's worker imports this module, so it must not import jax.
 """
 
 import os
 import statistics
 from collections.abc import Callable
 
-_TURN, _MOST = 0.02, 500  # seconds and runs that a turn of short runs is filled up to
-_LEAST = 3  # runs in a turn, unless they are long
-LONG = 0.3  # seconds: of a run that takes longer, the first milliseconds do not matter
+_TURN, _MOST = 0.02, 500  # seconds and the most runs of a turn of short runs
+_LEAST = 3  # the fewest runs of a turn, unless they are long
+LONG = 0.3  # seconds; for longer runs the first milliseconds do not matter
 
 
 def cores() -> int:
-    """Returns how many cores this process may use."""
+    """Returns the number of cores that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def several(clock: Callable[[], float]) -> Callable[[], float]:
-    """Returns a clock whose turn is the median of several runs, where one is a moment only.
+    """Returns a clock whose turn is the median of several runs, if runs are short.
 
-    A single run of some microseconds is as much the machine's mood as the program's speed; and of
-    some milliseconds, a moment in which the machine did something else is most of it.
+    A single run of microseconds or milliseconds would be dominated by noise of the machine.
     """
 
     def turn() -> float:

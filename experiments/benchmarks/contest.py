@@ -1,9 +1,9 @@
-"""The automatic choice beside every single form and PyTorch, for kernels.py and recurrent.py.
+"""Compares the automatic choice with single forms and PyTorch, for kernels.py and recurrent.py.
 
-Each problem is recorded as soon as it is measured. Run again, a script goes on where it was, and
-tries again what failed. Two copies of the very same program can differ for as long as they are in
-memory: ``--again 0.9`` times once more, without another find step, the choices that seemed slower
-than that beside a single form, and keeps both measurements.
+Each problem is recorded as soon as it is measured. Run again, a script continues where it stopped
+and repeats failed problems. Two copies of the same program can differ in speed for as long as they
+are in memory, so ``--again 0.9`` repeats the timing, without another find step, of the choices that
+seemed slower than 0.9 of a single form's speed, and keeps both measurements.
 """
 
 import argparse
@@ -31,29 +31,31 @@ from jaxatr.kernels.device import describe
 from jaxatr.kernels.solver import Choice, Operation
 
 RESULTS = Path(__file__).parent / "results"
-HOPELESS = 4.0  # times the fastest: such a form is not timed in every round
+HOPELESS = 4.0  # multiple of the fastest time; slower forms are not timed in every round
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options that both scripts have."""
+    """Adds the options that both scripts share."""
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--seconds", type=float, default=6.0, help="of them; three are always run")
+    parser.add_argument(
+        "--seconds", type=float, default=6.0, help="time for the rounds; three are always run"
+    )
     parser.add_argument("--budget", type=float, default=20.0, help="seconds of each find step")
-    parser.add_argument("--database", type=Path, help="folder that keeps what find steps choose")
-    parser.add_argument("--again", type=float, help="time a choice below this ratio once more")
+    parser.add_argument("--database", type=Path, help="folder for the results of the find steps")
+    parser.add_argument("--again", type=float, help="repeat the timing of choices below this ratio")
     parser.add_argument("--output", type=Path, help="without suffix; default: by device and dtype")
 
 
 @dataclasses.dataclass
 class Contest:
-    """How the problems of an operation are measured.
+    """A comparison of contenders on the problems of an operation.
 
     Attributes:
-      operation: theirs.
-      programs: ``(problem, algorithms) -> what to compile``, and its arguments, by name, ``"auto"``
-        first.
-      work: ``problem -> (flops, bytes)``, as its definition has them.
+      operation: the operation.
+      programs: ``(problem, algorithms) -> {name: (function, arguments)}``, the programs to compile,
+        ``"auto"`` first.
+      work: ``problem -> (flops, bytes)``, the work by the definition.
     """
 
     operation: Operation
@@ -63,12 +65,12 @@ class Contest:
     def hold(
         self, name: str, listed: Iterable[tuple[dict[str, Any], Any]], options: argparse.Namespace
     ) -> Recording:
-        """Measures what is not recorded yet; returns the record.
+        """Measures the problems that are not recorded yet, and returns the record.
 
         Args:
-          name: the beginning of the record's.
-          listed: what a problem's row begins with, by which it is known, and the problem.
-          options: as :func:`add_options` has them.
+          name: the beginning of the record's name.
+          listed: pairs of the fields that identify a problem's row and the problem.
+          options: the options of :func:`add_options`.
         """
         device = jax.local_devices()[0]
         about = {"device": describe(device).kind, "jax": jax.__version__, "dtype": options.dtype}
@@ -78,7 +80,7 @@ class Contest:
         recording, torch = Recording(output, about), Torch()
         ceilings = kept(recording.about, options.dtype)
         with tempfile.TemporaryDirectory() as temporary:
-            # What was found in this run, and not by the way.
+            # A separate database, so that only the find steps of this run count.
             os.environ["JAXATR_CACHE"] = str(options.database or temporary)
             for key, problem in listed:
                 if not recording.has(key):
@@ -97,21 +99,25 @@ class Contest:
     def _row(self, problem: Any, options: argparse.Namespace, torch: Torch) -> dict[str, Any]:
         try:
             return self._measure(problem, options, torch)
-        except Exception as error:  # hours of others must not be lost with a kernel that raises
+        except Exception as error:  # a kernel that raises must not end a run of hours
             message = f"{type(error).__name__}: {error}"[:1000]
             return {"milliseconds": {}, "failed": {"problem": message}}
 
     def _doubted(self, problem: Any, row: dict[str, Any], limit: float | None) -> bool:
-        """Says whether a choice that is still the recorded one seemed slower than it should."""
+        """Returns whether an unchanged choice was slower than a ratio to the best single form."""
         if limit is None or "again" in row or ratio(row, "best") >= limit:
             return False
         return written(self._choice(problem)) == row["chosen"]
 
     def _measure(self, problem: Any, options: argparse.Namespace, torch: Torch) -> dict[str, Any]:
-        """Returns the median milliseconds of each, which take turns, and what failed."""
-        found = kernels.find(problem, budget_seconds=options.budget)
-        slow = hopeless(found)
-        names = [name for name in dict.fromkeys(one.algorithm for one in found) if name not in slow]
+        """Returns the median milliseconds of each contender, timed in turn, and the failures."""
+        performances = kernels.find(problem, budget_seconds=options.budget)
+        slow = hopeless(performances)
+        names = [
+            name
+            for name in dict.fromkeys(one.algorithm for one in performances)
+            if name not in slow
+        ]
         choice = self._choice(problem)
         version = self.operation.solvers[choice.algorithm].version
         row: dict[str, Any] = {"chosen": written(choice), "version": version}
@@ -128,7 +134,7 @@ class Contest:
     def _times(
         self, problem: Any, names: list[str], options: argparse.Namespace, torch: Torch | None
     ) -> dict[str, float]:
-        """Returns the median milliseconds of the choice, of single forms and of what is beside."""
+        """Returns the median milliseconds of the choice, the single forms and the peers."""
         programs = compiled(self.programs(problem, names))
         first = {run: name for name, run in reversed(programs.items())}
         clocks = {name: several(timed(run)) for run, name in first.items()}
@@ -151,63 +157,63 @@ class Contest:
 
 
 def written(choice: Choice) -> str:
-    """Returns a choice as a row has it: ``"split pieces=32"``."""
+    """Returns a choice as the text in a row, such as ``"split pieces=32"``."""
     return " ".join([choice.algorithm, *(f"{name}={value}" for name, value in choice.config)])
 
 
 def read(text: str) -> Choice:
-    """Returns the choice that :func:`written` wrote."""
+    """Parses the text of a choice; the inverse of :func:`written`."""
     algorithm, *config = text.split()
     pairs = (one.split("=") for one in config)
     return Choice(algorithm, tuple((k, int(v) if v.isdigit() else v) for k, v in pairs))
 
 
 def forms(row: dict[str, Any]) -> list[str]:
-    """Returns the single forms of a row that were timed in turns."""
+    """Returns the single forms of a row that were timed in turn."""
     return [name for name in row["milliseconds"] if name not in (*PEERS, *row["from_find"])]
 
 
-def hopeless(found: Iterable[kernels.Performance]) -> dict[str, float]:
-    """Returns the milliseconds of what no further turn would bring near the best.
+def hopeless(performances: Iterable[kernels.Performance]) -> dict[str, float]:
+    """Returns the milliseconds of the forms that are too slow to be timed in turn.
 
-    Such a form can take seconds in each turn, so that its time is the one that ``find`` saw. XLA's
-    takes part in every case, because what it loses is reported.
+    Such a form can take seconds per run, so the time of the find step is used instead. XLA's form
+    is always timed, because its losses are reported.
     """
     best: dict[str, float] = {}
-    for one in found:
+    for one in performances:
         best[one.algorithm] = min(one.milliseconds, best.get(one.algorithm, math.inf))
     limit = HOPELESS * min(best.values())
     return {name: value for name, value in best.items() if value > limit and name != "xla"}
 
 
 def _operations(text: str) -> str:
-    """Returns the computations of an HLO text, with numbers for names and nothing of the source."""
+    """Returns the computations of an HLO text with numbered names and without metadata."""
     _, *computations = re.split(r"^(?=%|ENTRY)", text, flags=re.MULTILINE)
     bare = re.sub(r", metadata={[^}]*}", "", "".join(computations))
-    bare = re.sub(r"[\w.-]+: ", "", bare)  # of parameters
+    bare = re.sub(r"[\w.-]+: ", "", bare)  # names of parameters
     names: dict[str, str] = {}
     return re.sub(r"%[\w.-]+", lambda name: names.setdefault(name[0], f"%{len(names)}"), bare)
 
 
 def compiled(programs: Mapping[str, tuple[Callable, tuple]]) -> dict[str, Callable[[], object]]:
-    """Compiles each program, and runs it once.
+    """Compiles each program and runs it once.
 
-    What is the same program under two names, as the choice and the form that was chosen are, is one
-    function: timed as two, one of them would seem the faster. Forms that are written differently
-    can be the same once they are compiled.
+    Identical programs under two names, such as the choice and the form that was chosen, share one
+    function; timed separately, one of them would seem faster. Forms that are written differently
+    can be identical after compilation.
 
     Args:
-      programs: functions of arrays, and the arrays.
+      programs: functions and their arguments by name.
     """
-    found: dict[tuple[str, int], Callable[[], object]] = {}
+    distinct: dict[tuple[str, int], Callable[[], object]] = {}
     runs = {}
     for name, (function, arguments) in programs.items():
         lowered = jax.jit(function).lower(*arguments)
         program = lowered.compile()
-        text = program.as_text()  # which not every platform has
+        text = program.as_text()  # empty on some platforms
         same = _operations(text) if text else lowered.as_text(), id(arguments)
-        if same not in found:
-            found[same] = partial(program, *arguments)
-            jax.block_until_ready(found[same]())
-        runs[name] = found[same]
+        if same not in distinct:
+            distinct[same] = partial(program, *arguments)
+            jax.block_until_ready(distinct[same]())
+        runs[name] = distinct[same]
     return runs

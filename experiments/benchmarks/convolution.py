@@ -1,7 +1,7 @@
 """Times every algorithm of jaxatr.kernels.convolution on the layers of ResNet-18, by direction.
 
-The rules in jaxatr/kernels/ops/convolution/heuristic.py were read off such timings: best of many
-runs in milliseconds, each algorithm as a program of its own.
+The heuristic in jaxatr/kernels/ops/convolution/heuristic.py is based on these timings: the best of
+many runs in milliseconds, with each algorithm as a separate program.
 
 Run: python experiments/benchmarks/convolution.py [--sizes 32 64 128 224] [--batch 32]
 """
@@ -24,24 +24,24 @@ from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.kernels.ops.convolution.solvers import SOLVERS
 
 HERE = Path(__file__).parent
-SLOW = 0.1  # seconds: a program that takes longer is not run as often
+SLOW = 0.1  # seconds; slower programs are run less often
 
 
 def layers(size: int, batch: int) -> list[tuple[str, tuple, tuple, int, int]]:
-    """Returns name, image, kernel, stride and padding of the different layers of ResNet-18."""
+    """Returns name, image, kernel, stride and padding of the distinct layers of ResNet-18."""
     side, channels = size // 4, 64
-    found = [
+    listed = [
         ("stem", (batch, size, size, 3), (7, 7, 3, 64), 2, 3),
         ("stage1", (batch, side, side, 64), (3, 3, 64, 64), 1, 1),
     ]
     for stage in (2, 3, 4):
         image, wider = (batch, side, side, channels), 2 * channels
-        found.append((f"stage{stage} first", image, (3, 3, channels, wider), 2, 1))
-        found.append((f"stage{stage} shortcut", image, (1, 1, channels, wider), 2, 0))
+        listed.append((f"stage{stage} first", image, (3, 3, channels, wider), 2, 1))
+        listed.append((f"stage{stage} shortcut", image, (1, 1, channels, wider), 2, 0))
         side, channels = -(-side // 2), wider
         image = (batch, side, side, channels)
-        found.append((f"stage{stage}", image, (3, 3, channels, channels), 1, 1))
-    return found
+        listed.append((f"stage{stage}", image, (3, 3, channels, channels), 1, 1))
+    return listed
 
 
 def milliseconds(problem: Problem, name: str, repeats: int) -> float:

@@ -1,9 +1,9 @@
-"""Times a decision by a gallery of 10,000 training examples beside the network's forward pass.
+"""Times a decision by a gallery of 10,000 training examples against the network's forward pass.
 
-A network of the default variant's size takes batches of chips: by itself (its outputs alone), and
-in recognisers that decide by CBC, by the map of stage 2, by the template, and by the fusion of the
-last two. The galleries hold random examples: what lies in them does not change what a search costs.
-All run alternately in one process; medians, and their ratio to the outputs alone.
+A network of the default variant's size processes batches of chips: for its outputs alone, and in
+recognisers that decide by CBC, by the map of stage 2, by the template, and by the fusion of the
+last two. The galleries hold random examples, because their content does not affect the cost of a
+search. All run alternately in one process; the record has medians and ratios to the outputs alone.
 
 Run: python experiments/benchmarks/decision.py [--examples=10000] [--repeats=20]
 """
@@ -21,7 +21,7 @@ from alternating import alternately
 
 import jaxatr
 from jaxatr import bundled, openset, training
-from jaxatr.openset import gallery
+from jaxatr.openset import gallery, reduction
 from jaxatr.openset.scores import spatial, template
 
 OUTPUT = Path(__file__).parent / "results" / "decision_cpu.json"
@@ -37,12 +37,12 @@ def trained(folder: Path) -> None:
 
 
 def enlarged(model: Any, examples: int) -> Any:
-    """Makes a model's gallery one of random examples, evenly from its classes."""
+    """Replaces a model's gallery by random examples, spread evenly over its classes."""
     if "examples" not in getattr(model, "_fields", ()):
         return model
     rng, classes = np.random.default_rng(0), int(model.classes)
     labels = np.arange(examples) % classes
-    if isinstance(model, spatial.Spatial):  # with as many directions as so many examples can have
+    if isinstance(model, spatial.Spatial):  # with the largest rank for so many examples
         shape = (examples, *model.mean.shape)
         return spatial.fit(
             rng.normal(size=shape).astype(np.float16),
@@ -50,13 +50,13 @@ def enlarged(model: Any, examples: int) -> Any:
             classes,
             most_bytes=min(spatial.MOST_BYTES, spatial.MOST_OF_ALL // examples),
         )
-    kept = gallery.sample(labels, template.MOST)
+    kept = reduction.sample(labels, template.MOST)
     rows = rng.normal(size=(len(kept), model.examples.shape[1]))
     return model._replace(**gallery.directions(rows, labels[kept], classes)._asdict())
 
 
 def contenders(folder: Path, examples: int, chips: list[np.ndarray]) -> dict[str, Callable]:
-    """Makes what is timed: chips to outputs, and chips to decisions by each score."""
+    """Returns the timed functions: chips to outputs, and chips to each score's decisions."""
     made = {}
     for name in SCORES:
         recogniser = jaxatr.Recogniser.load(folder, score=name)
@@ -72,7 +72,7 @@ def contenders(folder: Path, examples: int, chips: list[np.ndarray]) -> dict[str
 
 
 def measured(folder: Path, examples: int, batch: int, repeats: int) -> dict[str, Any]:
-    """Times a batch: milliseconds of each, and the ratio to the network's outputs alone."""
+    """Times a batch; returns milliseconds and ratios to the network's outputs alone."""
     rng = np.random.default_rng(batch)
     chips = list(rng.integers(0, 255, (batch, 64, 64, 1), dtype=np.uint8))
     seconds = alternately(contenders(folder, examples, chips), repeats, warm=True)
@@ -100,9 +100,9 @@ def main() -> None:
         folder = Path(temporary) / "run"
         trained(folder)
         for batch in BATCHES:
-            found = measured(folder, flags.examples, batch, flags.repeats)
-            record["batches"][str(batch)] = found
-            print(batch, json.dumps(found), flush=True)
+            result = measured(folder, flags.examples, batch, flags.repeats)
+            record["batches"][str(batch)] = result
+            print(batch, json.dumps(result), flush=True)
             flags.out.write_text(json.dumps(record, indent=1) + "\n")
 
 

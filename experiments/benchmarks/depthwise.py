@@ -1,16 +1,17 @@
-"""Depthwise convolutions by the rules, as before, by XLA and by PyTorch, layer by layer.
+"""Compares depthwise convolutions by the heuristic, by its former choice, by XLA and by PyTorch.
 
-The layers of MobileNetV2 at 96 pixels and some of EfficientNet-Lite0, in each direction. "before"
-is the form that the rules took until ``direct`` summed weight gradients in blocks. All take turns,
-PyTorch (channels_last, all cores) in a process of its own; medians are compared. Ratios above 1 say
-that the rules' form is faster. A run that was cut goes on where it was.
+The layers are those of MobileNetV2 at 96 pixels and some of EfficientNet-Lite0, in each direction.
+"rules" is the heuristic, and "before" the form that it chose until ``direct`` summed weight
+gradients in blocks. All are timed in turn, PyTorch (channels_last, all cores) in a separate
+process, and medians are compared. Ratios above 1 mean that the heuristic's form is faster. Run
+again, an interrupted run continues.
 
 Run: python experiments/benchmarks/depthwise.py [--batch 32] [--rounds 15] [--seconds 6]
 """
 
 from jaxatr import memory
 
-if __name__ == "__main__":  # as the commands do, before the imports below start threads
+if __name__ == "__main__":  # like the commands, before the imports below start threads
     memory.keep()
 
 import argparse
@@ -49,7 +50,7 @@ LAYERS = (  # pixels, channels, kernel, stride
     (24, 144, 5, 2),
     (6, 480, 5, 1),
 )
-HOPELESS = 20.0  # times the fastest: such a form is not timed in every round
+HOPELESS = 20.0  # multiple of the fastest time; slower forms are not timed in every round
 
 
 def problems(batch: int) -> Iterator[Problem]:
@@ -65,14 +66,14 @@ def problems(batch: int) -> Iterator[Problem]:
 
 
 def before(problem: Problem) -> str:
-    """Returns the algorithm that the rules had for a depthwise problem."""
+    """Returns the heuristic's former choice for a depthwise problem."""
     if problem.direction == "weight":
         return "matmul"
     return "winograd" if winograd.applies(problem) else "xla"
 
 
 def measured(problem: Problem, options: argparse.Namespace, torch: Torch) -> dict[str, Any]:
-    """Returns the median milliseconds of each."""
+    """Returns the median milliseconds of each contender."""
     draw = np.random.default_rng(0)
     arguments = tuple(
         jnp.asarray(draw.standard_normal(shape, np.float32)) for shape in problem.argument_shapes
@@ -116,7 +117,7 @@ def page(recording: Recording) -> list[str]:
 
 
 def ratio(row: dict[str, Any], name: str) -> float:
-    """Returns how many times as fast the rules' form is."""
+    """Returns the speed-up of the heuristic's form over another."""
     return row["milliseconds"][name] / row["milliseconds"]["rules"]
 
 
@@ -131,7 +132,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--seconds", type=float, default=6.0, help="of them; three are always run")
+    parser.add_argument(
+        "--seconds", type=float, default=6.0, help="time for the rounds; three are always run"
+    )
     parser.add_argument("--output", type=Path, help="without suffix; default: by device")
     options = parser.parse_args()
     device = jax.local_devices()[0]

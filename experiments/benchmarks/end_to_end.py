@@ -1,8 +1,8 @@
-"""How much of the bare step's rate is left in a whole training, with its input pipeline.
+"""Compares the rate of a whole training, with its input pipeline, to that of the bare step.
 
-A training of the command line (simulated vehicles, 64 pixels, the full ResNet-18) and the bare step
-of step_jax.py on one batch that is already on the device take turns. The training's rate is the
-median of its records, compilation, evaluation and checkpoints left out; it also augments.
+A training by the command line (simulated vehicles, 64 pixels, the full ResNet-18, with
+augmentation) and the bare step of step_jax.py on a batch already on the device are timed in turn.
+The training's rate is the median of its records, without compilation, evaluation and checkpoints.
 
 Run: python experiments/benchmarks/end_to_end.py [--steps 200] [--rounds 3]
 """
@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 
 
 def overrides(steps: int, batch: int, folder: str) -> dict[str, object]:
-    """Returns the fields in which the training differs from the default variant."""
+    """Returns the configuration fields that differ from the default variant."""
     return {
         "data.data_dir": f"{folder}/data",
         "data.options.aspects": 72,
@@ -34,7 +34,7 @@ def overrides(steps: int, batch: int, folder: str) -> dict[str, object]:
 
 
 def trained(steps: int, batch: int, folder: str) -> list[float]:
-    """Returns the images per second of a training's records."""
+    """Trains and returns the images per second of each record."""
     workdir = Path(folder) / "run"
     fields = overrides(steps, batch, folder)
     flags = [f"--config.{field}={value}" for field, value in fields.items()]

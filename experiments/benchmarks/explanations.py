@@ -1,12 +1,13 @@
-"""Times every explanation beside one forward pass of the network that it explains.
+"""Times every explanation method against a forward pass of the explained network.
 
-A batch goes through the target's forward pass, the surrogate, Grad-CAM and Grad-CAM++, and one
-image through the methods of many passes, as they are used, all alternately in one run; medians, and
-their ratio to the forward pass of the batch's share. The networks have random weights: what a map
-shows does not change what it costs. A method of many passes is timed with few of its turns (masks,
-steps, windows), and its full number, the default of :mod:`jaxatr.explain.methods`, is that time
-times so many more; the record has both. LIME, which also finds regions once and fits a regression,
-is timed with two numbers, and their difference is the cost of the further turns.
+The target's forward pass, the surrogate, Grad-CAM and Grad-CAM++ process a batch; the methods that
+need many passes process one image, as in use. All run alternately in one process. The record has
+medians and their ratios to a forward pass per image. The networks have random weights, because the
+content of a map does not affect its cost. A method of many passes is timed with a small number of
+turns (masks, steps or windows) and extrapolated to the default number of
+:mod:`jaxatr.explain.methods`; the record has both. LIME also segments the image and fits a
+regression once, so it is timed with two numbers of turns, and their difference gives the cost of
+further turns.
 
 Run: python experiments/benchmarks/explanations.py [--sizes=32,64,224] [--repeats=20]
 """
@@ -31,16 +32,16 @@ CLASSES = 10
 
 
 class Case(NamedTuple):
-    """A network that is explained, its chips, and its surrogate.
+    """An explained network, its chips and its surrogate.
 
     Attributes:
-      size: side of a chip.
-      channels: of a chip.
-      backbone: of target and student.
-      width: of that.
-      stem: of that.
+      size: rows and columns of a chip.
+      channels: channels of a chip.
+      backbone: name of the backbone of target and student.
+      width: width of the backbone.
+      stem: stem of the backbone.
       explainer: width of the explanation network.
-      deltas: what it is handed by the student.
+      deltas: the student's values that the explanation network receives.
     """
 
     size: int
@@ -53,7 +54,7 @@ class Case(NamedTuple):
 
     @property
     def name(self) -> str:
-        """How tables call it."""
+        """The name in tables."""
         stem = ", 3x3 stem" if self.stem == "3x3" else ""
         features = ", from features" if self.deltas == "features" else ""
         return f"{self.backbone}, width {self.width}{stem}, {self.size} pixels{features}"
@@ -69,13 +70,13 @@ NETWORKS = (
 
 
 class Turns(NamedTuple):
-    """A method that takes many passes of one image.
+    """The turns of a method that needs many passes of one image.
 
     Attributes:
-      options: with which it is timed.
-      timed: turns that it takes then.
-      full: turns that it takes by default.
-      halved: options with which it takes half of them, where a part of its time is for none.
+      options: the options that it is timed with.
+      timed: the number of turns with these options.
+      full: the number of turns by default.
+      halved: options for half of the timed turns, if the method also has a fixed cost.
     """
 
     options: Mapping[str, Any]
@@ -84,15 +85,15 @@ class Turns(NamedTuple):
     halved: Mapping[str, Any] | None = None
 
     def in_full(self, seconds: float, of_half: float | None) -> float:
-        """Returns the seconds of all turns."""
+        """Extrapolates to the seconds of all turns."""
         if of_half is None:
             return seconds * self.full / self.timed
         return seconds + (self.full - self.timed) * (seconds - of_half) / (self.timed / 2)
 
 
 def turns(size: int) -> dict[str, Turns]:
-    """Returns how the methods of many passes are timed on a chip of so many pixels a side."""
-    window = size // 8  # which costs what another window does: what counts is how many there are
+    """Returns the turns of the methods of many passes, for chips of ``size`` pixels a side."""
+    window = size // 8  # only the number of windows affects the cost, not their size
     return {
         "rise": Turns({"samples": 100}, 100, 8000),
         "lime": Turns({"samples": 100}, 100, 1000, {"samples": 50}),
@@ -103,7 +104,7 @@ def turns(size: int) -> dict[str, Turns]:
 
 
 def timed(case: Case, batch: int) -> dict[str, Callable[[], Any]]:
-    """Lists the timed functions: of the batch, but the methods of many passes of one image."""
+    """Returns the timed functions; methods of many passes take one image, the others a batch."""
     config = configuration.of_task("jaxatr.tasks.distillation:Distillation")
     channels, size = case.channels, case.size
     for name in ("backbone", "width", "stem"):
@@ -152,7 +153,7 @@ def _half(name: str) -> str:
 
 
 def measured(case: Case, batch: int, repeats: int) -> dict[str, dict[str, float]]:
-    """Returns milliseconds an image and forward passes, of each method."""
+    """Returns each method's milliseconds per image, and the same in forward passes."""
     seconds = alternately(timed(case, batch), repeats)
     many, one, rows = turns(case.size), 1e3 * seconds["forward pass"] / batch, {}
     halves = {name: seconds.pop(_half(name), None) for name in many}

@@ -1,7 +1,8 @@
-"""A training's first step, from the start of its process, and its peak memory, beside PyTorch's.
+"""Times a training's first step from the start of its process, against PyTorch.
 
-Fresh processes take turns: ours without a compilation cache, ours filling one, ours with one, and
-PyTorch, a few rounds; medians. The step is that of ``training_step.py``.
+New processes run in turn: ours without a compilation cache, ours filling one, ours with a filled
+one, and PyTorch. The record has medians of a few rounds, and the peak memory. The step is that of
+``training_step.py``.
 
 Run: python experiments/benchmarks/first_step.py [--size 64] [--rounds 3]
 """
@@ -40,16 +41,16 @@ def main() -> None:
                 worker.turn(3)
                 worker.close()
                 rows.setdefault(name, []).append((worker.first_step, worker.peak_mib))
-    found = {
+    contenders = {
         name: {
             "first_step_s": round(statistics.median(seconds for seconds, _ in measured), 1),
             "peak_mib": round(statistics.median(peak for _, peak in measured)),
         }
         for name, measured in rows.items()
     }
-    record = {**machine(), "size": options.size, "batch": options.batch, "contenders": found}
+    record = {**machine(), "size": options.size, "batch": options.batch, "contenders": contenders}
     options.output.write_text(json.dumps(record, indent=2) + "\n")
-    print(json.dumps(found, indent=2))
+    print(json.dumps(contenders, indent=2))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Fused plans against the same operations one after the other.
+"""Compares fused plans with the same operations run separately.
 
-The layers are those of MIOpen's own chart of fusions: convolution, bias and activation (CBA), the
-same with batch norm (CBNA), both with a residual input before the activation (CBRA, CBNRA), and
-batch norm with activation (NA). "Separate" runs each operation as a program of its own; all take
-turns in one process, and medians are compared. Each result is first compared with NumPy's float64;
-what is wrong is recorded as failed, and not timed. A run that was cut goes on where it was.
+The layers are those of MIOpen's chart of fusions: convolution, bias and activation (CBA), the same
+with batch norm (CBNA), both with a residual input before the activation (CBRA, CBNRA), and batch
+norm with activation (NA). "Separate" runs each operation as a program of its own. All are timed in
+turn in one process, and medians are compared. Each result is first compared with NumPy's float64;
+wrong results are recorded as failed and not timed. Run again, an interrupted run continues.
 
 Run: python experiments/benchmarks/fusions.py [--batch 64] [--dtype float32] [--limit LAYERS]
      [--plans CBA CBNA CBRA CBNRA NA]
@@ -12,7 +12,7 @@ Run: python experiments/benchmarks/fusions.py [--batch 64] [--dtype float32] [--
 
 from jaxatr import memory
 
-if __name__ == "__main__":  # as the commands do, before the imports below start threads
+if __name__ == "__main__":  # like the commands, before the imports below start threads
     memory.keep()
 
 import argparse
@@ -66,7 +66,7 @@ CONVOLUTIONS = [
 NORMS = [(512, 28), (128, 28), (64, 55), (256, 55), (1024, 14), (2048, 7), (512, 7), (256, 14)]
 
 
-# What follows a convolution, by the combination that the whole plan is.
+# The operations after the convolution, by the combination of the whole plan.
 TAILS: dict[str, list[Operation]] = {
     "CBA": [Bias(), Activation()],
     "CBNA": [Bias(), BatchNorm(), Activation()],
@@ -77,7 +77,7 @@ PLANS = (*TAILS, "NA")
 
 
 def layers(options: argparse.Namespace) -> Iterator[tuple[str, FusionPlan, FusionProblem]]:
-    """Yields a label, a plan and its problem for each line of the chart and each plan asked for."""
+    """Yields a label, a plan and its problem for each line of the chart and each selected plan."""
     for c, side, k, taps, pad in CONVOLUTIONS:
         convolution = Convolution(padding=((pad, pad), (pad, pad)))
         sizes = (options.batch, side, side, c), (taps, taps, c, k)
@@ -92,7 +92,7 @@ def layers(options: argparse.Namespace) -> Iterator[tuple[str, FusionPlan, Fusio
 
 
 def drawn(plan: FusionPlan, problem: FusionProblem) -> dict[str, jax.Array]:
-    """Returns random arguments; a variance is positive."""
+    """Returns random arguments; variances are positive."""
     rng = np.random.default_rng(0)
     arrays = {}
     for name, shape in plan.arguments(problem).items():
@@ -103,7 +103,7 @@ def drawn(plan: FusionPlan, problem: FusionProblem) -> dict[str, jax.Array]:
 
 
 def convolved(problem: FusionProblem, plan: FusionPlan) -> Problem | None:
-    """Returns the convolution that a plan begins with, None where it has none."""
+    """Returns the problem of a plan's convolution, or None if it has none."""
     first = plan.operations[0]
     if not isinstance(first, Convolution) or problem.w_shape is None:
         return None
@@ -112,7 +112,7 @@ def convolved(problem: FusionProblem, plan: FusionPlan) -> Problem | None:
 
 
 def exact(plan: FusionPlan, problem: FusionProblem, arguments: dict[str, jax.Array]) -> np.ndarray:
-    """Returns the result in NumPy's float64; the norms are spatial, the activations ReLU."""
+    """Computes the result in NumPy's float64; norms are spatial and activations are ReLU."""
     wide = {name: np.asarray(array).astype(np.float64) for name, array in arguments.items()}
     convolution, y = convolved(problem, plan), wide["x"]
     for letter in plan.combination:
@@ -129,7 +129,7 @@ def exact(plan: FusionPlan, problem: FusionProblem, arguments: dict[str, jax.Arr
 
 
 def work(plan: FusionPlan, problem: FusionProblem, moved: float) -> tuple[float, float]:
-    """Returns the convolution's operations, and the bytes of arguments and result."""
+    """Returns the convolution's flops, and the bytes of arguments and result."""
     convolution, size = convolved(problem, plan), jnp.dtype(problem.dtype).itemsize
     if convolution is None:
         return 0, moved + math.prod(problem.x_shape) * size
@@ -139,7 +139,7 @@ def work(plan: FusionPlan, problem: FusionProblem, moved: float) -> tuple[float,
 
 
 def separate(plan: FusionPlan, arguments: dict[str, jax.Array]) -> Callable[[], jax.Array]:
-    """Makes a function that runs each operation as its own program."""
+    """Returns a function that runs each operation as a separate program."""
     programs = [jax.jit(operation.apply) for operation in plan.operations]
 
     def run() -> jax.Array:
@@ -152,19 +152,19 @@ def separate(plan: FusionPlan, arguments: dict[str, jax.Array]) -> Callable[[], 
 
 
 def programs(plan: FusionPlan, problem: FusionProblem, arguments: dict) -> dict[str, Callable]:
-    """Returns the separate operations, and the plan of each solver that takes the sequence here."""
+    """Returns the separate operations and the plan of each solver that accepts the sequence."""
     runs: dict[str, Callable[[], Any]] = {"separate": separate(plan, arguments)}
     for name in SOLVERS:
         try:
             compiled = plan.compile(problem, solver=name)
         except NotImplementedError:
-            continue  # it does not take the sequence, or is for another device
+            continue  # it does not accept the sequence or does not run on this device
         runs[name] = lambda compiled=compiled: compiled.execute(arguments)
     return runs
 
 
 def measure(plan: FusionPlan, problem: FusionProblem, rounds: int) -> dict[str, Any]:
-    """Returns the error and the median milliseconds of each, and what is wrong."""
+    """Returns the error and the median milliseconds of each contender, and the failures."""
     arguments, clocks, errors, failed = drawn(plan, problem), {}, {}, {}
     allowed = of_products(problem.dtype, describe(jax.local_devices()[0]), PLAIN)
     wanted = exact(plan, problem, arguments)
@@ -184,10 +184,10 @@ def measure(plan: FusionPlan, problem: FusionProblem, rounds: int) -> dict[str, 
 
 
 def row_of(plan: FusionPlan, problem: FusionProblem, options: argparse.Namespace, ceilings) -> dict:
-    """Measures a plan for the record; the others must not be lost with one that raises."""
+    """Measures a plan for the record; an exception is recorded and does not end the run."""
     try:
         row = measure(plan, problem, options.rounds)
-    except Exception as error:  # a compiler, a kernel or a full memory may raise anything
+    except Exception as error:  # compilers, kernels and full memory can raise anything
         return {"milliseconds": {}, "failed": {"plan": f"{type(error).__name__}: {error}"}}
     flops, moved = row.pop("work")
     times = row["milliseconds"].items()
@@ -199,7 +199,7 @@ HEADER = ("plan", "layer", "solver", "ms", "separate", "error", "TFLOP/s", "TB/s
 
 
 def page(recording: Recording) -> list[str]:
-    """Returns the lines of the record as Markdown; a solver that is alone has no ratio."""
+    """Returns the lines of the record as Markdown; a single solver has no ratio."""
     ratios: dict[tuple[str, str], list[float]] = {}
     lines = []
     for row in recording.rows:
@@ -229,7 +229,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--plans", nargs="+", choices=PLANS, default=PLANS)
-    parser.add_argument("--limit", type=int, help="of plans, the smallest images first")
+    parser.add_argument("--limit", type=int, help="number of plans, the smallest images first")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--output", type=Path, help="without suffix; default: by device and dtype")
     options = parser.parse_args()
@@ -239,10 +239,10 @@ def main() -> None:
     name = f"fusions_{device.platform}_{options.dtype}"
     recording = Recording(options.output or HERE / "results" / name, about)
     ceilings = kept(recording.about, options.dtype)
-    found = list(layers(options))
+    chosen = list(layers(options))
     if options.limit:
-        found = sorted(found, key=lambda layer: np.prod(layer[2].x_shape))[: options.limit]
-    for label, plan, problem in found:
+        chosen = sorted(chosen, key=lambda layer: np.prod(layer[2].x_shape))[: options.limit]
+    for label, plan, problem in chosen:
         key = {"plan": plan.combination, "layer": label, "problem": f"{plan.combination} {label}"}
         if not recording.has(key):
             recording.add(key, row_of(plan, problem, options, ceilings))

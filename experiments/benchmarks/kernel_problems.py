@@ -1,7 +1,7 @@
-"""The lists of convolutions that kernels.py times, and the work that one is.
+"""The lists of convolutions that kernels.py times, and the work of a convolution.
 
-A line of DeepBench's is ``W x H, channels > features, kernel width x height, padding, stride :
-batches``, as its training list has them.
+A line of DeepBench's training list is ``name WxH channels>features kernel width x height p(adding)
+s(tride) : batches``.
 """
 
 import math
@@ -73,10 +73,10 @@ _LINE = re.compile(r"(\w+) (\d+)x(\d+) (\d+)>(\d+) (\d+)x(\d+) p(\d+) s(\d+) : (
 def deepbench(dtype: str = "float32") -> Iterator[tuple[str, Problem]]:
     """Yields a name and the forward problem of each line and batch."""
     for line in DEEPBENCH.strip().splitlines():
-        found = _LINE.fullmatch(line)
-        if found is None:
+        matched = _LINE.fullmatch(line)
+        if matched is None:
             raise ValueError(f"not a line of the list: {line}")
-        name, *numbers, batches = found.groups()
+        name, *numbers, batches = matched.groups()
         width, height, channels, features, columns, rows, pad, stride = map(int, numbers)
         for batch in map(int, batches.split()):
             image, kernel = (batch, height, width, channels), (rows, columns, channels, features)
@@ -84,7 +84,7 @@ def deepbench(dtype: str = "float32") -> Iterator[tuple[str, Problem]]:
 
 
 def resnet(size: int, batch: int, dtype: str = "float32") -> Iterator[tuple[str, Problem]]:
-    """Yields the different convolutions of ResNet-18 and ResNet-50 at ``size`` pixels."""
+    """Yields the distinct convolutions of ResNet-18 and ResNet-50 at ``size`` pixels."""
     yield "stem", _problem((batch, size, size, 3), (7, 7, 3, 64), 2, 3, dtype)
     side = -(-size // 4)
     seen = set()
@@ -120,7 +120,7 @@ def size(problem: Problem) -> int:
 
 
 def flops(problem: Problem) -> int:
-    """Returns a product and a sum per result, tap and channel: the same in every direction."""
+    """Returns the floating-point operations, which are the same in every direction."""
     return 2 * math.prod(problem.y_shape) * math.prod(problem.w_shape[:3])
 
 

@@ -1,11 +1,11 @@
-"""jaxatr's automatic choice against each single form and against PyTorch, layer by layer.
+"""Compares jaxatr's automatic choice with each single form and with PyTorch, layer by layer.
 
-For each convolution of DeepBench's training list (those under 8 GB) and of ResNet-18 and -50, in
-each direction: a find step first, then what it chose ("auto"), every form in its default
-configuration, and PyTorch in a process of its own take turns; medians are compared. Ratios above
-1 say that auto is faster. Layers on which XLA's form takes more than ten times as long as auto are
-its cliffs, and counted apart where auto is compared with XLA. A run that was cut goes on where it
-was (contest.py).
+The layers are the convolutions of DeepBench's training list (those under 8 GB) and of ResNet-18 and
+-50, in each direction. After a find step, its choice ("auto"), every form in its default
+configuration, and PyTorch in a separate process are timed in turn, and medians are compared. Ratios
+above 1 mean that auto is faster. Layers on which XLA's form takes more than ten times as long as
+auto are called its cliffs and are listed separately in the comparison with XLA. Run again, an
+interrupted run continues (contest.py).
 
 Run: python experiments/benchmarks/kernels.py [--lists deepbench resnet] [--sizes 32 64 128 224]
      [--batches 8 32] [--dtype float32] [--limit LAYERS] [--rounds 15] [--seconds 6]
@@ -14,7 +14,7 @@ Run: python experiments/benchmarks/kernels.py [--lists deepbench resnet] [--size
 
 from jaxatr import memory
 
-if __name__ == "__main__":  # as the commands do, before the imports below start threads
+if __name__ == "__main__":  # like the commands, before the imports below start threads
     memory.keep()
 
 import argparse
@@ -44,13 +44,13 @@ from jaxatr.kernels.ops.convolution.operation import OPERATION
 from jaxatr.kernels.ops.convolution.primitive import bind
 from jaxatr.kernels.ops.convolution.problem import Direction, Problem
 
-LIMIT = 8e9  # bytes of arguments and result
+LIMIT = 8e9  # the most bytes of arguments and result
 CLIFF = 10.0
 DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 
 
 def layers(options: argparse.Namespace) -> Iterator[tuple[str, Problem]]:
-    """Yields the layers asked for, forward."""
+    """Yields the forward problems of the selected layers."""
     if "deepbench" in options.lists:
         yield from (("deepbench " + name, problem) for name, problem in deepbench(options.dtype))
     if "resnet" in options.lists:
@@ -61,17 +61,17 @@ def layers(options: argparse.Namespace) -> Iterator[tuple[str, Problem]]:
 
 
 def problems(options: argparse.Namespace) -> Iterator[tuple[dict[str, str], Problem]]:
-    """Yields what each row begins with, and its problem."""
-    found = [(name, one) for name, one in layers(options) if size(one) < LIMIT]
+    """Yields the fields that identify each row, and its problem."""
+    chosen = [(name, one) for name, one in layers(options) if size(one) < LIMIT]
     if options.limit:
-        found = sorted(found, key=lambda layer: size(layer[1]))[: options.limit]
-    for name, forward in found:
+        chosen = sorted(chosen, key=lambda layer: size(layer[1]))[: options.limit]
+    for name, forward in chosen:
         for problem in map(forward.in_direction, DIRECTIONS):
             yield {"layer": name, "problem": problem.key.removeprefix("convolution ")}, problem
 
 
 def programs(problem: Problem, algorithms: list[str]) -> dict[str, tuple[Callable, tuple]]:
-    """Lists the functions that compute the problem, with their arguments, by name."""
+    """Returns the functions that compute the problem, with their arguments, by name."""
     draw = np.random.default_rng(0)
     arguments = tuple(
         jnp.asarray(draw.standard_normal(shape, np.float32), problem.dtype)
@@ -105,13 +105,13 @@ def summary(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def group(row: dict[str, Any]) -> str:
-    """Returns the list that a row is of; of ResNet's layers also pixels and batch."""
+    """Returns the group of a row: its list and, for ResNet's layers, pixels and batch."""
     layer, batch = row["layer"].split(), row["problem"].split()[1].partition("x")[0]
     return " ".join(layer) if layer[0] == "deepbench" else f"ResNet {layer[-1]}, batch {batch}"
 
 
 def groups(rows: list[dict[str, Any]]) -> Iterator[list[str]]:
-    """Yields the lines of a table: geometric mean and least, to the best form and to PyTorch."""
+    """Yields table rows: the geometric mean and the least ratio to the best form and PyTorch."""
     yield ["list", *(f"{one}, {to}" for one in DIRECTIONS for to in ("best form", "PyTorch"))]
     for name in dict.fromkeys(map(group, rows)):
         cells = []
@@ -154,7 +154,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--lists", nargs="+", default=["deepbench", "resnet"])
     parser.add_argument("--sizes", type=int, nargs="+", default=[32, 64, 128, 224])
     parser.add_argument("--batches", type=int, nargs="+", default=[8, 32])
-    parser.add_argument("--limit", type=int, help="of layers, the smallest first")
+    parser.add_argument("--limit", type=int, help="number of layers, the smallest first")
     add_options(parser)
     return parser
 

@@ -1,14 +1,15 @@
 """The worker that runs PyTorch for kernels.py and recurrent.py; see torch_peer.py.
 
-A line of JSON on its input is a problem, which it gets ready for; an empty line asks for a turn of
-runs, and is answered with the seconds that one took. A failure is answered with its message, and
-ends the process: a GPU cannot be used after some of them. PyTorch runs in its fast settings: images
-are channels_last, on a CPU it has all cores, and on a GPU cuDNN measures its algorithms.
+A line of JSON on standard input describes a problem, which the worker prepares. An empty line
+requests a turn of runs; the answer is the seconds of one run. The answer to a failure is its
+message, and the process exits, because some failures leave a GPU unusable. PyTorch runs in its fast
+settings: images are channels_last, a CPU uses all cores, and on a GPU cuDNN benchmarks its
+algorithms.
 """
 
 from jaxatr import memory
 
-if __name__ == "__main__":  # as jaxatr's own process, before the imports below start threads
+if __name__ == "__main__":  # like jaxatr's process, before the imports below start threads
     memory.keep()
 
 import json
@@ -50,7 +51,7 @@ def convolution(problem: dict[str, Any]) -> Callable[[], object]:
 
 
 def recurrent(problem: dict[str, Any]) -> Callable[[], object]:
-    """Returns a function that computes the sum of a layer's outputs, or its gradients too."""
+    """Returns a function that computes the sum of a layer's outputs, or also its gradients."""
     options: Any = {"device": DEVICE, "dtype": DTYPES[problem["dtype"]]}
     kind = getattr(torch.nn, problem["cell"].upper())
     module = kind(problem["inputs"], problem["hidden"], batch_first=True, **options)

@@ -1,9 +1,9 @@
-"""Times inference of the suite's light models beside onnxruntime, alternately in one run.
+"""Times inference of ONNX's light models against onnxruntime, alternately in one process.
 
-ResNet-50, DenseNet-121 and SqueezeNet as :mod:`onnx` has them, jitted, at batches of 1 and 8. One
-process, both on all cores; medians and their ratio. onnxruntime is in its default setting, which
-its documentation gives as the fastest (all graph optimisations). How glibc keeps memory
-(docs/training.md) holds for both, and is in the record.
+ResNet-50, DenseNet-121 and SqueezeNet from :mod:`onnx` are jitted and run at batch sizes 1 and 8,
+both contenders on all cores. The record has medians and their ratio. onnxruntime has its default
+settings, which its documentation calls the fastest (all graph optimisations). The glibc settings
+for memory (docs/training.md) apply to both and are in the record.
 
 Run: python experiments/benchmarks/onnx_inference.py [--repeats=20]
 It needs ``pip install 'jaxatr[onnx]' onnxruntime``.
@@ -32,10 +32,10 @@ BATCHES = (1, 8)
 
 
 def of_batch(name: str, batch: int) -> tuple[onnx.ModelProto, onnx.ValueInfoProto]:
-    """Returns a light model for so many images, and its input.
+    """Returns a light model for a batch size, and its input.
 
-    The files are for one image, and their weights are the same number everywhere, made by
-    ``ConstantOfShape``: drawn ones take their place.
+    The files are for a single image, and their weights are constants made by ``ConstantOfShape``;
+    random weights replace them.
     """
     folder = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
     proto = onnx.load(folder / f"{name}.onnx")
@@ -54,7 +54,7 @@ def of_batch(name: str, batch: int) -> tuple[onnx.ModelProto, onnx.ValueInfoProt
             graph.node.remove(node)
         elif node.op_type == "Reshape":
             shape = onnx.numpy_helper.to_array(constants[node.input[1]]).copy()
-            shape[0] = 0  # as long as it is
+            shape[0] = 0  # 0 copies the input's size
             new = onnx.numpy_helper.from_array(shape, node.input[1])
             constants[node.input[1]].CopyFrom(new)
     used = {name for node in graph.node for name in node.input}
@@ -66,7 +66,7 @@ def of_batch(name: str, batch: int) -> tuple[onnx.ModelProto, onnx.ValueInfoProt
 
 
 def drawn(rng: np.random.Generator, shape: np.ndarray, readers: list[Any]) -> np.ndarray:
-    """Returns weights that keep the scale of what goes through; those of a norm are near one."""
+    """Returns random weights that preserve the scale of activations; a norm's are near one."""
     if len(shape) > 1:
         fan = np.prod(shape[1:])
         return rng.normal(0, np.sqrt(2 / fan), shape).astype(np.float32)
@@ -79,7 +79,7 @@ def drawn(rng: np.random.Generator, shape: np.ndarray, readers: list[Any]) -> np
 
 
 def measured(name: str, batch: int, repeats: int) -> dict[str, Any]:
-    """Returns both medians in milliseconds, their ratio and how long loading took."""
+    """Returns both medians in milliseconds, their ratio and the time of loading."""
     proto, value = of_batch(name, batch)
     data = proto.SerializeToString()
     sizes = [size.dim_value for size in value.type.tensor_type.shape.dim]
@@ -87,7 +87,7 @@ def measured(name: str, batch: int, repeats: int) -> dict[str, Any]:
     started = time.perf_counter()
     model = jaxatr.onnx.load(data)
     loading = time.perf_counter() - started
-    run = jax.jit(partial(model.apply, model.variables))  # weights are constants, as in the peer
+    run = jax.jit(partial(model.apply, model.variables))  # constant weights, as in onnxruntime
     session = onnxruntime.InferenceSession(data)
     outputs = [np.asarray(run(images)), session.run(None, {value.name: images})[0]]
     seconds = alternately(
@@ -117,15 +117,15 @@ def main() -> None:
         "device": f"{jax.devices()[0].device_kind}, {os.cpu_count()} cores",
         "versions": {"jax": jax.__version__, "onnxruntime": onnxruntime.__version__},
         "repeats": flags.repeats,
-        "GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", ""),  # of both
+        "GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", ""),  # applies to both
         "models": {},
     }
     for name in MODELS:
         for batch in BATCHES:
-            found = record["models"][f"{name}, batch {batch}"] = measured(
+            result = record["models"][f"{name}, batch {batch}"] = measured(
                 name, batch, flags.repeats
             )
-            print(name, batch, json.dumps(found), flush=True)
+            print(name, batch, json.dumps(result), flush=True)
             flags.out.write_text(json.dumps(record, indent=1) + "\n")
 
 

@@ -1,6 +1,6 @@
 """Times OpenMax: the fit, and the probabilities of 10,000 queries over 100 classes.
 
-Best and median of several runs, in seconds.
+The record has the best and the median of several runs, in seconds.
 
 Run: python experiments/benchmarks/openmax.py [--queries 10000] [--classes 100]
 """

@@ -1,12 +1,12 @@
-"""Training step and inference of pretrained ONNX networks beside PyTorch's, alternately.
+"""Times training and inference of pretrained ONNX networks against PyTorch, alternately.
 
-MobileNetV2 and EfficientNet-Lite0, read from their ONNX files (NCHW, batch norms kept) and trained
-as a run trains them, and the same networks in PyTorch (channels_last). Otherwise as
-``training_step.py``. A run that was cut goes on where it was.
+MobileNetV2 and EfficientNet-Lite0 are read from their ONNX files (NCHW, with batch norms) and
+trained as in a run; PyTorch has the same networks (channels_last). The method is that of
+``training_step.py``. Run again, an interrupted run continues.
 
 Run: python experiments/benchmarks/pretrained.py FILE [FILE ...] [--sizes 96 224] [--quick]
 
-The files' names, without ``.onnx``, are those of ``torch_mobile.py``.
+The files' names, without ``.onnx``, must be names of networks in ``torch_mobile.py``.
 """
 
 import argparse
@@ -24,7 +24,7 @@ OUTPUT = Path(__file__).parent / "results" / "pretrained_cpu"
 
 
 def cases(options: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Path]]:
-    """Yields what each row begins with, and the file."""
+    """Yields the fields that identify each row, and the file."""
     for size in options.sizes:
         for file in options.files:
             for mode in SETTINGS:
@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--threads", type=int, default=cores(), help="PyTorch's")
     parser.add_argument(
-        "--quick", action="store_true", help="PyTorch's usually fastest settings only"
+        "--quick", action="store_true", help="only the settings of PyTorch that are usually fastest"
     )
     parser.add_argument("--output", type=Path, default=OUTPUT, help="without suffix")
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Records of long benchmarks: each row is kept as soon as it is there, and not measured again."""
+"""Records of long benchmarks: each row is saved at once and not measured again."""
 
 import json
 import math
@@ -11,40 +11,40 @@ from typing import Any
 
 HERE = Path(__file__).parent
 PEERS = ("auto", "torch", "flax")  # the other contenders are single forms
-FAR = 0.9  # of the best form: a choice that is this slow deserves a second look
-NEAR = 0.97  # of the best form: anything above is as good
+FAR = 0.9  # of the best form's speed; slower choices are timed again
+NEAR = 0.97  # of the best form's speed; faster choices count as equal
 
 
 class Recording:
-    """A file of rows, and what all of them depend on.
+    """A file of rows, with the device, versions and settings that they depend on.
 
     Attributes:
-      about: what the rows depend on.
-      rows: those that are there.
+      about: the device, versions and settings.
+      rows: the rows recorded so far.
     """
 
     def __init__(self, output: Path, about: dict[str, Any]):
-        """Reads what an earlier run left.
+        """Opens a record, with the rows of earlier runs.
 
         Args:
           output: the file's path, without its suffix.
           about: the device, versions and settings of this run.
 
         Raises:
-          ValueError: what is there is of another device, version or setting.
+          ValueError: the file is of another device, version or setting.
         """
         self._output, self.about = output, dict(about)
         self.rows: list[dict[str, Any]] = []
         if self._path.is_file():
-            found = json.loads(self._path.read_text(encoding="utf-8"))
-            self.rows = found.pop("rows")
+            earlier = json.loads(self._path.read_text(encoding="utf-8"))
+            self.rows = earlier.pop("rows")
             for name, value in about.items():
-                if found.get(name) != value:
+                if earlier.get(name) != value:
                     raise ValueError(
-                        f"{self._path}: {name}: it is of {found.get(name)!r}, this run is of "
+                        f"{self._path}: {name}: it is of {earlier.get(name)!r}, this run is of "
                         f"{value!r}: move it away, or give another --output"
                     )
-            self.about = found
+            self.about = earlier
         self._note_revision()
 
     @property
@@ -52,7 +52,7 @@ class Recording:
         return self._output.with_name(self._output.name + ".json")
 
     def _note_revision(self) -> None:
-        """Notes which commit the rows from now on are of: a record may be of several."""
+        """Adds the current commit to the record; its rows may come from several commits."""
         command = ["git", "-C", str(HERE), "rev-parse", "--short", "HEAD"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         known = self.about.setdefault("revisions", [])
@@ -60,15 +60,15 @@ class Recording:
             known.append(revision)
 
     def has(self, key: Mapping[str, Any]) -> bool:
-        """Says whether a row begins with ``key`` in which nothing failed."""
+        """Returns whether there is a row for ``key`` without a failure."""
         return any(_begins(row, key) and not row.get("failed") for row in self.rows)
 
     def row(self, key: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the row that begins with ``key``, which is there."""
+        """Returns the row for ``key``, which must exist."""
         return next(row for row in self.rows if _begins(row, key))
 
     def add(self, key: Mapping[str, Any], row: Mapping[str, Any]) -> None:
-        """Keeps a row, in place of what is there for its key, and saves all."""
+        """Adds a row, replacing any for the same key, and saves the record."""
         new = {**key, **row}
         if any(_begins(one, key) for one in self.rows):
             self.rows = [new if _begins(one, key) else one for one in self.rows]
@@ -77,7 +77,7 @@ class Recording:
         self._replace(self._path, json.dumps(self.about | {"rows": self.rows}, indent=1))
 
     def write_page(self, lines: Iterable[str]) -> str:
-        """Writes the rows as Markdown beside the record; returns them."""
+        """Writes the lines as a Markdown file beside the record, and returns the text."""
         text = "\n".join(lines)
         self._replace(self._output.with_name(self._output.name + ".md"), text)
         return text
@@ -94,7 +94,7 @@ def _begins(row: Mapping[str, Any], key: Mapping[str, Any]) -> bool:
 
 
 def heading(script: str, recording: Recording) -> str:
-    """Returns the page's first line: where it comes from."""
+    """Returns the first line of a page, with the script, device and versions."""
     about = recording.about
     peers = [f"{name} {version}" for name, version in about.get("peers", {}).items()]
     versions = ", ".join([f"jax {about['jax']}", *peers])
@@ -107,12 +107,12 @@ def heading(script: str, recording: Recording) -> str:
 
 
 def ratio(row: dict[str, Any], name: str, measured: str = "milliseconds") -> float:
-    """Returns how many times as fast auto is.
+    """Returns the speed-up of auto over another contender.
 
     Args:
-      row: a problem's.
-      name: the other; ``"best"`` is the fastest of the single forms.
-      measured: ``"again"`` for the second measurement, of a row that has one.
+      row: a problem's row.
+      name: the other contender; ``"best"`` is the fastest single form.
+      measured: the field with the times, ``"again"`` for those of a second measurement.
     """
     times = row[measured]
     if name == "best":
@@ -121,7 +121,7 @@ def ratio(row: dict[str, Any], name: str, measured: str = "milliseconds") -> flo
 
 
 def losses(name: str, rows: Iterable[dict[str, Any]], least: float = 1.0) -> list[str]:
-    """Returns a line for each row that is below a ratio to ``name``, the worst first."""
+    """Returns a line for each row with a ratio to ``name`` below ``least``, the worst first."""
     lines = []
     for row in sorted(rows, key=lambda row: ratio(row, name)):
         if (one := ratio(row, name)) < least:
@@ -132,7 +132,7 @@ def losses(name: str, rows: Iterable[dict[str, Any]], least: float = 1.0) -> lis
 
 
 def confirmed(rows: Iterable[dict[str, Any]], least: float) -> str:
-    """Returns a line on the choices below a ratio to the best form, once and twice."""
+    """Returns a line with the number of choices below a ratio to the best form, once and twice."""
     once = [row for row in rows if ratio(row, "best") < least]
     twice = [row for row in once if "again" in row]
     again = sum(ratio(row, "best", "again") < least for row in twice)
@@ -143,12 +143,12 @@ def confirmed(rows: Iterable[dict[str, Any]], least: float) -> str:
 
 
 def roofline(rates: dict[str, float]) -> list[str]:
-    """Returns the cells of what :func:`ceilings.reached` gave."""
+    """Returns the table cells for a result of :func:`ceilings.reached`."""
     return [f"{rates['TFLOP/s']:.3f}", f"{rates['TB/s']:.4f}", f"{rates['roof']:.2f}"]
 
 
 def geometric_mean(ratios: Sequence[float]) -> str:
-    """Returns the geometric mean and the least."""
+    """Returns the geometric mean and the least ratio, as text."""
     if not ratios:
         return "none"
     middle = math.exp(statistics.fmean(map(math.log, ratios)))
@@ -162,7 +162,7 @@ def table(*rows: Iterable[str]) -> list[str]:
 
 
 def failures(rows: Iterable[dict[str, Any]]) -> list[str]:
-    """Returns a line for all that failed, with its message."""
+    """Returns a line with the message of each failure."""
     return [
         f"- failed: {row['problem']}: {who}: {' '.join(message.split())[:300]}"
         for row in rows

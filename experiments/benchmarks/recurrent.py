@@ -1,10 +1,10 @@
-"""Times recurrent layers, forward and backward, against flax's and torch's, on DeepBench's sizes.
+"""Times recurrent layers, forward and backward, against flax and PyTorch, on DeepBench's sizes.
 
-For each problem a find step first, of the forward layer and of the one with its gradients; then
-what it chose ("auto"), every algorithm in its default configuration, flax's
-``RNN(OptimizedLSTMCell)`` or ``RNN(GRUCell)``, and torch's module in a process of its own take
-turns; medians are compared. Ratios above 1 say that auto is faster. DeepBench's vanilla networks
-are left out. A run that was cut goes on where it was (contest.py).
+After a find step for the forward and the backward problem, its choice ("auto"), every algorithm in
+its default configuration, flax's ``RNN(OptimizedLSTMCell)`` or ``RNN(GRUCell)``, and PyTorch's
+module in a separate process are timed in turn, and medians are compared. Ratios above 1 mean that
+auto is faster. DeepBench's vanilla networks are left out. Run again, an interrupted run continues
+(contest.py).
 
 Run: python experiments/benchmarks/recurrent.py [--cells lstm gru] [--hidden 256 512] [--batch 16]
      [--dtype float32] [--rounds 15] [--seconds 6] [--budget SECONDS]
@@ -12,7 +12,7 @@ Run: python experiments/benchmarks/recurrent.py [--cells lstm gru] [--hidden 256
 
 from jaxatr import memory
 
-if __name__ == "__main__":  # as the commands do, before the imports below start threads
+if __name__ == "__main__":  # like the commands, before the imports below start threads
     memory.keep()
 
 import argparse
@@ -40,7 +40,7 @@ from jaxatr.kernels import gru, lstm, recurrent
 from jaxatr.kernels.ops.recurrent.operation import OPERATION
 from jaxatr.kernels.ops.recurrent.problem import Problem
 
-# Hidden units (as many inputs), batches and steps, of DeepBench's training problems.
+# Hidden units (and inputs), batches and steps of DeepBench's training problems.
 SIZES = {
     "lstm": [
         (256, (16, 32, 64), 150),
@@ -56,7 +56,7 @@ CELLS: dict[str, Any] = {"lstm": nn.OptimizedLSTMCell, "gru": nn.GRUCell}
 
 
 def layers(options: argparse.Namespace) -> Iterator[Problem]:
-    """Yields the layers asked for, forward."""
+    """Yields the forward problems of the selected layers."""
     for cell in options.cells:
         for hidden, batches, steps in SIZES[cell]:
             if options.hidden and hidden not in options.hidden:
@@ -69,7 +69,7 @@ def layers(options: argparse.Namespace) -> Iterator[Problem]:
 
 
 def problems(options: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Problem]]:
-    """Yields what each row begins with, and its problem, forward and backward."""
+    """Yields the fields that identify each row, and its problem, forward and backward."""
     for forward in layers(options):
         for problem in (forward, dataclasses.replace(forward, direction="backward")):
             key = problem.key.removeprefix("recurrent ")
@@ -78,14 +78,14 @@ def problems(options: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Prob
 
 
 def flops(problem: Problem) -> int:
-    """Returns those of the products; a gradient has two for each."""
+    """Returns the operations of the matrix products; a gradient has two more for each."""
     columns = problem.gates * problem.hidden
     one = 2 * problem.steps * problem.batch * columns * (problem.inputs + problem.hidden)
     return one * (1 if problem.direction == "forward" else 3)
 
 
 def size(problem: Problem) -> int:
-    """Returns the bytes of inputs, weights and outputs, and of the gradients of the first two."""
+    """Returns the bytes of inputs, weights, outputs and, backward, of the first two's gradients."""
     rows = problem.inputs + problem.hidden
     weights = problem.gates * problem.hidden * (rows + 1)
     inputs, outputs = (problem.steps * problem.batch * n for n in (problem.inputs, problem.hidden))
@@ -94,32 +94,32 @@ def size(problem: Problem) -> int:
 
 
 def timed_part(problem: Problem, layer: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a layer's summed outputs, or their gradients, as a function of weights and inputs."""
+    """Returns the timed function of weights and inputs: the summed outputs or their gradients."""
     loss = lambda *arguments: jnp.sum(layer(*arguments))  # noqa: E731
     return loss if problem.direction == "forward" else jax.grad(loss, (0, 1))
 
 
 def programs(problem: Problem, algorithms: list[str]) -> dict[str, tuple[Callable, tuple]]:
-    """Lists the functions that compute the problem, with their arguments, by name."""
+    """Returns the functions that compute the problem, with their arguments, by name."""
     params = recurrent.init(
         jax.random.key(0), problem.cell, problem.inputs, problem.hidden, dtype=problem.dtype
     )
     shape = problem.batch, problem.steps, problem.inputs
     x = jax.random.normal(jax.random.key(1), shape, problem.dtype)
     run, arguments = PUBLIC[problem.cell], (params, x)
-    found = {}
+    functions = {}
     for name in ("auto", *algorithms):
         layer = lambda p, x, name=name: run(p, x, algorithm=name)[0]  # noqa: E731
-        found[name] = timed_part(problem, layer), arguments
+        functions[name] = timed_part(problem, layer), arguments
     cell = CELLS[problem.cell](problem.hidden, dtype=problem.dtype, param_dtype=problem.dtype)
     module: Any = nn.RNN(cell)
     (name,) = jax.eval_shape(module.init, jax.random.key(0), x)["params"]
     variables = {"params": {name: recurrent.to_flax(problem.cell, params[0][0])}}
-    return found | {"flax": (timed_part(problem, module.apply), (variables, x))}
+    return functions | {"flax": (timed_part(problem, module.apply), (variables, x))}
 
 
 def summary(rows: list[dict[str, Any]]) -> list[str]:
-    """Returns the lines above the table: the targets go by the hidden units."""
+    """Returns the lines above the table, grouped by hidden units like the targets."""
     lines = []
     for group in dict.fromkeys(row["group"] for row in rows):
         part = [row for row in rows if row["group"] == group]
@@ -159,7 +159,7 @@ def main() -> None:
     parser.add_argument("--cells", nargs="+", choices=sorted(SIZES), default=list(SIZES))
     parser.add_argument("--hidden", type=int, nargs="+", help="only these")
     parser.add_argument("--batch", type=int, nargs="+", help="only these")
-    parser.add_argument("--steps", type=int, help="other than the problem's")
+    parser.add_argument("--steps", type=int, help="replaces the problems' steps")
     add_options(parser)
     options = parser.parse_args()
     contest = Contest(OPERATION, programs, lambda problem: (flops(problem), size(problem)))

@@ -1,9 +1,9 @@
-"""Compares MSTAR's template search in two stages with the comparison of all training chips.
+"""Compares the two-stage template search on MSTAR with the exhaustive search.
 
-For each reference split, the galleries are half of the training chips of four known vehicles. The
-queries are the other half, and the two known vehicles that are held out: no chip of the test part
-and no unknown vehicle is in it. A row has the AUROC of both searches, the share of scores that
-differ, the chips that are taken for another class, and the milliseconds a chip.
+For each reference split, the gallery is half of the training chips of four known vehicles. The
+queries are the other half and the chips of two held-out known vehicles; test chips and unknown
+vehicles are not used. A row has the AUROC of both searches, the share of scores that differ, the
+number of chips that get another class, and the milliseconds per chip.
 
 Run: python experiments/benchmarks/reranking.py [--source=mstar10.tar.gz]
 """
@@ -29,19 +29,19 @@ HELD_OUT = {"open_set.hold_out": 2, "data.test_split": "train", "data.validation
 
 
 def chips(source: Path, split: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Reads training chips with their labels, and queries with theirs, -1 for a stranger."""
+    """Returns gallery chips and labels, and query chips and labels, -1 for held-out vehicles."""
     config = bundled.load("cbc:mstar")
     config.update_from_flattened_dict(HELD_OUT | {"data.source": str(source)})
     config.open_set.split = f"mstar/reference-{split}"
     parts = Examples(config).parts
-    found = []
+    arrays = []
     for part in (parts["train"], parts["test"]):
-        found += [part.chips(np.arange(len(part.labels))), part.labels]
-    return tuple(found)
+        arrays += [part.chips(np.arange(len(part.labels))), part.labels]
+    return tuple(arrays)
 
 
 def timed(model: template.Template, queries: np.ndarray) -> tuple[Any, float]:
-    """Answers twice, and times the second time: answers and milliseconds a chip."""
+    """Answers the queries twice; returns the answers and the second run's milliseconds per chip."""
     template.answer(model, queries)
     start = time.perf_counter()
     answer = template.answer(model, queries)

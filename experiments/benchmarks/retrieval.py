@@ -1,14 +1,14 @@
 """Times the searches behind an embedding: selecting quadruplets, and measuring retrieval.
 
-``selection``: quadruplets for all of 25,000 × 512 embeddings by both methods, beside the bare
-blocked products of all with all, scikit-learn's brute force and faiss's flat index; the last two
-look for the negatives only. Alternately in one run, medians and ratios. Then four sizes × 128, each
-in a process of its own, with the peak of its memory, and what they say of a million.
+``selection``: quadruplets for 25,000 × 512 embeddings by both methods, against the bare blocked
+products of all pairs, scikit-learn's brute force and faiss's flat index; the last two search for
+the negatives only. All run alternately in one process; the record has medians and ratios. Then four
+sizes × 128, each in a separate process with its peak memory, extrapolated to a million.
 
-``measures``: Recall@K, MAP@R and NMI of 60,000 × 512, with the peak of the memory.
+``measures``: Recall@K, MAP@R and NMI of 60,000 × 512, with the peak memory.
 
 Run: python experiments/benchmarks/retrieval.py [selection] [measures]
-It needs ``pip install faiss-cpu``, which the package does not.
+It needs ``pip install faiss-cpu``, which is not a dependency of the package.
 """
 
 import argparse
@@ -37,7 +37,7 @@ METHODS = ("nearest_to_negative", "nearest_to_reference")
 
 
 def draw(count: int, dimensions: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns embeddings of unit length around a centre for each fine class, and both labels."""
+    """Returns unit-length embeddings clustered by fine class, with fine and coarse labels."""
     rng = np.random.default_rng(0)
     fine = rng.integers(0, FINE, count).astype(np.int32)
     centres = rng.normal(size=(FINE, dimensions))
@@ -48,7 +48,7 @@ def draw(count: int, dimensions: int) -> tuple[np.ndarray, np.ndarray, np.ndarra
 
 @partial(jax.jit, static_argnums=1)
 def bare_products(points: jax.Array, block: int) -> jax.Array:
-    """Returns the least of each row of the blocked products: no mask, no index."""
+    """Returns the minimum of each row of the blocked products, without masks and indices."""
     half_squares = jnp.sum(jnp.square(points), axis=1) / 2
 
     def of_block(rows: jax.Array) -> jax.Array:
@@ -67,29 +67,29 @@ def select(points: Any, fine: np.ndarray, coarse: np.ndarray, method: Any) -> An
 def negatives_of_sklearn(points: np.ndarray, coarse: np.ndarray) -> np.ndarray:
     from sklearn.metrics import pairwise_distances_argmin
 
-    found = np.empty(len(points), np.int64)
+    nearest = np.empty(len(points), np.int64)
     for group in np.unique(coarse):
         others = np.flatnonzero(coarse != group)
         own = np.flatnonzero(coarse == group)
-        found[own] = others[pairwise_distances_argmin(points[own], points[others])]
-    return found
+        nearest[own] = others[pairwise_distances_argmin(points[own], points[others])]
+    return nearest
 
 
 def negatives_of_faiss(points: np.ndarray, coarse: np.ndarray) -> np.ndarray:
     import faiss
 
-    found = np.empty(len(points), np.int64)
+    nearest = np.empty(len(points), np.int64)
     for group in np.unique(coarse):
         others = np.flatnonzero(coarse != group)
         own = np.flatnonzero(coarse == group)
         index = faiss.IndexFlatL2(points.shape[1])
         index.add(points[others])
-        found[own] = others[index.search(points[own], 1)[1][:, 0]]
-    return found
+        nearest[own] = others[index.search(points[own], 1)[1][:, 0]]
+    return nearest
 
 
 def forget_the_peak() -> None:
-    """Sets the peak of this process's memory to what it takes now."""
+    """Resets the peak memory of this process to its current use."""
     Path("/proc/self/clear_refs").write_text("5")
 
 
@@ -109,8 +109,12 @@ def selection(count: int, dimensions: int, repeats: int) -> dict[str, Any]:
     }
     own = np.asarray(select(on_device, fine, coarse, METHODS[0]).negative)
     distances = [
-        np.linalg.norm(points - points[found], axis=1)
-        for found in (own, negatives_of_sklearn(points, coarse), negatives_of_faiss(points, coarse))
+        np.linalg.norm(points - points[negatives], axis=1)
+        for negatives in (
+            own,
+            negatives_of_sklearn(points, coarse),
+            negatives_of_faiss(points, coarse),
+        )
     ]
     seconds = alternately(runs, repeats)
     return {
@@ -128,7 +132,7 @@ def selection(count: int, dimensions: int, repeats: int) -> dict[str, Any]:
 
 
 def one_size(count: int, dimensions: int) -> dict[str, Any]:
-    """Returns the time of both methods at one size, and what they add to the memory."""
+    """Returns the time and the additional peak memory of both methods at one size."""
     points, fine, coarse = draw(count, dimensions)
     on_device = jax.block_until_ready(jnp.asarray(points))
     forget_the_peak()
@@ -166,7 +170,7 @@ def measures(count: int, dimensions: int) -> dict[str, Any]:
     points, fine, _ = draw(count, dimensions)
     forget_the_peak()
     before = peak_megabytes()
-    found: dict[str, Any] = {"examples": count, "dimensions": dimensions, "seconds": {}}
+    record: dict[str, Any] = {"examples": count, "dimensions": dimensions, "seconds": {}}
     runs: dict[str, Callable[[], Any]] = {
         "recall_at_k": lambda: metrics.recall_at_k(points, fine),
         "map_at_r": lambda: metrics.map_at_r(points, fine),
@@ -175,9 +179,9 @@ def measures(count: int, dimensions: int) -> dict[str, Any]:
     for name, run in runs.items():
         start = time.perf_counter()
         run()
-        found["seconds"][name] = round(time.perf_counter() - start, 1)
-        found[f"peak megabytes after {name}"] = round(peak_megabytes())
-    return found | {"megabytes before": round(before)}
+        record["seconds"][name] = round(time.perf_counter() - start, 1)
+        record[f"peak megabytes after {name}"] = round(peak_megabytes())
+    return record | {"megabytes before": round(before)}
 
 
 def main() -> None:

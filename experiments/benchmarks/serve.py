@@ -1,4 +1,4 @@
-"""Shared by both workers of training_step.py: options, and steps timed on demand."""
+"""Options and on-demand timing of steps, shared by both workers of training_step.py."""
 
 import argparse
 import json
@@ -13,21 +13,24 @@ def parse(description: str | None) -> argparse.Namespace:
     parser.add_argument("--mode", choices=["training", "inference"], default="training")
     parser.add_argument("--size", type=int, default=64, help="image height and width")
     parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--setting", default="", help="how PyTorch runs its network")
+    parser.add_argument("--setting", default="", help="PyTorch's execution mode")
     parser.add_argument("--cache", default="", help="folder of jax's compilation cache")
-    parser.add_argument("--find", type=int, default=0, help="1: measure what computes each problem")
-    parser.add_argument("--keep", type=int, default=0, help="1: PyTorch keeps memory, as we do")
+    parser.add_argument("--find", type=int, default=0, help="1: run the find step on each problem")
+    parser.add_argument("--keep", type=int, default=0, help="1: PyTorch keeps freed memory")
     parser.add_argument("--threads", type=int, default=0)
-    parser.add_argument("--network", default="resnet18", help="what PyTorch writes out")
-    parser.add_argument("--onnx", default="", help="file that our network is read from")
+    parser.add_argument("--network", default="resnet18", help="PyTorch's network")
+    parser.add_argument("--onnx", default="", help="ONNX file of jaxatr's network")
     return parser.parse_args()
 
 
 def serve(step: Callable[[], object], settle: Callable[[], object] = lambda: None) -> None:
-    """Takes the first step, then as many as each line of the input asks for; answers in JSON.
+    """Runs the first step, then as many steps as each line of standard input requests.
 
-    ``settle`` is called once, after the first step. An idle worker waits for its input, so that it
-    takes no processor time from the other.
+    Answers are lines of JSON. An idle worker waits for its input and uses no processor time.
+
+    Args:
+      step: runs one step.
+      settle: called once, after the first step.
     """
     step()
     settle()
@@ -38,7 +41,7 @@ def serve(step: Callable[[], object], settle: Callable[[], object] = lambda: Non
             start = time.perf_counter()
             step()
             times.append(time.perf_counter() - start)
-        # Linux counts the peak resident memory in KiB.
+        # Linux reports the peak resident memory in KiB.
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         _answer({"seconds": times, "peak_mib": peak})
 

@@ -1,14 +1,14 @@
-"""Loads `jaxatr serve` with 50 clients, beside the bare network's rate on batches of 32 chips.
+"""Load-tests `jaxatr serve` with 50 clients, against the bare network's rate on batches of 32.
 
-A run of cbc:smoke, and one of the default variant's network on as little data, are served by the
-command in a process of its own. Clients ask for one chip after the other, or for 16 at a time, each
-on a connection that it keeps. Another process holds the same run and computes its jitted network's
-outputs on batches of 32 chips in memory: no HTTP, no images, no decisions. The two take turns, so
-that both meet the machine in the same state. Every answer must be 200 with a verdict for each chip.
+The command serves a run of cbc:smoke, and one with the default variant's network on as little data,
+in a separate process. Each client keeps a connection and requests one chip, or 16, at a time.
+Another process has the same run and computes its jitted network's outputs on batches of 32 chips in
+memory, without HTTP, decoding or decisions. The two take turns, so that both see the machine in the
+same state. Every response must be 200 with a verdict for each chip.
 
-The clients are asyncio's own streams with a request that is written once. Locust was not taken: its
-client takes as much processor time for a request as the server, and on the machine that is measured
-that would be measured too. What these clients take is in the record.
+The clients are plain asyncio streams with a prepared request. Locust is not used because its client
+takes as much processor time per request as the server, which would distort the measurement. The
+processor time of these clients is in the record.
 
 Run: python experiments/benchmarks/serving.py [--seconds=60] [--rounds=6] [--clients=50]
 """
@@ -50,7 +50,7 @@ def trained(folder: Path, width: int) -> None:
 
 
 def bare(folder: str) -> None:
-    """Computes batches when it is told to, as :func:`serve.serve` says."""
+    """Computes batches on request, by the protocol of :func:`serve.serve`."""
     import jaxatr
     from jaxatr import training
 
@@ -65,7 +65,7 @@ def chips_of(shape: tuple[int, ...], count: int) -> np.ndarray:
 
 
 def form(chips: np.ndarray) -> bytes:
-    """Writes the request for some chips, as PNGs in a form."""
+    """Returns the HTTP request for some chips, as PNGs in a multipart form."""
     body = b""
     for number, chip in enumerate(chips):
         file = io.BytesIO()
@@ -83,13 +83,13 @@ def form(chips: np.ndarray) -> bytes:
 
 @contextlib.contextmanager
 def served(folder: Path) -> Iterator[int]:
-    """Starts the command; gives its port."""
+    """Starts the server and yields its port."""
     line = [sys.executable, "-m", "jaxatr.serve", f"--workdir={folder}", "--port=0"]
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for text in process.stdout:
-            if found := re.match(r"console: .*:(\d+)/", text):
-                yield int(found[1])
+            if matched := re.match(r"console: .*:(\d+)/", text):
+                yield int(matched[1])
                 break
         else:
             raise RuntimeError("jaxatr serve did not start")
@@ -100,7 +100,7 @@ def served(folder: Path) -> Iterator[int]:
 
 @contextlib.contextmanager
 def computing(folder: Path) -> Iterator[Any]:
-    """Starts the bare network; gives a function from a number of batches to their seconds."""
+    """Starts the bare network; yields a function that runs a number of batches and times them."""
     line = [sys.executable, __file__, f"--bare={folder}"]
     pipe = subprocess.PIPE
     with subprocess.Popen(line, stdin=pipe, stdout=pipe, text=True) as process:
@@ -118,7 +118,7 @@ def computing(folder: Path) -> Iterator[Any]:
 
 
 async def load(port: int, request: bytes, images: int, clients: int, seconds: float) -> Any:
-    """Asks for some seconds; returns the latencies, the errors and the seconds that it took."""
+    """Sends requests for some seconds; returns the latencies, the errors and the elapsed time."""
     latencies: list[float] = []
     errors: list[str] = []
     end = time.perf_counter() + seconds
@@ -142,7 +142,7 @@ async def load(port: int, request: bytes, images: int, clients: int, seconds: fl
 
 
 def measured(folder: Path, images: int, flags: argparse.Namespace) -> dict[str, Any]:
-    """Measures one run under one kind of request."""
+    """Measures one run with one size of request."""
     shape = tuple(json.loads((folder / "record.json").read_text())["image_shape"])
     request = form(chips_of(shape, images))
     each = flags.seconds / flags.rounds
@@ -155,11 +155,11 @@ def measured(folder: Path, images: int, flags: argparse.Namespace) -> dict[str, 
         for _ in range(flags.rounds):
             bare_rates.append(BATCH / statistics.fmean(run(max(3, round(each / 2 / one)))))
             before = time.process_time()
-            found, failed, took = asyncio.run(load(port, request, images, flags.clients, each))
+            times, failed, took = asyncio.run(load(port, request, images, flags.clients, each))
             own += time.process_time() - before
-            latencies += found
+            latencies += times
             errors += failed
-            rates.append(images * len(found) / took)
+            rates.append(images * len(times) / took)
     ratios = [rate / of for rate, of in zip(rates, bare_rates, strict=True)]
     cut = statistics.quantiles(latencies, n=100)
     return {
@@ -177,7 +177,9 @@ def measured(folder: Path, images: int, flags: argparse.Namespace) -> dict[str, 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bare", help=argparse.SUPPRESS)
-    parser.add_argument("--seconds", type=float, default=60.0, help="of load, in all rounds")
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="seconds of load over all rounds"
+    )
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--images", default="1,16", help="chips in a request")

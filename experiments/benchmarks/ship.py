@@ -1,11 +1,10 @@
-"""Makes the database that comes with the package, of the convolutions that kernels.py recorded.
+"""Makes the database that comes with the package from the convolutions that kernels.py recorded.
 
-Each entry is the choice of the row's find step. Where the row was timed twice and a single form was
-the faster by a tenth both times, it is that form, as the second time had it. Where that is not
-clearly faster than the rules' own choice, it is the rules': a network has gained nothing by such
-choices, and every further form in it is compiled by itself and takes memory of its own. A row is
-left out whose choice does not hold any more: its solver is of another version, or cannot compute
-it. What is there already is replaced.
+Each entry is the choice of the row's find step. If the row was timed twice and a single form was
+faster by a tenth both times, the entry is that form. If this choice is not clearly faster than the
+heuristic's, the entry is the heuristic's choice: such choices do not make a network faster, and
+every additional form is compiled separately and takes memory. Rows are left out if their solver has
+another version now or cannot compute the problem. An existing database is replaced.
 
 Run: python experiments/benchmarks/ship.py [--record results/kernels_cpu_float32.json]
 """
@@ -30,11 +29,11 @@ from jaxatr.kernels.ops.convolution.operation import OPERATION
 from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.kernels.solver import Choice
 
-CLEARLY = 1.25  # times as fast as the rules' choice
+CLEARLY = 1.25  # speed-up over the heuristic's choice
 
 
 def best(row: dict[str, Any], problem: Problem, device: Device) -> tuple[Choice, float, int]:
-    """Returns a row's choice, its milliseconds and its solver's version."""
+    """Returns a row's best choice, its milliseconds and its solver's version."""
     times = row["milliseconds"]
     choice, milliseconds, version = read(row["chosen"]), times["auto"], row["version"]
     if "again" in row and max(ratio(row, "best", one) for one in ("milliseconds", "again")) < FAR:
@@ -48,13 +47,13 @@ def best(row: dict[str, Any], problem: Problem, device: Device) -> tuple[Choice,
 
 
 def default(algorithm: str, problem: Problem, times: dict[str, float]) -> tuple[Choice, float, int]:
-    """Chooses as :func:`best` does, for an algorithm as single forms are timed."""
+    """Returns an algorithm's default choice, its milliseconds and its solver's version."""
     solver = OPERATION.solvers[algorithm]
     return Choice(algorithm, solver.configs(problem)[0]), times[algorithm], solver.version
 
 
 def entries(record: dict[str, Any], device: Device) -> Iterator[tuple[str, Entry]]:
-    """Yields the key of each canonical problem that is recorded, and what is known of it."""
+    """Yields the key and the entry of each canonical problem in a record."""
     rows = {(row["layer"], row["problem"]): row for row in record["rows"]}
     options = kernels.parser().parse_args(["--dtype", record["dtype"]])
     for about, problem in kernels.problems(options):
@@ -78,11 +77,11 @@ def main() -> None:
     device = describe(jax.local_devices()[0])
     if record["device"] != device.kind:
         raise SystemExit(f"the record is of {record['device']}, this is {device.kind}")
-    found = dict(entries(record, device))
+    listed = dict(entries(record, device))
     shipped = database.shipped_file(device)
     shipped.parent.mkdir(exist_ok=True)
-    files.write_text(shipped, to_compact_text(device, found))
-    print(f"{shipped}: {len(found)} of {len(record['rows'])} problems")
+    files.write_text(shipped, to_compact_text(device, listed))
+    print(f"{shipped}: {len(listed)} of {len(record['rows'])} problems")
 
 
 if __name__ == "__main__":

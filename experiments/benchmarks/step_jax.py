@@ -1,8 +1,8 @@
-"""The worker of training_step.py that runs this package; see there."""
+"""The worker that runs this package for training_step.py."""
 
 from jaxatr import memory
 
-if __name__ == "__main__":  # as the commands do, before the imports below start threads
+if __name__ == "__main__":  # like the commands, before the imports below start threads
     memory.keep()
 
 import contextlib
@@ -33,7 +33,12 @@ class Benchmark:
     hook = None
 
     def __init__(self, size: int, file: str = ""):
-        """Args: the images' height and width; an ONNX file, of which the features are taken."""
+        """Makes the task.
+
+        Args:
+          size: height and width of the images.
+          file: an ONNX file to use as the backbone; by default a ResNet-18.
+        """
         self.size = size
         backbone = OnnxBackbone(file, "features") if file else models.ResNet18()
         self.module = models.OpenSetClassifier(backbone, CLASSES)
@@ -48,15 +53,15 @@ class Benchmark:
         return variables.pop("params"), variables
 
     def batches(self, phase):
-        """There is one batch, and the worker holds it."""
+        """Yields nothing, because the worker holds the only batch."""
         raise NotImplementedError
 
     def evaluate(self, params, model_state):
-        """Nothing is evaluated."""
+        """Evaluates nothing."""
         return {}
 
     def loss(self, params, model_state, batch, key, step):
-        """Returns equation 4 without the entropy term."""
+        """Returns the loss, equation 4 without the entropy term."""
         variables = {"params": params, **model_state}
         out: Any
         out, model_state = self.module.apply(
@@ -82,11 +87,11 @@ def main():
     batch = jax.device_put(parallel.shard(batch, 1))
     prepare = training_step if options.mode == "training" else inference_step
     step, lower = prepare(task, state, batch)
-    found = contextlib.nullcontext()
+    pinned = contextlib.nullcontext()
     if options.find:  # as a training run does
-        found = kernels.choices(kernels.freeze(lower, measure=True))
-    with found:
-        if options.mode == "training":  # whose loop does this
+        pinned = kernels.choices(kernels.freeze(lower, measure=True))
+    with pinned:
+        if options.mode == "training":  # as the training loop does
             serve(step, settle=memory.give_back)
         else:
             serve(step)
@@ -104,7 +109,7 @@ def training_step(task, state, batch):
 
 
 def inference_step(task, state, batch):
-    # Not the whole state, whose optimiser would count in the peak memory.
+    # Without the optimiser's state, which would count in the peak memory.
     variables = {"params": state.params, **state.model_state}
     infer = jax.pmap(task.infer, axis_name=parallel.AXIS)
     step = lambda: jax.block_until_ready(infer(variables, batch))  # noqa: E731

@@ -1,7 +1,7 @@
-"""The worker of training_step.py that runs PyTorch; see there.
+"""The worker that runs PyTorch for training_step.py.
 
-The network is torchvision's ResNet-18 with the two heads of the paper; written out, because
-torchvision has no build for every PyTorch.
+The network is torchvision's ResNet-18 with the two heads of the paper. It is defined here because
+torchvision is not built for every version of PyTorch.
 """
 
 import sys
@@ -26,7 +26,13 @@ class Block(nn.Module):
     """Two 3x3 convolutions and a shortcut."""
 
     def __init__(self, inputs, outputs, stride):
-        """Args: channels in and out, and the first convolution's stride."""
+        """Makes the layers.
+
+        Args:
+          inputs: channels of the input.
+          outputs: channels of the output.
+          stride: stride of the first convolution.
+        """
         super().__init__()
         self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
         self.norm1 = nn.BatchNorm2d(outputs)

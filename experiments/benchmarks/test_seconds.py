@@ -1,6 +1,6 @@
-"""A plugin of pytest that records the CPU seconds of each test file, with its child processes.
+"""A pytest plugin that records the CPU seconds of each test file, including child processes.
 
-CPU seconds, not those of a clock: they hardly depend on what else the machine does.
+Unlike wall-clock time, CPU time hardly depends on the machine's load.
 
 Run: SECONDS=out.json PYTHONPATH=experiments/benchmarks pytest -p test_seconds
 """
@@ -24,7 +24,7 @@ def _used() -> float:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item: pytest.Item):
-    """Adds what a test used to its file."""
+    """Adds the CPU time of a test to its file."""
     before = _used()
     yield
     name = item.nodeid.split("::")[0]
@@ -33,7 +33,7 @@ def pytest_runtest_protocol(item: pytest.Item):
 
 
 def pytest_sessionfinish():
-    """Adds this process's files to the record; with several processes each has files of its own."""
+    """Adds this process's files to the record; each worker process has its own files."""
     if not _seconds:
         return
     path = Path(os.environ["SECONDS"]).with_suffix(

@@ -1,14 +1,14 @@
 """MobileNetV2 and EfficientNet-Lite0 in PyTorch, up to their 1,280 features, with two heads.
 
-Written out, because torchvision has no build for every PyTorch. Both are stacks of inverted
-residuals (Sandler et al. 2018): a 1x1 convolution to more channels, a depthwise one, a 1x1
-convolution back.
+They are defined here because torchvision is not built for every version of PyTorch. Both are stacks
+of inverted residuals (Sandler et al. 2018): a 1x1 convolution to more channels, a depthwise
+convolution, and a 1x1 convolution back.
 """
 
 from torch import nn
 
 FEATURES = 1280
-# Factor of expansion, channels, how many, stride of the first, kernel.
+# Expansion factor, channels, number of blocks, stride of the first block, kernel size.
 MOBILENET_V2 = (
     (1, 16, 1, 1, 3),
     (6, 24, 2, 2, 3),
@@ -37,10 +37,18 @@ def layer(inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int =
 
 
 class Residual(nn.Module):
-    """An inverted residual; without expansion its first convolution is left out."""
+    """An inverted residual; without expansion it has no first convolution."""
 
     def __init__(self, inputs: int, outputs: int, expansion: int, stride: int, kernel: int):
-        """Args: channels in and out, factor of those in between, of the depthwise convolution."""
+        """Makes the layers.
+
+        Args:
+          inputs: channels of the input.
+          outputs: channels of the output.
+          expansion: factor of the channels in between.
+          stride: stride of the depthwise convolution.
+          kernel: size of the depthwise convolution.
+        """
         super().__init__()
         wide = inputs * expansion
         first = layer(inputs, wide, 1) if expansion != 1 else []
@@ -54,7 +62,7 @@ class Residual(nn.Module):
 
 
 class Network(nn.Module):
-    """One of the two, with a closed-set head and one logit per binary classifier."""
+    """One of the two networks, with a closed-set head and one logit per binary classifier."""
 
     def __init__(self, name: str, classes: int):
         """Makes the layers of :data:`STACKS`."""

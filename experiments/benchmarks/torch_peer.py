@@ -1,4 +1,4 @@
-"""PyTorch in a process of its own, where it waits for its turn."""
+"""PyTorch in a separate process that runs on request."""
 
 import dataclasses
 import json
@@ -8,26 +8,26 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# Of a GPU's memory jax takes three quarters at once, unless it is told to leave PyTorch its part.
+# By default jax preallocates three quarters of a GPU's memory; PyTorch needs its share.
 os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.6")
 
 
 class Torch:
-    """The process; one that has ended is started anew for the next problem."""
+    """The process of PyTorch's worker; after a failure it is restarted for the next problem."""
 
     def __init__(self):
-        """Starts nothing yet."""
+        """Makes the peer; the first problem starts the process."""
         self._process: Any = None
 
     def take(self, operation: str, problem: Any) -> None:
-        """Gives it the problem that is timed from now on.
+        """Sends the problem to be timed.
 
         Args:
           operation: ``"convolution"`` or ``"recurrent"``.
           problem: a dataclass of that operation.
 
         Raises:
-          RuntimeError: PyTorch cannot compute it; says why.
+          RuntimeError: PyTorch cannot compute it; the message has the reason.
         """
         if self._process is None:
             self._process = subprocess.Popen(
@@ -39,7 +39,7 @@ class Torch:
         self._ask(json.dumps({"operation": operation} | dataclasses.asdict(problem)))
 
     def seconds(self) -> float:
-        """Returns the time of a run, the median of a turn of several (clock.py).
+        """Returns the seconds of a run, the median of a turn (clock.py).
 
         Raises:
           RuntimeError: a run failed.

@@ -1,18 +1,18 @@
-"""Training step and inference of ResNet-18 against PyTorch's, alternately in one run.
+"""Times a training step and inference of ResNet-18 against PyTorch, alternately.
 
 Each case starts one process per contender: this package, and PyTorch in each of its settings. They
-take turns, a few steps each, for a number of rounds; the medians are compared. A process that is
-not at turn waits for its input. ``first_step.py`` times how long a fresh process takes to be there.
+run a few steps each in turn, for a number of rounds, and medians are compared. A process that is
+not at turn waits for its input. ``first_step.py`` times the startup of a new process.
 
-This package keeps memory, as its commands do (``jaxatr.memory``). PyTorch does not by itself, and
-gains by it: "kept" is a contender that does, of every setting but those that compile for inference,
-which were the fastest nowhere and take a minute to start. Two ratios are given: to PyTorch as it
-comes, and to its fastest.
+This package keeps freed memory, as its commands do (``jaxatr.memory``). PyTorch does not, but
+benefits from it: contenders marked "kept" keep memory too. There is one for every setting except
+those that compile for inference, which were never the fastest and take a minute to start. Two
+ratios are reported: to PyTorch's defaults and to its fastest setting.
 
-The rules choose what computes each problem, whatever comes with the package for this device. With
-``--find`` it is that database instead, and a process of its own first measures what it does not
-know, as a training run does with ``--config.kernels.find=true``; the rules take their turns too.
-What is measured is kept for this run only, unless ``--database`` names a folder.
+By default the heuristic chooses the algorithms, without the database that comes with the package.
+With ``--find`` the database chooses, and a separate process first measures the missing problems, as
+a training run does with ``--config.kernels.find=true``; the heuristic is then a contender too. The
+measurements are discarded afterwards, unless ``--database`` names a folder.
 
 Run: python experiments/benchmarks/training_step.py [--sizes 32 64 128 224] [--quick] [--find]
      [--database FOLDER]
@@ -37,22 +37,22 @@ from clock import cores
 from recording import table
 
 HERE = Path(__file__).parent
-WARM, TURN = 0.06, 0.1  # seconds of a turn, before what counts and of what counts
+WARM, TURN = 0.06, 0.1  # seconds of warm-up and of timed steps in a turn
 SETTINGS = {
     "training": ["eager", "compile"],
     "inference": ["eager", "jit", "onednn_graph", "compile", "compile_freezing"],
 }
-RULES = "jaxatr by the rules"  # beside "jaxatr", whose kernels were found
+RULES = "jaxatr by the rules"  # the heuristic, when "jaxatr" uses the find step
 QUICK = {"training": ["eager"], "inference": ["jit", "onednn_graph"]}
 
 
 class Worker:
-    """A contender in a process of its own.
+    """A contender in a separate process.
 
     Attributes:
       first_step: seconds from the start of the process to the end of its first step.
-      seconds: of all steps that count.
-      peak_mib: the most memory that was resident.
+      seconds: the seconds of all timed steps.
+      peak_mib: the peak resident memory in MiB.
     """
 
     def __init__(self, script: str, **options: object):
@@ -72,21 +72,21 @@ class Worker:
         self._read()
         self.first_step = time.perf_counter() - start
         self.seconds: list[float] = []
-        self._usual = math.inf  # of a step
+        self._usual = math.inf  # the usual seconds of a step
         self.peak_mib = 0.0
 
     def _read(self) -> dict:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"a contender ended early: {self._process.args}")
+            raise RuntimeError(f"a contender exited early: {self._process.args}")
         return json.loads(line)
 
     def turn(self, steps: int) -> None:
-        """Takes some steps, more where they are short.
+        """Runs at least ``steps`` steps, more if they are short.
 
-        The first of a turn find cold caches and threads that sleep (see alternating.py), and do not
-        count.
+        The first steps of a turn have cold caches and sleeping threads (see alternating.py) and do
+        not count.
         """
         assert self._process.stdin is not None
         warm = math.ceil(max(1, WARM / self._usual))
@@ -108,7 +108,14 @@ class Worker:
 def compare(
     mode: str, size: int, options: argparse.Namespace, network: Mapping[str, object] | None = None
 ) -> dict:
-    """Returns the measurements of one case; ``network`` are the workers' options that name one."""
+    """Returns the measurements of one case.
+
+    Args:
+      mode: ``"training"`` or ``"inference"``.
+      size: height and width of the images.
+      options: the options of the command line.
+      network: options of the workers that select a network other than ResNet-18.
+    """
     common = {"mode": mode, "size": size, "batch": options.batch, **(network or {})}
     ours: dict[str, Any] = common | {"find": int(options.find)}
     finding, workers = {}, {}
@@ -140,7 +147,7 @@ def compare(
 
 
 def row(worker: Worker, batch: int) -> dict:
-    """Returns one contender's figures."""
+    """Returns the figures of one contender."""
     return {
         "images_per_s": round(batch / statistics.median(worker.seconds), 1),
         "median_ms": round(1e3 * statistics.median(worker.seconds), 2),
@@ -152,7 +159,7 @@ def row(worker: Worker, batch: int) -> dict:
 
 
 def summary(mode: str, size: int, contenders: dict) -> dict:
-    """Returns the case with our figures divided by those of PyTorch's fastest setting."""
+    """Returns the case with the ratios of our figures to PyTorch's."""
     others = {name: row for name, row in contenders.items() if name != RULES}
     case = {
         "mode": mode,
@@ -166,7 +173,7 @@ def summary(mode: str, size: int, contenders: dict) -> dict:
 
 
 def ratios(contenders: dict) -> dict:
-    """Returns the fastest of the others, and our figures divided by its."""
+    """Returns the fastest of the other contenders and the ratios of our figures to its."""
     theirs = max(contenders.keys() - {"jaxatr"}, key=lambda name: contenders[name]["images_per_s"])
     speed, memory = (
         contenders["jaxatr"][figure] / contenders[theirs][figure]
@@ -196,13 +203,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=8, help="three times as many up to 64 pixels")
     parser.add_argument("--threads", type=int, default=cores(), help="PyTorch's")
     parser.add_argument(
-        "--quick", action="store_true", help="PyTorch's usually fastest settings only"
+        "--quick", action="store_true", help="only the settings of PyTorch that are usually fastest"
     )
-    parser.add_argument(
-        "--find", action="store_true", help="measure first what computes each problem"
-    )
-    parser.add_argument("--database", type=Path, help="folder that keeps what find steps choose")
-    parser.add_argument("--output", type=Path, help="default: by whether kernels are found")
+    parser.add_argument("--find", action="store_true", help="run the find step first")
+    parser.add_argument("--database", type=Path, help="folder for the results of the find steps")
+    parser.add_argument("--output", type=Path, help="default: depends on --find")
     options = parser.parse_args()
     if options.output is None:
         name = "training_step_cpu_find.json" if options.find else "training_step_cpu.json"
@@ -213,7 +218,7 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace) -> None:
-    """Measures every case, and records it."""
+    """Measures and records every case."""
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     record = {**machine(), "load_at_start": load, "batch": options.batch, "find": options.find}
     record |= {"cases": []}
@@ -228,7 +233,7 @@ def measure(options: argparse.Namespace) -> None:
 
 
 def save(path: Path, record: dict) -> None:
-    """Writes what has been measured so far: a run that is cut keeps its cases."""
+    """Saves the cases measured so far, so that an interrupted run loses none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(record, indent=2) + "\n")
 
@@ -240,7 +245,7 @@ HEADER = (
 
 
 def lines(cases: list[dict]) -> list[str]:
-    """Returns the lines of a table in Markdown, the last column where kernels were found."""
+    """Returns the lines of a Markdown table, the last column only after a find step."""
     return table(HEADER if "rules" in cases[0] else HEADER[:-1], *map(cells, cases))
 
 
@@ -248,11 +253,11 @@ def cells(case: dict) -> list[str]:
     """Returns a case's row of the table."""
     row = [case["mode"], case["size"], case["contenders"]["jaxatr"]["images_per_s"]]
     for key in ("as_started", "fastest"):
-        found = case[key]
-        theirs = case["contenders"][found["theirs"]]
-        setting = found["theirs"].removeprefix("torch ")
-        row += [f"{theirs['images_per_s']} ({setting})", found["speed"]]
-        row += [found["memory"]] if key == "as_started" else []
+        compared = case[key]
+        theirs = case["contenders"][compared["theirs"]]
+        setting = compared["theirs"].removeprefix("torch ")
+        row += [f"{theirs['images_per_s']} ({setting})", compared["speed"]]
+        row += [compared["memory"]] if key == "as_started" else []
     row += [case["rules"]["speed"]] if "rules" in case else []
     return list(map(str, row))
 

@@ -1,7 +1,7 @@
-"""The stages of prove.py that run PyTorch: the same layers and networks, as fast as it makes them.
+"""The stages of prove.py that run PyTorch on the same layers and networks, in its fast settings.
 
-Images are channels_last, cuDNN measures its algorithms, and products of float32 are TF32's. On a
-GPU a run is a CUDA graph where it can be one.
+Images are channels_last, cuDNN benchmarks its algorithms, and float32 products use TF32. On a GPU,
+runs are captured as CUDA graphs where possible.
 """
 
 import argparse
@@ -11,7 +11,8 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
-import stages
+import kernel_stages
+import network_stages
 from rows import Rows, Unit
 
 MISSING = {"skipped": "PyTorch is not installed: pip install 'jaxatr[peers]'"}
@@ -30,7 +31,13 @@ def units(stage: str, rows: Rows, options: argparse.Namespace) -> Iterator[Unit]
 
 
 def timed(run: Callable[[], Any], runs: int, graph: bool) -> float:
-    """Returns the milliseconds of a run, on a GPU by its events; with ``graph`` of a replay."""
+    """Returns the milliseconds of a run, measured by events on a GPU.
+
+    Args:
+      run: the function to time.
+      runs: number of runs.
+      graph: whether to capture the run as a CUDA graph and time its replay.
+    """
     import torch
 
     for _ in range(3):
@@ -62,10 +69,11 @@ def _place() -> str:
 
 
 def kernels(options: argparse.Namespace) -> Iterator[Unit]:
-    runs = 2 if options.rehearse else stages.RUNS
-    for name, shape in (stages.TINY if options.rehearse else stages.LAYERS).items():
+    runs = 2 if options.rehearse else kernel_stages.RUNS
+    for name, shape in (kernel_stages.TINY if options.rehearse else kernel_stages.LAYERS).items():
         yield f"conv {name} plain", partial(convolution, shape, runs)
-    for name, sizes in (stages.TINY_LSTM if options.rehearse else stages.LSTMS).items():
+    lstms = kernel_stages.TINY_LSTM if options.rehearse else kernel_stages.LSTMS
+    for name, sizes in lstms.items():
         yield f"lstm {name} forward", partial(lstm, *sizes, runs)
 
 
@@ -96,7 +104,7 @@ def lstm(batch: int, hidden: int, steps: int, runs: int) -> dict[str, Any]:
 def networks(options: argparse.Namespace) -> Iterator[Unit]:
     runs = 2 if options.rehearse else 30
     settings = ("eager",) if options.rehearse else ("eager", "graph", "compile", "reduce-overhead")
-    for name, *case in stages.cases(options):
+    for name, *case in network_stages.cases(options):
         for setting in settings:
             if not (setting == "graph" and case[3] == "training"):
                 yield f"{name} {setting}", partial(network, *case, setting, runs)
@@ -105,7 +113,7 @@ def networks(options: argparse.Namespace) -> Iterator[Unit]:
 def network(
     depth: int, size: int, dtype: str, mode: str, batch: int, setting: str, runs: int
 ) -> dict[str, Any]:
-    """Times the steps of ResNet with CBC's heads; ``reduce-overhead`` compiles to CUDA graphs."""
+    """Times a ResNet with CBC's heads; the setting ``reduce-overhead`` compiles to CUDA graphs."""
     import torch
     import torch_resnet
 

@@ -1,28 +1,28 @@
-"""Proves on a real accelerator what no compiler can: results, speed, and that a run survives.
+"""Tests results, speed and resumption of runs on a real accelerator.
 
-Stages follow each other, each in a process of its own with a time limit; a kernel that hangs,
-aborts or spoils its device costs one unit. Each unit is a line of ``rows.jsonl``, on disk before
-the next one begins. Run again with the same ``--out``, it goes on where it was cut: several short
-loans of a device are as good as a long one. Correctness comes first, then time, by the device's own
-clock where there is one.
+Stages run one after the other, each in its own process with a time limit, so that a kernel that
+hangs, aborts or corrupts the device costs only one unit. Each unit is a line of ``rows.jsonl`` that
+is on disk before the next unit begins. Run again with the same ``--out`` to continue an interrupted
+proof; several short sessions on a device are as good as a long one. Correctness comes first, then
+timing, by the device's own clock if it has one.
 
-  ceilings        TFLOP/s of a product and TB/s of a copy
+  ceilings        TFLOP/s of a matrix product and TB/s of a copy
   smoke           one small problem of every kernel
-  right           kernels against float32, and twenty equal runs: a result that moves is a race
-  sanitize        compute-sanitizer over the smallest problems
-  kernels         kernels beside XLA and cuDNN; LSTM layers
+  right           kernels against float32, and twenty identical runs to detect races
+  sanitize        compute-sanitizer on the smallest problems
+  kernels         kernels against XLA and cuDNN; LSTM layers
   kernels_torch   PyTorch's cuDNN on the same layers
   networks        ResNet-18 and -50 (CBC), training and inference, 64 and 224 pixels, bfloat16, TF32
   networks_torch  the same networks in PyTorch: channels_last, compile, CUDA graphs
   disk            a whole training from image files on disk
-  find            what the find step chooses for the convolutions of both lists: a database to ship
-  resume          a training that SIGKILL ends, against one that nothing interrupts
+  find            the find step on the convolutions of both lists: a database to ship
+  resume          a training killed by SIGKILL and resumed, against an uninterrupted one
   long            CIFAR-10's long recipe, for the rest of the time
 
 Run: python experiments/device/prove.py --minutes 9 [--out FOLDER] [--stages NAME …]
      [--cifar10 FOLDER_OR_ARCHIVE] [--again] [--rehearse]
 
-``--rehearse`` goes through all of it on a CPU: kernels interpreted, everything tiny.
+``--rehearse`` runs all stages on a CPU, with interpreted kernels and tiny sizes.
 """
 
 import argparse
@@ -38,7 +38,7 @@ from rows import Rows
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-STAGES = {  # to the seconds that one call may spend on it
+STAGES = {  # to the most seconds that one call spends on the stage
     "ceilings": 60,
     "smoke": 120,
     "right": 150,
@@ -52,20 +52,20 @@ STAGES = {  # to the seconds that one call may spend on it
     "resume": 180,
     "long": 36000,
 }
-LEAST = 10  # seconds: what is left below that begins nothing
-OTHER_DEVICE = 4  # exit status of a stage that finds another device than the record's
+LEAST = 10  # seconds; no stage is started with less time left
+OTHER_DEVICE = 4  # exit status of a stage if the record is of another device
 
 
 def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--minutes", type=float, default=9.0, help="of this call, all together")
+    parser.add_argument("--minutes", type=float, default=9.0, help="total time of this call")
     parser.add_argument("--out", type=Path, default=Path("proof"), help="a folder")
     parser.add_argument("--stages", nargs="+", choices=STAGES, default=list(STAGES))
     parser.add_argument("--cifar10", default="", help="CIFAR-10 as class folders, for long")
-    parser.add_argument("--again", action="store_true", help="measure what failed once more")
-    parser.add_argument("--rehearse", action="store_true", help="on a CPU, tiny")
+    parser.add_argument("--again", action="store_true", help="repeat failed units")
+    parser.add_argument("--rehearse", action="store_true", help="run tiny sizes on a CPU")
     parser.add_argument("--stage", choices=STAGES, help=argparse.SUPPRESS)
     parser.add_argument("--seconds", type=float, default=0.0, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -116,7 +116,7 @@ def stage(options: argparse.Namespace) -> int:
 
 
 def in_a_process(name: str, seconds: float, options: argparse.Namespace) -> int | None:
-    """Runs a stage in a process of its own; returns its exit status, None if its time was up."""
+    """Runs a stage in a separate process; returns its exit status, or None if it timed out."""
     environment = os.environ | {"JAXATR_CACHE": str(options.out / "tuned")}
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     if options.rehearse:
@@ -136,7 +136,7 @@ def in_a_process(name: str, seconds: float, options: argparse.Namespace) -> int 
             stderr=log,
             cwd=ROOT,
             env=environment,
-            start_new_session=True,  # what it starts ends with it
+            start_new_session=True,  # so that its child processes can be killed with it
         )
         try:
             status = process.wait(seconds)
@@ -150,7 +150,7 @@ def in_a_process(name: str, seconds: float, options: argparse.Namespace) -> int 
 
 
 def end_group(process: subprocess.Popen) -> None:
-    """Ends a process and all that it started, and waits for it."""
+    """Kills a process with its child processes, and waits for it."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -168,8 +168,7 @@ def bad(row: dict) -> bool:
 
 def page(rows: Rows) -> list[str]:
     """Returns the record as Markdown, a table for each stage."""
-    found = finished(rows)
-    wrong = [f"{row['stage']} {row['unit']}" for row in found if bad(row)]
+    wrong = [f"{row['stage']} {row['unit']}" for row in finished(rows) if bad(row)]
     about = next((r for r in rows.rows if r["unit"] == "device"), {})
     lines = [
         f"Made by `experiments/device/prove.py` on {about.get('kind', 'no device yet')}, jax "

@@ -13,10 +13,16 @@ __all__ = ["Bottleneck", "build", "loss_of"]
 
 
 class Bottleneck(nn.Module):
-    """1x1, 3x3 and 1x1 convolutions and a shortcut; the stride is the 3x3's."""
+    """A bottleneck block: 1x1, 3x3 and 1x1 convolutions and a shortcut."""
 
     def __init__(self, inputs: int, narrow: int, stride: int):
-        """Args: channels in and within, a quarter of those out, and the stride."""
+        """Makes the layers.
+
+        Args:
+          inputs: channels of the input.
+          narrow: channels of the inner convolutions, a quarter of the output's.
+          stride: stride of the 3x3 convolution.
+        """
         super().__init__()
         shapes = ((inputs, narrow, 1, 1), (narrow, narrow, 3, stride), (narrow, 4 * narrow, 1, 1))
         self.convs = nn.ModuleList(

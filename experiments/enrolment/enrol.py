@@ -1,11 +1,11 @@
-"""Enrols each unknown class of the base runs by 1, 5 and 20 chips, several draws of each.
+"""Enrols each unknown class of the base runs by 1, 5 and 20 chips, with several draws of each.
 
     python -m experiments.enrolment.enrol [--only=mstar] [--draws=5] [--workdir=runs/enrolment]
 
-The chips are drawn from the unknown class's training images, which no base run trains on; all its
-test images are the test. Each enrolment is :func:`jaxatr.openset.enrol`, as ``jaxatr enrol`` makes
-it, on outputs that are computed once. ``results/enrolled-NAME.json`` gets a row for each; a row
-that is there is not made again, so a run that was cut off goes on.
+The chips are drawn from the unknown class's training images, which no base run trains on; all of
+its test images are used for testing. Enrolment is by :func:`jaxatr.openset.enrol`, as in
+``jaxatr enrol``, on outputs that are computed once. ``results/enrolled-NAME.json`` has a row for
+each enrolment. Recorded rows are not repeated, so an interrupted run can be resumed.
 """
 
 import argparse
@@ -25,13 +25,14 @@ from jaxatr.tasks.parts import Part
 
 
 class Opened(NamedTuple):
-    """A base run, with everything that is computed once.
+    """A base run with its outputs.
 
     Attributes:
       run: the run.
       task: its task, with the data.
-      decision: by the score that takes classes and was best on known classes left out.
-      test: outputs on the test examples, the unknown ones among them.
+      decision: decision by the score that was best on left-out known classes, among those that
+        take classes.
+      test: outputs on the test examples, including unknown ones.
       validation: outputs on the validation examples.
     """
 
@@ -63,16 +64,16 @@ def pool(base: Opened, name: str) -> Part:
     return Part(train.split, indices, labels, base.task.parts["test"].chip)
 
 
-def measure(base: Opened, found: openset.Outputs, rows: np.ndarray, name: str) -> dict[str, Any]:
-    """Enrols some chips of a class, and measures it.
+def measure(base: Opened, outputs: openset.Outputs, rows: np.ndarray, name: str) -> dict[str, Any]:
+    """Enrols some chips of a class, and measures the result.
 
     Args:
       base: the run.
-      found: outputs on the class's chips.
-      rows: which of them are enrolled.
-      name: of the class.
+      outputs: outputs on the class's chips.
+      rows: indices of the chips to enrol.
+      name: name of the class.
     """
-    made = openset.enrol(base.decision, found.select(rows), 1, validation=base.validation)
+    made = openset.enrol(base.decision, outputs.select(rows), 1, validation=base.validation)
     place = base.task.examples.dataset.classes.index(name)
     own = base.task.parts["test"].classes == place
     labels = np.where(own, len(base.run.classes), base.test.labels).astype(base.test.labels.dtype)
@@ -96,15 +97,15 @@ def carry_out(named: Base, workdir: Path, draws: int) -> None:
     score = base.decision.score.name
     content: dict[str, Any] = {"run": path.stem, "score": score, "record": record, "rows": []}
     if path.exists():
-        there = json.loads(path.read_text())
-        if there["record"]["fingerprint"] == record["fingerprint"] and there["score"] == score:
-            content["rows"] = there["rows"]
+        before = json.loads(path.read_text())
+        if before["record"]["fingerprint"] == record["fingerprint"] and before["score"] == score:
+            content["rows"] = before["rows"]
     done = {(row["class"], row["shots"], row["draw"]) for row in content["rows"]}
     for name in named.unknown:
         part = pool(base, name)
         base.task.parts["pool"] = part
         needs = base.decision.score.all_needs
-        found = base.task.outputs(base.run.variables, "pool", needs)
+        outputs = base.task.outputs(base.run.variables, "pool", needs)
         for shots in SHOTS:
             for draw in range(draws):
                 rng = np.random.default_rng([draw, named.unknown.index(name)])
@@ -114,23 +115,23 @@ def carry_out(named: Base, workdir: Path, draws: int) -> None:
                 if (name, shots, draw) in done:
                     continue
                 row = {"class": name, "shots": shots, "draw": draw}
-                content["rows"].append(row | measure(base, found, rows, name))
+                content["rows"].append(row | measure(base, outputs, rows, name))
                 files.write_text(path, json.dumps(content, indent=1) + "\n")
                 print(f"done    {named.name} {name} {shots} {draw}", flush=True)
 
 
 def write_chips(path: Path, part: Part, rows: np.ndarray, name: str) -> None:
-    """Writes chips for the runs that train on them."""
+    """Writes chips to a file, for the runs that train on them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with files.replacing(path) as file:
         np.savez_compressed(file, images=part.chips(rows), names=np.array([name] * len(rows)))
 
 
 def main() -> None:
-    """Measures the enrolments of the base runs that are there."""
+    """Measures the enrolments of the base runs that exist."""
     parser = argparse.ArgumentParser(description="Enrols the unknown classes of the base runs.")
-    parser.add_argument("--only", default="", help="bases whose name begins so; several by commas")
-    parser.add_argument("--draws", type=int, default=5, help="of each class and number of chips")
+    parser.add_argument("--only", default="", help="comma-separated prefixes of base names")
+    parser.add_argument("--draws", type=int, default=5, help="draws per class and number of chips")
     parser.add_argument("--workdir", default=WORKDIR)
     flags = parser.parse_args()
     training.enable_compilation_cache()

@@ -1,14 +1,14 @@
-"""Trains the named runs behind the tables of enrolment; what is done is kept.
+"""Trains the named runs of the enrolment tables.
 
-    python -m experiments.enrolment.run --only=base        # first
-    python -m experiments.enrolment.enrol                  # then this: measures enrolments
-    python -m experiments.enrolment.run                    # then what enrolment is compared with
+    python -m experiments.enrolment.run --only=base        # first, the base runs
+    python -m experiments.enrolment.enrol                  # then measure enrolments
+    python -m experiments.enrolment.run                    # then train the runs to compare with
 
-``base-…`` know some classes of a data set. :mod:`experiments.enrolment.enrol` enrols each of the
-others by few chips, and writes the chips of the first draw for the runs that train on them:
-``continual-…`` from the weights of the base, as ``jaxatr enrol --train`` does it, and
-``scratch-…`` from random weights, as the base. How runs are carried out is in
-:mod:`experiments.named_runs`.
+The runs ``base-…`` know some classes of a data set. :mod:`experiments.enrolment.enrol` enrols each
+of the other classes by a few chips, and writes the chips of the first draw for the runs that train
+on them: ``continual-…`` from the base's weights, as ``jaxatr enrol --train`` does, and
+``scratch-…`` from random weights, as the base. See :mod:`experiments.named_runs` for how runs are
+carried out.
 """
 
 import sys
@@ -22,20 +22,20 @@ from jaxatr.runs.continual import SHARE, SLOWER
 RESULTS = Path(__file__).parent / "results"
 WORKDIR = "runs/enrolment"
 SHOTS = (1, 5, 20)
-"""Chips of a class that is enrolled."""
+"""Numbers of chips by which a class is enrolled."""
 
 
 class Base(NamedTuple):
     """A run whose unknown classes are enrolled.
 
     Attributes:
-      name: of the data set, and of the run after ``base-``.
-      config: file and variant, below ``configs/``.
-      overrides: field to value.
-      archive: what it reads from the data folder, if anything.
-      unknown: names of the classes that are enrolled, each by itself.
-      epochs: of its training.
-      rate: learning rate of its training.
+      name: name of the data set; the run is ``base-NAME``.
+      config: configuration file and variant below ``configs/``.
+      overrides: values by configuration field.
+      archive: archive in the data folder, if it needs one.
+      unknown: names of the classes to enrol, each on its own.
+      epochs: training epochs.
+      rate: learning rate.
     """
 
     name: str
@@ -47,8 +47,8 @@ class Base(NamedTuple):
     rate: float
 
 
-# Among the scores that take classes, the best on known classes that are left out decides: all are
-# compared, on the finished network's outputs.
+# The decision is by the score that is best on left-out known classes, among those that take
+# classes; the scores are compared on the trained network's outputs.
 _AUTO = {"open_set.score": "auto", "open_set.trials": 0}
 
 BASES = (
@@ -72,7 +72,7 @@ BASES = (
     ),
     Base("simulated", "cbc.py:default", _AUTO, None, ("BTR70", "BRDM2", "ZSU23"), 16, 3e-2),
     Base(
-        "smoke",  # to see that everything works; no table has it
+        "smoke",  # a quick test, which is not in the tables
         "cbc.py:smoke",
         {**_AUTO, "data.options.aspects": 24},
         None,
@@ -84,18 +84,18 @@ BASES = (
 
 
 def chips(base: Base, name: str, shots: int) -> str:
-    """Returns the file of the chips that trainings add, below the folder of all runs."""
+    """Returns the file of the chips that trainings add, relative to the folder of all runs."""
     return f"chips/{base.name}-{name}-{shots}.npz"
 
 
 def bases() -> list[Run]:
-    """Returns the runs whose unknown classes are enrolled."""
+    """Lists the runs whose unknown classes are enrolled."""
     return [Run(f"base-{b.name}", b.config, b.overrides, b.archive) for b in BASES]
 
 
 def compared(base: Base) -> list[Run]:
-    """Returns the runs that a base's enrolments are compared with."""
-    found = []
+    """Lists the runs that a base's enrolments are compared with."""
+    runs = []
     for name in base.unknown:
         for shots in SHOTS:
             own = {**base.overrides, "open_set.enrolled": f"{{runs}}/{chips(base, name, shots)}"}
@@ -106,16 +106,16 @@ def compared(base: Base) -> list[Run]:
                 "optimizer.learning_rate": SLOWER * base.rate,
             }
             of = f"{base.name}-{name}-{shots}"
-            found.append(Run(f"continual-{of}", base.config, continued, base.archive))
-            found.append(Run(f"scratch-{of}", base.config, own, base.archive))
-    return found
+            runs.append(Run(f"continual-{of}", base.config, continued, base.archive))
+            runs.append(Run(f"scratch-{of}", base.config, own, base.archive))
+    return runs
 
 
 def all_runs() -> list[Run]:
-    """Returns every run, in the order in which they are trained."""
+    """Lists all runs, in the order of training."""
     return [*bases(), *(run for base in BASES for run in compared(base))]
 
 
 if __name__ == "__main__":
-    description = "Trains the named runs behind the tables of enrolment."
+    description = "Trains the named runs of the enrolment tables."
     sys.exit(main(description, all_runs(), RESULTS, WORKDIR))

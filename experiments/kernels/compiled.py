@@ -1,8 +1,9 @@
-"""Records registers, spills, shared memory, calls and bytes of compiled kernels; no device.
+"""Records registers, spills, shared memory, calls and bytes of compiled kernels, without a device.
 
-Every case of ``described.py`` is compiled for a described device and becomes a row, of the Pallas
-kernels what ptxas and the launch report, of the fusion plans what XLA calls and how many bytes the
-operations read and write. ``--steps`` compiles whole training steps too, which takes minutes.
+Every case of ``kernel_cases.py`` is compiled for a described device and becomes a row. Rows of
+Pallas kernels have the figures that ptxas and the launch report; rows of fusion plans have XLA's
+custom calls and the bytes that the operations read and write. ``--steps`` also compiles whole
+training steps, which takes minutes.
 
 Run: PYTHONPATH=. python experiments/kernels/compiled.py [--gpu h200] [--tpu v5e] [--steps]
 """
@@ -16,6 +17,8 @@ from typing import Any
 
 import described
 import jax
+import kernel_cases
+import program_reports
 import steps
 
 from experiments.records import table
@@ -25,29 +28,29 @@ HERE = Path(__file__).parent
 
 
 def hopper_rows(device: str) -> Iterator[dict[str, Any]]:
-    """Yields a row for each of Hopper's kernels."""
-    for case in described.hopper_cases():
-        program, report = described.compile_kernel(device, case)
-        blocks = 2 if report.shared <= described.HALF else 1
+    """Yields a row for each Hopper kernel."""
+    for case in kernel_cases.hopper_cases():
+        program, report = program_reports.compile_kernel(device, case)
+        blocks = 2 if report.shared <= program_reports.HALF else 1
         row = {"kernel": case.name, **report._asdict(), "blocks": blocks}
-        yield row | {"bytes": described.traffic(program)}
+        yield row | {"bytes": program_reports.traffic(program)}
 
 
 def tpu_rows(device: str) -> Iterator[dict[str, Any]]:
-    """Yields a row for each of the TPU's kernels."""
-    for case in described.tpu_cases():
+    """Yields a row for each TPU kernel."""
+    for case in kernel_cases.tpu_cases():
         program = described.compile_for(device, case.function, *case.arguments)
         cost = program.cost_analysis()
         row = {"kernel": case.name, "flops": cost["flops"], "bytes": cost["bytes accessed"]}
-        yield row | {"memory": described.memory(program)}
+        yield row | {"memory": program_reports.memory(program)}
 
 
 def plan_rows(device: str) -> Iterator[dict[str, Any]]:
     """Yields a row for each fusion plan, shape and solver, in bfloat16."""
-    for shape in described.SHAPES:
-        for combination in described.TAILS:
+    for shape in kernel_cases.SHAPES:
+        for combination in kernel_cases.TAILS:
             for solver in ("xla", "xla_folded", "hopper"):
-                case = described.plan_case(combination, shape, "bfloat16", solver)
+                case = kernel_cases.plan_case(combination, shape, "bfloat16", solver)
                 program = described.compile_for(device, case.function, *case.arguments)
                 arguments = sum(a.size * a.dtype.itemsize for a in case.arguments)
                 result = program.memory_analysis().output_size_in_bytes
@@ -55,8 +58,8 @@ def plan_rows(device: str) -> Iterator[dict[str, Any]]:
                     "plan": combination,
                     "shape": shape,
                     "solver": solver,
-                    "calls": dict(described.custom_calls(program)),
-                    "bytes": described.traffic(program),
+                    "calls": dict(program_reports.custom_calls(program)),
+                    "bytes": program_reports.traffic(program),
                     "least": arguments + result,
                 }
 
@@ -73,9 +76,9 @@ def step_rows(device: str) -> Iterator[dict[str, Any]]:
                     "phase": phase.name,
                     "dtype": dtype,
                     "device": device,
-                    "memory": described.memory(program),
-                    "collectives": dict(described.collectives(program)),
-                    "calls": dict(described.custom_calls(program)),
+                    "memory": program_reports.memory(program),
+                    "collectives": dict(program_reports.collectives(program)),
+                    "calls": dict(program_reports.custom_calls(program)),
                 }
 
 
@@ -142,7 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gpu", default="h200", choices=("h100", "h200"))
     parser.add_argument("--tpu", default="v5e", choices=("v5e", "v6e"))
-    parser.add_argument("--steps", action="store_true", help="whole training steps, too")
+    parser.add_argument("--steps", action="store_true", help="also compile training steps")
     parser.add_argument("--output", type=Path, default=HERE / "results", help="a folder")
     options = parser.parse_args(arguments)
     record: dict[str, Any] = {"jax": jax.__version__, "gpu": options.gpu, "tpu": options.tpu}

@@ -1,9 +1,9 @@
-"""Figures 6 and 7 of the MIOpen paper (Khan et al. 2019), from what the benchmarks recorded.
+"""Draws figures 6 and 7 of the MIOpen paper (Khan et al. 2019) from the benchmarks' records.
 
-Figure 6: every algorithm's speed relative to im2col and a matrix product (``matmul``), 1x1 kernels
-and others apart, in the three directions. Figure 7: fused plans relative to the same operations one
-after the other. A third, which the paper has not: recurrent layers relative to flax's and torch's.
-Nothing is measured here, and nothing is drawn whose record is not there.
+Figure 6 shows every algorithm's speed relative to im2col (``matmul``), for 1x1 and other kernels in
+the three directions. Figure 7 shows fused plans relative to the separate operations. A third
+figure, not in the paper, shows recurrent layers relative to flax and PyTorch. Nothing is measured
+here; figures without a record are skipped.
 
 Run: python experiments/kernels/figures.py [--device cpu] [--dtype float32]
 """
@@ -23,7 +23,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-plt.rcParams["svg.hashsalt"] = "jaxatr"  # what is drawn twice is the same file
+plt.rcParams["svg.hashsalt"] = "jaxatr"  # makes the files reproducible
 
 HERE = Path(__file__).parent
 RECORDED = HERE.parent / "benchmarks" / "results"
@@ -33,33 +33,34 @@ KERNELS = ("1×1", "other")
 
 
 def relative(rows: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, list[float]]]:
-    """Returns, for each kind of kernel and direction, the speed-ups of each algorithm."""
-    found: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    """Returns the speed-ups of each algorithm by kind of kernel and direction."""
+    ratios: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         direction, _, window, *_ = row["problem"].split()
         kind = "1×1" if window.startswith("1x1x") else "other"
         times = row["milliseconds"]
-        if BASE not in times:  # it failed, or was left out for its memory
+        if BASE not in times:  # it failed, or would have needed too much memory
             continue
         for name, time in times.items():
             if name != BASE:
-                found[kind, direction][name].append(times[BASE] / time)
-    return found
+                ratios[kind, direction][name].append(times[BASE] / time)
+    return ratios
 
 
 def mean(ratios: list[float]) -> float:
+    """Returns the geometric mean."""
     return math.exp(statistics.fmean(map(math.log, ratios)))
 
 
 def algorithms(record: dict[str, Any]) -> Figure:
-    """Draws figure 6: a point per problem, a bar for the geometric mean."""
-    found = relative(record["rows"])
-    names = sorted({name for part in found.values() for name in part} - {"auto", "torch"})
+    """Draws figure 6: a point per problem and a bar for the geometric mean."""
+    by_kind = relative(record["rows"])
+    names = sorted({name for part in by_kind.values() for name in part} - {"auto", "torch"})
     names = [*names, "auto", "torch"]
     figure, axes = plt.subplots(2, 3, figsize=(13, 7), sharex=True, sharey="row")
     for line, kind in zip(axes, KERNELS, strict=True):
         for axis, direction in zip(line, DIRECTIONS, strict=True):
-            part = found.get((kind, direction), {})
+            part = by_kind.get((kind, direction), {})
             for place, name in enumerate(names):
                 if ratios := part.get(name):
                     axis.plot([place] * len(ratios), ratios, ".", color="0.6", markersize=4)
@@ -73,7 +74,7 @@ def algorithms(record: dict[str, Any]) -> Figure:
 
 
 def fusions(record: dict[str, Any]) -> Figure:
-    """Draws figure 7: bars of each plan's speed-up, a group per layer."""
+    """Draws figure 7: bars of each plan's speed-up, grouped by layer."""
     timed = [row for row in record["rows"] if "separate" in row["milliseconds"]]
     plans = list(dict.fromkeys(row["plan"] for row in timed))
     figure, axes = plt.subplots(len(plans), 1, figsize=(10, 3 * len(plans)), squeeze=False)
@@ -97,7 +98,7 @@ def fusions(record: dict[str, Any]) -> Figure:
 
 
 def networks(record: dict[str, Any]) -> Figure:
-    """Draws how many times as fast as flax and PyTorch the choice is, a panel per direction."""
+    """Draws the speed-up of the automatic choice over flax and PyTorch, a panel per direction."""
     figure, axes = plt.subplots(2, 1, figsize=(10, 8), squeeze=False)
     for axis, direction in zip(axes[:, 0], ("forward", "backward"), strict=True):
         rows = [
@@ -122,7 +123,7 @@ def networks(record: dict[str, Any]) -> Figure:
 
 
 def finished(figure: Figure, record: dict[str, Any]) -> Figure:
-    """Writes above a figure where it was measured."""
+    """Adds a title with the device, the type and the version of jax."""
     figure.suptitle(f"{record['device']}, {record['dtype']}, jax {record['jax']}", fontsize=9)
     figure.tight_layout()
     return figure

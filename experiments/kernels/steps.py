@@ -1,7 +1,7 @@
-"""Whole training steps and inference of the bundled configurations, for described devices.
+"""Compiles training steps and inference of the bundled configurations for described devices.
 
-Networks, batches and losses are those of a configuration; the data is that of its smoke variant.
-Nothing is drawn or trained: a program depends on shapes alone.
+Networks, batches and losses come from a configuration, and the data from its smoke variant. Nothing
+is trained, because a program depends on shapes only.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ DTYPES = ("float32", "bfloat16")
 
 @cache
 def task_of(name: str, dtype: str) -> Task:
-    """Makes the task of a configuration, its network as wide as by default."""
+    """Makes the task of a configuration, with the default width of its network."""
     config, full = bundled.load(f"{name}:smoke"), bundled.load(name)
     config.model.width, config.model.dtype = full.model.width, dtype
     config.train.batch_size = full.train.batch_size
@@ -49,7 +49,7 @@ def task_of(name: str, dtype: str) -> Task:
 
 
 def state_of(task: Task) -> TrainState:
-    """Returns shapes and types of a task's state before its first step."""
+    """Returns the shapes and types of a task's initial state."""
     key = jax.eval_shape(lambda: jax.random.key(0))
     params, model_state = jax.eval_shape(task.init, key)
     optimizers = {
@@ -74,7 +74,7 @@ def _leading(count: int, tree: PyTree) -> PyTree:
 
 
 def training_step(task: Task, phase: Phase, devices: Sequence[Any]) -> Any:
-    """Compiles a phase's step for devices, each with a share of the batch."""
+    """Compiles a phase's training step for devices, each with an equal share of the batch."""
     state, batch = state_of(task), batch_of(task, phase)
     count = len(devices)
     shares = {
@@ -87,7 +87,7 @@ def training_step(task: Task, phase: Phase, devices: Sequence[Any]) -> Any:
 
 
 def inference(task: Any, device: Any) -> Any:
-    """Compiles the network in test mode for a device, on a batch of the last phase."""
+    """Compiles inference for a device, on a batch of the last phase."""
     state, batch = state_of(task), batch_of(task, task.phases[-1])
     names = ("image", "length")
     shapes = {n: jax.ShapeDtypeStruct(batch[n].shape, batch[n].dtype) for n in names if n in batch}

@@ -1,11 +1,11 @@
-"""Runs ONNX's own test suite through the importer and writes what passes, by operator.
+"""Runs ONNX's own test suite through the importer, and records the results by operator.
 
     python experiments/onnx/conformance.py                      # all kinds, into results/
     python experiments/onnx/conformance.py --only=resize        # prints, writes nothing
-    python experiments/onnx/conformance.py --resume             # what is not recorded yet
+    python experiments/onnx/conformance.py --resume             # only unrecorded tests
 
-Every test counts: what is not supported, or takes longer than the limit, has failed. The
-comparison and its tolerances are the suite's own.
+Unsupported tests, and tests that exceed the time limit, count as failures. The comparison and its
+tolerances are the suite's own.
 """
 
 import argparse
@@ -31,14 +31,14 @@ LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 
 
 def cases(kinds=KINDS):
-    """Returns the suite's tests as (kind, test)."""
+    """Lists the suite's tests as (kind, test)."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the suite overflows on purpose while it is built
+        warnings.simplefilter("ignore")  # building the suite overflows on purpose
         return [(kind, test) for kind in kinds for test in suite.load_model_tests(kind=kind)]
 
 
 def plain(item):
-    """Returns a value of the suite as an array, or a list of arrays."""
+    """Converts a value of the suite to an array, or to a list of arrays."""
     if isinstance(item, onnx.TensorProto):
         return onnx.numpy_helper.to_array(item)
     if isinstance(item, onnx.SequenceProto):
@@ -49,7 +49,7 @@ def plain(item):
 
 
 def from_file(path, info):
-    """Returns the value of one of the suite's files, of the type that the model declares."""
+    """Reads a value from one of the suite's files, with the type that the model declares."""
     kinds = {"sequence_type": onnx.SequenceProto, "optional_type": onnx.OptionalProto}
     proto = kinds.get(info.type.WhichOneof("value"), onnx.TensorProto)()
     proto.ParseFromString(Path(path).read_bytes())
@@ -57,7 +57,7 @@ def from_file(path, info):
 
 
 def data_of(test):
-    """Returns a test's model and its pairs of inputs and expected outputs."""
+    """Loads a test's model, and its pairs of inputs and expected outputs."""
     if test.model is not None:
         sets = [([plain(i) for i in ins], [plain(o) for o in outs]) for ins, outs in test.data_sets]
         return test.model, sets
@@ -92,7 +92,7 @@ class Late(Exception):
 
 
 def run(test, *, limit=180, prepare=backend.prepare):
-    """Returns why the test fails, or "" where it passes."""
+    """Runs a test; returns the reason of a failure, or "" if it passes."""
 
     def late(*_):
         raise Late(f"longer than {limit} s")
@@ -112,7 +112,7 @@ def run(test, *, limit=180, prepare=backend.prepare):
 
 
 def operators(found):
-    """Returns the operator that each test is about, by kind and name."""
+    """Returns the operator that each test covers, by kind and name."""
     plain_tests = {
         test.name: test.model.graph.node[-1].op_type
         for kind, test in found
@@ -126,7 +126,7 @@ def operators(found):
 
 
 def record(results, path, title):
-    """Writes the results as JSON, and the tables of them as Markdown beside it."""
+    """Writes the results as JSON, and their tables as Markdown next to it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(entry) for entry in results]
     path.write_text("[\n" + ",\n".join(lines) + "\n]\n")
@@ -134,7 +134,7 @@ def record(results, path, title):
 
 
 def table(results, title):
-    """Returns the tables: by kind, the failures with their reasons, and by operator."""
+    """Formats the tables: counts by kind, failures with their reasons, and counts by operator."""
     kinds, by_operator = collections.Counter(), collections.Counter()
     kinds_passed, operators_passed = collections.Counter(), collections.Counter()
     for entry in results:
@@ -157,21 +157,21 @@ def table(results, title):
 
 
 def main(description, name, title, kinds, *, prepare=backend.prepare, limit=180):
-    """Parses the flags, goes through the tests and records what passes.
+    """Parses the flags, runs the tests and records the results.
 
     Args:
-      description: for ``--help``.
-      name: of the files of results.
-      title: of the tables.
-      kinds: of tests.
-      prepare: from a model to what runs it.
+      description: description for ``--help``.
+      name: name of the result files.
+      title: title of the tables.
+      kinds: kinds of tests.
+      prepare: converts a model to an object that runs it.
       limit: default of ``--limit``.
     """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--kind", choices=kinds, action="append", help="default: all")
-    parser.add_argument("--only", default="", help="tests whose name, or operator, matches this")
-    parser.add_argument("--limit", type=int, default=limit, help="seconds that a test may take")
-    parser.add_argument("--resume", action="store_true", help="keep what is recorded")
+    parser.add_argument("--only", default="", help="pattern of test names, or an operator")
+    parser.add_argument("--limit", type=int, default=limit, help="time limit per test in seconds")
+    parser.add_argument("--resume", action="store_true", help="keep recorded results")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     found = cases(options.kind or kinds)

@@ -1,14 +1,14 @@
-"""An exported run beside ``predict``, on 1,000 images each of four data sets.
+"""Compares exported runs with ``predict``, on 1,000 images each of four data sets.
 
     python -m experiments.onnx.decision [--only=mstar] [--chips=1000] [--run=mstar=DIR]
                                         [--data=DIR] [--workdir=DIR] [--list]
 
-Trains a small network on each data set (or takes the run that ``--run`` names), exports it with
-the score that decides, and asks onnxruntime and the run about the same image files, as they are. Of
-each output the largest difference is recorded, in units of the value where that is above 1, and how
-many classes and decisions differ; besides, the size of the file and the time of an image. What is
-recorded in ``results/decision`` is not repeated; a training that was cut goes on. The simulated
-data have no files: there the images are the test part's.
+The script trains a small network on each data set (or takes the run given by ``--run``), exports it
+with its decision, and runs onnxruntime and ``predict`` on the same original images. It records the
+largest difference of each output, relative for values above 1; the numbers of different classes and
+decisions; the size of the file; and the time per image. Results recorded in ``results/decision``
+are not repeated, and an interrupted training is resumed. For the simulated data, which have no
+image files, the images of the test part are used.
 """
 
 import argparse
@@ -38,12 +38,12 @@ TOLERANCE = 1e-4
 
 
 class Case(NamedTuple):
-    """A data set and the small run on it.
+    """A data set with the settings of its small run.
 
     Attributes:
-      config: file and variant, below ``configs/``.
-      overrides: field to value.
-      archive: in the data folder; None for simulated images.
+      config: configuration file and variant below ``configs/``.
+      overrides: values by configuration field.
+      archive: archive in the data folder; None for simulated images.
     """
 
     config: str
@@ -93,9 +93,9 @@ CASES = {
 
 
 def trained(name: str, case: Case, workdir: Path, folder: Path) -> Path:
-    """Trains the case's run, unless it is trained already, and returns its folder."""
+    """Trains the run of a case, unless it is trained already; returns its folder."""
     own = workdir / name
-    if (own / training.EVALUATION).is_file():  # which comes last
+    if (own / training.EVALUATION).is_file():  # which is written last
         return own
     fields = dict(case.overrides)
     if case.archive:
@@ -108,7 +108,7 @@ def trained(name: str, case: Case, workdir: Path, folder: Path) -> Path:
 
 
 def images(case: Case, workdir: Path, folder: Path, scratch: str) -> Iterator[np.ndarray]:
-    """Yields test images, those of an archive as they lie there."""
+    """Yields test images; those of an archive are not preprocessed."""
     if case.archive is None:
         task: Any = runs.make_task(training.load_config(workdir), workdir)
         for batch in task.examples.eval_batches("test"):
@@ -122,7 +122,7 @@ def images(case: Case, workdir: Path, folder: Path, scratch: str) -> Iterator[np
 
 
 def compare(workdir: Path, chips: list[np.ndarray]) -> dict[str, Any]:
-    """Exports a run, and compares the file's answers with the recogniser's."""
+    """Exports a run, and compares the file's outputs with the recogniser's."""
     import onnxruntime
 
     recogniser: Any = Recogniser.load(workdir)
@@ -158,7 +158,7 @@ def compare(workdir: Path, chips: list[np.ndarray]) -> dict[str, Any]:
             for name, values in wanted.items()
             if name not in ("decision", "nearest")
         },
-        # How far predict differs from itself, by the size of its batches: 1 and 32.
+        # The difference between predict with batches of 1 and of 32.
         "difference_of_predict": {
             name: difference(alone[name], values)
             for name, values in wanted.items()
@@ -175,7 +175,7 @@ def compare(workdir: Path, chips: list[np.ndarray]) -> dict[str, Any]:
 
 
 def expected(recogniser: Recogniser, predictions: list[Prediction]) -> dict[str, np.ndarray]:
-    """Lists what ``predict`` says, under the names of the file's outputs."""
+    """Converts predictions to arrays, under the names of the file's outputs."""
     number = {name: place for place, name in enumerate(recogniser.classes)}
     number["unknown"] = openset.UNKNOWN
     found: dict[str, Any] = {
@@ -191,7 +191,7 @@ def expected(recogniser: Recogniser, predictions: list[Prediction]) -> dict[str,
 
 
 def difference(found: np.ndarray, wanted: np.ndarray) -> float:
-    """Returns the largest difference, in units of the value where that is above 1."""
+    """Computes the largest difference: absolute, but relative for values above 1."""
     finite = np.isfinite(wanted)
     if not finite.any():
         return 0.0
@@ -200,7 +200,7 @@ def difference(found: np.ndarray, wanted: np.ndarray) -> float:
 
 
 def page() -> str:
-    """Returns the table of what is recorded."""
+    """Formats the table of the recorded results."""
     rows = []
     for name in CASES:
         path = RESULTS / f"{name}.json"
@@ -223,17 +223,17 @@ def page() -> str:
                 f"{one['milliseconds']:.1f} ms",
             ]
         )
-    header = ["data", "decides", "images", "classes / decisions that differ", "score"]
-    header += ["score, predict with itself", "probabilities, threshold", "p-value", "file"]
-    header += ["an image"]
+    header = ["data", "score", "images", "different classes / decisions", "difference: score"]
+    header += ["score, predict by batches of 1 and 32", "probabilities, threshold", "p-value"]
+    header += ["file", "time per image"]
     lines = [
-        "# Exported decisions beside predict",
+        "# Exported decisions compared with predict",
         "",
-        "Largest differences between onnxruntime and `predict` on the same test images, in units",
-        "of the value where that is above 1; the time is that of one image at a time. The networks",
-        "are small and trained for a moment: two ways of computing are compared, not networks.",
-        "Predict with itself: by batches of 1 and of 32. A p-value differs by one step where a",
-        "score lies as close to that of a validation example.",
+        "Largest differences between onnxruntime and `predict` on the same test images, relative",
+        "for values above 1. Images are processed one by one. The networks are small and briefly",
+        "trained, because the two computations are compared, not the networks. For reference, the",
+        "sixth column compares `predict` by batches of 1 and of 32. A p-value differs by one step",
+        "if a score is that close to the score of a validation example.",
         "",
         *table(header, rows),
     ]
@@ -241,18 +241,18 @@ def page() -> str:
 
 
 def main() -> int:
-    """Parses the flags, and carries out what is not recorded; 1 where one differs."""
-    parser = argparse.ArgumentParser(description="Exported runs beside predict.")
-    parser.add_argument("--only", default="", help="cases, by commas; default: all")
-    parser.add_argument("--chips", type=int, default=1000, help="images of each")
-    parser.add_argument("--run", action="append", default=[], help="CASE=DIR: a run to take")
+    """Parses the flags, and runs unrecorded cases; returns 1 if any case differs."""
+    parser = argparse.ArgumentParser(description="Compares exported runs with predict.")
+    parser.add_argument("--only", default="", help="comma-separated cases; default: all")
+    parser.add_argument("--chips", type=int, default=1000, help="images per case")
+    parser.add_argument("--run", action="append", default=[], help="CASE=DIR: a run to use")
     parser.add_argument("--data", default=os.environ.get("JAXATR_DATA", "../shared/data"))
     parser.add_argument("--workdir", default="runs/onnx_decision")
-    parser.add_argument("--list", action="store_true", help="say what is done, and do nothing")
+    parser.add_argument("--list", action="store_true", help="list the cases, without running them")
     flags = parser.parse_args()
     chosen = flags.only.split(",") if flags.only else list(CASES)
     if wrong := [name for name in chosen if name not in CASES]:
-        parser.error(f"--only: there is no {wrong[0]!r}; there are {', '.join(CASES)}")
+        parser.error(f"--only: got {wrong[0]!r}, wanted some of {', '.join(CASES)}")
     taken = dict(one.partition("=")[::2] for one in flags.run)
     folder, failed = Path(flags.data).absolute(), False
     RESULTS.mkdir(parents=True, exist_ok=True)
@@ -273,7 +273,7 @@ def main() -> int:
             chips = list(itertools.islice(images(case, own, folder, scratch), flags.chips))
         result = {"asked": asked, "config": case.config, **compare(own, chips)}
         path.write_text(json.dumps(result, indent=1) + "\n")
-        # A p-value has steps: one is taken where a score lies as close to a validation example's.
+        # A p-value changes by a step if a score is that close to a validation example's score.
         others = {key: v for key, v in result["difference"].items() if key != "p_value"}
         apart = max(others.values())
         wrong = apart > TOLERANCE or any(result["differing"].values())

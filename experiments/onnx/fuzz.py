@@ -1,13 +1,13 @@
-"""Mutates small models and loads them: no crash, no hang, no memory beyond what a file asks for.
+"""Fuzz test of the ONNX importer: loading mutated models must not crash, hang or exhaust memory.
 
     python experiments/onnx/fuzz.py --count=20000
 
-Each mutant is written into a file beside a file of weights, listed and loaded. Where it loads, it
-is traced with abstract inputs, as in use and as in training, written as source code, and applied to
-numbers, if its values are not too large. The only error that may come out is ValueError. They run
-in batches in a process of their own. Each has a limit of time, and the most memory that it took, as
-Linux counts it, is held against what its file and its values take. What ends otherwise is printed
-with its seed, which alone repeats it.
+Each mutant is written to a file next to a file of weights, listed and loaded. If it loads, it is
+traced with abstract inputs in inference and training mode, written as source code and, if its
+values are not too large, applied to numbers. The only permitted exception is ValueError. Mutants
+run in batches, each batch in a separate process. Each mutant has a time limit, and its peak memory,
+as measured by Linux, is compared with the size of its file and its values. Violations are printed
+with the mutant's seed, which reproduces it.
 """
 
 import argparse
@@ -31,18 +31,18 @@ from onnx import TensorProto, helper, numpy_helper
 BATCH = 250
 SECONDS = 10
 MEGABYTES = 80
-"""Memory that a mutant may take beyond four times its file and its values: what is compiled takes
-some of it, and 16 MB may be folded."""
+"""Memory allowed in addition to four times the mutant's file plus its values, for compiled code and
+for up to 16 MB of constant folding."""
 
 APPLIED = 1 << 24
-"""Bytes of all its values up to which a model is applied to numbers."""
+"""A model is applied to numbers if its values have fewer bytes than this."""
 
 ADDRESSES = 8 << 30
-"""Bytes of addresses that a process gets besides those that it has: a stop, not the measure."""
+"""Additional address space of a process in bytes, as a safeguard; it is not the measured limit."""
 
 
 def small_models():
-    """Returns models of a few nodes that together have all kinds of things that a file can have."""
+    """Creates models of a few nodes that together cover the features of the file format."""
     rng = np.random.default_rng(0)
 
     def weight(name, *shape):
@@ -138,7 +138,7 @@ def small_models():
 
 
 def more_models(model, weight, ints):
-    """Returns models with pieces, functions in functions, and weights in another file."""
+    """Creates models with splits, nested functions, and external weights."""
     node = helper.make_node
     versions = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
     pieces = model(
@@ -185,11 +185,11 @@ def more_models(model, weight, ints):
 
 
 BESIDE = "weights.bin"
-"""The file of weights beside every mutant."""
+"""Name of the weights file next to every mutant."""
 
 
 def mutant(seed):
-    """Returns the bytes of one mutated model: a function of the seed."""
+    """Creates a mutated model; returns its bytes, which depend only on the seed."""
     rng = np.random.default_rng(seed)
     models = small_models()
     proto = models[rng.integers(len(models))]
@@ -219,7 +219,7 @@ ODD = (0, 1, -1, 2, 7, -8, 2**31 - 1, 2**31, -(2**31), 2**40, 2**62, -(2**62))
 
 
 def mutate_field(message: Any, rng: np.random.Generator) -> None:
-    """Changes one field somewhere in a message, or drops or repeats a part of it."""
+    """Changes a random field of a message, or drops or repeats a part of it."""
     fields = message.ListFields()
     if not fields:
         return
@@ -242,7 +242,7 @@ def mutate_field(message: Any, rng: np.random.Generator) -> None:
         try:
             setattr(message, field.name, changed(value, rng))
         except (ValueError, TypeError):
-            pass  # an enumeration, or out of the field's range
+            pass  # an enumeration, or a value out of the field's range
 
 
 def changed(value: Any, rng: np.random.Generator) -> Any:
@@ -261,28 +261,28 @@ def changed(value: Any, rng: np.random.Generator) -> Any:
 
 
 class Late(BaseException):
-    """A mutant took longer than the limit; no handler of errors takes it for one."""
+    """A mutant exceeded the time limit; a BaseException, so that no error handler catches it."""
 
 
-def memory(what):
-    """Returns the bytes that the process has (``VmRSS``), or has had at most (``VmHWM``)."""
+def memory(field):
+    """Reads the memory of the process in bytes: current (``VmRSS``) or peak (``VmHWM``)."""
     lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(what))
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(field))
 
 
 def outcome(raw, apply=True):
-    """Tries one model: it is loaded or refused, or a text says what went wrong.
+    """Tries one model; returns "loaded", "refused", or a description of the failure.
 
     Args:
-      raw: its bytes.
-      apply: whether it is applied to numbers, which takes most of the time.
+      raw: the model's bytes.
+      apply: whether to apply it to numbers, which takes most of the time.
     """
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / BESIDE).write_bytes(np.arange(8, dtype=np.float32).tobytes())
         path = Path(folder) / "model.onnx"
         path.write_bytes(raw)
         gc.collect()
-        Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak
         before, values = memory("VmRSS"), []
         result = tried(path, values, apply)
         grown = memory("VmHWM") - before
@@ -292,7 +292,7 @@ def outcome(raw, apply=True):
 
 
 def tried(path, values, apply):
-    """Tries one model; ``values`` gets the bytes of those that are computed."""
+    """Tries one model; appends the sizes of its computed values to ``values``."""
     import jax
 
     from jaxatr.onnx import generate, layers, load
@@ -330,22 +330,22 @@ def tried(path, values, apply):
         return "refused"
     except Late:
         return "late"
-    except BaseException as error:  # what must not be
+    except BaseException as error:  # not permitted
         return f"{type(error).__name__}: {str(error)[:200]}"
     finally:
         signal.alarm(0)
 
 
 def warm():
-    """Runs the models themselves, and returns the outcomes.
+    """Runs the unmutated models, and returns the outcomes.
 
-    Whatever is imported and made once is then no mutant's memory.
+    Imports and other one-time allocations are thereby not attributed to a mutant.
     """
     return [outcome(proto.SerializeToString()) for proto in small_models()]
 
 
 def child(first, count):
-    """Runs a batch; prints one line for each mutant that is not well treated, and the counts."""
+    """Runs a batch, and prints the outcome of each mutant."""
     warm()
     limit = memory("VmSize") + ADDRESSES
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -358,7 +358,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=20_000)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--batch", action="store_true", help="run here, as a child does")
+    parser.add_argument("--batch", action="store_true", help="run in this process, as a child")
     options = parser.parse_args()
     if options.batch:
         np.seterr(all="ignore")

@@ -1,11 +1,11 @@
-"""Runs ONNX's node tests as generated source and writes what passes.
+"""Runs ONNX's node tests as generated source code, and records the results.
 
     python experiments/onnx/generated.py                  # all, into results/
     python experiments/onnx/generated.py --only=resize    # prints, writes nothing
-    python experiments/onnx/generated.py --resume         # what is not recorded yet
+    python experiments/onnx/generated.py --resume         # only unrecorded tests
 
-Each test's model is written as a module, which is then imported from its file in a fresh namespace
-and applied to the weights of its file. Every test counts: what the importer lacks has failed.
+Each test's model is written as a module, which is imported from its file in a fresh namespace and
+applied with the weights from its file. Unsupported tests count as failures.
 """
 
 import importlib.util
@@ -25,7 +25,7 @@ import conformance  # noqa: E402
 
 
 class Written:
-    """A model as a module that was read from its file."""
+    """A model that was written as a module and imported from it."""
 
     def __init__(self, folder):
         """Imports the module in a fresh namespace."""
@@ -38,22 +38,22 @@ class Written:
         self.variables = load_weights(folder / "weights.safetensors")
 
     def run(self, inputs):
-        """Returns the outputs as NumPy arrays."""
-        with wide():  # 64-bit inputs are not to be narrowed on the way
+        """Computes the outputs as NumPy arrays."""
+        with wide():  # keeps 64-bit inputs
             outputs = self.model.apply(self.variables, *inputs)
             outputs = outputs if type(outputs) is tuple else (outputs,)
             return [plain(output) for output in outputs]
 
 
 def plain(value):
-    """Returns an output as the suite compares it."""
+    """Converts an output to the form that the suite compares."""
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     return value if value is None or isinstance(value, dict) else np.asarray(value)
 
 
 def prepare(model):
-    """Returns a model, written into a file and read from it."""
+    """Writes a model as a module, and imports it."""
     with tempfile.TemporaryDirectory() as folder:
         generate(model, folder)
         return Written(Path(folder))

@@ -1,12 +1,11 @@
-"""A network from an ONNX file learns classes that it has not seen, beside one from random weights.
+"""Transfer learning from an ONNX file, compared with training from random weights.
 
     python -m experiments.onnx.transfer [--jobs=2] [--list] [--data=DIR] [--workdir=DIR]
 
-``base`` trains on six of MSTAR's classes and is exported. Then the other four are learned, in a few
-steps, by the network of that file with a head of its own and by the same network from random
-weights: the same steps, batches, learning rate and three seeds. ``results/transfer`` holds the
-runs, and a table is written there when all are done. How runs are carried out is in
-:mod:`experiments.named_runs`.
+``base`` is trained on six of MSTAR's classes and exported. Then the other four classes are learned
+in a few steps by the network of that file with a new head, and by the same network from random
+weights, with the same steps, batches, learning rate and three seeds. The runs and their table are
+written to ``results/transfer``. See :mod:`experiments.named_runs` for how runs are carried out.
 """
 
 import sys
@@ -24,17 +23,17 @@ _KINDS = {
     "transfer": {
         "model.onnx": "{runs}/base.onnx",
         "model.output": "features",
-        "data.normalize": False,  # the file's network does so itself
+        "data.normalize": False,  # the exported network normalises its input
     },
     "scratch": {},
 }
 
 
 def all_runs() -> list[Run]:
-    """Returns every run, in the order in which they are trained."""
+    """Lists all runs, in the order of training."""
     fields = {**_PLAIN, "open_set.split": "mstar/retrieval", "train.epochs": 12}
     runs = [Run("base", "cbc.py:mstar", fields, _ARCHIVE, exported=True)]
-    if not runs[0].done(RESULTS):  # what builds on it comes next time
+    if not runs[0].done(RESULTS):  # the runs that build on it follow at the next call
         return runs
     for seed in SEEDS:
         for steps in STEPS:
@@ -52,21 +51,21 @@ def all_runs() -> list[Run]:
 
 
 def page() -> str:
-    """Returns the table of the recorded runs."""
+    """Formats the table of the recorded runs."""
     rows = []
     for steps in STEPS:
         row = [str(steps)]
         for kind in _KINDS:
-            found = [recorded(RESULTS, f"{kind}-{steps}-{seed}") for seed in SEEDS]
-            groups = [run["evaluation"]["groups"]["all"] for run in found if run]
+            results = [recorded(RESULTS, f"{kind}-{steps}-{seed}") for seed in SEEDS]
+            groups = [run["evaluation"]["groups"]["all"] for run in results if run]
             row.append(cell([100 * group["closed_accuracy"] for group in groups]))
         rows.append(row)
     lines = [
         "# Transfer through an ONNX file",
         "",
-        "Accuracy in percent on four MSTAR classes, after so many steps of 32 chips, of a network",
-        "that was trained on the other six, exported and read again, and of the same network from",
-        "random weights; mean ± standard deviation (number of runs).",
+        "Accuracy in percent on four MSTAR classes, by the number of training steps of 32 chips:",
+        "for a network that was trained on the other six classes, exported and read again, and for",
+        "the same network from random weights. Mean ± standard deviation (number of runs).",
         "",
         commits(RESULTS),
         "",

@@ -1,4 +1,4 @@
-"""Draws the simulated vehicles at every range in both bands, and what the sensor has of each.
+"""Draws the simulated vehicles at every range in both bands, with their size in sensor pixels.
 
 python experiments/open_set_atr/contact_sheet.py [--aspect=55] [--crop=window]
 """
@@ -27,11 +27,11 @@ def _sheet(aspect: float, crop: str, seed: int) -> Image.Image:
         for range_m in _RANGES
         for band in range(len(bands))
     ]
-    found = simulated.render(views, crop=crop)
-    chips = found["image"]
+    rendered = simulated.render(views, crop=crop)
+    chips = rendered["image"]
     shape = (len(vehicles), len(_RANGES), len(bands))
     images = chips.reshape(*shape, *chips.shape[1:3])
-    pixels = found.get("sensor_pixels", np.zeros(len(views))).reshape(shape)
+    pixels = rendered.get("sensor_pixels", np.zeros(len(views))).reshape(shape)
     step = _CELL + _GAP
     width = _LEFT + 2 * len(_RANGES) * step + 2 * _GAP
     sheet = Image.new("L", (width, _TOP + len(images) * step), 255)

@@ -1,4 +1,4 @@
-"""Draws what the tables hold, from the recorded runs only; needs the extra ``dev``.
+"""Draws figures of the tables from the recorded runs; needs the extra ``dev``.
 
 python -m experiments.open_set_atr.figures
 """
@@ -11,7 +11,7 @@ from experiments.open_set_atr import recorded, tables
 
 
 def mstar() -> Figure:
-    """Every score's AUROC on MSTAR: each run a point, the mean a line."""
+    """Draws every score's AUROC on MSTAR: a point for each run, a line for the mean."""
     scores = [
         (label, values)
         for score, label in tables.ALL_NAMES.items()
@@ -29,7 +29,7 @@ def mstar() -> Figure:
 
 
 def by_range() -> Figure:
-    """Table 1: AUROC by range and band, ours on simulated vehicles beside the paper's on DSIAC."""
+    """Draws table 1: AUROC by range and band, ours (simulated) and published (DSIAC)."""
     figure, panels = plt.subplots(1, 2, figsize=(9, 4), sharey=True, layout="constrained")
     for side, (band, axes) in enumerate(zip(tables.BANDS, panels, strict=True)):
         for place, (score, published) in enumerate(tables.PAPER_TABLE1.items()):

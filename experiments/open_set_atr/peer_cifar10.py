@@ -1,13 +1,14 @@
-"""The CIFAR-10 run of run.py in PyTorch, from either of the two initialisations in use.
+"""The CIFAR-10 run of run.py in PyTorch, with either of two common initialisations.
 
 torchvision draws a residual network's kernels from He's normal distribution by their fan-out, as
-this package does; PyTorch's own layers draw uniformly, with a fifth of the variance or less. Behind
-batch normalisation smaller kernels take relatively larger steps, which shows at a learning rate of
-1e-3. Nothing else differs: network, split, recipe, flips.
+this package does; PyTorch's own layers draw uniformly, with a fifth of the variance or less. Before
+batch normalisation, smaller kernels take relatively larger steps, which matters at a learning rate
+of 1e-3. Network, split, recipe and flips are the same.
 
     python experiments/open_set_atr/peer_cifar10.py --images=FOLDER --initialisation=he|torch
 
-FOLDER holds train/CLASS/*.jpg and test/CLASS/*.jpg. Writes results/peer-cifar10-NAME.json.
+FOLDER contains train/CLASS/*.jpg and test/CLASS/*.jpg. The script writes
+results/peer-cifar10-NAME.json.
 """
 
 import argparse
@@ -30,7 +31,7 @@ from step_torch import CLASSES, Network  # noqa: E402
 
 
 def load(folder: Path, classes: list[str]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns the images ``[n, 3, 32, 32]`` of the classes, uint8, and their indices."""
+    """Loads the images ``[n, 3, 32, 32]`` of the classes, uint8, and their labels."""
     images, labels = [], []
     for label, name in enumerate(classes):
         for path in sorted((folder / name).iterdir()):
@@ -40,7 +41,7 @@ def load(folder: Path, classes: list[str]) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def loss_of(network, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Returns equation 4 with the paper code's weight of one half on the binary classifiers."""
+    """Computes equation 4, with the paper code's weight of 1/2 for the binary classifiers."""
     logits, open_logits = network(images)
     own = F.one_hot(labels, CLASSES).bool()
     positive = F.softplus(-open_logits[own])
@@ -51,7 +52,7 @@ def loss_of(network, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor
 
 
 def scores(network, images, mean, std) -> tuple[np.ndarray, ...]:
-    """Returns both heads' logits."""
+    """Computes both heads' logits."""
     network.eval()
     with torch.inference_mode():
         parts = [network((part.float() - mean) / std) for part in images.split(500)]

@@ -1,6 +1,6 @@
-"""Published figures, and those of a PyTorch port, that the recorded runs are compared with."""
+"""Published results, and those of a PyTorch port, for comparison with the recorded runs."""
 
-# Measured once with a PyTorch port: lr 1e-2 with a cosine schedule, one run a split.
+# Measured once with a PyTorch port: learning rate 1e-2, cosine schedule, one run per split.
 PYTORCH_MSTAR = {
     "closed": (0.967, 0.910, 0.983),
     "softmax": (0.874, 0.610, 0.862),
@@ -11,14 +11,14 @@ PYTORCH_MSTAR = {
     "plain mls": (0.819, 0.565, 0.801),
 }
 PYTORCH_CIFAR10 = {"closed": 0.862, "softmax": 0.744, "mls": 0.765, "cbc": 0.749}
-PAPER_TABLE1 = {  # AUROC in percent, (visible, thermal) of each range
+PAPER_TABLE1 = {  # AUROC in percent, (visible, thermal) for each range
     "conflabel_detector": ((72.05, 74.29), (70.69, 72.88), (69.27, 71.39), (68.78, 63.60)),
     "mls": ((95.71, 94.59), (90.83, 93.50), (87.68, 83.73), (91.74, 88.81)),
     "softmax": ((96.10, 94.33), (89.41, 94.94), (89.71, 86.07), (94.66, 92.04)),
     "openmax": ((94.74, 93.85), (90.04, 93.41), (91.57, 87.00), (93.92, 90.80)),
     "cbc": ((98.61, 96.27), (93.28, 96.17), (92.03, 87.52), (94.89, 92.93)),
 }
-PAPER_TABLE2 = {  # accuracy over six classes in percent: ranges 1000, 3000, combined
+PAPER_TABLE2 = {  # accuracy over six classes in percent; ranges 1000, 3000, combined
     "conflabel_detector": ((61.2, 61.7), (57.3, 57.5), (59.4, 55.2)),
     "mls": ((82.3, 73.8), (74.6, 75.8), (74.8, 72.1)),
     "softmax": ((85.3, 82.8), (79.7, 77.7), (81.1, 78.1)),

@@ -1,4 +1,4 @@
-"""Reads the recorded runs, and makes a table's cells of them."""
+"""Reads the recorded runs, and formats them as table cells."""
 
 from collections.abc import Iterable
 
@@ -11,23 +11,23 @@ NAMES = {"softmax": "SoftMax", "mls": "MLS", "cbc": "CBC"}
 
 
 def over_all(name: str, group: str = "all") -> dict | None:
-    """Returns a run's evaluation over a group of its test data, by default all of it.
+    """Reads a run's evaluation on a group of its test data, by default all of them.
 
-    ``None`` where the run was not carried out with the settings that it has today.
+    Returns None if the run was not carried out with its present settings.
     """
-    found = RUNS[name].result(RESULTS)
-    return found and found["evaluation"]["groups"].get(group)
+    result = RUNS[name].result(RESULTS)
+    return result and result["evaluation"]["groups"].get(group)
 
 
 def figure(evaluation: dict, score: str, measure: str) -> float:
-    """Returns one figure of an evaluation; the closed-set accuracy belongs to no score."""
+    """Returns one measure of an evaluation; the closed-set accuracy is independent of the score."""
     if measure == "closed_accuracy":
         return evaluation["closed_accuracy"]
     return evaluation["scores"][score][measure]
 
 
 def summary(names: Iterable[str], score: str, measure: str) -> metrics.Summary | None:
-    """Returns mean and standard deviation over runs, or ``None`` unless all of them were run."""
+    """Computes mean and standard deviation over runs; returns None unless all were run."""
     values = [over_all(name) for name in names]
     if any(value is None for value in values):
         return None
@@ -35,32 +35,32 @@ def summary(names: Iterable[str], score: str, measure: str) -> metrics.Summary |
 
 
 def cell(found: metrics.Summary | None, spec: str = ".3f") -> str:
-    """Returns a summary as a table's cell."""
+    """Formats a summary as a table cell."""
     return NOT_RUN if found is None else format(found, spec)
 
 
 def difference(found: metrics.Summary | None, published: float, spec: str = "+.3f") -> str:
-    """Returns how far ours is above the published value."""
+    """Formats the difference between our mean and the published value."""
     return NOT_RUN if found is None else format(found.mean - published, spec)
 
 
 def markdown(header: list[str], rows: list[list[str]]) -> str:
-    """Returns a Markdown table."""
+    """Formats a Markdown table."""
     return "\n".join(table(header, rows))
 
 
 def percentages(names: Iterable[str], score: str, measure: str, group: str = "all") -> list[float]:
-    """Returns a figure of those runs that are recorded with it."""
-    found = (over_all(name, group) for name in names)
+    """Returns a measure in percent, for the runs that are recorded with it."""
+    evaluations = (over_all(name, group) for name in names)
     return [
-        100 * figure(run, score, measure)
-        for run in found
-        if run and (measure == "closed_accuracy" or score in run["scores"])
+        100 * figure(one, score, measure)
+        for one in evaluations
+        if one and (measure == "closed_accuracy" or score in one["scores"])
     ]
 
 
 def some(names: Iterable[str], score: str, measure: str, group: str = "all") -> str:
-    """Returns mean, deviation and number of those runs that are recorded with this figure."""
+    """Formats mean, standard deviation and number of the runs recorded with a measure."""
     values = percentages(names, score, measure, group)
     if not values:
         return NOT_RUN

@@ -1,10 +1,10 @@
-"""Makes the open-set paper's tables from the recorded runs; writes ``results/README.md``.
+"""Writes the open-set paper's tables from the recorded runs to ``results/README.md``.
 
     python -m experiments.open_set_atr.tables
 
-Reads ``results/*.json`` only. A cell of which no run is recorded says "not run", as does one whose
-runs were recorded with other settings (simulated chips of a window, not by the box); behind mean
-and deviation stands, in parentheses, of how many runs they are.
+The script reads ``results/*.json`` only. Cells without a recorded run are "not run", as are those
+whose runs were recorded with other settings. The number of runs follows mean and standard deviation
+in parentheses.
 """
 
 import json
@@ -49,7 +49,7 @@ ALL_NAMES = NAMES | {
 
 
 def mstar() -> str:
-    """MSTAR, per split and over all: AUROC beside the PyTorch port's."""
+    """MSTAR, by split and over all splits, compared with the PyTorch port."""
     rows = []
     for kind, scores in (("cbc", ("softmax", "mls", "cbc")), ("plain", ("softmax", "mls"))):
         trained = "CE + CBC + entropy" if kind == "cbc" else "cross-entropy only"
@@ -78,11 +78,11 @@ def mstar() -> str:
 
 
 def against_cbc() -> str:
-    """MSTAR: CBC's AUROC less each other score's, run by run (same split, same seed)."""
-    others = [("cbc", "softmax", "SoftMax of the same network")]
-    others += [("cbc", "mls", "MLS of the same network")]
-    others += [("plain", "softmax", "SoftMax of a network trained by cross-entropy only")]
-    others += [("plain", "mls", "MLS of a network trained by cross-entropy only")]
+    """MSTAR: the difference between the AUROC of CBC and of other scores, paired by run."""
+    others = [("cbc", "softmax", "SoftMax, same network")]
+    others += [("cbc", "mls", "MLS, same network")]
+    others += [("plain", "softmax", "SoftMax, network trained with cross-entropy only")]
+    others += [("plain", "mls", "MLS, network trained with cross-entropy only")]
     rows = []
     for kind, score, label in others:
         pairs = [
@@ -100,14 +100,15 @@ def against_cbc() -> str:
         gained = f"{found.mean:+.3f} ± {found.deviation:.3f}" if found else NOT_RUN
         rows.append([label, gained, better])
     return markdown(
-        ["CBC against", "AUROC gained (mean ± sd)", "runs in which CBC is higher"], rows
+        ["compared with", "AUROC gain of CBC (mean ± sd)", "runs in which CBC is better"], rows
     )
 
 
 def peer_cifar10() -> str:
-    """Our run's recipe in PyTorch, from either initialisation (peer_cifar10.py): the last epoch."""
+    """CIFAR-10 with our recipe in PyTorch, by initialisation (peer_cifar10.py), last epoch."""
     rows = []
-    for name, label in (("he", "He, fan-out: torchvision's and ours"), ("torch", "PyTorch's own")):
+    names = (("he", "He, fan-out (torchvision's and ours)"), ("torch", "PyTorch's default"))
+    for name, label in names:
         path = RESULTS / f"peer-cifar10-{name}.json"
         if not path.exists():
             rows.append([label, *[NOT_RUN] * 4])
@@ -115,11 +116,11 @@ def peer_cifar10() -> str:
         last = json.loads(path.read_text())["epochs"][-1]
         aurocs = [f"{100 * last[score]:.1f}" for score in ("mls", "cbc")]
         rows.append([label, str(last["epoch"]), *aurocs, f"{last['closed_accuracy']:.3f}"])
-    return markdown(["kernels drawn from", "epochs", "MLS", "CBC", "closed acc."], rows)
+    return markdown(["initialisation", "epochs", "MLS", "CBC", "closed acc."], rows)
 
 
 def cifar10() -> str:
-    """CIFAR-10: AUROC beside the paper's and the PyTorch port's."""
+    """CIFAR-10: AUROC compared with the paper and the PyTorch port."""
     rows = []
     for score, name in NAMES.items():
         found = summary(["cifar10-paper-code-0"], score, "auroc")
@@ -141,7 +142,7 @@ def cifar10() -> str:
 
 
 def simulated() -> str:
-    """The shape of table 1, on simulated vehicles; the paper's column is on DSIAC."""
+    """Table 1 on simulated vehicles cropped by their boxes; the paper's column is on DSIAC."""
     rows = []
     for place, name in enumerate(RANGES):
         for band, position in (("visible", 0), ("thermal", 1)):
@@ -163,20 +164,20 @@ def simulated() -> str:
 
 
 def against(published: float, ours: str) -> list[str]:
-    """Returns the cells published, ours, difference."""
+    """Formats the cells published, ours, difference."""
     gained = "" if ours == NOT_RUN else f"{float(ours.split()[0]) - published:+.1f}"
     return [f"{published:.1f}", ours, gained]
 
 
 def protocol(name: str, band: str) -> list[str]:
-    """Returns the runs of one cell of tables 1 and 2."""
+    """Lists the runs of one cell of tables 1 and 2."""
     return [f"table1-{name}-{band}-{split}-{seed}" for split in range(3) for seed in range(3)]
 
 
 def table1() -> str:
-    """Table 1: AUROC by range and band; the paper's columns are on DSIAC.
+    """Table 1: AUROC by range and band; the paper's column is on DSIAC.
 
-    The last column is of test chips whose boxes are off, which the paper does not have.
+    The last column, for test chips with inaccurate boxes, is not in the paper.
     """
     rows = []
     for place, name in enumerate(RANGES):
@@ -197,14 +198,14 @@ def table1() -> str:
 
 
 def table2() -> str:
-    """Table 2: accuracy over the known classes and "unknown", at either threshold."""
+    """Table 2: accuracy over the known classes and "unknown", at fixed and fitted thresholds."""
     rows = []
     for place, name in enumerate(("1000", "3000", "combined")):
         for side, band in enumerate(BANDS):
             for score, published in PAPER_TABLE2.items():
                 fixed = (
                     ""
-                    if score == "conflabel_detector"  # a score of ours has no threshold of theirs
+                    if score == "conflabel_detector"  # our version has no fixed threshold
                     else some(protocol(name, band), score, "open_accuracy")
                 )
                 fitted = some(protocol(name, band), score, "fitted_open_accuracy")
@@ -228,7 +229,7 @@ def table3() -> str:
 
 
 def table4() -> str:
-    """Table 4: the ablation, on all ranges together."""
+    """Table 4: the ablation, on all ranges combined."""
     labels = {"bce-entropy": ("BCE", "yes"), "cbc": ("CBC", "no"), "full": ("CBC", "yes")}
     rows = []
     for kind, (loss, entropy) in labels.items():
@@ -242,12 +243,12 @@ def table4() -> str:
 
 
 def mstar_runs() -> list[str]:
-    """Returns the runs with binary classifiers."""
+    """Lists the runs with binary classifiers."""
     return [f"mstar-{split}-cbc-{seed}" for split in range(3) for seed in range(3)]
 
 
 def mstar_scores() -> str:
-    """MSTAR: every score on the runs with binary classifiers, over three splits and three seeds."""
+    """MSTAR: all scores on the runs with binary classifiers, over three splits and three seeds."""
     runs = mstar_runs()
     measures = ("auroc", "oscr", "fpr_at_tpr", "fitted_open_accuracy")
     rows = [
@@ -260,28 +261,28 @@ def mstar_scores() -> str:
 SECTIONS: dict[str, Callable[[], str]] = {
     "The default run": default,
     "The score that decides": deciding,
-    "Decoys, tried on known vehicles that are held out, in %, mean ± sd (runs)": held_out,
-    "MSTAR's clutter: the control of what surrounds the vehicles, in %, mean ± sd (runs)": controls,
-    "MSTAR's recipes, on known vehicles that are held out, in %, mean ± sd (runs)": recipes,
-    "MSTAR, 6 known / 4 unknown, three seeds a split (mean ± sd)": mstar,
-    "MSTAR: is CBC better?": against_cbc,
-    "MSTAR: every score, in %, mean ± sd (runs)": mstar_scores,
-    "Table 1, the DSIAC protocol and crop on simulated vehicles, width 16, 1,000 steps of 32: "
+    "Decoys, on held-out known vehicles: %, mean ± sd (runs)": held_out,
+    "MSTAR, influence of the clutter around the vehicles: %, mean ± sd (runs)": controls,
+    "MSTAR, training recipes, on held-out known vehicles: %, mean ± sd (runs)": recipes,
+    "MSTAR, 6 known / 4 unknown, three seeds per split: mean ± sd": mstar,
+    "MSTAR, CBC compared with other scores": against_cbc,
+    "MSTAR, all scores: %, mean ± sd (runs)": mstar_scores,
+    "Table 1, DSIAC protocol and crop on simulated vehicles, width 16, 1,000 steps of 32: "
     "AUROC in %, mean ± sd (runs)": table1,
-    "Table 2, the same runs: accuracy over five known classes and unknown, in %": table2,
+    "Table 2, same runs: accuracy over five known classes and unknown, in %": table2,
     "Table 3, CIFAR-10: AUROC in %": table3,
-    "Table 4, the ablation: AUROC of CBC in %": table4,
-    "CIFAR-10, the paper code's split and recipe, from scratch": cifar10,
-    "CIFAR-10: the same recipe in PyTorch, by how the kernels are drawn": peer_cifar10,
-    "Simulated vehicles by the box in the shape of the paper's table 1: ResNet-18, half the width, "
-    "one seed, 5,000 steps of 16": simulated,
+    "Table 4, ablation: AUROC of CBC in %": table4,
+    "CIFAR-10, split and recipe of the paper's code, from scratch": cifar10,
+    "CIFAR-10, the same recipe in PyTorch, by initialisation": peer_cifar10,
+    "Table 1 on simulated vehicles cropped by their boxes: ResNet-18, half the width, one seed, "
+    "5,000 steps of 16": simulated,
 }
-FIGURES = {"mstar.png": "AUROC of every score on MSTAR", "table1.png": "AUROC by range and band"}
+FIGURES = {"mstar.png": "AUROC of all scores on MSTAR", "table1.png": "AUROC by range and band"}
 
 
 def main() -> None:
     """Writes the tables."""
-    made = f"Made by `tables.py` from the recorded runs in this folder. {commits(RESULTS)}"
+    made = f"Generated by `tables.py` from the recorded runs in this folder. {commits(RESULTS)}"
     parts = ["# Open-set results", made]
     for title, make in SECTIONS.items():
         parts += [f"## {title}", make()]

@@ -1,9 +1,9 @@
-"""Makes table 1 of the quadruplet-selection paper from the recorded runs; writes a README there.
+"""Writes table 1 of the quadruplet-selection paper from the recorded runs to ``results/README.md``.
 
     python -m experiments.quadruplet_selection.tables
 
-Reads ``results/*.json`` only. A cell of which no run is recorded says "not run"; behind mean and
-deviation stands, in parentheses, of how many runs they are.
+The script reads ``results/*.json`` only. Cells without a recorded run are "not run". The number of
+runs follows mean and standard deviation in parentheses.
 """
 
 import textwrap
@@ -38,37 +38,42 @@ PAPER = {  # Cars-196, ResNet-101 from ImageNet: R@1, R@2, R@4, R@8, NMI in perc
 
 
 def figures(data: str, row: str, column: str) -> list[float]:
-    """Returns a row's figure of each recorded run, in percent."""
+    """Returns a measure of a row for each recorded run, in percent."""
     runs = (recorded(RESULTS, f"{data}-{row}-{seed}") for seed in SEEDS)
     return [100 * run["evaluation"]["retrieval"]["new"][column] for run in runs if run]
 
 
 def of_set(data: str) -> list[str]:
-    """Returns the table of a data set."""
+    """Formats the table of a data set."""
     rows = []
     for row, title in NAMES.items():
         rate = chosen_rate(data, row)
         own = [cell(figures(data, row, column)) for column in COLUMNS]
         rows.append([title, "not tuned" if rate is None else f"{rate:g}", *own])
+    if data.endswith("-pretrained"):
+        run = recorded(RESULTS, f"{data}-frozen")
+        measures = run["evaluation"]["retrieval"]["new"] if run else {}
+        own = [f"{100 * measures[column]:.1f}" if measures else NOT_RUN for column in COLUMNS]
+        rows.insert(0, ["Frozen network", "–", *own])
     return table(["method", "learning rate", *TITLES], rows)
 
 
 def claim(data: str) -> str:
-    """Returns whether method 2 > method 1 > random in Recall@1, as the runs have it."""
-    found = {row: figures(data, row, "recall_at_1") for row in ("method_2", "method_1", "random")}
-    if not all(found.values()):
+    """Describes whether method 2 > method 1 > random in the mean Recall@1."""
+    recalls = {row: figures(data, row, "recall_at_1") for row in ("method_2", "method_1", "random")}
+    if not all(recalls.values()):
         return f"{data}: not run."
-    means = {row: metrics.summarize(values).mean for row, values in found.items()}
+    means = {row: metrics.summarize(values).mean for row, values in recalls.items()}
     second, first, drawn = means.values()
     verdict = "holds" if second > first > drawn else "does not hold"
     return (
-        f"{data}: method 2 {second:.1f}, method 1 {first:.1f}, random {drawn:.1f}: the order "
-        f"of the paper {verdict} in the means."
+        f"{data}: means of method 2 {second:.1f}, method 1 {first:.1f}, random {drawn:.1f}; the "
+        f"paper's order {verdict}."
     )
 
 
 def tuning(data: str) -> list[str]:
-    """Returns the Recall@1 on held-out classes that the learning rates were chosen by."""
+    """Formats the Recall@1 on held-out classes by which the learning rates were chosen."""
     rows, rates = [], SETS[data]["rates"]
     for row, title in NAMES.items():
         recalls = [recall_of(recorded(RESULTS, f"tune-{data}-{row}-{rate:g}")) for rate in rates]
@@ -77,7 +82,7 @@ def tuning(data: str) -> list[str]:
 
 
 def recall_of(run: dict[str, Any] | None) -> str:
-    """Returns the cell of a tuning run."""
+    """Formats the cell of a tuning run."""
     if run is None:
         return NOT_RUN
     if "diverged" in run:
@@ -91,16 +96,17 @@ def paper() -> list[str]:
 
 
 def longest() -> str:
-    """Returns a sentence with how long the runs took, and what they take apart from their steps."""
+    """Describes the time of the longest run, and the methods' differences in cost."""
     runs = [run for path in sorted(RESULTS.glob("*.json")) if (run := recorded(RESULTS, path.stem))]
     if not runs:
         return "No run is recorded."
     last = max(runs, key=lambda run: run["seconds"])
     return (
-        f"Of {len(runs)} runs the longest, {last['run']}, took {last['seconds']} s on "
-        f"{last['cores']} core(s) of a shared machine, evaluation included. Methods 1 and 2 embed "
-        "the training set again once an epoch, which is besides the equal steps. N-pairs has two "
-        "images of each class in a batch, so that of MSTAR's six classes it takes 12 and not 64."
+        f"The longest of {len(runs)} runs, {last['run']}, took {last['seconds']} s on "
+        f"{last['cores']} core(s) of a shared machine, including the evaluation. In addition to "
+        "the equal number of steps, methods 1 and 2 embed the training set once per epoch. N-pairs "
+        "has two images of each class in a batch, so its batches of MSTAR's six classes have 12 "
+        "images instead of 64."
     )
 
 
@@ -108,22 +114,24 @@ def page() -> str:
     lines = [
         "# Quadruplet selection: table 1",
         "",
-        "Search among the test classes, none of which was trained on, in percent; mean ± standard",
-        "deviation (number of runs). All rows: the same small ResNet-18 (width 16, embedding 128)",
-        "from random weights, the same number of steps of 64 images, the same augmentation; the",
-        "learning rate is tuned on classes held out of the training classes.",
+        "Retrieval among test classes that were not used for training, in percent; mean ± standard",
+        "deviation (number of runs). All rows of a data set have the same network, number of steps",
+        "of 64 images and augmentation. The network is a small ResNet-18 (width 16, embedding 128)",
+        "with random initial weights, or MobileNetV2 with ImageNet weights (96 pixels, whose",
+        "features are the embedding). The learning rate is tuned on classes held out of the",
+        "training classes.",
         "",
         commits(RESULTS),
         "",
         *textwrap.wrap(longest(), 100),
         "",
-        "## The claim: method 2 > method 1 > random in R@1",
+        "## The paper's claim: method 2 > method 1 > random in R@1",
         "",
         *(f"- {claim(data)}" for data in SETS),
     ]
     for data in SETS:
         lines += ["", f"## {data}", "", *of_set(data)]
-    lines += ["", "## Published, on Cars-196: another data set and a pretrained ResNet-101", ""]
+    lines += ["", "## Published results on Cars-196, with a pretrained ResNet-101", ""]
     lines += paper()
     for data in SETS:
         lines += ["", f"## Tuning on {data}: R@1 on the held-out classes by learning rate", ""]

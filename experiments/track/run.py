@@ -1,12 +1,12 @@
-"""Trains the named runs of tracks against single chips; what is done is kept.
+"""Trains the named runs that compare tracks with single chips.
 
     python -m experiments.track.run [--only=lstm-0] [--jobs=2] [--list]
 
-Three splits of the simulated vehicles, cut by their boxes, 192 tracks of each, two networks for
-each split: one trained on shuffled single chips, and one with an LSTM on tracks, whose
-convolutional network begins with the weights of the first. So the chips come first. A small network
-(a quarter of the usual width), so that all six fit a machine without an accelerator. How runs are
-carried out is in :mod:`experiments.named_runs`.
+There are three splits of the simulated vehicles, cropped by their boxes, with 192 tracks of each
+vehicle. For each split, one network is trained on shuffled single chips, and one with an LSTM on
+tracks. The convolutional network of the latter starts from the weights of the former, so the runs
+on chips come first. The networks have a quarter of the usual width, so that all six can be trained
+without an accelerator. See :mod:`experiments.named_runs` for how runs are carried out.
 """
 
 import sys
@@ -21,7 +21,7 @@ LSTM = {"train.epochs": 10, "optimizer.learning_rate": 1e-2}
 
 
 def all_runs() -> list[Run]:
-    """Returns every run, in the order in which they are trained."""
+    """Lists all runs, in the order of training."""
     common = {"model.width": 16, "data.options.tracks": 192, "data.options.crop": "box"}
     chips, lstm = [], []
     for split in SPLITS:
@@ -33,5 +33,5 @@ def all_runs() -> list[Run]:
 
 
 if __name__ == "__main__":
-    description = "Trains the named runs of tracks against single chips."
+    description = "Trains the named runs that compare tracks with single chips."
     sys.exit(main(description, all_runs(), RESULTS, "runs/track"))

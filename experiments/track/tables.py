@@ -1,9 +1,9 @@
-"""Makes the tables of tracks against single chips from the recorded runs; writes a README there.
+"""Writes tables that compare tracks with single chips to ``results/README.md``.
 
     python -m experiments.track.tables
 
-Reads ``results/*.json`` only. A cell of which no run is recorded says "not run"; behind mean and
-deviation stands, in parentheses, of how many runs they are.
+The script reads ``results/*.json`` only. Cells without a recorded run are "not run". The number of
+runs follows mean and standard deviation in parentheses.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from experiments.track.run import RESULTS, SPLITS
 from jaxatr import openset
 from jaxatr.reporting.tables import score_title
 
-ROWS = {  # title to the kind of the runs, and the group of their evaluations
+ROWS = {  # kind of run and group of the evaluation, by title
     "tracks: LSTM": ("lstm", "all"),
     "tracks: mean over chips, heads beside the LSTM": ("lstm", "mean over chips"),
     "tracks: mean over chips, a network of its own": ("chips", "all"),
@@ -23,14 +23,14 @@ MEASURES = ("auroc", "oscr")
 
 
 def group(row: str, split: int) -> dict[str, Any] | None:
-    """Returns the figures of a row on one split, or ``None`` where it was not run."""
+    """Reads the measures of a row on one split; returns None if it was not run."""
     kind, name = ROWS[row]
     run = recorded(RESULTS, f"{kind}-{split}")
     return run and run["evaluation"]["groups"][name]
 
 
 def figures(row: str, score: str, measure: str) -> list[float]:
-    """Returns a score's figure on each recorded split, in percent."""
+    """Returns a measure of a score on each recorded split, in percent."""
     groups = (group(row, split) for split in SPLITS)
     return [100 * found["scores"][score][measure] for found in groups if found]
 
@@ -42,7 +42,7 @@ def accuracies(row: str) -> list[float]:
 
 
 def means() -> list[str]:
-    """Every row's mean over the splits."""
+    """Formats every row's mean over the splits."""
     rows = [
         [
             title,
@@ -56,7 +56,7 @@ def means() -> list[str]:
 
 
 def gains() -> list[str]:
-    """AUROC of the LSTM less that of the means, split by split."""
+    """Formats the difference between the AUROC of the LSTM and of the means, by split."""
     ours, *others, _ = ROWS
     rows = []
     for other in others:
@@ -67,26 +67,27 @@ def gains() -> list[str]:
                 values = [found["scores"][score]["auroc"] for found in pair if found]
                 lacks = len(values) < 2
                 cells.append(NOT_RUN if lacks else f"{100 * (values[0] - values[1]):+.1f}")
-            rows.append([f"less {other.removeprefix('tracks: ')}", score_title(score), *cells])
-    return table(["AUROC of the LSTM", "score", *(f"split {split}" for split in SPLITS)], rows)
+            rows.append([other.removeprefix("tracks: "), score_title(score), *cells])
+    return table(["compared with", "score", *(f"split {split}" for split in SPLITS)], rows)
 
 
 def page() -> str:
     lines = [
-        "# Tracks: an LSTM against the mean over single chips",
+        "# Tracks: an LSTM compared with the mean over single chips",
         "",
         "Simulated tracks of 4 to 8 chips, 192 of each vehicle, 5 vehicles known and 3 unknown, in",
         "percent; mean ± standard deviation over the splits (number of runs). All networks have",
-        "the same small ResNet-18 (width 16). That of single chips is trained for 20 epochs from",
-        "random weights; that with the LSTM begins with its weights and is trained for 10 more,",
-        "with as many chips in a batch, and so are the heads beside the LSTM. A track's mean score",
-        "is the mean of its chips' scores; its class is that of the largest mean logit.",
+        "the same small ResNet-18 (width 16). The network on single chips is trained for 20 epochs",
+        "from random weights. The one with the LSTM, and the heads beside the LSTM, start from",
+        "these weights and are trained for 10 more epochs, with the same number of chips per",
+        "batch. The mean score of a track is the mean of its chips' scores; its class is the one",
+        "with the largest mean logit.",
         "",
         commits(RESULTS),
         "",
         *means(),
         "",
-        "## Split by split",
+        "## AUROC gain of the LSTM by split, in percentage points",
         "",
         *gains(),
     ]

@@ -1,11 +1,11 @@
-"""Data sets on disk as array_record, read through grain as batches of NumPy arrays.
+"""Data sets stored on disk as array_record and read through grain as batches of NumPy arrays.
 
-A set is opened or prepared by its name in ``catalogue``. It comes from one of the ``sources``, each
-of which follows the protocol in ``source``. On disk lie its ``records`` and their ``index``, in the
-folders of the ``cache``. A ``dataset`` has splits, whose examples are chosen in ``selection`` (by
-``splits`` into known and unknown classes, by ``hierarchies`` of classes, by ``tracks``), cut to
-size by ``chip``, made batches in ``pipeline`` and ``tuples``, and varied on the device in
-``augment`` and, off by default, by ``augmentations`` and ``mixing``.
+``catalogue`` opens or prepares a data set by name. The set comes from one of the ``sources``, each
+of which follows the protocol in ``source``. On disk it consists of ``records`` and their ``index``,
+in the folders of the ``cache``. A ``dataset`` has splits. ``selection`` chooses their examples (by
+``splits`` into known and unknown classes, by ``hierarchies`` of classes, by ``tracks``), ``chip``
+cuts them to size, ``pipeline`` and ``tuples`` batch them, and ``augment`` varies them on the
+device. ``augmentations`` and ``mixing`` hold further variations, which are off by default.
 """
 
 from jaxatr.data.augment import augment

@@ -1,4 +1,4 @@
-"""Archives taken apart so that nothing in them can reach outside the folder they go to."""
+"""Extraction of archives that cannot write outside the target folder."""
 
 import contextlib
 import io
@@ -21,7 +21,7 @@ SUFFIXES = (*_TAR, *_ZSTANDARD, ".zip")
 
 
 def is_archive(path: Path) -> bool:
-    """Whether the file's name is an archive's."""
+    """Whether a file's name has an archive suffix."""
     return path.name.lower().endswith(SUFFIXES)
 
 
@@ -29,10 +29,10 @@ class Member(NamedTuple):
     """A file in an archive.
 
     Attributes:
-      name: as it is written in the archive.
-      path: the same as a path below the archive's folder.
-      open: opens its content; before the next member is asked for.
-      place: offset and length of its content in the archive's file, where that is plainly there.
+      name: the name as written in the archive.
+      path: the name as a relative path.
+      open: opens the content; call it before advancing to the next member.
+      place: offset and length of the content in the archive file; None if compressed or sparse.
     """
 
     name: str
@@ -42,11 +42,12 @@ class Member(NamedTuple):
 
 
 def extract(archive: Path, directory: Path) -> None:
-    """Writes an archive's files below ``directory``, as plain files and folders only.
+    """Extracts an archive's files below ``directory``, as plain files and folders only.
 
     Raises:
-      ValueError: it is damaged, or holds a link, a device, or a path that leaves the folder.
-      ImportError: it is packed with Zstandard, and the extra ``zstd`` is not installed.
+      ValueError: the archive is damaged, or holds a link, a device or a path that leaves the
+        folder.
+      ImportError: the archive is compressed with Zstandard and the extra ``zstd`` is not installed.
     """
     directory.mkdir(parents=True, exist_ok=True)
     with reading(archive):
@@ -59,10 +60,11 @@ def extract(archive: Path, directory: Path) -> None:
 
 @contextlib.contextmanager
 def reading(archive: Path) -> Iterator[None]:
-    """Turns the errors of a damaged archive, as it is read, into one that names it.
+    """Turns the errors raised while reading a damaged archive into one that names the archive.
 
     Raises:
-      As :func:`extract`.
+      ValueError: the archive is damaged.
+      ImportError: the archive is compressed with Zstandard and the extra ``zstd`` is not installed.
     """
     errors: tuple[type[Exception], ...] = (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError)
     errors = (*errors, lzma.LZMAError, zlib.error)
@@ -75,10 +77,10 @@ def reading(archive: Path) -> Iterator[None]:
 
 
 def members(archive: Path) -> Iterator[Member]:
-    """Yields an archive's files, in its order; for use within :func:`reading`.
+    """Yields an archive's files in stored order; use it within :func:`reading`.
 
     Raises:
-      ValueError: it holds a link, a device, or a path that leaves the folder.
+      ValueError: the archive holds a link, a device, or a path that leaves the folder.
     """
     found = _zip_members if archive.name.lower().endswith(".zip") else _tar_members
     for member in found(archive):
@@ -89,14 +91,16 @@ def members(archive: Path) -> Iterator[Member]:
 
 
 def opened(path: Path, scratch: Path) -> Path:
-    """Returns a folder as it is, and an archive's files as a folder.
+    """Returns a folder unchanged, or extracts an archive and returns the folder of its files.
 
     Args:
-      path: of a folder or an archive.
-      scratch: an empty or missing folder, where an archive is unpacked.
+      path: a folder or an archive.
+      scratch: an empty or missing folder to extract an archive into.
 
     Raises:
-      As :func:`extract`.
+      ValueError: the archive is damaged, or holds a link, a device or a path that leaves the
+        folder.
+      ImportError: the archive is compressed with Zstandard and the extra ``zstd`` is not installed.
     """
     if not path.is_file():
         return path
@@ -106,9 +110,9 @@ def opened(path: Path, scratch: Path) -> Path:
 
 def _tar_members(archive: Path) -> Iterator[Member]:
     with _opened(archive) as tar:
-        plain = isinstance(tar.fileobj, io.BufferedReader)  # and no stream that unpacks
+        plain = isinstance(tar.fileobj, io.BufferedReader)  # not a decompressing stream
         while (member := tar.next()) is not None:
-            tar.members.clear()  # type: ignore  # which would grow with the archive
+            tar.members.clear()  # type: ignore  # the list would grow with the archive
             if member.isdir():
                 continue
             if not member.isfile():
@@ -129,7 +133,7 @@ def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
         _zstandard(archive)
         .ZstdDecompressor()
         .stream_reader(file, read_across_frames=True) as stream,
-        tarfile.open(fileobj=stream, mode="r|") as tar,  # members are read in their order
+        tarfile.open(fileobj=stream, mode="r|") as tar,  # members are read sequentially
     ):
         yield tar
 

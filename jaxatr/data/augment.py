@@ -1,7 +1,7 @@
-"""Random geometry on the device: a draw belongs to an example and an epoch, to nothing else.
+"""Random geometric augmentation on the device; each draw depends on the example and epoch only.
 
-Everywhere the border is filled by reflection (the edge pixel is not repeated): a black corner would
-tell the network how far an image was turned.
+Borders are filled by reflection (the edge pixel is not repeated): black corners would reveal the
+rotation angle to the network.
 """
 
 from typing import Any
@@ -31,34 +31,34 @@ def augment(
     std: Any = 1.0,
     **further: Any,
 ) -> Float[Array, "b y x c"]:
-    """Returns the images flipped, then shifted, then rotated, each by its own random amount.
+    """Flips, shifts and rotates each image by its own random amounts, in that order.
 
-    Before or after that come the augmentations of :mod:`jaxatr.data.augmentations`.
+    The augmentations of :mod:`jaxatr.data.augmentations` are applied before or after these steps.
 
-    What an image is given depends on ``(key, id, epoch)`` only: neither on its place in the batch
-    nor on the batch's other images, so any number of devices draws the same. Where another box is
-    drawn, its chip is cut out first, and turned by the same interpolation.
+    The random amounts depend on ``(key, id, epoch)`` only, neither on the place in the batch nor on
+    the other images, so the result is the same on any number of devices. With ``box_shift`` or
+    ``box_scale``, the chip is cut out and rotated first, in one interpolation.
 
     Args:
-      key: the run's.
-      images: chips, perhaps with what surrounds them.
-      ids: of the examples.
-      epochs: how often the stream had gone round before each example.
+      key: the run's random key.
+      images: chips, optionally with their surroundings.
+      ids: example ids.
+      epochs: the number of completed passes over the data before each example.
       rotate_degrees: the angle is uniform in ``[-rotate_degrees, rotate_degrees]``; 0 is off.
-      flip_horizontal: mirror left to right, with probability 1/2.
-      flip_vertical: mirror top to bottom, with probability 1/2.
-      shift: rows and columns move by whole pixels, uniform in ``[-shift, shift]``; 0 is off.
-      box_shift: the box's centre is off by up to this share of the chip's longer side, down or up
-        and right or left; 0 is off.
-      box_scale: its sides are longer or shorter by up to this share; 0 is off.
-      shape: rows and columns of the chip, the middle of the image; by default the whole image.
-      boxes: ids by which the other boxes are drawn, where they are not ``ids``.
-      mean: that was taken out of the images, by channel, for what works on raw units.
-      std: that they were divided by.
+      flip_horizontal: mirror left to right with probability 1/2.
+      flip_vertical: mirror top to bottom with probability 1/2.
+      shift: whole-pixel shifts of rows and columns are uniform in ``[-shift, shift]``; 0 is off.
+      box_shift: largest offset of the box's centre in each direction, as a share of the chip's
+        longer side; 0 is off.
+      box_scale: largest relative change of the box's side length; 0 is off.
+      shape: rows and columns of the chip at the image's centre; by default the whole image.
+      boxes: ids that seed the box offsets; by default ``ids``.
+      mean: per-channel mean that was subtracted from the images, for augmentations on raw units.
+      std: per-channel standard deviation that the images were divided by.
       further: options of :data:`jaxatr.data.augmentations.AUGMENTATIONS`.
 
     Raises:
-      ValueError: there is no such option.
+      ValueError: an option in ``further`` does not exist.
     """
     chip = (images.shape[1], images.shape[2]) if shape is None else shape
     boxes = ids if boxes is None else boxes
@@ -67,7 +67,7 @@ def augment(
     def draw(example: Array, epoch: Array, box: Array) -> tuple[Array, Array, Array, Array]:
         own = _own_key(key, example, epoch)
         flip_key, shift_key, angle_key = jax.random.split(own, 3)
-        box_key = jax.random.fold_in(_own_key(key, box, epoch), 3)  # after the three of the split
+        box_key = jax.random.fold_in(_own_key(key, box, epoch), 3)  # the split uses 0 to 2
         return (
             jax.random.bernoulli(flip_key, shape=(2,)),
             jax.random.randint(shift_key, (2,), -shift, shift + 1),
@@ -104,12 +104,12 @@ def _middle(images: Array, shape: tuple[int, int]) -> Array:
 def flip_and_shift(
     images: Float[Array, "b h w c"], flips: Bool[Array, "b 2"], shifts: Int[Array, "b 2"]
 ) -> Float[Array, "b h w c"]:
-    """Returns each image mirrored where asked, then moved down and right by whole pixels.
+    """Mirrors the chosen images, then shifts each down and right by whole pixels.
 
     Args:
       images: chips.
-      flips: top to bottom and left to right.
-      shifts: rows and columns to move by.
+      flips: whether to mirror top to bottom, and left to right.
+      shifts: rows and columns to shift by.
     """
 
     def sources(length: int, flip: Array, by: Array) -> Array:
@@ -122,7 +122,7 @@ def flip_and_shift(
 
 
 def rotate(images: Float[Array, "b h w c"], radians: Float[Array, " b"]) -> Float[Array, "b h w c"]:
-    """Returns each image turned counter-clockwise about its centre, bilinearly interpolated."""
+    """Rotates each image counter-clockwise about its centre, with bilinear interpolation."""
     _, height, width, _ = images.shape
     y, x = _about_the_centre(height, width)
 
@@ -142,13 +142,13 @@ def cut(
     scales: Float[Array, " b"],
     shape: tuple[int, int],
 ) -> Float[Array, "b y x c"]:
-    """Returns a chip cut out of each image, turned, bilinearly interpolated.
+    """Cuts a rotated chip out of each image, with bilinear interpolation.
 
     Args:
-      images: to cut from.
-      radians: by which what a chip shows is turned counter-clockwise.
-      offsets: rows and columns, in pixels, from the image's centre to that of the chip.
-      scales: pixels of the image to one of the chip.
+      images: the images to cut from.
+      radians: counter-clockwise rotation of the chip's content.
+      offsets: rows and columns, in pixels, from the image's centre to the chip's centre.
+      scales: image pixels per chip pixel.
       shape: rows and columns of the chips.
     """
     _, height, width, _ = images.shape
@@ -182,7 +182,7 @@ def _interpolated(image: Array, row: Array, column: Array) -> Array:
 
 
 def _reflect(index: Array, length: int) -> Array:
-    """Returns positions folded back into ``0 .. length - 1`` about the first and the last."""
+    """Reflects positions into ``0 .. length - 1`` about the first and last index."""
     if length == 1:
         return jnp.zeros_like(index)
     period = 2 * (length - 1)

@@ -1,8 +1,8 @@
-"""Images from bytes that nobody vouches for: their size is known before anything is unpacked.
+"""Decoding of untrusted images with a limit on their size.
 
-A file of a few kilobytes may unpack to gigabytes. Here the header is read first, by the reader of
-its format and no other, and an image of too many pixels is refused. Formats that run another
-program, refer to other files or unpack through a temporary file are not read at all.
+A file of a few kilobytes may decompress to gigabytes. The header is therefore read first, by the
+reader of its format only, and an image with too many pixels is refused. Formats that run another
+program, refer to other files or decompress through a temporary file are not supported.
 """
 
 import io
@@ -17,41 +17,41 @@ from jaxatr.data.images import ImageError, decode_image, open_image
 from jaxatr.typing import Shaped
 
 FORMATS = ("PNG", "JPEG", "TIFF", "GIF", "BMP", "WEBP", "JPEG2000")
-"""Names of Pillow's formats that are read; those of NumPy and MSTAR's raw chips come besides."""
+"""Pillow's names of the accepted formats; ``.npy`` files and MSTAR's raw chips are accepted too."""
 
 
 def pixels_of(content: bytes, name: str, *, most: int) -> int:
-    """Returns the number of pixels that an image's header states, and checks it.
+    """Returns the number of pixels stated in an image's header, after checking it.
 
     Args:
-      content: of the file.
-      name: for the error message.
-      most: pixels that are accepted.
+      content: the file's content.
+      name: the file's name, for error messages.
+      most: the largest accepted number of pixels.
 
     Raises:
-      ImageError: there are more, or the format is none that is read here; the message says which.
+      ImageError: there are more pixels, or the format is not supported.
     """
     try:
         height, width = _stated(content)
     except ImageError as error:
         raise ImageError(f"{name}: {error}") from error
-    except Exception as error:  # a made-up header makes readers fail in every way there is
+    except Exception as error:  # a forged header can raise anything
         raise ImageError(f"{name}: not a readable image ({type(error).__name__})") from error
     if height * width > most:
-        raise ImageError(f"{name}: {height}x{width} pixels, wanted at most {most} of them")
+        raise ImageError(f"{name}: {height}x{width} pixels, wanted at most {most} pixels")
     return height * width
 
 
 def decode_bounded(content: bytes, name: str, *, most: int) -> Shaped[np.ndarray, "h w c"]:
-    """Returns the image in a file's content, as :func:`jaxatr.data.read_image` returns a file's.
+    """Decodes an image as :func:`jaxatr.data.read_image` does, with a limit on its size.
 
     Args:
-      content: of the file.
-      name: for the error message.
-      most: pixels that are accepted.
+      content: the file's content.
+      name: the file's name, for error messages.
+      most: the largest accepted number of pixels.
 
     Raises:
-      ImageError: as :func:`pixels_of`, or the file is damaged.
+      ImageError: there are too many pixels, the format is not supported, or the file is damaged.
     """
     pixels_of(content, name, most=most)
     return decode_image(content, name)

@@ -1,8 +1,8 @@
-"""Prepared sets in the data directory: made whole or not at all, and never by two at once.
+"""Cache of prepared data sets: each is written atomically, by one process at a time.
 
-``<data_dir>/<name>/<signature>/`` holds a set as its source was when the signature was taken, and
-``<data_dir>/<name>/current`` names the signature that was last asked for. Older ones stay: another
-run may be reading them.
+``<data_dir>/<name>/<signature>/`` holds the set prepared from the source with that signature, and
+``<data_dir>/<name>/current`` names the signature requested last. Older sets are kept because
+another run may be reading them.
 """
 
 import os
@@ -26,12 +26,12 @@ def default_data_dir() -> Path:
 
 
 def prepared(folder: Path, signature: str, make: Callable[[Path], Path]) -> Path:
-    """Returns the folder of the set with this signature, made first if it is not there.
+    """Returns the folder of the set with this signature, preparing it first if it is missing.
 
     Args:
       folder: ``<data_dir>/<name>``.
-      signature: of the set's source.
-      make: writes the set somewhere below the empty folder that it is given, and returns where.
+      signature: signature of the set's source.
+      make: writes the set below the empty folder passed to it, and returns where.
     """
     final = folder / signature
     if not final.is_dir():
@@ -45,7 +45,7 @@ def prepared(folder: Path, signature: str, make: Callable[[Path], Path]) -> Path
 
 
 def _make(final: Path, make: Callable[[Path], Path]) -> None:
-    for dead in final.parent.glob(_PARTIAL + "*"):  # of a process that was killed: none is alive
+    for dead in final.parent.glob(_PARTIAL + "*"):  # left by killed processes: the lock is held
         shutil.rmtree(dead, ignore_errors=True)
     partial = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=final.parent))
     try:
@@ -55,12 +55,12 @@ def _make(final: Path, make: Callable[[Path], Path]) -> None:
 
 
 def current(folder: Path) -> Path | None:
-    """Returns the set last asked for in ``<data_dir>/<name>``, or None."""
+    """Returns the folder of the set requested last in ``<data_dir>/<name>``, or None."""
     try:
         signature = (folder / _CURRENT).read_text()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    named = re.fullmatch(r"[0-9a-f]{16}", signature)  # nothing that leads elsewhere
+    named = re.fullmatch(r"[0-9a-f]{16}", signature)  # never a path out of the folder
     return folder / signature if named and (folder / signature).is_dir() else None
 
 

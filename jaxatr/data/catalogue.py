@@ -1,4 +1,4 @@
-"""A data set by its name: one of a source, a prepared one, or any of TFDS."""
+"""Opening and preparing data sets by name: of a source, prepared earlier, or of TFDS."""
 
 import hashlib
 import json
@@ -26,36 +26,36 @@ def open_dataset(
     options: Mapping[str, Any] | None = None,
     skip_corrupt: bool = False,
 ) -> Dataset:
-    """Returns a data set, prepared on first use; nothing is ever downloaded.
+    """Opens a data set, preparing it on first use; nothing is downloaded.
 
     Args:
       name: a source of :mod:`jaxatr.data.sources`, such as ``"simulated"`` or ``"image_folder"``
         (with ``source``); ``"my.module:Source"``, another :class:`jaxatr.data.source.Source`; the
-        name that one of these was prepared under; or a TFDS name that :func:`prepare` has prepared.
-      data_dir: where prepared sets lie; by default ``$JAXATR_DATA_DIR``, else ``jaxatr/data`` in
-        the user's cache folder.
-      source: the folder or archive that a source reads, where it reads one. What was prepared from
-        it is used again until a file in it is added, removed or changed.
-      options: of the source, by its ``options``.
+        name under which a source was prepared; or a TFDS name that :func:`prepare` has prepared.
+      data_dir: folder of the prepared sets; by default ``$JAXATR_DATA_DIR``, else ``jaxatr/data``
+        in the user's cache folder.
+      source: the folder or archive to read, for sources that take one. A set prepared from it is
+        reused until a file in it is added, removed or changed.
+      options: values of the source's options.
       skip_corrupt: leave corrupt images, clips and chips out and list them in ``Dataset.skipped``.
 
     Raises:
-      ValueError: there is no such set, its source is missing, empty or of one class, or it has to
-        be downloaded first.
+      ValueError: the set does not exist or has to be downloaded first, or its source is missing,
+        empty or has only one class.
       ImageError: an image is corrupt; the message names it.
     """
     return index.load(*_found(name, data_dir, source, options, skip_corrupt))
 
 
 def find_dataset(name: str, *, data_dir: str | os.PathLike | None = None) -> Path:
-    """Returns the folder of a data set's records; none of its columns is read.
+    """Returns the folder of a data set's records without reading its columns.
 
     Args:
-      name: as of :func:`open_dataset`.
-      data_dir: where prepared sets lie.
+      name: a source, a prepared set or a TFDS set, as for :func:`open_dataset`.
+      data_dir: folder of the prepared sets.
 
     Raises:
-      As :func:`open_dataset`.
+      ValueError: the set does not exist or has to be prepared or downloaded first.
     """
     directory, _ = _found(name, data_dir, None, None, False)
     return directory
@@ -70,25 +70,25 @@ def prepare(
     skip_corrupt: bool = False,
     as_name: str | None = None,
 ) -> Dataset:
-    """Opens a data set as :func:`open_dataset` does, and downloads one of TFDS if it has to.
+    """Opens a data set as :func:`open_dataset` does, downloading a TFDS set if necessary.
 
     Args:
-      name: of a source or a data set.
-      data_dir: where prepared sets lie.
-      source: the folder or archive that a source reads.
-      options: of the source.
+      name: a source or a data set.
+      data_dir: folder of the prepared sets.
+      source: the folder or archive to read, for sources that take one.
+      options: values of the source's options.
       skip_corrupt: leave damaged files out and list them.
-      as_name: name to open what is made of a ``source`` by from now on.
+      as_name: a name under which the set prepared from ``source`` can be opened later.
 
     Raises:
-      ValueError: the set cannot be opened, the name is taken, or it cannot be a folder's.
+      ValueError: the set cannot be opened, or ``as_name`` is taken or is not a valid folder name.
       ImageError: an image is corrupt; the message names it.
     """
     if as_name is not None:
         if not getattr(sources.find(name), "takes", ""):
             raise ValueError(
-                f"only one of {', '.join(sources.with_path())} can be given a name, and {name!r} "
-                "has one"
+                f"only sets of {', '.join(sources.with_path())} can be given a name; {name!r} "
+                "already has one"
             )
         sources.check_name(as_name)
         if as_name in sources.names() or _tfds.exists(as_name):
@@ -108,7 +108,7 @@ def _found(
     *,
     download: bool = False,
 ) -> tuple[Path, str]:
-    """Finds or makes a data set: its folder, and the name that it goes by."""
+    """Finds or prepares a data set; returns its folder and its name."""
     root = Path(data_dir).expanduser() if data_dir is not None else cache.default_data_dir()
     options = dict(options or {})
     source = sources.find(name)
@@ -143,13 +143,13 @@ def _check_path(name: str, source: Source | None, path: Any, *, is_prepared: boo
 
 
 def _prepared(name: str, source: Source, place: Path, request: Request) -> Path:
-    """Returns the folder of a source's set for a request, which is written if it is not there.
+    """Returns the folder of a source's set for a request, preparing it if it is missing.
 
     Args:
-      name: that finds the source.
+      name: the name under which the source is found.
       source: the source.
       place: ``<data_dir>/<name of the set>``.
-      request: what is asked of it.
+      request: the request to the source.
     """
     try:
         scan = source.scan(request)
@@ -157,7 +157,7 @@ def _prepared(name: str, source: Source, place: Path, request: Request) -> Path:
         if not source.takes or request.path.exists() or str(request.path) not in str(error):
             raise
         raise ValueError(
-            f"{error}; say where it is now by --source=PATH, in a training by "
+            f"{error}; give its new location by --source=PATH, in a training by "
             "--config.data.source=PATH"
         ) from error
     key = name if scan.source is source else scan.source.name
@@ -173,7 +173,7 @@ def _prepared(name: str, source: Source, place: Path, request: Request) -> Path:
     left_out = (index.description(found) or {}).get("skipped")
     if left_out and not request.skip_corrupt:
         raise ImageError(
-            f"{left_out[0][1]} ({len(left_out)} such files were left out when this "
+            f"{left_out[0][1]} ({len(left_out)} such files were left out when the set "
             "was prepared with skip_corrupt)"
         )
     return found
@@ -183,8 +183,8 @@ def _written(scan: Scan, origin: dict[str, Any], directory: Path) -> Path:
     contents = scan.contents(directory)
     if lacks := sorted({"image", "label"}.difference(contents.features)):
         raise ValueError(
-            f"{origin['builder']}: its examples have {', '.join(contents.features)}, "
-            f"and no {' and no '.join(lacks)}"
+            f"{origin['builder']}: its examples have the features {', '.join(contents.features)}, "
+            f"without {' and '.join(lacks)}"
         )
     made = records.write(contents, directory)
     if contents.report is not None:
@@ -211,17 +211,19 @@ def _facts(contents: Contents) -> dict[str, Any]:
 
 
 def _renewed(directory: Path) -> Path:
-    """Returns the named set, made anew from its source where that is there and has changed."""
+    """Returns a named set's folder, prepared again if its source exists and has changed."""
     facts = index.description(directory) or {}
     path = Path(facts.get("source", ""))
     if not facts.get("source") or not path.exists():
         return directory
-    # Sets of image_folder once had neither of these.
+    # Early sets of image_folder have neither of these.
     name = facts.get("builder", "image_folder")
     skip_corrupt = facts.get("skip_corrupt", bool(facts["skipped"]))
     source = sources.find(name)
     if source is None:
-        raise ValueError(f"{directory} is of the source {name!r}, which this version has not")
+        raise ValueError(
+            f"{directory} was prepared from the source {name!r}, which no longer exists"
+        )
     return _prepared(name, source, directory.parent, Request(path, facts["options"], skip_corrupt))
 
 

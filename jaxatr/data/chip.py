@@ -1,4 +1,4 @@
-"""Geometry on the host: what turns an image of any size into the chip that a network sees."""
+"""Host-side geometry: turns an image of any size into the chip that a network sees."""
 
 import dataclasses
 
@@ -8,21 +8,21 @@ from PIL import Image
 from jaxatr.typing import Bool, Config, Float, Shaped
 
 LUMA = np.array([299, 587, 114])
-"""Thousandths of red, green and blue in a gray (ITU-R BT.601), as in most image libraries."""
+"""Weights of red, green and blue in a gray value, in thousandths (ITU-R BT.601)."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Chip:
-    """Image → chip; each step is left out at its default, and they run in this order.
+    """The geometry from image to chip; steps run in this order and are off by default.
 
     Attributes:
-      blank_center: side in pixels of the centre square that is set to zero, and the target with it:
-        a control of how much its surroundings tell.
-      center_crop: side in pixels of the centre square that is cut out. An image smaller than that
-        is refused: padding it would put its size, and with it perhaps its class, into the chip.
-      square: pads the shorter side evenly with zeros, so that a resize keeps the aspect ratio.
+      blank_center: side in pixels of the centre square that is set to zero, target included: a
+        control of how much information the surroundings carry.
+      center_crop: side in pixels of the centre square that is cut out. Smaller images are refused:
+        padding would reveal their size, and perhaps their class, in the chip.
+      square: pad the shorter side evenly with zeros, so that resizing keeps the aspect ratio.
       size: side in pixels to resize to, bilinear with antialiasing.
-      channels: 1 or 3; RGB becomes gray by its luma, gray becomes three equal channels.
+      channels: 1 or 3; RGB is converted to gray by its luma, gray to three equal channels.
     """
 
     blank_center: int = 0
@@ -32,7 +32,7 @@ class Chip:
     channels: int | None = None
 
     def __post_init__(self):
-        """Refuses values that name no geometry."""
+        """Checks the values."""
         for name in ("blank_center", "center_crop", "size"):
             if getattr(self, name) < 0:
                 raise ValueError(
@@ -43,20 +43,20 @@ class Chip:
 
     @classmethod
     def configured(cls, fields: Config, channels: int | None) -> "Chip":
-        """Reads the geometry of a run.
+        """Creates the geometry of a run's configuration.
 
         Args:
           fields: ``config.data``.
-          channels: of the chip.
+          channels: the chip's channels.
         """
         return cls(fields.blank_center, fields.center_crop, fields.square, fields.size, channels)
 
     def __call__(self, image: Shaped[np.ndarray, "h w c"]) -> Shaped[np.ndarray, "y x d"]:
-        """Returns the chip of one ``[h, w, c]`` image, in the image's dtype and range.
+        """Returns the chip of an image ``[h, w, c]``, in the image's dtype and range.
 
         Raises:
-          ValueError: the image is smaller than ``center_crop``, or has neither 1 nor 3 channels
-            where ``channels`` asks for another number.
+          ValueError: the image is smaller than ``center_crop``, or it has neither 1 nor 3 channels
+            and ``channels`` asks for a conversion.
         """
         self.output_shape(image.shape)
         if self.blank_center:
@@ -73,7 +73,11 @@ class Chip:
         return image
 
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, int, int]:
-        """Returns the chip's ``(h, w, c)`` for an image's, or raises what the call would raise."""
+        """Returns the chip's ``(h, w, c)`` for an image's.
+
+        Raises:
+          ValueError: the call would refuse such an image.
+        """
         height, width, channels = shape
         if self.center_crop:
             if min(height, width) < self.center_crop:
@@ -96,42 +100,44 @@ class Chip:
         return height, width, channels
 
     def surrounded(self, pixels: int) -> "Chip":
-        """Returns the same geometry with so many more pixels of the image on every side.
+        """Returns the same geometry with additional pixels of the image on every side.
 
         Raises:
-          ValueError: what is cut out of an image is not the chip itself.
+          ValueError: the chip is not a plain crop of the image.
         """
         if not self.cuts:
-            raise ValueError(f"{self}: only a chip that is cut out as it is has surroundings")
+            raise ValueError(
+                f"{self}: only a chip cut out by data.center_crop without a resize has surroundings"
+            )
         return dataclasses.replace(self, center_crop=self.center_crop + 2 * pixels)
 
     @property
     def cuts(self) -> bool:
-        """Whether a chip is a part of its image at the image's own scale."""
+        """Whether the chip is a crop of its image at the image's own scale."""
         return bool(self.center_crop) and not self.size
 
     def mask(self, mask: Shaped[np.ndarray, "h w 1"]) -> Bool[np.ndarray, "y x"]:
-        """Returns where the chip shows what is non-zero in an image's mask.
+        """Returns the chip's mask for an image's mask.
 
-        The mask goes through the image's own resampling, and a pixel belongs to it from one half
-        on. Of a mask too thin to fill half a pixel anywhere the fullest pixels are left; of one
-        that was cropped away, none.
+        The mask is resampled like the image, and a chip pixel belongs to it if at least half
+        covered. If a thin mask covers no pixel by half, the most covered pixels are kept; a mask
+        that was cropped away stays empty.
 
         Raises:
-          ValueError: as the call raises.
+          ValueError: the image of such a mask would be refused.
         """
         shown = dataclasses.replace(self, channels=None)((mask > 0).astype(np.float32))[:, :, 0]
         return (shown >= min(0.5, shown.max())) & (shown > 0)
 
     def box(self, box: Shaped[np.ndarray, " 4"], shape: tuple[int, ...]) -> Float[np.ndarray, " 4"]:
-        """Returns an image's box in the pixels of its chip, cut off at the chip's edges.
+        """Transforms an image's box to the chip's pixels, clipped at the chip's edges.
 
         Args:
           box: y0, x0, y1, x1, in pixels of the image.
           shape: ``(h, w, c)`` of the image.
 
         Raises:
-          ValueError: as the call raises.
+          ValueError: an image of this shape would be refused.
         """
         chip = np.array(self.output_shape(shape)[:2])
         sides, start = np.array(shape[:2]), np.zeros(2, int)
@@ -144,7 +150,7 @@ class Chip:
 
 
 def _center(image: np.ndarray, side: int) -> np.ndarray:
-    """Views the centre square of an image, or all of a side that is shorter."""
+    """Returns a view of the centre square of an image, clipped to the image's sides."""
     top, left = (max(0, (length - side) // 2) for length in image.shape[:2])
     return image[top : top + side, left : left + side]
 
@@ -158,15 +164,15 @@ def _pad_to_square(image: np.ndarray) -> np.ndarray:
 def cut_out(
     image: Shaped[np.ndarray, "h w c"], box: tuple[float, float, float, float], side: int
 ) -> Shaped[np.ndarray, "side side c"]:
-    """Returns a part of an image as a square chip, bilinear with antialiasing.
+    """Cuts a box out of an image as a square chip, bilinear with antialiasing.
 
     Args:
-      image: in any of the data's types.
+      image: uint8, uint16 or float32.
       box: y0, x0, y1, x1, in pixels of the image and within it.
-      side: of the chip.
+      side: side of the chip in pixels.
 
     Raises:
-      ValueError: the box reaches out of the image.
+      ValueError: the box extends beyond the image.
     """
     height, width = image.shape[:2]
     if not (0 <= box[0] < box[2] <= height and 0 <= box[1] < box[3] <= width):
@@ -177,8 +183,8 @@ def cut_out(
 def _resize(
     image: np.ndarray, side: int, box: tuple[float, float, float, float] | None = None
 ) -> np.ndarray:
-    # Pillow's bilinear filter widens with the reduction, which is the antialiasing, and never
-    # overshoots, so an image keeps its range. Only its mode F holds 16 bits, one plane at a time.
+    # Pillow's bilinear filter widens with the reduction (antialiasing) and never overshoots, so an
+    # image keeps its range. Only mode F holds 16 bits, one plane at a time.
     if image.dtype == np.uint8 and image.shape[2] in (1, 3):
         picture = Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image)
         resized = np.asarray(picture.resize((side, side), Image.Resampling.BILINEAR, box))
@@ -195,7 +201,7 @@ def _resize(
 
 
 def _gray(image: np.ndarray) -> np.ndarray:
-    # Of integers a whole sum, so that a gray midway between two is one on every machine.
+    # Integers are summed exactly, so that a tie rounds the same way on every machine.
     return _as_dtype((image @ LUMA / 1000)[:, :, None], image.dtype)
 
 

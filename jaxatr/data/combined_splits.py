@@ -1,4 +1,4 @@
-"""Splits made of several splits, and of a split and further images, such as a generator's."""
+"""Splits composed of several splits, or of a split and further images such as a generator's."""
 
 import hashlib
 import os
@@ -15,13 +15,13 @@ from jaxatr.typing import Int, Shaped
 
 
 def concatenated(splits: Sequence[Split]) -> Split:
-    """Returns the examples of several splits of one data set, one split after the other.
+    """Concatenates splits of one data set.
 
-    For protocols that hold classes apart, and not splits. It has the columns that all of them have,
-    and the name that TFDS gives it, ``"train+test"``.
+    For protocols that separate classes rather than splits. The result has the columns common to all
+    of them, and a TFDS-style name such as ``"train+test"``.
 
     Args:
-      splits: at least one; of one alone, that one is returned.
+      splits: at least one; a single split is returned unchanged.
     """
     if len(splits) == 1:
         return splits[0]
@@ -32,7 +32,7 @@ def concatenated(splits: Sequence[Split]) -> Split:
 
 
 class _RecordsOfSplits:
-    """The arrays of an example by its number among all, as a split reads them."""
+    """Records of several splits, numbered consecutively."""
 
     def __init__(self, splits: Sequence[Split]):
         self._splits = splits
@@ -45,10 +45,10 @@ class _RecordsOfSplits:
 
 
 def read_images(path: str | os.PathLike) -> tuple[Shaped[np.ndarray, "m h w c"], str]:
-    """Returns the images of an ``.npz`` file, and the SHA-256 of their pixels.
+    """Reads the array ``images`` of an ``.npz`` file, and returns it with its SHA-256.
 
     Raises:
-      ValueError: there is no such file, or no array ``images`` of that shape in it.
+      ValueError: the file does not exist, or has no array ``images`` of shape ``[m, h, w, c]``.
     """
     if not Path(path).is_file():
         raise ValueError(f"{path}: there is no such file")
@@ -56,9 +56,11 @@ def read_images(path: str | os.PathLike) -> tuple[Shaped[np.ndarray, "m h w c"],
         with np.load(path) as arrays:
             images = np.asarray(arrays["images"])
     except (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path}: no array 'images' can be read from it ({error})") from error
+        raise ValueError(f"{path}: cannot read an array 'images' from it ({error})") from error
     if images.ndim != 4 or not images.size:
-        raise ValueError(f"{path}: got images of shape {images.shape}, wanted some, [m, h, w, c]")
+        raise ValueError(
+            f"{path}: got images of shape {images.shape}, wanted [m, h, w, c] with m > 0"
+        )
     content = np.ascontiguousarray(images)
     digest = hashlib.sha256(f"{content.shape} {content.dtype.str}".encode())
     digest.update(content.tobytes())
@@ -66,31 +68,31 @@ def read_images(path: str | os.PathLike) -> tuple[Shaped[np.ndarray, "m h w c"],
 
 
 def read_names(path: str | os.PathLike, count: int) -> list[str]:
-    """Returns the ``names`` of an ``.npz`` file of images, one for each of ``count``.
+    """Reads the array ``names`` of an ``.npz`` file of images, one name per image.
 
     Raises:
-      ValueError: there is no such array in it.
+      ValueError: the array is missing, or its length is not ``count``.
     """
     with np.load(path) as arrays:
         names = arrays["names"].tolist() if "names" in arrays else []
     if len(names) != count or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"{path}: wanted an array 'names' with one for each of {count} images")
+        raise ValueError(f"{path}: wanted an array 'names' with a name for each of {count} images")
     return names
 
 
 def chips_and_images(
     split: Split, indices: Int[np.ndarray, " n"], chip: Chip, images: Shaped[np.ndarray, "m h w c"]
 ) -> Split:
-    """Returns a split of some examples' chips, which come first, and of further images.
+    """Returns a split of some examples' chips, followed by further images.
 
-    It has the columns ``id``, those of the images counted on from the split's highest, ``label``,
-    -1 for the images, and the shape's. Its images are chips already: no geometry is left to do.
+    Its columns are ``id`` (for the images, counted on from the split's highest), ``label`` (-1 for
+    the images) and those of the shape. All images are chips, so no geometry remains to be applied.
 
     Args:
-      split: to take examples from.
-      indices: ``[n]``, which.
-      chip: their geometry.
-      images: ``[m, h, w, c]``, shaped as the chips and of their type.
+      split: the split to take examples from.
+      indices: ``[n]``, numbers of the examples.
+      chip: the examples' geometry.
+      images: ``[m, h, w, c]``, of the chips' shape and dtype.
     """
     shape = split.chip_shape(indices, chip)
     count, ids = len(images), split.columns["id"]
@@ -107,13 +109,13 @@ def chips_and_images(
 
 
 class _ChipsAndImages:
-    """The chips of a split's examples and then further images, by number."""
+    """Records: the chips of a split's examples, then further images."""
 
     def __init__(self, split: Split, indices: np.ndarray, chip: Chip, images: np.ndarray):
         self._split, self._indices, self._chip, self._images = split, indices, chip, images
 
     def __getitem__(self, index: int) -> dict[str, np.ndarray]:
-        own = len(self._indices)
-        if index < own:
+        count = len(self._indices)
+        if index < count:
             return {"image": self._chip(self._split.image(self._indices[index]))}
-        return {"image": self._images[index - own]}
+        return {"image": self._images[index - count]}

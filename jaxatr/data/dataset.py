@@ -1,4 +1,4 @@
-"""A prepared data set: its splits, and an index of every scalar that needs no image to be read."""
+"""Prepared data sets and their splits, with scalar columns that are read without any image."""
 
 import dataclasses
 import threading
@@ -12,28 +12,28 @@ import numpy as np
 from jaxatr.data.chip import Chip
 from jaxatr.typing import Int, Shaped
 
-# Below this many bytes a split's chips stay in memory once they were read, so that from the second
-# epoch on a batch costs one gather.
+# Up to this many bytes, a split's chips stay in memory once read, so that a batch is a single
+# gather from the second epoch on.
 MEMORY_LIMIT = 1 << 30
 SHAPE_COLUMNS = ("height", "width", "channels")
 
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """A prepared data set, as :func:`jaxatr.data.open_dataset` returns it.
+    """A prepared data set, opened by :func:`jaxatr.data.open_dataset`.
 
     Attributes:
       name: the name it was opened or prepared under.
-      version: of the builder that wrote the records.
+      version: version of the builder that wrote the records.
       classes: names of the fine classes; ``label`` counts them.
       coarse_classes: names of the coarse classes, or None where no hierarchy is known.
       fine_to_coarse: the coarse class of each fine one, or None.
-      fingerprint: SHA-256 of everything that was prepared; the same content has the same one on
-        every machine, whatever the files' dates.
-      splits: name to :class:`Split`.
-      skipped: (file, why) of the corrupt images, clips and chips left out on request.
-      directory: where the records lie.
-      notes: what else was left out and why, and what there is to know of what was not.
+      fingerprint: SHA-256 of the prepared content, equal on every machine and independent of the
+        files' dates.
+      splits: split names to :class:`Split`.
+      skipped: (file, reason) of corrupt images, clips and chips that were left out on request.
+      directory: folder of the records.
+      notes: lines on other data that was left out, with the reason, or that deserves attention.
     """
 
     name: str
@@ -49,15 +49,15 @@ class Dataset:
 
 
 class Split:
-    """The examples of one split, by number.
+    """The numbered examples of one split.
 
     Attributes:
-      name: of the split.
+      name: the split's name.
       classes: the data set's class names.
-      columns: every per-example scalar as an array over the split: ``label``, ``id``, ``height``,
-        ``width``, ``channels`` and what else is known (``coarse``, ``file``, ``range_m``, ``band``
-        …). They come from an index; no image is decoded.
-      dtype: of the images.
+      columns: arrays over the split, one for each scalar of the examples: ``label``, ``id``,
+        ``height``, ``width``, ``channels`` and others that are known (``coarse``, ``file``,
+        ``range_m``, ``band`` …). They come from an index; no image is decoded.
+      dtype: the images' dtype.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Split:
         classes: tuple[str, ...],
         dtype: np.dtype,
     ):
-        """Wraps ``records``, which give the arrays of an example by its number."""
+        """Wraps ``records``, which maps an example's number to its arrays."""
         self.name = name
         self.classes = classes
         self.columns: Mapping[str, np.ndarray] = MappingProxyType(dict(columns))
@@ -82,7 +82,7 @@ class Split:
         return len(self.columns["label"])
 
     def __getitem__(self, index: int | np.integer) -> dict[str, Any]:
-        """Returns example ``index``: ``image [h, w, c]``, ``label``, ``id`` and what is known."""
+        """Returns an example: ``image [h, w, c]``, ``label``, ``id`` and its other columns."""
         if not -len(self) <= index < len(self):
             raise IndexError(f"example {index} of the {len(self)} in split {self.name!r}")
         index = int(index) % len(self)
@@ -96,7 +96,7 @@ class Split:
         return self._records[int(index)]["image"]
 
     def chip_shape(self, indices: Int[np.ndarray, " n"], chip: Chip) -> tuple[int, int, int]:
-        """Returns the one ``(h, w, c)`` that the chips of these examples have.
+        """Returns the common ``(h, w, c)`` of these examples' chips.
 
         Raises:
           ValueError: the chip refuses one of the images, or the chips differ in shape.
@@ -117,12 +117,12 @@ class Split:
     def chips(
         self, indices: Int[np.ndarray, " b"], chip: Chip, shape: tuple[int, int, int]
     ) -> Shaped[np.ndarray, "b h w c"]:
-        """Returns the chips ``[b, h, w, c]`` of these examples, from memory where they fit there.
+        """Returns the chips ``[b, h, w, c]`` of these examples, from memory if they fit there.
 
         Args:
-          indices: ``[b]`` numbers of examples.
+          indices: ``[b]``, numbers of the examples.
           chip: the geometry.
-          shape: what :meth:`chip_shape` returned for a set of examples that holds these.
+          shape: the chips' shape, from :meth:`chip_shape` for a set that includes these examples.
         """
         store = self._store(chip, shape)
         if store is None:
@@ -143,7 +143,7 @@ class Split:
 
 
 class _Store:
-    """Chips in memory, filled as they are read; memory is taken only for those."""
+    """Chips in memory, filled as they are read (untouched pages take no memory)."""
 
     def __init__(self, length: int, shape: tuple[int, int, int], dtype: np.dtype):
         self.chips = np.empty((length, *shape), dtype)

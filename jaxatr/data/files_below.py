@@ -1,4 +1,4 @@
-"""The files below a folder that a user names."""
+"""Recursive listing of the files in a folder."""
 
 import os
 from collections.abc import Iterator
@@ -8,40 +8,38 @@ from pathlib import Path, PurePosixPath
 def files_below(root: Path) -> list[PurePosixPath]:
     """Returns the paths of all files below a folder, relative to it and sorted.
 
-    Links that lead out of the folder are followed. The others are passed over: what they lead to is
-    found at its own place.
+    Links to targets outside the folder are followed. Links within the folder are skipped, because
+    their targets are listed anyway.
 
     Raises:
-      ValueError: there is no such folder.
+      ValueError: the folder does not exist.
     """
     return list(_walked(root, everything=True))
 
 
 def visible_below(root: Path) -> list[PurePosixPath]:
-    """Returns :func:`files_below` without hidden files, and those in hidden folders."""
+    """Returns :func:`files_below` without hidden files and files in hidden folders."""
     return list(iterate_visible(root))
 
 
 def iterate_visible(root: Path) -> Iterator[PurePosixPath]:
-    """Yields :func:`visible_below`; no more is in memory than the names of one folder.
+    """Yields :func:`visible_below` with only one folder's names in memory at a time.
 
     Raises:
-      ValueError: there is no such folder.
+      ValueError: the folder does not exist.
     """
     return _walked(root, everything=False)
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a file or folder of this name is none of a user's own making."""
+    """Whether this name marks a hidden file or folder, or one that macOS adds to archives."""
     return name.startswith(".") or name == "__MACOSX"
 
 
 def _walked(root: Path, *, everything: bool) -> Iterator[PurePosixPath]:
     if not root.is_dir():
         raise ValueError(
-            f"{root} is a file, and a folder is wanted"
-            if root.exists()
-            else f"there is no folder {root}"
+            f"{root} is a file, wanted a folder" if root.exists() else f"there is no folder {root}"
         )
     top = root.resolve()
     for path in _files(top, top, (top,), everything):
@@ -49,13 +47,13 @@ def _walked(root: Path, *, everything: bool) -> Iterator[PurePosixPath]:
 
 
 def _files(top: Path, folder: Path, above: tuple[Path, ...], everything: bool) -> Iterator[Path]:
-    """Yields the files below a folder, in the order of their paths' parts.
+    """Yields the files below a folder, sorted by the parts of their paths.
 
     Args:
-      top: the data folder.
-      folder: below it.
-      above: the folders above and itself, as they are without links.
-      everything: hidden files and folders too.
+      top: the resolved root folder.
+      folder: the folder to list, below ``top``.
+      above: the resolved paths of the folder and its parents, to detect cycles.
+      everything: include hidden files and folders.
     """
     with os.scandir(folder) as found:
         entries = sorted(found, key=lambda entry: entry.name)
@@ -73,10 +71,10 @@ def _files(top: Path, folder: Path, above: tuple[Path, ...], everything: bool) -
 
 
 def file_states(root: Path, paths: list[PurePosixPath]) -> list:
-    """Returns names, sizes and dates of files: cheap, and changed when one of them changes."""
+    """Returns names, sizes and dates of files, a cheap signature that changes with any file."""
     rows = []
     for path in paths:
         status = (root / path).stat()
-        # Copying may set the date of writing back; nothing sets that of the inode.
+        # Copying may preserve the modification time, but never the inode's change time.
         rows.append([str(path), status.st_size, status.st_mtime_ns, status.st_ctime_ns])
     return rows

@@ -1,4 +1,4 @@
-"""The image files that a path leads to: the file itself, or those of a folder or an archive."""
+"""Listing of image files: a single file, or those of a folder or an archive."""
 
 import collections
 import os
@@ -12,16 +12,16 @@ from jaxatr.data.files_below import iterate_visible
 from jaxatr.data.images import SUFFIXES
 
 _NO_SUFFIX = "without a suffix"
-_BEGINNING = 32  # bytes by which a file of measurements is known
+_BEGINNING = 32  # bytes read to recognise a file of measurements
 
 
 class ImagePath(NamedTuple):
     """An image file that has not been opened.
 
     Attributes:
-      name: the path as a user knows it; of a file in an archive ``ARCHIVE/PATH_INSIDE``.
-      file: where it lies now.
-      below: its path below the folder or archive that was asked for; of a file, its name.
+      name: the path as the user knows it; for a file in an archive, ``ARCHIVE/PATH_INSIDE``.
+      file: the file's present location.
+      below: the path relative to the given folder or archive; for a single file, its name.
     """
 
     name: str
@@ -30,11 +30,11 @@ class ImagePath(NamedTuple):
 
 
 class ImagePaths(NamedTuple):
-    """Image files that a path leads to.
+    """The image files at a path.
 
     Attributes:
-      images: in the order of their paths.
-      passed: kind (``".txt"``, ``"without a suffix"``) to how many files were passed over.
+      images: sorted by path.
+      passed: number of skipped files by kind (``".txt"``, ``"without a suffix"``).
     """
 
     images: tuple[ImagePath, ...]
@@ -42,19 +42,19 @@ class ImagePaths(NamedTuple):
 
 
 def image_paths(path: str, scratch: str | os.PathLike) -> ImagePaths:
-    """Finds the image files that a path leads to.
+    """Lists the image files at a path.
 
-    A folder is searched with all folders below it. Hidden files, and those in hidden folders, are
-    left out without being counted. A file counts by its name or, as a raw chip of MSTAR, by how it
-    begins. A path of a file that is no archive is taken as it is.
+    Folders are searched recursively. Hidden files and files in hidden folders are ignored and not
+    counted. A file is recognised by its suffix or, for a raw chip of MSTAR, by its first bytes. A
+    file that is not an archive is taken without a check.
 
     Args:
-      path: of a file, a folder or an archive.
-      scratch: an empty or missing folder, where an archive is unpacked.
+      path: a file, a folder or an archive.
+      scratch: an empty or missing folder to extract an archive into.
 
     Raises:
-      ValueError: there is no image in the folder or archive, or the archive is damaged.
-      ImportError: the archive needs a package that is not installed.
+      ValueError: the folder or archive has no image, or the archive is damaged.
+      ImportError: reading the archive needs a package that is not installed.
     """
     given = Path(path)
     if not (given.is_dir() or (given.is_file() and archive.is_archive(given))):
@@ -74,30 +74,32 @@ def image_paths(path: str, scratch: str | os.PathLike) -> ImagePaths:
 
 
 def no_image(path: str, passed: Mapping[str, int]) -> ValueError:
-    """Makes the error about a folder or an archive without an image."""
+    """Creates the error for a folder or an archive without images."""
     others = f" ({_listed(passed)})" if passed else ""
     return ValueError(f"{path}: there is no image in it{others}")
 
 
 def describe_passed(passed: Mapping[str, int]) -> str:
-    """Writes what was passed over, the most frequent kind first; empty for nothing."""
-    return f"passed over: {_listed(passed)}" if passed else ""
+    """Summarises the skipped files, the most frequent kind first; empty if there are none."""
+    return f"skipped: {_listed(passed)}" if passed else ""
 
 
 def _listed(passed: Mapping[str, int]) -> str:
     kinds = sorted(passed.items(), key=lambda item: (-item[1], item[0]))
-    return ", ".join(
-        f"{count} {kind}" if kind == _NO_SUFFIX else f"{count} of the kind {kind}"
-        for kind, count in kinds
-    )
+    return ", ".join(f"{count} {describe_kind(kind)}" for kind, count in kinds)
+
+
+def describe_kind(kind: str) -> str:
+    """Describes a kind of file, as in "3 of type .txt" or "2 without a suffix"."""
+    return kind if kind == _NO_SUFFIX else f"of type {kind}"
 
 
 def other_kind(path: PurePath, beginning: Callable[[int], bytes] | None = None) -> str:
-    """Names the kind of a file that is no image; empty for an image.
+    """Returns the kind of a file that is not an image; empty for an image.
 
     Args:
-      path: of the file.
-      beginning: reads its first bytes, so many; by default from the file at ``path``.
+      path: the file's path.
+      beginning: reads the given number of leading bytes; by default from the file at ``path``.
     """
     suffix = path.suffix.lower()
     if suffix in SUFFIXES:
@@ -105,7 +107,7 @@ def other_kind(path: PurePath, beginning: Callable[[int], bytes] | None = None) 
     try:
         content = (beginning or partial(_beginning, path))(_BEGINNING)
         known = measurements.reader_of(content) is not None
-    except OSError:  # its name promises no image either
+    except OSError:  # unreadable, and without an image suffix
         known = False
     return "" if known else suffix or _NO_SUFFIX
 

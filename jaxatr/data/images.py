@@ -1,9 +1,8 @@
-"""An image file as an array, in the range in which it was recorded."""
+"""Reading of image files as arrays in their recorded range."""
 
 import io
 import os
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +15,10 @@ SUFFIXES = (
     *(".png", ".jpg", ".jpeg", ".tif", ".tiff", ".gif", ".bmp", ".webp", ".jp2", ".j2k", ".npy"),
     *(".ntf", ".nitf", ".nsf", ".sio"),
 )
-"""The ends of the names of image files, in lower case."""
+"""Suffixes of image files, in lower case."""
 
-# What a mode of Pillow is turned into before it becomes an array. A palette or an alpha plane is
-# a way of storing an image, not a further measurement: colours are looked up, alpha is dropped.
+# The mode that a Pillow image is converted to before it becomes an array. Palettes and alpha planes
+# are not measurements: colours are looked up, alpha is dropped.
 _EIGHT_BIT = {
     "1": "L",
     "L": "L",
@@ -40,43 +39,43 @@ _SIXTEEN_BIT = ("I;16", "I;16L", "I;16B", "I;16N")
 
 
 class ImageError(ValueError):
-    """An image file that cannot be used; the message names the file and says why."""
+    """An image file cannot be used; the message names the file and the reason."""
 
 
 def read_image(path: str | os.PathLike) -> Shaped[np.ndarray, "h w c"]:
-    """Returns the image in a file as ``[h, w, c]`` with ``c`` 1 (gray) or 3 (RGB).
+    """Reads an image file as ``[h, w, c]`` with ``c`` 1 (gray) or 3 (RGB).
 
-    Eight-bit images, palettes and bilevel images come as uint8, 16-bit ones as uint16, float and
-    32-bit integer ones as float32, complex ones as float32 magnitudes; nothing is rescaled. Alpha
-    is dropped, and of a moving GIF or WebP the first frame is taken.
+    8-bit images, palettes and bilevel images become uint8, 16-bit images uint16, float and 32-bit
+    integer images float32, complex images float32 magnitudes; nothing is rescaled. Alpha is
+    dropped, and only the first frame of an animated GIF or WebP is read.
 
     Args:
-      path: a file in any format that Pillow reads; a TIFF of any type of numbers; an array of NumPy
-        (``.npy``); a raw chip of MSTAR; or, with the extra ``radar``, NITF, SICD and SIO by sarpy.
+      path: a file in any format that Pillow reads; a TIFF of any numeric type; a NumPy array
+        (``.npy``); a raw chip of MSTAR; or, with the extra ``radar``, NITF, SICD and SIO (sarpy).
 
     Raises:
-      ImageError: the file is missing, is not an image, is damaged, holds several pages or NaN, or
-        would lose range on the way (16-bit colour, or gray with alpha); the message names it.
+      ImageError: the file is missing, not an image, damaged, has several pages or NaN, or would
+        lose range (16-bit colour, or 16-bit gray with alpha); the message names the file.
     """
     try:
         content = Path(path).read_bytes()
     except IsADirectoryError as error:
-        raise ImageError(f"{path}: a folder, and an image file is wanted: {path}/*") from error
+        raise ImageError(f"{path}: a folder, wanted an image file: {path}/*") from error
     except OSError as error:
         raise ImageError(f"{path}: {error.strerror or error}") from error
     return decode_image(content, str(path))
 
 
 def as_image(value: object, name: str = "image") -> Shaped[np.ndarray, "h w c"]:
-    """Returns a path's, a Pillow image's or an array's image, as :func:`read_image` returns a file.
+    """Converts a path, a Pillow image or an array to an image like those of :func:`read_image`.
 
     Args:
-      value: a path, an image of Pillow, or an array ``[h, w]`` or ``[h, w, c]`` with ``c`` 1 or 3,
-        which is treated as one in a ``.npy`` file.
-      name: for the error message, where it is no path.
+      value: a path, a Pillow image, or an array ``[h, w]`` or ``[h, w, c]`` with ``c`` 1 or 3,
+        which is treated like a ``.npy`` file.
+      name: the image's name in error messages, unless it is a path.
 
     Raises:
-      ImageError: it is none of these, or the image cannot be used.
+      ImageError: the value is none of these, or the image cannot be used.
     """
     if isinstance(value, str | os.PathLike):
         return read_image(value)
@@ -90,34 +89,34 @@ def as_image(value: object, name: str = "image") -> Shaped[np.ndarray, "h w c"]:
     except (ValueError, OSError, SyntaxError) as error:  # a file that Pillow opened and now decodes
         raise ImageError(f"{name}: {error}") from error
     raise ImageError(
-        f"{name}: got a {type(value).__name__}, wanted a path, an image of Pillow or an array"
+        f"{name}: got a {type(value).__name__}, wanted a path, a Pillow image or an array"
     )
 
 
 def is_array_image(value: object) -> bool:
-    """Whether a value is an array, of NumPy or another library, of as many axes as an image has."""
+    """Whether a value is an array, of NumPy or another library, with 2 or 3 axes."""
     return hasattr(value, "__array__") and getattr(value, "ndim", 0) in (2, 3)
 
 
 def read_folder(path: str | os.PathLike) -> list[Shaped[np.ndarray, "h w c"]]:
-    """Returns the images of a folder as :func:`read_image` does, in the order of their names.
+    """Reads the images of a folder like :func:`read_image`, sorted by name.
 
     Hidden files are left out.
 
     Raises:
-      ImageError: there is no such folder, there is nothing in it, or a file cannot be used.
+      ImageError: the folder does not exist or is empty, or a file cannot be used.
     """
     try:
         names = sorted(entry.name for entry in os.scandir(path) if not entry.name.startswith("."))
     except OSError as error:
-        raise ImageError(f"{path}: {error.strerror or error}; a folder is wanted") from error
+        raise ImageError(f"{path}: {error.strerror or error}; wanted a folder") from error
     if not names:
         raise ImageError(f"{path}: there is no image in this folder")
     return [read_image(Path(path) / name) for name in names]
 
 
 def decode_image(content: bytes, name: str) -> Shaped[np.ndarray, "h w c"]:
-    """Returns :func:`read_image` of a file's content; ``name`` is for the error message."""
+    """Decodes a file's content like :func:`read_image`; ``name`` is used in error messages."""
     try:
         if (read := measurements.reader_of(content)) is not None:
             return measurements.measured(read(content))
@@ -132,7 +131,7 @@ def decode_image(content: bytes, name: str) -> Shaped[np.ndarray, "h w c"]:
                     "floats, or as 8-bit colour"
                 )
             return _to_array(image, name)
-    except (ImageError, ImportError):  # which names the extra that is missing
+    except (ImageError, ImportError):  # an ImportError names the missing extra
         raise
     except UnidentifiedImageError as error:
         if not measurements.is_tiff(content):
@@ -141,25 +140,25 @@ def decode_image(content: bytes, name: str) -> Shaped[np.ndarray, "h w c"]:
             return measurements.measured(measurements.read_tiff(content))
         except Exception as error:
             raise _unreadable(name, content, error) from error
-    except Exception as error:  # a damaged file makes Pillow's decoders fail in every way there is
+    except Exception as error:  # on damaged files Pillow's decoders can raise anything
         raise _unreadable(name, content, error) from error
 
 
-def open_image(content: bytes, formats: Sequence[str] | None = None) -> Image.Image:
-    """Opens a file's content by Pillow, which then refuses a file that is cut short.
+def open_image(content: bytes, formats: tuple[str, ...] | None = None) -> Image.Image:
+    """Opens a file's content with Pillow, such that truncated files raise an error.
 
     Args:
-      content: of the file.
-      formats: Pillow's names of those that are tried; None: all.
+      content: the file's content.
+      formats: Pillow's names of the formats to try; None for all.
     """
-    # sarpy and TFDS let Pillow fill in what is missing of a file, for the whole process.
+    # sarpy and TFDS set this for the whole process, so that Pillow would fill in missing data.
     ImageFile.LOAD_TRUNCATED_IMAGES = False
     return Image.open(io.BytesIO(content), formats=formats)
 
 
 def _has_another_page(image: Image.Image) -> bool:
     try:
-        image.seek(1)  # and no further: a file may have any number of pages
+        image.seek(1)  # not n_frames, which visits every page
     except EOFError:
         return False
     return True
@@ -187,18 +186,18 @@ def _to_array(image: Image.Image, name: str) -> np.ndarray:
 
 
 def _is_gray(image: Image.Image) -> bool:
-    """Whether a palette holds grays alone: a GIF has no other way to store them."""
+    """Whether a palette has grays only: a GIF has no other way to store a gray image."""
     colours = np.array(image.getpalette() or [], np.uint8).reshape(-1, 3)
     return bool(np.all(colours == colours[:, :1]))
 
 
 def _is_cut_to_8_bits(image: Image.Image, content: bytes) -> bool:
-    """Whether the file has more bits than the mode in which Pillow reads it."""
+    """Whether the file has more bits per channel than Pillow keeps of them."""
     if image.format == "PNG":
         # Bytes 24 and 25 are bit depth and colour type (2 RGB, 4 gray and alpha, 6 RGBA).
         return content[24] == 16 and content[25] in (2, 4, 6)
     if image.format == "JPEG2000":
-        # After the codestream's first marker, 36 bytes on, the channels' count and their depths.
+        # In the codestream, 36 bytes after its first marker: the channel count and the bit depths.
         start = content.find(b"\xff\x4f\xff\x51") + 40
         count = int.from_bytes(content[start : start + 2], "big")
         depths = content[start + 2 : start + 2 + 3 * count : 3]

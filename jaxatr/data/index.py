@@ -1,4 +1,4 @@
-"""The index beside a set's records: its classes, its columns and its fingerprint."""
+"""The index stored with a set's records: its classes, columns and fingerprint."""
 
 import hashlib
 import json
@@ -14,26 +14,26 @@ from jaxatr.data.records import tfds
 from jaxatr.files import replacing
 from jaxatr.typing import Shaped
 
-# Raised when what stands in an index changes; an index of another version is written anew.
+# Increase this when the index's content changes; indices of other versions are written again.
 INDEX_VERSION = 1
 _FILE = "jaxatr.json"
 
 
 class _Records:
-    """The records of one split under this package's names, images ``[h, w, c]``.
+    """The records of one split with this package's feature names; images are ``[h, w, c]``.
 
     Args:
-      builder: TFDS's, of a prepared set.
-      split: its name.
-      keys: this package's name for a feature to the name it has in the records.
-      headers_only: encoded images come as bytes, undecoded.
+      builder: TFDS's builder of a prepared set.
+      split: the split's name.
+      keys: this package's feature names to those in the records.
+      headers_only: return encoded images as bytes, without decoding them.
     """
 
     def __init__(
         self, builder: Any, split: str, keys: Mapping[str, str], *, headers_only: bool = False
     ):
         feature = builder.info.features[keys["image"]]
-        # TFDS would decode with whichever library it finds; here it is always Pillow.
+        # TFDS would decode with any library it finds; here it is always Pillow.
         self._encoded = _is_encoded(feature)
         self.channels = feature.shape[-1] if self._encoded else None
         decoders = {keys["image"]: tfds().decode.SkipDecoding()} if self._encoded else None
@@ -57,7 +57,7 @@ class _Records:
 
 
 def _is_encoded(feature: Any) -> bool:
-    # TFDS stores a float image as a PNG of its bits, which only TFDS itself can read.
+    # TFDS stores a float image as a PNG of its bits, which only TFDS can read.
     return isinstance(feature, tfds().features.Image) and feature.np_dtype != np.float32
 
 
@@ -65,9 +65,9 @@ def write_index(directory: Path, facts: Mapping[str, Any], keys: Mapping[str, st
     """Reads every record once and writes the columns of each split and the set's description.
 
     Args:
-      directory: of a set prepared by TFDS.
-      facts: ``classes``, ``coarse_classes``, ``fine_to_coarse``, and whatever else is to be kept.
-      keys: this package's name for a feature to the name it has in the records.
+      directory: folder of a set prepared by TFDS.
+      facts: ``classes``, ``coarse_classes``, ``fine_to_coarse`` and any further entries to store.
+      keys: this package's feature names to those in the records.
     """
     builder: Any = tfds().builder_from_directory(directory)
     digest = hashlib.sha256(json.dumps([facts["classes"], facts["coarse_classes"]]).encode())
@@ -91,7 +91,7 @@ def write_index(directory: Path, facts: Mapping[str, Any], keys: Mapping[str, st
         "splits": sorted(builder.info.splits),
         "fingerprint": digest.hexdigest(),
     }
-    # Last, and by a rename: where this file is, the index is whole.
+    # Written last and atomically: if this file exists, the index is complete.
     with replacing(directory / _FILE) as file:
         file.write(json.dumps(description, indent=1).encode())
 
@@ -134,7 +134,7 @@ def _header(content: bytes, channels: int | None) -> tuple[int, int, int]:
 
 
 def description(directory: Path) -> dict[str, Any] | None:
-    """Returns the description that :func:`write_index` wrote, or None where there is no index."""
+    """Returns the description written by :func:`write_index`, or None without a current index."""
     try:
         found = json.loads((directory / _FILE).read_bytes())
     except FileNotFoundError:
@@ -143,12 +143,12 @@ def description(directory: Path) -> dict[str, Any] | None:
 
 
 def images_of(directory: Path, split: str) -> Sequence[Shaped[np.ndarray, "h w c"]]:
-    """Returns the images of a set's split by number, each read when it is asked for.
+    """Returns a split's images as a sequence that reads each one on access.
 
-    No column is loaded, so that a split of any size takes no memory.
+    No column is loaded, so memory use does not depend on the split's size.
 
     Raises:
-      ValueError: there is no set, or it has no such split.
+      ValueError: the folder has no set, or the set has no such split.
     """
     found = _described(directory)
     if split not in found["splits"]:
@@ -170,12 +170,12 @@ class _Images(Sequence):
 
 def _described(directory: Path) -> dict[str, Any]:
     if (found := description(directory)) is None:
-        raise ValueError(f"{directory} holds no set that this version reads: prepare it again")
+        raise ValueError(f"{directory} has no set that this version can read: prepare it again")
     return found
 
 
 def load(directory: Path, name: str) -> Dataset:
-    """Returns the data set that lies in ``directory`` with its index."""
+    """Loads the data set in ``directory`` with its index."""
     found = _described(directory)
     builder = tfds().builder_from_directory(directory)
     classes, coarse = tuple(found["classes"]), found["coarse_classes"]

@@ -1,4 +1,4 @@
-"""From images to the batches of chips that a trained network takes."""
+"""Preparation of images for a trained network: chips, checks and batches."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,17 +14,17 @@ from jaxatr.typing import Array, ArrayLike, Config, Float, Shaped
 def normalize(
     images: Shaped[ArrayLike, "... c"], mean: Float[np.ndarray, " c"], std: Float[np.ndarray, " c"]
 ) -> Float[Array, "... c"]:
-    """Returns raw images as float32, less a mean and divided by a deviation of each channel."""
+    """Normalises raw images to float32 with the mean and standard deviation of each channel."""
     return (jnp.asarray(images, jnp.float32) - np.float32(mean)) / np.float32(std)
 
 
 class Intake(NamedTuple):
-    """Requirements of a network for its images.
+    """A network's requirements on its input images.
 
     Attributes:
-      chip: geometry that every image goes through.
+      chip: the geometry applied to every image.
       shape: ``(h, w, c)`` of the chips that the network was trained on.
-      dtype: of the images.
+      dtype: name of the images' dtype.
     """
 
     chip: Chip
@@ -33,43 +33,44 @@ class Intake(NamedTuple):
 
     @classmethod
     def of_run(cls, config: Config, record: Mapping[str, Any]) -> "Intake":
-        """Reads the requirements of a run's network.
+        """Creates the requirements of a run's network.
 
         Args:
-          config: the run's.
-          record: the content of its ``record.json``.
+          config: the run's configuration.
+          record: the content of the run's ``record.json``.
         """
         height, width, channels = record["image_shape"]
         chip = Chip.configured(config.data, channels if channels in (1, 3) else None)
         return cls(chip, (height, width, channels), record["image_dtype"])
 
     def __call__(self, image: np.ndarray) -> np.ndarray:
-        """Returns the chip that the network sees of an image ``[h, w, c]``.
+        """Returns the network's chip of an image ``[h, w, c]``.
 
         Raises:
-          ValueError: the image does not lead to a chip of the trained shape, or is of another type
-            than the training images, so that its units cannot be theirs.
+          ValueError: the chip does not have the trained shape, or the image does not have the dtype
+            of the training images and therefore not their units.
         """
         if image.dtype != self.dtype:
             raise ValueError(
-                f"got an image of {image.dtype}, wanted {self.dtype}, as the training images were"
+                f"got an image of {image.dtype}, wanted {self.dtype} like the training images"
             )
         chip = self.chip(image)
         if chip.shape != self.shape:
             raise ValueError(
                 f"got an image that makes a chip of shape {list(chip.shape)}, "
-                f"wanted {list(self.shape)}, which the network was trained on"
+                f"wanted {list(self.shape)} like the training chips"
             )
         return chip
 
     def resized(self, image: np.ndarray) -> np.ndarray:
-        """Returns the chip of an image ``[h, w, c]`` of any size, such as one of other data.
+        """Returns the network's chip of an image of any size, such as one of other data.
 
-        Where the run's own geometry does not lead to a chip of the trained shape, as the image is
-        smaller than the centre that is cut out or is not resized, all of it is resized to the chip.
+        If the run's geometry does not give a chip of the trained shape (because the image is
+        smaller than the centre crop, or there is no resize), the whole image is resized to the
+        chip.
 
         Raises:
-          ValueError: as the call, but for the size of an image for square chips.
+          ValueError: the dtype or the channels do not fit, or the trained chips are not square.
         """
         try:
             fits = self.chip.output_shape(image.shape) == self.shape
@@ -77,15 +78,15 @@ class Intake(NamedTuple):
             fits = False
         if fits:
             return self(image)
-        whole = dataclasses.replace(self.chip, center_crop=0, size=self.shape[0])
-        return self._replace(chip=whole)(image)
+        uncropped = dataclasses.replace(self.chip, center_crop=0, size=self.shape[0])
+        return self._replace(chip=uncropped)(image)
 
     def batches(
         self, images: Iterable[np.ndarray], batch_size: int
     ) -> Iterator[tuple[Shaped[np.ndarray, "b h w c"], int]]:
-        """Yields batches of chips, and how many of each are images.
+        """Yields batches of chips, each with the number of its images.
 
-        The last batch is filled up, so that every batch runs the same compiled program.
+        The last batch is padded, so that every batch runs the same compiled program.
         """
         chips: list[np.ndarray] = []
         for image in images:

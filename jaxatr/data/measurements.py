@@ -1,4 +1,4 @@
-"""Files of measurements as arrays: NumPy's own, TIFFs that Pillow has not, and radars'."""
+"""Reading of measurement files: NumPy arrays, TIFFs that Pillow cannot read, and radar formats."""
 
 import contextlib
 import io
@@ -23,10 +23,10 @@ _SIO = (b"\xff\x01\x7f\xfe", b"\xfe\x7f\x01\xff", b"\xff\x02\x7f\xfd", b"\xfd\x7
 
 
 def reader_of(content: bytes) -> Callable[[bytes], Shaped[np.ndarray, "..."]] | None:
-    """Finds what reads a file by how it begins, or None for one that is Pillow's.
+    """Returns the reader for a file's first bytes, or None if Pillow is to read it.
 
     Args:
-      content: of the file.
+      content: the file's content.
     """
     if content.startswith(_NPY):
         return _npy
@@ -36,20 +36,20 @@ def reader_of(content: bytes) -> Callable[[bytes], Shaped[np.ndarray, "..."]] | 
 
 
 def stated_size(content: bytes) -> tuple[int, int]:
-    """Returns the rows and columns that a file's header states, if it holds as many.
+    """Returns the rows and columns stated in a file's header, checked against the file's length.
 
     Args:
-      content: of a file that :func:`reader_of` knows.
+      content: content of a file that :func:`reader_of` recognises.
 
     Raises:
-      ValueError: it is too short for them, of another shape than an image's, or a radar's file,
-        which states no size before it is opened.
+      ValueError: the file is too short, the array does not have an image's shape, or it is a radar
+        file, whose size is known only after opening.
     """
     if content.startswith(_NPY):
         return _npy_size(content)
-    if content.startswith(_PHOENIX):  # as many numbers as its header says, or it is refused
+    if content.startswith(_PHOENIX):  # an upper bound: the reader checks the header's size
         return 1, max(1, len(content) // 8)
-    raise ValueError("a radar's file (NITF, SICD or SIO): save its image as TIFF or .npy")
+    raise ValueError("a radar file (NITF, SICD or SIO): save its image as TIFF or .npy")
 
 
 def _npy_size(content: bytes) -> tuple[int, int]:
@@ -62,20 +62,20 @@ def _npy_size(content: bytes) -> tuple[int, int]:
     if len(shape) not in (2, 3) or not all(shape) or (len(shape) == 3 and shape[2] not in (1, 3)):
         raise ValueError(f"got an array of shape {list(shape)}, wanted [h, w] or [h, w, 3]")
     if math.prod(shape) * dtype.itemsize > len(content):
-        raise ValueError(f"states an array of shape {list(shape)}, and is too short for it")
+        raise ValueError(f"too short for its stated array of shape {list(shape)}")
     return shape[0], shape[1]
 
 
 def is_tiff(content: bytes) -> bool:
-    """Whether a file begins as a TIFF does."""
+    """Whether a file starts like a TIFF."""
     return content.startswith(_TIFF)
 
 
 def read_tiff(content: bytes) -> Shaped[np.ndarray, "..."]:
-    """Returns the pixels of a TIFF in a type that Pillow has not, as they are recorded.
+    """Reads a TIFF of a type that Pillow does not support, with the values as recorded.
 
     Raises:
-      ValueError: it is damaged, holds several pages, or is packed in a way that is not read.
+      ValueError: the file is damaged, has several pages, or uses an unsupported compression.
     """
     with tifffile.TiffFile(io.BytesIO(content)) as file:
         if len(file.pages) > 1:
@@ -84,16 +84,16 @@ def read_tiff(content: bytes) -> Shaped[np.ndarray, "..."]:
 
 
 def measured(values: Shaped[np.ndarray, "..."]) -> Shaped[np.ndarray, "h w c"]:
-    """Returns measurements ``[h, w]`` or ``[h, w, c]`` as an image ``[h, w, c]``, ``c`` 1 or 3.
+    """Converts measurements ``[h, w]`` or ``[h, w, c]`` to an image ``[h, w, c]``, ``c`` 1 or 3.
 
-    uint8 and uint16 stay, yes and no become 255 and 0, a complex image its magnitude; all else
-    becomes float32. Nothing is rescaled.
+    uint8 and uint16 are kept, booleans become 0 and 255, complex values their magnitude; everything
+    else becomes float32. Nothing is rescaled.
 
     Args:
-      values: of any numeric type.
+      values: an array of any numeric type.
 
     Raises:
-      ValueError: it has another shape, no numbers, or some that are not finite as float32.
+      ValueError: the shape does not fit, or a value is not a number or not finite as float32.
     """
     if values.ndim == 2:
         values = values[:, :, None]
@@ -107,7 +107,7 @@ def measured(values: Shaped[np.ndarray, "..."]) -> Shaped[np.ndarray, "h w c"]:
         values = np.abs(values)
     if values.dtype.kind == "u" and values.dtype.itemsize < 4:
         return np.ascontiguousarray(values, values.dtype.newbyteorder("="))
-    with np.errstate(over="ignore"):  # beyond float32 is infinite, and refused
+    with np.errstate(over="ignore"):  # overflow becomes infinite and is refused
         floats = np.ascontiguousarray(values, np.float32)
     if not np.isfinite(floats).all():
         raise ValueError("holds pixels that are not finite numbers")
@@ -119,7 +119,7 @@ def _npy(content: bytes) -> np.ndarray:
 
 
 def _phoenix(content: bytes) -> np.ndarray:
-    from jaxatr.data.sources.mstar.phoenix import read_chip  # which imports this room's sources
+    from jaxatr.data.sources.mstar.phoenix import read_chip  # avoids a circular import
 
     with _as_file(content, "chip") as path:
         return read_chip(path).magnitude
@@ -127,9 +127,9 @@ def _phoenix(content: bytes) -> np.ndarray:
 
 def _sarpy(content: bytes) -> np.ndarray:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of sarpy's own parts
-        sarpy = extra("sarpy.io", "radar", "a radar's file (NITF, SICD or SIO)")
-        logging.getLogger("sarpy").setLevel(logging.CRITICAL)  # what it cannot read it also raises
+        warnings.simplefilter("ignore", DeprecationWarning)  # raised within sarpy
+        sarpy = extra("sarpy.io", "radar", "a radar file (NITF, SICD or SIO)")
+        logging.getLogger("sarpy").setLevel(logging.CRITICAL)  # its errors are raised as well
         suffix = "sio" if content.startswith(_SIO) else "nitf"
         with _as_file(content, suffix) as path:
             reader = sarpy.open(str(path))
@@ -143,7 +143,7 @@ def _sarpy(content: bytes) -> np.ndarray:
 
 @contextlib.contextmanager
 def _as_file(content: bytes, suffix: str) -> Iterator[Path]:
-    """Gives a file of this content, for a reader that wants one."""
+    """Writes content to a temporary file, for readers that need a path."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"image.{suffix}"
         path.write_bytes(content)

@@ -1,7 +1,7 @@
-"""Mixtures of two images, which are of two classes: mixup and CutMix.
+"""Mixtures of two images: mixup and CutMix.
 
-The label of a mixture is a mixture too: a loss is the one of the image's own label times its share,
-plus the one of the partner's label times the rest.
+The loss of a mixture is the loss for the image's own label times its share, plus the loss for the
+partner's label times the rest.
 """
 
 import jax
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxatr.typing import Array, Float, Shaped
 
 Mixed = tuple[Float[Array, "b h w c"], Float[Array, " b"]]
-"""The mixtures, and the share of each image's own label in its mixture."""
+"""The mixtures, and the share of each image in its mixture."""
 
 
 def mixup(
@@ -19,14 +19,14 @@ def mixup(
     partners: Float[Array, "b h w c"],
     alpha: float,
 ) -> Mixed:
-    """Returns weighted means of two images (Zhang et al. 2018, equation 1).
+    """Computes weighted means of pairs of images (Zhang et al. 2018, equation 1).
 
     Args:
       keys: one per image.
       images: chips.
-      partners: another chip for each.
-      alpha: the share of an image is drawn from Beta(alpha, alpha), each its own, where the
-        published code draws one for a batch.
+      partners: the other chip of each pair.
+      alpha: the share of each image is drawn from Beta(alpha, alpha); the published code draws one
+        share per batch instead.
     """
     share = jax.vmap(lambda key: jax.random.beta(key, alpha, alpha))(keys)
     weight = share[:, None, None, None]
@@ -39,17 +39,17 @@ def cutmix(
     partners: Float[Array, "b h w c"],
     alpha: float,
 ) -> Mixed:
-    """Returns images with a rectangle of another one in its place (Yun et al. 2019, section 3.1).
+    """Pastes a rectangle of the partner into each image (Yun et al. 2019, section 3.1).
 
-    The rectangle has the image's shape and a share of its area that is drawn from
-    Beta(alpha, alpha). Its centre is uniform, and what lies outside of the image is cut off; the
-    labels' shares are those of the pixels that were taken over in the end.
+    The rectangle has the image's aspect ratio, an area share of one less a draw from
+    Beta(alpha, alpha), and a uniformly drawn centre. It is clipped at the image's border, and the
+    labels' shares are those of the pixels actually replaced.
 
     Args:
       keys: one per image.
       images: chips.
-      partners: another chip for each.
-      alpha: of the distribution.
+      partners: the other chip of each pair.
+      alpha: parameter of the Beta distribution.
     """
     _, height, width, _ = images.shape
 
@@ -79,15 +79,15 @@ def mix(
     cutmix_alpha: float = 0.0,
     probability: float = 1.0,
 ) -> Mixed:
-    """Returns mixtures of one kind or the other, and some images as they are.
+    """Mixes images by mixup or CutMix, leaving some of them unchanged.
 
     Args:
       keys: one per image.
       images: chips.
-      partners: another chip for each.
-      mixup_alpha: of :func:`mixup`; 0 is off.
-      cutmix_alpha: of :func:`cutmix`; 0 is off. Where both are on, each is as likely.
-      probability: that an image is mixed.
+      partners: the other chip of each pair.
+      mixup_alpha: alpha of :func:`mixup`; 0 is off.
+      cutmix_alpha: alpha of :func:`cutmix`; 0 is off. If both are on, each is equally likely.
+      probability: probability that an image is mixed.
     """
     own, choice, chance = (jax.vmap(jax.random.fold_in, (0, None))(keys, n) for n in range(3))
     mixed, share = images, jnp.ones(len(images))

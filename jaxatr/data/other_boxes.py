@@ -1,4 +1,4 @@
-"""Chips cut by a box that is a little off, as a detector's in the field is."""
+"""Chips cut by inaccurate boxes, such as those of a detector."""
 
 import dataclasses
 import math
@@ -10,30 +10,30 @@ from jaxatr.data.chip import Chip, cut_out
 from jaxatr.data.dataset import SHAPE_COLUMNS, Split
 from jaxatr.typing import Shaped
 
-_STREAM = 22  # of the draws, among all that a seed could be for
+_STREAM = 22  # separates these draws from others with the same seed
 
 
 def other_boxes(split: Split, chip: Chip, *, error: float, margin: float = 0.0) -> Split:
-    """Returns a split whose images are chips that are a little off their targets.
+    """Returns a split whose chips are cut by boxes that deviate from the targets.
 
-    The box's centre is off by up to ``error`` of its side, down or up and right or left, and its
-    side is longer or shorter by up to ``error``, all uniform and drawn from the example's id alone:
-    every network is tested on the same chips. The split has the columns of the original, and the
-    images are chips already.
+    The box's centre is off by up to ``error`` of its side in each direction, and its side is longer
+    or shorter by up to ``error``, all uniform. The draws depend on the example's id only, so that
+    every network is tested on the same chips. The split keeps the original's columns, and its
+    images are already chips.
 
     Args:
-      split: with images larger than the chips.
-      chip: cuts the centre out, at the image's own scale.
-      error: share of the box's longer side.
-      margin: by how much larger a chip is than the box, a share of the box's longer side.
+      split: a split with images larger than the chips.
+      chip: geometry that cuts out the centre, at the image's own scale.
+      error: largest deviation, as a share of the box's longer side.
+      margin: how much larger a chip is than the box, as a share of the box's longer side.
 
     Raises:
-      ValueError: the chip does not cut, or blanks its centre, or an image has too little around it.
+      ValueError: the chip does not cut or blanks the centre, or an image is too small.
     """
     if chip.blank_center:
         raise ValueError(
-            f"data.blank_center: got {chip.blank_center} and boxes that are off, whose centres are "
-            "not the images': wanted data.box_error=0"
+            f"data.blank_center: got {chip.blank_center} together with data.box_error, which moves "
+            "the centres: wanted data.box_error=0"
         )
     side = chip.center_crop
     room = error * side / (1 + margin) + error * side / 2
@@ -41,8 +41,8 @@ def other_boxes(split: Split, chip: Chip, *, error: float, margin: float = 0.0) 
     smallest = min(int(split.columns[name].min()) for name in SHAPE_COLUMNS[:2])
     if not chip.cuts or smallest < wanted:
         raise ValueError(
-            f"boxes that are off by {error:g} want images of {wanted} pixels or more, of which "
-            f"data.center_crop cuts a chip; got images of {smallest} and center_crop={side} "
+            f"boxes that are off by {error:g} need chips cut by data.center_crop out of images of "
+            f"{wanted} pixels or more; got images of {smallest} and center_crop={side} "
             "(data.options.surround gives simulated chips their surroundings)"
         )
     columns = dict(split.columns)
@@ -73,5 +73,5 @@ class _OtherBoxes:
         y = (height - side) // 2 + side * (0.5 + self.shift * errors[0])
         x = (width - side) // 2 + side * (0.5 + self.shift * errors[1])
         half = side * (1 + self.scale * errors[2]) / 2
-        found = cut_out(image, (y - half, x - half, y + half, x + half), side)
-        return Chip(channels=self.chip.channels)(found)
+        cut = cut_out(image, (y - half, x - half, y + half, x + half), side)
+        return Chip(channels=self.chip.channels)(cut)

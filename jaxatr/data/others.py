@@ -1,4 +1,4 @@
-"""Images of other data than a run's own: a folder, an archive or another data set."""
+"""Images from outside a run's data set: a folder, an archive or another data set."""
 
 import contextlib
 import os
@@ -20,12 +20,12 @@ from jaxatr.typing import Int, Shaped
 
 
 class Others(NamedTuple):
-    """Chips of other images.
+    """Chips of images from another source.
 
     Attributes:
-      chips: ``[m, h, w, c]``, as a network takes them.
-      numbers: ``[m]``, the place of each image among all of the source, in rising order.
-      left_out: (image, why) of those that cannot be used.
+      chips: ``[m, h, w, c]``, ready for the network.
+      numbers: ``[m]``, each image's number among all of the source, rising.
+      left_out: (image, reason) of images that cannot be used.
     """
 
     chips: Shaped[np.ndarray, "m h w c"]
@@ -33,7 +33,7 @@ class Others(NamedTuple):
     left_out: list[tuple[str, str]]
 
     def split(self, name: str) -> Split:
-        """Returns them as a split, whose ``label`` is -1 and whose ``id`` is the number."""
+        """Returns the chips as a split; ``label`` is -1 and ``id`` the number."""
         columns = dict(zip(SHAPE_COLUMNS, self.chips.shape[1:], strict=True))
         columns |= {"label": -1}
         full = {key: np.full(len(self.chips), value) for key, value in columns.items()}
@@ -42,7 +42,7 @@ class Others(NamedTuple):
 
 
 def check_others(source: str | os.PathLike, *, data_dir: str | None = None) -> None:
-    """Refuses a source of :func:`read_others` that is not there.
+    """Checks that a source of :func:`read_others` exists.
 
     Raises:
       ValueError: there is no such folder, archive or data set.
@@ -67,18 +67,18 @@ def read_others(
     seed: int = 0,
     data_dir: str | None = None,
 ) -> Others:
-    """Reads the images of a source, and makes of each the chip that a network takes.
+    """Reads a source's images as chips for a network.
 
-    One whose size does not fit is resized (:meth:`Intake.resized`). One that cannot be read, or is
-    of another type than the images that the network was trained on, is left out.
+    Images of other sizes are resized (:meth:`Intake.resized`). Images that cannot be read, or whose
+    dtype differs from the training images', are left out.
 
     Args:
-      source: a folder or an archive, of whose files all count, in folders of their own or not, but
-        for hidden ones; or the name of a data set, of whose splits all count.
-      intake: of the network.
-      most: read as many at most, drawn from all; 0 for all.
-      seed: of that draw.
-      data_dir: where prepared data sets lie.
+      source: a folder or an archive, of which all files except hidden ones are read recursively;
+        or the name of a data set, of which all splits are read.
+      intake: the network's requirements.
+      most: the largest number of images, drawn at random from more; 0 reads all.
+      seed: seed of the draw.
+      data_dir: folder of the prepared data sets.
 
     Raises:
       ValueError: there is no such source, or none of its images can be used.
@@ -106,7 +106,7 @@ def read_others(
 def _opened(
     source: str | os.PathLike, data_dir: str | None
 ) -> Iterator[tuple[list[str], Callable[[int], np.ndarray]]]:
-    """Yields the names of all images, and what reads the image of a number."""
+    """Yields the names of all images, and a function that reads an image by number."""
     path = Path(source).expanduser()
     if not path.exists():
         dataset = open_dataset(os.fspath(source), data_dir=data_dir)

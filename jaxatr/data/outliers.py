@@ -1,4 +1,4 @@
-"""Images of no known class, from a folder."""
+"""Images that belong to no known class, from a folder."""
 
 import hashlib
 import os
@@ -13,17 +13,17 @@ from jaxatr.typing import Shaped
 
 
 def read_chips(folder: str | os.PathLike, chip: Chip) -> tuple[Shaped[np.ndarray, "m h w c"], str]:
-    """Returns the chips of all images below a folder, and the SHA-256 of their pixels.
+    """Reads all images below a folder as chips, and returns them with their pixels' SHA-256.
 
-    Hidden files, and those in hidden folders, are left out.
+    Hidden files and files in hidden folders are left out.
 
     Args:
-      folder: where they are, in folders of their own or not.
-      chip: geometry that every image goes through.
+      folder: the folder, with or without subfolders.
+      chip: the geometry applied to every image.
 
     Raises:
-      ValueError: there is no such folder, no image in it, a file is no image, or the chips differ
-        in shape or type.
+      ValueError: the folder does not exist or has no image, a file is not an image, or the chips
+        differ in shape or dtype.
     """
     root = Path(folder)
     paths = visible_below(root)

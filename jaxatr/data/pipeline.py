@@ -1,4 +1,4 @@
-"""From a split to batches of NumPy arrays, through grain: deterministic, and resumable exactly."""
+"""Deterministic, exactly resumable batches of NumPy arrays from a split, through grain."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
@@ -15,10 +15,10 @@ Batch = dict[str, np.ndarray]
 
 @runtime_checkable
 class BatchIterator(Protocol):
-    """An endless iterator over batches that can be taken up again where it was: one of grain's."""
+    """An endless iterator over batches that can be resumed at a saved position."""
 
     def __iter__(self) -> Iterator[Batch]:
-        """Returns itself."""
+        """Returns the iterator itself."""
         ...
 
     def __next__(self) -> Batch:
@@ -26,11 +26,11 @@ class BatchIterator(Protocol):
         ...
 
     def get_state(self) -> dict[str, Any]:
-        """Returns its position, as JSON holds it."""
+        """Returns the position as a JSON-compatible dictionary."""
         ...
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Goes to a position of :meth:`get_state`."""
+        """Moves to a position returned by :meth:`get_state`."""
         ...
 
 
@@ -48,31 +48,31 @@ def train_batches(
 ) -> BatchIterator:
     """Returns an endless iterator over this process's share of shuffled batches.
 
-    One stream goes round the examples again and again, in a new order each time, and is cut into
-    batches of ``batch_size``; a batch may hold the end of one round and the start of the next.
-    Each process takes its rows of every batch, so N processes together see what one would.
+    One stream passes over the examples again and again, in a new order each time, and is cut into
+    batches of ``batch_size``; a batch may span the end of one pass and the start of the next. Each
+    process takes its rows of every batch, so N processes together see the same as one.
 
     Args:
-      split: to read from.
-      indices: ``[n]`` numbers of the examples to train on.
-      labels: ``[n]`` their labels, already 0..K-1.
-      chip: geometry; all chips must have one shape.
-      batch_size: of all processes together.
-      seed: of the order.
-      process_index: which process this is.
-      process_count: how many there are.
-      threads: that read ahead.
+      split: the split to read from.
+      indices: ``[n]``, numbers of the training examples.
+      labels: ``[n]``, their labels, in 0..K-1.
+      chip: the geometry; all chips must have one shape.
+      batch_size: batch size over all processes.
+      seed: seed of the order.
+      process_index: this process's number.
+      process_count: the number of processes.
+      threads: number of threads that read ahead.
 
     Returns:
       Batches of ``image [b, h, w, c]`` in the split's dtype, ``label``, ``id`` and ``epoch``
-      (how often the stream had gone round before this example), int32 ``[b]``; with ``get_state``
+      (the number of completed passes before the example), int32 ``[b]``; with ``get_state``
       and ``set_state``.
 
     Raises:
-      ValueError: the batch does not divide by the processes, the chips differ in shape, or
+      ValueError: the batch size is not divisible by the processes, the chips differ in shape, or
         ``labels`` does not match ``indices``.
     """
-    import grain  # takes half a second, and a reader of single images does not need it
+    import grain  # slow to import, and not needed for reading single images
 
     read = Reader(split, indices, labels, chip)
     mine = process_share(batch_size, process_index, process_count)
@@ -87,7 +87,7 @@ def train_batches(
 
 
 def read_ahead(batches: Any, threads: int) -> BatchIterator:
-    """Returns an iterator over a grain ``MapDataset`` of batches, made by threads in advance."""
+    """Iterates over a grain ``MapDataset`` of batches, which threads make in advance."""
     import grain
 
     options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=2 * threads)
@@ -96,15 +96,15 @@ def read_ahead(batches: Any, threads: int) -> BatchIterator:
 
 
 def process_share(batch_size: int, process_index: int, process_count: int) -> slice:
-    """Returns which rows of a batch are a process's.
+    """Returns the slice of a batch's rows that belongs to a process.
 
     Raises:
-      ValueError: the batch does not divide by the processes.
+      ValueError: the batch size is not divisible by the number of processes.
     """
     if batch_size < 1 or batch_size % process_count:
         raise ValueError(
-            f"a batch of {batch_size} does not divide by {process_count} processes: "
-            f"set config.train.batch_size to a multiple of all their devices"
+            f"a batch of {batch_size} is not divisible by {process_count} processes: set "
+            f"config.train.batch_size to a multiple of the number of devices"
         )
     share = batch_size // process_count
     return slice(process_index * share, (process_index + 1) * share)
@@ -112,7 +112,7 @@ def process_share(batch_size: int, process_index: int, process_count: int) -> sl
 
 @dataclasses.dataclass(frozen=True)
 class EvalBatches:
-    """Batches in the order of the examples given; every loop over it starts anew."""
+    """Batches in the given order of examples; every loop over it starts from the beginning."""
 
     _read: Callable[[np.ndarray], dict[str, Any]]
     _length: int
@@ -142,13 +142,21 @@ def eval_batches(
     chip: Chip,
     batch_size: int,
 ) -> EvalBatches:
-    """Returns the examples once, in the given order, as often as it is looped over.
+    """Returns a re-iterable over batches of the examples in the given order.
 
     Batches are those of :func:`train_batches` without ``epoch`` and with ``mask``, bool ``[b]``:
-    the last one is filled up with repeats of the last example, whose mask is False.
+    the last batch is padded with repeats of the last example, whose mask is False.
+
+    Args:
+      split: the split to read from.
+      indices: ``[n]``, numbers of the examples.
+      labels: ``[n]``, their labels.
+      chip: the geometry; all chips must have one shape.
+      batch_size: examples per batch.
 
     Raises:
-      ValueError: as :func:`train_batches`.
+      ValueError: the batch size is below 1, the chips differ in shape, or ``labels`` does not match
+        ``indices``.
     """
     if batch_size < 1:
         raise ValueError(f"the batch size must be at least 1, got {batch_size}")
@@ -158,24 +166,24 @@ def eval_batches(
 def image_statistics(
     split: Split, indices: Int[np.ndarray, " n"], chip: Chip, *, most: int = 20_000
 ) -> tuple[Float[np.ndarray, " c"], Float[np.ndarray, " c"]]:
-    """Returns mean and standard deviation per channel of the chips' pixels, in their raw units.
+    """Computes the mean and standard deviation per channel of the chips' raw pixels.
 
     Args:
-      split: to read from.
-      indices: ``[n]`` numbers of the training examples.
-      chip: geometry.
-      most: how many chips to read at most; of more, evenly spaced ones are taken.
+      split: the split to read from.
+      indices: ``[n]``, numbers of the training examples.
+      chip: the geometry.
+      most: the largest number of chips to read; from more, evenly spaced ones are taken.
 
     Returns:
-      ``(mean, std)``, float64 ``[c]``. Of a channel that never changes the deviation is given as
-      1, so that dividing by it leaves zeros and not NaN.
+      ``(mean, std)``, float64 ``[c]``. The deviation of a constant channel is given as 1, so that
+      dividing by it gives zeros instead of NaN.
 
     Raises:
       ValueError: there are no examples, or their chips differ in shape.
     """
     read = Reader(split, indices, np.zeros(len(indices), np.int32), chip)
     positions = np.linspace(0, len(indices) - 1, min(most, len(indices))).astype(np.int64)
-    # Chan's pairwise update: sums of squares about a running mean lose no digits to a large mean.
+    # Chan's pairwise update: squares about a running mean keep their precision with a large mean.
     count, mean, squares = 0, np.zeros(read.shape[2]), np.zeros(read.shape[2])
     for start in range(0, len(positions), 256):
         pixels = read.chips(positions[start : start + 256]).astype(np.float64)
@@ -186,25 +194,33 @@ def image_statistics(
         squares += shift**2 * count * size / (count + size)
         count += size
     std = np.sqrt(squares / count)
-    # Rounding of the sums leaves a constant channel some 1e-16 of its value, in place of 0.
+    # Rounding leaves about 1e-16 of its value as the deviation of a constant channel.
     return mean, np.where(std > 1e-12 * np.abs(mean), std, 1.0)
 
 
 class Reader:
-    """Rows of a batch for positions in ``indices``."""
+    """Reads rows of a batch by their positions in ``indices``."""
 
     def __init__(self, split: Split, indices: np.ndarray, labels: np.ndarray, chip: Chip):
-        """Checks the examples; the arguments are those of the batches' functions.
+        """Checks the examples.
+
+        Args:
+          split: the split to read from.
+          indices: ``[n]``, numbers of the examples.
+          labels: ``[n]``, their labels.
+          chip: the geometry.
 
         Raises:
-          ValueError: there are no examples, not as many labels, or the chips differ in shape.
+          ValueError: there are no examples, ``labels`` does not match, or the chips differ in
+            shape.
         """
         self._indices, self._labels = np.asarray(indices), np.asarray(labels, np.int32)
         if not len(self._indices):
-            raise ValueError(f"no examples of split {split.name!r} were given")
+            raise ValueError(f"got no examples of split {split.name!r}, wanted at least one")
         if self._labels.shape != self._indices.shape:
             raise ValueError(
-                f"{len(self._indices)} indices need as many labels, got {self._labels.shape}"
+                f"got labels of shape {self._labels.shape}, wanted one for each of "
+                f"{len(self._indices)} indices"
             )
         self.shape = split.chip_shape(self._indices, chip)
         self._split, self._chip = split, chip

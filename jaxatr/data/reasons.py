@@ -1,13 +1,13 @@
-"""Reasons for which data was left out or is of note, and how often each was met."""
+"""Counts of the reasons why data was left out or noted."""
 
 from typing import Any
 
 
 class Reasons:
-    """Counts reasons over many files or clips, and keeps where each was met first."""
+    """Counts reasons over many files or clips, and records where each first occurred."""
 
     def __init__(self) -> None:
-        """Starts with none."""
+        """Creates empty counts."""
         self._found: dict[str, dict[str, int]] = {}
         self._first: dict[str, str] = {}
 
@@ -15,21 +15,21 @@ class Reasons:
         """Counts a reason.
 
         Args:
-          reason: the same words for the same thing, with what is counted as their subject.
-          name: of the file or clip in which it was met.
-          where: the frame or the byte, for the example.
-          count: how often.
+          reason: a fixed phrase that can follow a number, such as "frames without a box".
+          name: the file or clip concerned.
+          where: the frame or byte, shown for the first occurrence.
+          count: number of occurrences.
         """
         names = self._found.setdefault(reason, {})
         names[name] = names.get(name, 0) + count
         self._first.setdefault(reason, f"{name} {where}".strip())
 
     def within(self, name: str) -> dict[str, int]:
-        """Returns the reasons met in a file or clip and their counts."""
+        """Returns the reasons for a file or clip with their counts."""
         return {reason: names[name] for reason, names in self._found.items() if name in names}
 
     def lines(self) -> list[str]:
-        """Returns a line for each reason, the first met first."""
+        """Returns one line per reason, in order of first occurrence."""
         lines = []
         for reason, names in self._found.items():
             count, first = sum(names.values()), self._first[reason]
@@ -38,7 +38,7 @@ class Reasons:
         return lines
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns everything as JSON holds it."""
+        """Returns all counts as a JSON-compatible dictionary."""
         return {
             reason: {"count": sum(names.values()), "first": self._first[reason], "in": names}
             for reason, names in self._found.items()

@@ -1,4 +1,4 @@
-"""TFDS as a store of records on disk: written and read without TensorFlow in the process."""
+"""Storage of records on disk by TFDS, without importing TensorFlow."""
 
 import contextlib
 import functools
@@ -19,8 +19,8 @@ Examples = Callable[[], Iterator[Example]]
 
 @functools.cache
 def tfds() -> Any:
-    """Returns the module ``tensorflow_datasets``, which takes long to import."""
-    # Without it TFDS asks a metadata server of Google's cloud whether it runs there, and waits.
+    """Imports ``tensorflow_datasets``, which is slow, on first use."""
+    # Otherwise TFDS waits for a metadata server of Google Cloud, to find out if it runs there.
     os.environ.setdefault("NO_GCE_CHECK", "true")
     import tensorflow_datasets
 
@@ -33,11 +33,11 @@ def _builder_class() -> Any:
     base: Any = core.GeneratorBasedBuilder
 
     class RecordBuilder(base, skip_registration=True):  # type: ignore
-        """Writes the examples that it is given, in their order."""
+        """Writes the given examples in their order."""
 
         name = "records"
         VERSION = core.Version("1.0.0")
-        # TFDS would look beside this file for checksums, with a package that it does not require.
+        # TFDS would look for checksums beside this file, with a package that it does not require.
         code_path = None
 
         def __init__(self, splits: dict[str, Examples], features: dict[str, Any], data_dir: Path):
@@ -46,22 +46,22 @@ def _builder_class() -> Any:
 
         def _info(self) -> Any:
             features = tfds().features.FeaturesDict(self._features)
-            # Shuffling is the reader's, by a seed; on disk the order is the generator's, so that
-            # record i of a split is always the same example.
+            # The reader shuffles, by a seed; on disk the generator's order is kept, so that record
+            # i of a split is always the same example.
             return core.DatasetInfo(builder=self, features=features, disable_shuffling=True)
 
         def _split_generators(self, dl_manager: Any) -> dict[str, Iterator[tuple[int, Example]]]:
             return {name: iter(enumerate(examples())) for name, examples in self._splits.items()}
 
         def _generate_examples(self) -> Iterator[tuple[int, Example]]:
-            raise NotImplementedError  # abstract in TFDS; the split generators are iterators
+            raise NotImplementedError  # abstract in TFDS, not used with split iterators
 
     return RecordBuilder
 
 
 def write(contents: Contents, directory: Path) -> Path:
-    """Writes examples as array_record below ``directory`` and returns where they lie."""
-    bar = tqdm(  # at a terminal: in a log it would be a line of a thousand states
+    """Writes examples as array_record below ``directory`` and returns the records' folder."""
+    bar = tqdm(  # shown on terminals only
         total=contents.total,
         unit="image",
         desc="preparing",
@@ -87,14 +87,14 @@ def write(contents: Contents, directory: Path) -> Path:
 
 def _tfds_feature(feature: Feature) -> Any:
     dtype = np.dtype(feature.dtype)
-    if feature.shape:  # a Tensor feature needs no TensorFlow, as an Image feature does
+    if feature.shape:  # unlike Image, Tensor does not need TensorFlow
         return tfds().features.Tensor(shape=feature.shape, dtype=dtype, encoding="bytes")
     return tfds().features.Text() if dtype.kind == "U" else tfds().features.Scalar(dtype)
 
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Keeps TFDS's nested progress bars and its announcements off the terminal."""
+    """Suppresses TFDS's progress bars and messages."""
     tfds().disable_progress_bar()
     verbosity = logging.get_verbosity()
     logging.set_verbosity(logging.ERROR)

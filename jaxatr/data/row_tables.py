@@ -1,4 +1,4 @@
-"""Tables of rows on disk: CSV, JSON lines and Parquet."""
+"""Writing of tables as CSV, JSON lines and Parquet."""
 
 import csv
 import io
@@ -13,22 +13,21 @@ from jaxatr.data.extras import extra
 from jaxatr.files import replacing
 
 SUFFIXES = (".csv", ".jsonl", ".parquet")
-"""The ends of the names of tables that are written."""
+"""Suffixes of the supported table formats."""
 
 Cell: TypeAlias = str | int | float | bool | None
 
 
 def check_table(path: str | os.PathLike) -> None:
-    """Refuses a table that could not be written in the end.
+    """Checks that a table can be written to a path.
 
     Raises:
-      ValueError: the name ends otherwise than a table's, it is a folder, or there is no folder for
-        it to be in.
-      ImportError: it is a Parquet table, and the extra ``parquet`` is not installed.
+      ValueError: the suffix is not a table's, the path is a folder, or its parent does not exist.
+      ImportError: it is a Parquet table and the extra ``parquet`` is not installed.
     """
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
-        raise ValueError(f"{path}: a table's name ends in {_listed()}")
+        raise ValueError(f"{path}: wanted a table's name, ending in {_listed()}")
     if Path(path).is_dir():
         raise ValueError(f"{path}: got a folder, wanted a file to write")
     if not Path(path).parent.is_dir():
@@ -40,19 +39,19 @@ def check_table(path: str | os.PathLike) -> None:
 def write_table(
     path: str | os.PathLike, rows: Sequence[Mapping[str, Cell]], text: Sequence[str] = ()
 ) -> None:
-    """Writes rows as the name's end says, all of them or nothing.
+    """Writes rows atomically, in the format given by the path's suffix.
 
-    The columns are those that any row has, in the order in which they come up. Where a row lacks
-    one, CSV has an empty cell, JSON lines and Parquet have null.
+    The columns are the union over the rows, in order of first occurrence. A missing cell is empty
+    in CSV and null in JSON lines and Parquet.
 
     Args:
       path: ends in ``.csv``, ``.jsonl`` or ``.parquet``.
-      rows: column to cell.
-      text: columns that hold text even where every cell is None.
+      rows: column names to cells.
+      text: names of columns that hold text even if every cell is None.
 
     Raises:
-      ValueError: as :func:`check_table`, or the cells of a Parquet column differ in type.
-      ImportError: as :func:`check_table`.
+      ValueError: the path cannot be written to, or the cells of a Parquet column differ in type.
+      ImportError: it is a Parquet table and the extra ``parquet`` is not installed.
     """
     check_table(path)
     columns = list(dict.fromkeys(name for row in rows for name in row))
@@ -67,18 +66,18 @@ def write_table(
 
 
 def csv_text(rows: Sequence[Mapping[str, Cell]], *, columns: Sequence[str]) -> str:
-    """Writes rows as CSV for a spreadsheet, which takes no text for a formula.
+    """Formats rows as CSV for a spreadsheet, with text protected from being read as formulas.
 
     Args:
-      rows: column to cell.
-      columns: in their order.
+      rows: column names to cells.
+      columns: the columns to write, in order.
     """
     safe = [{name: _no_formula(row.get(name)) for name in columns} for row in rows]
     return _csv(columns, safe)
 
 
 def _no_formula(cell: Cell) -> Cell:
-    """Puts an apostrophe before a text that a spreadsheet would compute."""
+    """Prefixes an apostrophe to text that a spreadsheet would evaluate."""
     begins = ("=", "+", "-", "@", "\t", "\r")
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(begins) else cell
 
@@ -106,13 +105,13 @@ def parquet_bytes(
     rows: Sequence[Mapping[str, Cell]],
     facts: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Writes rows as the content of a Parquet file.
+    """Returns rows as the content of a Parquet file.
 
     Args:
-      path: of the file, for messages.
-      columns: name to the type of its cells; None for the one that they have.
-      rows: column to cell.
-      facts: to note in the file, beside the rows.
+      path: the file's path, for messages.
+      columns: column names to cell types; None infers the type.
+      rows: column names to cells.
+      facts: metadata to store in the file.
 
     Raises:
       ValueError: the cells of a column differ in type.
@@ -127,8 +126,8 @@ def parquet_bytes(
         cells = [row.get(name) for row in rows]
         try:
             arrays[name] = pyarrow.array(cells, types[kind])
-        except (ValueError, TypeError) as error:  # pyarrow's own errors are among these
-            raise ValueError(f"{path}: the column {name!r}: {error}") from error
+        except (ValueError, TypeError) as error:  # pyarrow's errors derive from these
+            raise ValueError(f"{path}: column {name!r}: {error}") from error
     written = io.BytesIO()
     parquet.write_table(pyarrow.table(arrays, metadata=facts), written)
     return written.getvalue()

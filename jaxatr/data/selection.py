@@ -1,4 +1,4 @@
-"""Which examples of a split take part: by class, by any known scalar, by a stratified draw."""
+"""Selection of examples by class, by scalar columns, or by a stratified draw."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,16 +16,16 @@ def select(
     classes: Sequence[str] | None = None,
     where: Mapping[str, Any] | None = None,
 ) -> Int[np.ndarray, " n"]:
-    """Returns the numbers ``[n]`` of the examples that meet every condition, in rising order.
+    """Returns the numbers ``[n]`` of the examples that meet all conditions, in ascending order.
 
     Args:
-      split: of a data set.
-      classes: class names to keep; None keeps all.
-      where: column to the value or values to accept, as in
+      split: a split of a data set.
+      classes: names of the classes to keep; None keeps all.
+      where: columns to the accepted value or values, as in
         ``{"range_m": (1000, 2000), "band": "visible"}``.
 
     Raises:
-      ValueError: there is no such class, column or value, or no example meets all conditions.
+      ValueError: a class, column or value does not exist, or no example meets all conditions.
     """
     keep = np.ones(len(split), bool)
     if classes is not None:
@@ -77,23 +77,23 @@ def holdout(
 
     Args:
       labels: ``[n]``, one label per position.
-      fraction: of each class to hold out, rounded, in ``[0, 1)``. At least one example of each
-        class stays in training.
-      seed: of the draw.
-      groups: ``[n]``, positions that stay together, each group in one class: then it is groups that
-        are counted and drawn.
+      fraction: fraction of each class to hold out, in ``[0, 1)``; the number is rounded, and at
+        least one example of each class stays in training.
+      seed: seed of the draw.
+      groups: ``[n]``, numbers of groups that stay together, each within one class. If given, groups
+        are counted and drawn instead of examples.
 
     Returns:
-      ``(train, validation)``: positions in ``0..n-1``, each in rising order.
+      ``(train, validation)``: positions in ``0..n-1``, each in ascending order.
 
     Raises:
       ValueError: the fraction is out of range, or there are no labels.
     """
     labels = np.asarray(labels)
     if not 0 <= fraction < 1:
-        raise ValueError(f"the held-out fraction must be in [0, 1), got {fraction}")
+        raise ValueError(f"fraction: got {fraction}, wanted a held-out fraction in [0, 1)")
     if not len(labels):
-        raise ValueError("there is nothing to hold out from: no labels were given")
+        raise ValueError("labels: got none, wanted at least one")
     if groups is not None:
         _, first, member = np.unique(groups, return_index=True, return_inverse=True)
         _, held_groups = holdout(labels[first], fraction, seed)

@@ -1,8 +1,8 @@
-"""The protocol of a data source: an object that says where examples come from and what they hold.
+"""The protocol of data sources, which define where examples come from and what they contain.
 
-A source is a folder or a file of :mod:`jaxatr.data.sources` with an object ``SOURCE``, which is
-found by itself and opened by its name; or a class anywhere, which is opened as
-``"my.module:Source"``. Writing, caching and indexing are the package's.
+A source is an object ``SOURCE`` in a module or package of :mod:`jaxatr.data.sources`, discovered
+automatically and opened by its name; or any class, opened as ``"my.module:Source"``. Writing,
+caching and indexing are done by the package.
 """
 
 import dataclasses
@@ -20,8 +20,8 @@ class Option(NamedTuple):
     """An option of a source.
 
     Attributes:
-      default: its value where none is given; JSON can hold it.
-      meaning: for the reader of a list of options.
+      default: the default value, JSON-serialisable.
+      meaning: a description for lists of options.
     """
 
     default: Any
@@ -32,12 +32,12 @@ class Flag(NamedTuple):
     """A flag of ``jaxatr prepare`` that sets an option of a source.
 
     Attributes:
-      name: without the dashes.
-      option: that it sets.
-      meaning: for ``--help``.
-      kind: how absl parses it; a list is split at its commas.
-      choices: of an enum.
-      convert: turns the parsed value into the option's; raises ValueError for one that it refuses.
+      name: the flag's name, without dashes.
+      option: name of the option that it sets.
+      meaning: the help text.
+      kind: how absl parses the flag; a list is split at its commas.
+      choices: the allowed values of an enum.
+      convert: converts the parsed value to the option's; raises ValueError for invalid values.
     """
 
     name: str
@@ -49,11 +49,11 @@ class Flag(NamedTuple):
 
 
 class Feature(NamedTuple):
-    """A value of each example.
+    """A feature that every example has.
 
     Attributes:
-      dtype: of an array or a number; ``str`` for a text.
-      shape: of an array, None for a length that varies; ``()`` for a number or a text, which
+      dtype: dtype of an array or a number; ``str`` for text.
+      shape: shape of an array, with None for a variable length; ``()`` for a number or text, which
         becomes a column of the split.
     """
 
@@ -63,23 +63,24 @@ class Feature(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Contents:
-    """A data set that is about to be written.
+    """A data set to be written.
 
     Attributes:
-      classes: names of the fine classes; ``label`` counts them.
-      features: name to feature: ``image`` ``[h, w, c]``, uint8, uint16 or float32; ``label``; and
-        whatever else is known, such as ``id`` (counted where there is none), ``coarse``, ``box``,
-        ``mask``, ``range_m``, ``track`` and ``frame``.
-      splits: name to a function that yields the split's examples, each with all features. Each
-        is called once, one after the other.
-      total: how many examples there are at most, for the progress bar.
+      classes: names of the fine classes, indexed by ``label``.
+      features: feature names to features: ``image`` ``[h, w, c]``, uint8, uint16 or float32;
+        ``label``; and any others, such as ``id`` (numbered consecutively if missing), ``coarse``,
+        ``box``, ``mask``, ``range_m``, ``track`` and ``frame``.
+      splits: split names to functions that yield the split's examples, each with all features. They
+        are called once each, one after the other.
+      total: an upper bound on the number of examples, for the progress bar.
       coarse_classes: names of the coarse classes, or None.
-      fine_to_coarse: the coarse class of each fine one, or None.
-      skipped: (file, why) of what is damaged and left out; may grow while examples are yielded.
-      left_out: what else is left out and why; may grow likewise.
-      noted: what there is to know of what is not left out; may grow likewise.
-      report: called when all is written, for further entries of ``report.json`` beside the records,
-        which holds the three above. None for no such file.
+      fine_to_coarse: the coarse class of each fine class, or None.
+      skipped: (file, reason) of damaged files that are left out; may grow while examples are
+        yielded.
+      left_out: other data that is left out, with reasons; may grow likewise.
+      noted: remarks about data that is not left out; may grow likewise.
+      report: returns further entries of ``report.json``, which is stored with the records and holds
+        the three above; called at the end. None for no such file.
     """
 
     classes: Sequence[str]
@@ -95,11 +96,11 @@ class Contents:
 
 
 class Request(NamedTuple):
-    """A user's request to a source.
+    """A request to a source.
 
     Attributes:
-      path: the ``source`` that was given, absolute; of no meaning for a source that takes none.
-      options: those that were given, unchecked.
+      path: the absolute path given as ``source``; meaningless for a source that takes none.
+      options: the given options, unchecked.
       skip_corrupt: leave damaged files out and list them.
     """
 
@@ -109,14 +110,14 @@ class Request(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """The outcome of a scan, for which no image was opened.
+    """The result of a scan, which opens no image.
 
     Attributes:
-      source: of which the records are; another one where the source hands the request on.
+      source: the source of the records; differs if a source delegates the request.
       settings: all options, checked.
-      state: changes when other records would be written, such as the settings and the sizes and
-        dates of all files; JSON can hold it. It goes into the signature of the prepared set.
-      contents: called with an empty folder for temporary files, when the set has to be written.
+      state: a JSON-serialisable value that changes whenever the records would, such as the settings
+        and all files' sizes and dates. It enters the prepared set's signature.
+      contents: called with an empty folder for temporary files when the set has to be written.
     """
 
     source: "Source"
@@ -127,18 +128,18 @@ class Scan(NamedTuple):
 
 @runtime_checkable
 class Source(Protocol):
-    """A data source; a class that inherits from this has the defaults.
+    """A data source; classes that inherit from this have the defaults.
 
     Attributes:
-      name: letters, digits, ``_``, ``.`` and ``-``: its sets lie in the folder of that name.
-      version: raised when other records would be written for the same state.
-      options: name to option; none by default.
-      takes: what the path names that it needs, such as ``"the folder of the database"``; empty for
-        a source that takes no path, the default.
-      any_data: whether it reads whatever lies at the path, so that its name alone names no set
-        (False by default: a set that was prepared is opened again without its path).
-      flags: of ``jaxatr prepare``; none by default. Of a source outside of the package options are
-        set by ``--option`` alone.
+      name: letters, digits, ``_``, ``.`` and ``-``; names the folder of the prepared sets.
+      version: increase it when the same state would give other records.
+      options: option names to options; none by default.
+      takes: a description of the path that the source needs, such as ``"the folder of the
+        database"``; empty, the default, for a source that takes no path.
+      any_data: whether the source reads arbitrary data, so that its name does not identify a set.
+        False by default: a prepared set can be opened again without its path.
+      flags: flags of ``jaxatr prepare``; none by default. The options of sources outside the
+        package are set by ``--option`` only.
     """
 
     name: str
@@ -149,17 +150,17 @@ class Source(Protocol):
     flags: Sequence[Flag] = ()
 
     def scan(self, request: Request) -> Scan:
-        """Checks a request and finds what it would give.
+        """Checks a request and scans its data.
 
         Raises:
-          ValueError: an option has no such value (:func:`all_options` checks their names), or there
-            is nothing of use at the path.
+          ValueError: an option has an invalid value (:func:`all_options` checks the names), or
+            there is no usable data at the path.
         """
         ...
 
 
 def all_options(source: Source, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns all options of a source, with the defaults of those not given.
+    """Returns all options of a source, with defaults for those that are not given.
 
     Raises:
       ValueError: the source has no such option.
@@ -173,6 +174,6 @@ def all_options(source: Source, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_whole_number(name: str, value: Any, *, least: int) -> None:
-    """Refuses the value of an option that is no whole number, or less than the least."""
+    """Checks that an option's value is a whole number of at least ``least``."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name}: got {value!r}, wanted a whole number from {least}")

@@ -1,4 +1,4 @@
-"""Known/unknown splits as named, versioned records: they are data, and every result carries one."""
+"""Named, versioned splits into known and unknown classes, recorded with every result."""
 
 import csv
 import dataclasses
@@ -12,30 +12,30 @@ from typing import Any
 
 from jaxatr.resolve import nearest
 
-# Known classes by their number in the data set's own order.
+# Known classes by number in the data set's order.
 _CIFAR10 = {
-    # The five that the field reports. The first two are one and the same set: they are kept so
-    # that a mean over the five can be compared with published means.
+    # The five splits commonly reported. The first two have the same classes; both are kept so that
+    # a mean over the five can be compared with published means.
     "cifar10/osr-0": (0, 6, 4, 9, 1, 7),
     "cifar10/osr-1": (7, 6, 4, 9, 0, 1),
     "cifar10/osr-2": (1, 5, 7, 3, 9, 4),
     "cifar10/osr-3": (8, 6, 1, 9, 0, 7),
     "cifar10/osr-4": (2, 4, 1, 7, 9, 6),
-    # The one split that the code published with the category-aware classifiers' paper uses.
+    # The only split in the code published with the paper on category-aware binary classifiers.
     "cifar10/paper-code": (0, 1, 2, 6, 7, 8),
 }
 MSTAR_CLASSES = frozenset("2S1 BMP2 BRDM_2 BTR60 BTR70 D7 T62 T72 ZIL131 ZSU_23_4".split())
-# The three that a PyTorch port was measured on, so that figures can be set side by side.
+# The three splits used by a PyTorch port, so that figures can be compared.
 _MSTAR = {
     "mstar/reference-0": ("BMP2", "BRDM_2", "BTR70", "T62", "ZIL131", "ZSU_23_4"),
     "mstar/reference-1": ("2S1", "BRDM_2", "BTR60", "BTR70", "T62", "ZSU_23_4"),
     "mstar/reference-2": ("2S1", "BMP2", "BRDM_2", "BTR70", "D7", "T72"),
-    # For retrieval of classes never trained on: two of each of three coarse classes are known.
+    # For retrieval of unseen classes: two classes of each of three coarse classes are known.
     "mstar/retrieval": ("BMP2", "BRDM_2", "T62", "T72", "2S1", "ZSU_23_4"),
-    # To choose what that is trained with: every class that trains still has its sibling.
+    # To tune the training for the former: each class trained on still has its sibling.
     "mstar/retrieval-tuning": ("T62", "T72", "2S1", "ZSU_23_4"),
 }
-_UNKNOWN = {"mstar/retrieval-tuning": ("BMP2", "BRDM_2")}  # not all the others
+_UNKNOWN = {"mstar/retrieval-tuning": ("BMP2", "BRDM_2")}  # instead of all other classes
 NAMES = ("closed", *_CIFAR10, *_MSTAR, "first-5", "random-6/4", "random-5/3")
 _FIRST = re.compile(r"first-(\d+)")
 _REST = "rest/"
@@ -45,14 +45,14 @@ _LISTED = re.compile(r"(?:known:(?P<known>.*?))?(?:(?:^|/)unknown:(?P<unknown>.*
 
 @dataclasses.dataclass(frozen=True)
 class KnownUnknown:
-    """Which classes a recogniser is taught and which it meets for the first time when tested.
+    """A split into known classes, for training, and unknown ones, first seen in the test.
 
     Attributes:
-      name: as given to :func:`known_unknown`.
-      version: raised whenever the same name and seed would give other classes.
-      known: class names in the data set's order; their position is the network's label.
+      name: the split's name, as passed to :func:`known_unknown`.
+      version: increased whenever the same name and seed would give other classes.
+      known: class names in the data set's order; their index is the network's label.
       unknown: class names in the data set's order.
-      seed: decides a random split, and is 0 for a fixed one.
+      seed: seed of a random split; 0 for a fixed one.
     """
 
     name: str
@@ -62,15 +62,15 @@ class KnownUnknown:
     seed: int
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns the record as JSON holds it."""
+        """Returns the split as a JSON-compatible dictionary."""
         return {**dataclasses.asdict(self), "known": [*self.known], "unknown": [*self.unknown]}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> "KnownUnknown":
-        """Returns the record that :meth:`as_dict` wrote.
+        """Creates a split from a dictionary made by :meth:`as_dict`.
 
         Raises:
-          ValueError: a field is missing or is not one of the record's.
+          ValueError: the fields are not those of a split.
         """
         fields = {field.name for field in dataclasses.fields(cls)}
         if set(record) != fields:
@@ -86,25 +86,32 @@ def known_unknown(
     seed: int = 0,
     trainable: Collection[str] | None = None,
 ) -> KnownUnknown:
-    """Returns the named split of a data set's classes.
+    """Creates the named split of a data set's classes.
 
     Args:
-      name: ``"known:tank,car"`` (these known, the rest unknown); ``"unknown:bus"`` (the rest
-        known); ``"known:tank,car/unknown:bus"`` (the others left out); a ``.json`` file of such
-        lists, for :func:`listed`; ``"closed"`` (all known); ``"random-K/U"`` (K known and U
-        unknown, drawn by ``seed``; further classes are left out); ``"first-K"`` (the first K in the
-        data set's order known, the rest unknown: the field's zero-shot retrieval on Cars-196 is
-        ``"first-98"`` and on CUB-200 ``"first-100"``); ``"cifar10/osr-0"`` to ``"cifar10/osr-4"``,
-        the field's five (0 and 1 are the same set); ``"cifar10/paper-code"``;
-        ``"mstar/reference-0"`` to ``-2``; ``"mstar/retrieval"``; ``"mstar/retrieval-tuning"`` (four
-        of the former's known classes known, the other two unknown, the rest left out);
-        ``"rest/NAME"`` (the classes that are unknown in the split NAME are all there are, and
-        known: for training on what another network has not seen).
-      classes: the data set's class names in its own order.
-      seed: for the random splits. The draw orders the names by the SHA-256 of seed and name, so it
-        depends on no library's random stream, nor on the order of ``classes``.
-      trainable: classes that there are examples of to train on; by default all. The others are
-        unknown in ``"closed"`` and wherever a rest is known.
+      name: one of
+
+        - ``"known:tank,car"``: these are known, all others unknown;
+        - ``"unknown:bus"``: these are unknown, all others known;
+        - ``"known:tank,car/unknown:bus"``: classes in neither list are left out;
+        - a ``.json`` file with such lists, see :func:`listed`;
+        - ``"closed"``: all are known;
+        - ``"random-K/U"``: K known and U unknown classes drawn by ``seed``; others are left out;
+        - ``"first-K"``: the first K in the data set's order are known, the others unknown (the
+          usual zero-shot retrieval is ``"first-98"`` on Cars-196 and ``"first-100"`` on CUB-200);
+        - ``"cifar10/osr-0"`` to ``"cifar10/osr-4"``: the five common splits (0 and 1 are the same);
+        - ``"cifar10/paper-code"``;
+        - ``"mstar/reference-0"`` to ``"mstar/reference-2"``;
+        - ``"mstar/retrieval"``;
+        - ``"mstar/retrieval-tuning"``: of the known classes of ``"mstar/retrieval"``, four are
+          known and two unknown; the rest is left out;
+        - ``"rest/NAME"``: the unknown classes of split NAME are known and all others left out, for
+          training on classes that another network has not seen.
+      classes: class names in the data set's order.
+      seed: seed of random splits. Names are ordered by the SHA-256 of seed and name, so that the
+        draw depends neither on a library's random stream nor on the order of ``classes``.
+      trainable: classes with training examples; by default all. The others are unknown in
+        ``"closed"`` and wherever all remaining classes would be known.
 
     Raises:
       ValueError: there is no split of that name, or it does not fit these classes.
@@ -116,7 +123,7 @@ def known_unknown(
     """
     classes = tuple(classes)
     if len(set(classes)) != len(classes):
-        raise ValueError(f"class names must differ from each other, got {classes}")
+        raise ValueError(f"classes: got {classes}, wanted distinct names")
     name = listed(name)
     rest = {c for c in classes if trainable is None or c in trainable}
     known, unknown = _members(name, classes, seed, rest)
@@ -130,18 +137,18 @@ def known_unknown(
 
 
 def hold_out_classes(split: KnownUnknown, count: int, turn: int = 0) -> KnownUnknown:
-    """Returns a split in which some of the known classes stand in for the unknown ones.
+    """Returns a split in which some known classes stand in for the unknown ones.
 
-    What is to tell known from unknown can be trained on it: the split's own unknown classes, which
-    only a test may see, are not in it at all.
+    Open-set decisions can be tuned on it, because it does not contain the split's own unknown
+    classes, which only the test may see.
 
     Args:
-      split: whose known classes are shared out.
-      count: how many of them are held out, drawn by the split's seed.
-      turn: 0 holds out the first ``count`` as drawn, 1 the next, and so on, round and round.
+      split: the split whose known classes are divided.
+      count: the number of classes to hold out, drawn by the split's seed.
+      turn: 0 holds out the first ``count`` classes drawn, 1 the next ones, and so on cyclically.
 
     Raises:
-      ValueError: fewer than two known classes would be left.
+      ValueError: fewer than two known classes would remain.
 
     >>> hold_out_classes(known_unknown("random-3/1", ("bus", "car", "van", "tram")), 1).unknown
     ('bus',)
@@ -149,7 +156,7 @@ def hold_out_classes(split: KnownUnknown, count: int, turn: int = 0) -> KnownUnk
     if count < 1 or len(split.known) - count < 2:
         raise ValueError(
             f"open_set.hold_out: got {count} of {len(split.known)} known classes, wanted at least "
-            "1, and 2 to be left"
+            "1 and at least 2 remaining"
         )
     drawn = _drawn(split.known, f"hold-out/{split.seed}")
     held = {drawn[(turn * count + i) % len(drawn)] for i in range(count)}
@@ -162,13 +169,13 @@ def hold_out_classes(split: KnownUnknown, count: int, turn: int = 0) -> KnownUnk
 
 
 def listed(name: str) -> str:
-    """Writes the class names of a ``.json`` file out; returns any other name as it is.
+    """Expands the name of a ``.json`` file to its class lists; returns other names unchanged.
 
     The file holds a list of the known classes, or an object with a list ``known``, a list
     ``unknown``, or both.
 
     Raises:
-      ValueError: the file is missing, or holds something else.
+      ValueError: the file is missing or has other content.
     """
     if name.startswith(_REST):
         return _REST + listed(name.removeprefix(_REST))
@@ -179,7 +186,7 @@ def listed(name: str) -> str:
     except OSError as error:
         raise ValueError(f"open_set.split: {name}: {error.strerror}") from error
     except ValueError as error:
-        raise ValueError(f"open_set.split: {name} is no JSON ({error})") from error
+        raise ValueError(f"open_set.split: {name} is not valid JSON ({error})") from error
     lists = {"known": found} if isinstance(found, list) else found
     if (
         not isinstance(lists, dict)
@@ -196,14 +203,14 @@ def listed(name: str) -> str:
 
 
 def _row(names: Iterable[str]) -> str:
-    """Writes names in one line, those with a comma in quotes."""
+    """Formats names as one comma-separated line, quoting those with a comma."""
     text = io.StringIO()
     csv.writer(text, lineterminator="").writerow(names)
     return text.getvalue()
 
 
 def _lists(name: str) -> dict[str, list[str]]:
-    """Reads ``known:…/unknown:…``; empty for any other name."""
+    """Parses ``known:…/unknown:…``; returns an empty dictionary for other names."""
     found = _LISTED.fullmatch(name)
     given = {
         k: text for k, text in (found.groupdict() if found else {}).items() if text is not None
@@ -217,7 +224,7 @@ def _lists(name: str) -> dict[str, list[str]]:
 def _listed_members(
     name: str, classes: tuple[str, ...], rest: set[str]
 ) -> tuple[set[str], set[str]]:
-    """Parts the classes by lists of their names."""
+    """Returns the known and unknown classes given by lists of names."""
     lists = {key: dict.fromkeys(names) for key, names in _lists(name).items()}
     for key, names in lists.items():
         for one in names:
@@ -227,11 +234,11 @@ def _listed_members(
                     f"(there are {', '.join(classes)})"
                 )
     if both := sorted({*lists.get("known", ())} & {*lists.get("unknown", ())}):
-        raise ValueError(f"open_set.split: {both[0]!r} cannot be known and unknown")
+        raise ValueError(f"open_set.split: {both[0]!r} is both known and unknown")
     unknown = {*lists["unknown"]} if "unknown" in lists else set(classes) - {*lists["known"]}
     known = {*lists["known"]} if "known" in lists else rest - unknown
     if not known:
-        raise ValueError(f"open_set.split: {name!r} leaves no class to be known")
+        raise ValueError(f"open_set.split: {name!r} leaves no known class")
     return known, unknown if "known" in lists else set(classes) - known
 
 
@@ -245,7 +252,7 @@ def _members(
     if name.startswith(_REST):
         _, rest = _members(name.removeprefix(_REST), classes, seed, trainable)
         if not rest:
-            raise ValueError(f"split {name!r}: there are no unknown classes to be known")
+            raise ValueError(f"split {name!r}: the split it refers to has no unknown classes")
         return rest, set()
     if match := _RANDOM.fullmatch(name):
         return _random(name, classes, seed, *map(int, match.groups()))
@@ -253,7 +260,7 @@ def _members(
         return _first(name, classes, int(match[1]))
     if name in _CIFAR10:
         if len(classes) != 10:
-            raise ValueError(f"split {name!r} is of CIFAR-10's 10 classes, got {len(classes)}")
+            raise ValueError(f"split {name!r} needs CIFAR-10's 10 classes, got {len(classes)}")
         known = {classes[index] for index in _CIFAR10[name]}
     elif name in _MSTAR:
         if set(classes) != MSTAR_CLASSES:
@@ -276,8 +283,8 @@ def _members(
 def _first(name: str, classes: tuple[str, ...], known: int) -> tuple[set[str], set[str]]:
     if not 1 <= known < len(classes):
         raise ValueError(
-            f"split {name!r} asks for the first {known} classes: at least one must be known and "
-            f"one unknown, and there are {len(classes)} in all"
+            f"split {name!r} asks for the first {known} of {len(classes)} classes: at least one "
+            f"must be known and one unknown"
         )
     return set(classes[:known]), set(classes[known:])
 
@@ -287,13 +294,13 @@ def _random(
 ) -> tuple[set[str], set[str]]:
     if known < 1 or known + unknown > len(classes):
         raise ValueError(
-            f"split {name!r} asks for {known} known and {unknown} unknown classes: at least one "
-            f"must be known, and there are {len(classes)} in all"
+            f"split {name!r} asks for {known} known and {unknown} unknown of {len(classes)} "
+            f"classes: at least one must be known"
         )
     drawn = _drawn(classes, seed)
     return set(drawn[:known]), set(drawn[known : known + unknown])
 
 
 def _drawn(classes: Sequence[str], seed: int | str) -> list[str]:
-    """Returns the classes in an order drawn by the seed, whatever order they came in."""
+    """Returns the classes in an order drawn by the seed, independent of their given order."""
     return sorted(classes, key=lambda c: hashlib.sha256(f"{seed}/{c}".encode()).digest())

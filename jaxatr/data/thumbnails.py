@@ -1,4 +1,4 @@
-"""Chips made small, and fit for a screen."""
+"""Thumbnails and contact sheets of chips, for display."""
 
 from collections.abc import Sequence
 
@@ -9,15 +9,15 @@ from jaxatr.typing import Shaped, UInt8
 
 
 def thumbnail(chip: Shaped[np.ndarray, "h w c"], *, side: int = 64) -> UInt8[np.ndarray, "y x d"]:
-    """Returns a chip to look at: uint8, gray or RGB, no side longer than ``side`` pixels.
+    """Converts a chip for display: uint8, gray or RGB, with no side longer than ``side`` pixels.
 
-    Eight bits are kept as they are. Those of 16 bits and floats are spread from their own lowest
-    to their own highest value, so that two such thumbnails do not compare in brightness. Of a chip
-    that is neither gray nor RGB the first channel is shown. A small chip is not enlarged.
+    8-bit values are kept. 16-bit and float values are stretched from the chip's minimum to its
+    maximum, so the brightness of two such thumbnails cannot be compared. Of a chip that is neither
+    gray nor RGB, the first channel is shown. Small chips are not enlarged.
 
     Args:
       chip: ``[h, w, c]``.
-      side: in pixels.
+      side: the longest side in pixels.
 
     >>> thumbnail(np.array([[[0], [500], [1000]]], np.uint16))[0, :, 0].tolist()
     [0, 128, 255]
@@ -37,11 +37,11 @@ def thumbnail(chip: Shaped[np.ndarray, "h w c"], *, side: int = 64) -> UInt8[np.
 def contact_sheet(
     rows: Sequence[tuple[str, Sequence[Shaped[np.ndarray, "h w c"]]]], *, side: int = 72
 ) -> Image.Image:
-    """Returns a picture of rows of chips, each under its title; a row without one follows closely.
+    """Arranges chips in rows with titles; a row without a title closely follows the one above.
 
     Args:
       rows: title and chips of each row.
-      side: in pixels, which every chip is brought to, smaller ones without smoothing.
+      side: the size in pixels of every chip; smaller chips are enlarged without smoothing.
     """
     gap, title = 3, 20
     tops, height = [], gap

@@ -1,9 +1,9 @@
-"""The geometry of a chip in operations that a file of ONNX can hold, with Pillow's very rounding.
+"""The geometry of a chip in operations that ONNX supports, rounding exactly as Pillow does.
 
-Pillow's bilinear filter is a product with one matrix for the columns and one for the rows. Of 8-bit
-images its weights are whole numbers of :math:`2^{-22}`, and each product is rounded to 8 bits: in
-whole numbers throughout, so that the chip is the same to the bit. The sizes of the image may be
-symbols of :mod:`jax.export`.
+Pillow's bilinear filter is a product with one matrix for the columns and one for the rows. For
+8-bit images its weights are multiples of :math:`2^{-22}`, and each product is rounded to 8 bits;
+here integers are used throughout, so the chip is bit-exact. The image's sizes may be symbols of
+:mod:`jax.export`.
 """
 
 import functools
@@ -17,16 +17,16 @@ from PIL import Image
 from jaxatr.data.chip import LUMA, Chip
 from jaxatr.typing import Array, Float, Shaped
 
-_BITS = (8, 7, 7)  # of a weight, found a few at a time as 32 bits hold no larger dividend
+_BITS = (8, 7, 7)  # a weight's bits, computed in steps: 32 bits hold no larger dividend
 _ONE = 1 << sum(_BITS)
 
 
 def traced_chips(
     chip: Chip, images: Shaped[Array, "b h w c"], shape: tuple[int, int, int]
 ) -> Float[Array, "b y x d"]:
-    """Makes the chips of images that are all of one size, as :class:`Chip` makes each, in float32.
+    """Computes the chips of equally sized images, as :class:`Chip` does for one image, in float32.
 
-    A side of an image may have about 2,900 times the square root of the chip's side. Where no step
+    An image's side may be up to about 2,900 times the square root of the chip's side. If no step
     changes the size, it has to be the chip's.
 
     Args:
@@ -49,7 +49,7 @@ def traced_chips(
 
 
 def _blanked(images: Array, side: int) -> Array:
-    images = images.astype(jnp.float32)  # which holds 16 bits, and is chosen among by every runtime
+    images = images.astype(jnp.float32)  # holds 16 bits; every runtime supports where() on it
     inside = []
     for size in images.shape[1:3]:
         top = jnp.maximum((size - side) // 2, 0)
@@ -60,7 +60,7 @@ def _blanked(images: Array, side: int) -> Array:
 
 
 def _resized(images: Array, shape: tuple[int, ...], dtype: Any, *, square: bool) -> Array:
-    """Pads to a square with zeros, if it is to be one, and resizes, as Pillow does."""
+    """Resizes like Pillow, padding to a square with zeros first if asked to."""
     rows, columns = images.shape[1:3]
     eight = dtype == jnp.uint8
     longest = (rows, columns) if square else None
@@ -88,43 +88,43 @@ def _resized(images: Array, shape: tuple[int, ...], dtype: Any, *, square: bool)
 
 @functools.cache
 def rows_of_tall_images_first() -> bool:
-    """Says whether the installed Pillow resizes the rows of a tall image first, as 13 does.
+    """Whether the installed Pillow resizes the rows of tall images first, as version 13 does.
 
-    The order shows in the rounding between the two.
+    The order affects the rounding between the two products.
     """
     noise = np.random.default_rng(0).integers(0, 256, (90, 10), np.uint8)
     image, bilinear = Image.fromarray(noise), Image.Resampling.BILINEAR
-    whole = np.asarray(image.resize((9, 9), bilinear))
+    resized = np.asarray(image.resize((9, 9), bilinear))
     rows_first = image.resize((10, 9), bilinear).resize((9, 9), bilinear)
-    return np.array_equal(whole, np.asarray(rows_first))
+    return np.array_equal(resized, np.asarray(rows_first))
 
 
 def _weights(
     size: Any, side: int, longest: tuple[Any, ...], *, whole_numbers: bool
 ) -> Shaped[Array, "n m"]:
-    """Computes what each of ``size`` pixels adds to each of ``side``.
+    """Computes the weight of each of ``size`` image pixels in each of ``side`` chip pixels.
 
-    The filter's values are fractions with one denominator, so that whole numbers hold them.
+    The filter's values are fractions with a common denominator, so that integers hold them.
 
     Args:
-      size: of the image.
-      side: of the chip.
-      longest: sizes of which the largest is that of the padded image.
-      whole_numbers: give them in units of one :data:`_ONE`-th, as Pillow rounds them.
+      size: the image's side.
+      side: the chip's side.
+      longest: sizes of which the largest is the padded image's side.
+      whole_numbers: return integers in units of 1 / :data:`_ONE`, rounded as Pillow does.
     """
-    whole = jnp.int32(longest[0])
+    padded = jnp.int32(longest[0])
     for other in longest[1:]:
-        whole = jnp.maximum(whole, jnp.int32(other))
-    reach = 2 * jnp.maximum(whole, side)
+        padded = jnp.maximum(padded, jnp.int32(other))
+    reach = 2 * jnp.maximum(padded, side)
 
     def shares(places: Array) -> Array:
-        apart = (2 * places[:, None] + 1) * side - (2 * jnp.arange(side) + 1) * whole
+        apart = (2 * places[:, None] + 1) * side - (2 * jnp.arange(side) + 1) * padded
         return jnp.maximum(reach - jnp.abs(apart), 0)
 
-    everywhere = jnp.arange(sum(longest))  # at least as many as the padded image has
-    inside = (everywhere < whole)[:, None]
+    everywhere = jnp.arange(sum(longest))  # at least the padded image's side
+    inside = (everywhere < padded)[:, None]
     total = jnp.sum(jnp.where(inside, shares(everywhere), 0), axis=0)
-    own = shares(jnp.arange(size) + lax.div(whole - size, jnp.int32(2)))
+    own = shares(jnp.arange(size) + lax.div(padded - size, jnp.int32(2)))
     if not whole_numbers:
         return own.astype(jnp.float32) / total.astype(jnp.float32)
     found, rest = jnp.zeros_like(own), own
@@ -136,7 +136,7 @@ def _weights(
 
 
 def _gray(images: Array, dtype: Any) -> Array:
-    """Weighs red, green and blue; midway between two whole numbers it is the even one."""
+    """Converts RGB to gray by its luma; ties are rounded to even."""
     if not jnp.issubdtype(dtype, jnp.integer):
         return jnp.sum(images * jnp.float32(LUMA / 1000), axis=3, keepdims=True)
     total = jnp.sum(images.astype(jnp.int32) * jnp.int32(LUMA), axis=3, keepdims=True)

@@ -1,4 +1,4 @@
-"""Chips that are one track, in the order of time."""
+"""Tracks: chips of one target in order of time."""
 
 from typing import NamedTuple
 
@@ -11,13 +11,13 @@ TRACK, FRAME = "track", "frame"
 
 
 class Tracks(NamedTuple):
-    """Tracks of some of a split's examples.
+    """Tracks among some of a split's examples.
 
     Attributes:
-      members: ``[r, t]``, positions among these examples, each track's in the order of time. A
-        shorter track is filled up with its own chips from its first on, so that what runs over a
-        whole batch, such as batch statistics, sees real chips alone.
-      lengths: ``[r]``, how many of them are the track.
+      members: ``[r, t]``, positions among these examples, in order of time. Shorter tracks are
+        padded by repeating their chips from the start, so that computations over a whole batch,
+        such as batch statistics, see real chips only.
+      lengths: ``[r]``, number of positions that belong to each track.
     """
 
     members: Int[np.ndarray, "r t"]
@@ -30,15 +30,15 @@ class Tracks(NamedTuple):
 
 
 def tracks_of(split: Split, indices: Int[np.ndarray, " n"], *, longest: int) -> Tracks:
-    """Returns the tracks that some examples of a split make up.
+    """Groups examples of a split into tracks.
 
     Args:
-      split: with the columns ``track`` and ``frame``.
-      indices: ``[n]``, which of its examples.
-      longest: chips; a longer track is cut into pieces of so many, the last perhaps shorter.
+      split: a split with the columns ``track`` and ``frame``.
+      indices: ``[n]``, numbers of the examples.
+      longest: the largest number of chips in a track; longer tracks are cut into pieces.
 
     Raises:
-      ValueError: the split does not say which track a chip is of, or ``longest`` is less than 1.
+      ValueError: the split has no tracks, or ``longest`` is less than 1.
     """
     check_tracks(split)
     if longest < 1:
@@ -47,9 +47,9 @@ def tracks_of(split: Split, indices: Int[np.ndarray, " n"], *, longest: int) -> 
     order = np.lexsort((frame, number))
     _, starts = np.unique(number[order], return_index=True)
     pieces = [
-        whole[start : start + longest]
-        for whole in np.split(order, starts[1:])
-        for start in range(0, len(whole), longest)
+        track[start : start + longest]
+        for track in np.split(order, starts[1:])
+        for start in range(0, len(track), longest)
     ]
     most = max(map(len, pieces))
     members = np.stack([np.resize(piece, most) for piece in pieces])
@@ -57,7 +57,11 @@ def tracks_of(split: Split, indices: Int[np.ndarray, " n"], *, longest: int) -> 
 
 
 def check_tracks(split: Split) -> None:
-    """Refuses a split that does not say which track a chip is of."""
+    """Checks that a split has tracks.
+
+    Raises:
+      ValueError: a column is missing.
+    """
     for name in (TRACK, FRAME):
         if name not in split.columns:
             raise ValueError(

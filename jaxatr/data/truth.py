@@ -1,4 +1,4 @@
-"""The ground truth of an explanation: which pixels of a chip show its target."""
+"""Ground truth for explanations: the pixels of a chip that show its target."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from jaxatr.typing import Bool, Float
 
 
 class Truth(NamedTuple):
-    """Where the targets of n chips are, as far as the data says it.
+    """The positions of the targets in n chips; None if the data has none.
 
     Attributes:
       masks: ``[n, h, w]``.

@@ -1,4 +1,4 @@
-"""Batches of which the examples belong together: tuples, and several of a class."""
+"""Batches of related examples: tuples, and several examples per class."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -37,30 +37,30 @@ def tuple_batches(
 ) -> BatchIterator:
     """Returns an endless iterator over this process's share of batches of tuples.
 
-    A stream goes round the tuples again and again, in a new order each time; ``start`` goes on in
-    the same stream with other members.
+    A stream passes over the tuples again and again, in a new order each time. With ``start``, the
+    same stream is continued with other members.
 
     Args:
-      split: to read from.
-      indices: ``[n]`` numbers of the examples to train on.
-      labels: ``[n]`` their labels.
+      split: the split to read from.
+      indices: ``[n]``, numbers of the training examples.
+      labels: ``[n]``, their labels.
       members: ``[r, m]``, positions in ``indices`` of each tuple's members.
-      chip: geometry; all chips must have one shape.
-      batch_size: tuples of all processes together.
-      seed: of the order.
-      columns: further values of each tuple, which go into the batch.
-      start: how many batches of the stream have gone before.
-      process_index: which process this is.
-      process_count: how many there are.
-      threads: that read ahead.
+      chip: the geometry; all chips must have one shape.
+      batch_size: tuples per batch over all processes.
+      seed: seed of the order.
+      columns: further values of each tuple, which are added to the batch.
+      start: the number of batches of the stream to skip.
+      process_index: this process's number.
+      process_count: the number of processes.
+      threads: number of threads that read ahead.
 
     Returns:
       Batches of ``image [b, m, h, w, c]``, ``label`` and ``id`` int32 ``[b, m]``, ``draw`` and
-      ``epoch`` int32 ``[b]`` (the tuple's place in the stream, and how often that had gone round),
+      ``epoch`` int32 ``[b]`` (the tuple's place in the stream and the number of completed passes),
       and ``columns``; with ``get_state`` and ``set_state``.
 
     Raises:
-      ValueError: the batch does not divide by the processes, or the chips differ in shape.
+      ValueError: the batch size is not divisible by the processes, or the chips differ in shape.
     """
     import grain
 
@@ -88,10 +88,19 @@ def eval_tuple_batches(
     batch_size: int,
     columns: Mapping[str, Shaped[np.ndarray, " r"]] | None = None,
 ) -> EvalBatches:
-    """Returns the tuples once, in the given order, as often as it is looped over.
+    """Returns a re-iterable over batches of the tuples in the given order.
 
     Batches are those of :func:`tuple_batches` without ``draw`` and ``epoch`` and with ``mask``,
-    bool ``[b]``: the last one is filled up with repeats of the last tuple, whose mask is False.
+    bool ``[b]``: the last batch is padded with repeats of the last tuple, whose mask is False.
+
+    Args:
+      split: the split to read from.
+      indices: ``[n]``, numbers of the examples.
+      labels: ``[n]``, their labels.
+      members: ``[r, m]``, positions in ``indices`` of each tuple's members.
+      chip: the geometry; all chips must have one shape.
+      batch_size: tuples per batch.
+      columns: further values of each tuple, which are added to the batch.
 
     Raises:
       ValueError: the chips differ in shape.
@@ -103,7 +112,7 @@ def eval_tuple_batches(
 def _tuple_reader(
     read: Reader, members: np.ndarray, columns: Mapping[str, np.ndarray] | None
 ) -> Callable[[np.ndarray], dict[str, Any]]:
-    """Returns a function that reads the tuples of the given numbers."""
+    """Returns a function that reads tuples by their numbers."""
     columns = dict(columns or {})
 
     def rows(numbers: np.ndarray) -> dict[str, Any]:
@@ -132,26 +141,26 @@ def class_batches(
 ) -> BatchIterator:
     """Returns an endless iterator over this process's share of batches with several of each class.
 
-    The classes of a batch are drawn without repetition, and so are a class's examples where it has
+    The classes of a batch are drawn without replacement, and so are a class's examples if it has
     enough of them.
 
     Args:
-      split: to read from.
-      indices: ``[n]`` numbers of the examples to train on.
-      labels: ``[n]`` their labels.
-      chip: geometry; all chips must have one shape.
-      batch_size: examples of all processes together.
-      per_class: examples of a class in a batch; more where there are too few classes to fill it.
-      seed: of the draws.
-      process_index: which process this is.
-      process_count: how many there are.
-      threads: that read ahead.
+      split: the split to read from.
+      indices: ``[n]``, numbers of the training examples.
+      labels: ``[n]``, their labels.
+      chip: the geometry; all chips must have one shape.
+      batch_size: examples per batch over all processes.
+      per_class: examples per class in a batch; more if there are too few classes to fill it.
+      seed: seed of the draws.
+      process_index: this process's number.
+      process_count: the number of processes.
+      threads: number of threads that read ahead.
 
     Returns:
-      Batches as :func:`jaxatr.data.train_batches` has them, with ``draw``, the batch's number.
+      Batches like those of :func:`jaxatr.data.train_batches`, with ``draw``, the batch's number.
 
     Raises:
-      ValueError: the batch does not divide by the processes, holds fewer than ``per_class``, or
+      ValueError: the batch size is not divisible by the processes or less than ``per_class``, or
         the chips differ in shape.
     """
     if not 1 <= per_class <= batch_size:

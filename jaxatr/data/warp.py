@@ -1,4 +1,4 @@
-"""Affine maps of images, bilinearly interpolated, with the border filled by reflection."""
+"""Affine transforms of images with bilinear interpolation and reflected borders."""
 
 import jax
 import jax.numpy as jnp
@@ -9,15 +9,15 @@ from jaxatr.typing import Array, Float
 def warp(
     image: Float[Array, "h w c"], matrix: Float[Array, "2 2"], shift: Float[Array, "2"]
 ) -> Float[Array, "h w c"]:
-    """Returns an image whose pixel at ``p`` is that of the old one at ``matrix @ p + shift``.
+    """Transforms an image such that its pixel at ``p`` is the old one at ``matrix @ p + shift``.
 
-    Positions are ``(row, column)`` from the centre. Beyond the border the image is mirrored, the
-    edge pixel not repeated.
+    Positions are ``(row, column)`` from the centre. Beyond the border the image is reflected,
+    without repeating the edge pixel.
 
     Args:
-      image: to read from.
-      matrix: from new positions to old ones.
-      shift: of the old positions, in pixels.
+      image: the image to transform.
+      matrix: maps new positions to old ones.
+      shift: shift of the old positions, in pixels.
     """
     height, width, _ = image.shape
     y = jnp.arange(height, dtype=jnp.float32)[:, None] - (height - 1) / 2
@@ -33,7 +33,7 @@ def warp(
 
 
 def _reflected(position: Array, length: int) -> Array:
-    """Returns positions folded back into ``[0, length - 1]`` about the first and the last pixel."""
+    """Reflects positions into ``[0, length - 1]`` about the first and the last pixel."""
     if length == 1:
         return jnp.zeros_like(position)
     period = 2.0 * (length - 1)

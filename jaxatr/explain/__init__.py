@@ -1,10 +1,10 @@
-"""Explanations: which pixels of an image speak for the class that a network predicts.
+"""Explains predictions: saliency maps of the pixels that support the predicted class.
 
-- :mod:`~jaxatr.explain.methods`: one file per method, from images to saliency maps.
-- :mod:`~jaxatr.explain.measures`: what a map is worth.
-- :mod:`~jaxatr.explain.target`: the network that is explained, from a run, a file or a function.
-- :mod:`~jaxatr.explain.explainer`: a run and a method, ready for images.
-- :mod:`~jaxatr.explain.agreement`: how far several maps of an image agree.
+- :mod:`~jaxatr.explain.methods`: the methods, one module each, from images to saliency maps.
+- :mod:`~jaxatr.explain.measures`: measures of the quality of saliency maps.
+- :mod:`~jaxatr.explain.target`: loads the network to explain from a run, a file or a function.
+- :mod:`~jaxatr.explain.explainer`: a network and a method, ready to explain images.
+- :mod:`~jaxatr.explain.agreement`: how well the maps of several methods agree.
 """
 
 from jaxatr.explain.agreement import Agreement, agreement

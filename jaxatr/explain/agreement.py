@@ -1,4 +1,4 @@
-"""How far several saliency maps of one image agree on where they look."""
+"""Measures how well several saliency maps of one image agree."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -8,20 +8,22 @@ import numpy as np
 from jaxatr.typing import Float
 
 AGREE = 0.5
-"""Rank correlation from which two maps count as agreeing."""
+"""Smallest rank correlation of maps that agree."""
 
 CELLS = 8
-"""Cells of a side on which maps are compared: gradients are grainy, other maps are coarse."""
+"""Cells per side of the grid that maps are averaged on before they are compared, because gradients
+are grainy and other maps are coarse."""
 
 
 class Agreement(NamedTuple):
-    """Maps compared with each other.
+    """The agreement of the saliency maps of one image.
 
     Attributes:
       methods: names of the methods.
-      correlations: ``[m, m]``, Spearman's rank correlation of each two maps; 0 with one that is the
-        same everywhere.
-      groups: methods that agree, the largest group first; one that agrees with none is alone.
+      correlations: ``[m, m]``, Spearman's rank correlation of each pair of maps; 0 with a constant
+        map.
+      groups: groups of methods that agree, largest first. A method that agrees with no other is a
+        group of its own.
     """
 
     methods: tuple[str, ...]
@@ -29,19 +31,19 @@ class Agreement(NamedTuple):
     groups: tuple[tuple[str, ...], ...]
 
     def sentence(self) -> str:
-        """Says in a sentence which methods agree."""
+        """Describes in one sentence which methods agree."""
         first, alone = self.groups[0], [one for one, *more in self.groups if not more]
         if len(first) == 1:
-            return "No two methods agree: none of these maps is to be trusted by itself."
+            return "No two methods agree: do not trust any one of these maps by itself."
         among = [self.methods.index(name) for name in first]
         pairs = self.correlations[np.ix_(among, among)][np.triu_indices(len(among), 1)]
         mean = f"(mean rank correlation {pairs.mean():.2f})"
         if len(first) == len(self.methods):
             return f"All {len(first)} methods agree {mean}."
-        said = [f"{_listed(group)} agree" for group in self.groups[1:] if len(group) > 1]
+        rest = [f"{_listed(group)} agree" for group in self.groups[1:] if len(group) > 1]
         if alone:
-            said.append(f"{_listed(alone)} {'agrees' if len(alone) == 1 else 'agree'} with none")
-        return f"{_listed(first)} agree {mean}; {'; '.join(said)}."
+            rest.append(f"{_listed(alone)} {'agrees' if len(alone) == 1 else 'agree'} with none")
+        return f"{_listed(first)} agree {mean}; {'; '.join(rest)}."
 
 
 def _listed(names: "tuple[str, ...] | list[str]") -> str:
@@ -50,13 +52,13 @@ def _listed(names: "tuple[str, ...] | list[str]") -> str:
 
 
 def agreement(maps: Mapping[str, Float[np.ndarray, "h w"]]) -> Agreement:
-    """Compares the maps of one image by the order in which they rank its parts.
+    """Compares the maps of one image by rank correlation.
 
-    The parts are :data:`CELLS` by as many cells, or the pixels of a smaller map. Groups are those
-    of average linkage, cut at :data:`AGREE`.
+    Maps are first averaged on a grid of :data:`CELLS` by :data:`CELLS` cells; smaller maps are
+    compared by pixel. Groups come from average-linkage clustering, cut at :data:`AGREE`.
 
     Args:
-      maps: name of a method to its map, in any unit; two or more.
+      maps: two or more maps of one shape, in any unit, by method.
 
     Raises:
       ValueError: there are fewer than two maps, or their shapes differ.
@@ -67,7 +69,9 @@ def agreement(maps: Mapping[str, Float[np.ndarray, "h w"]]) -> Agreement:
 
     shapes = {np.shape(one) for one in maps.values()}
     if len(maps) < 2 or len(shapes) > 1:
-        raise ValueError(f"maps: got {len(maps)} of shapes {sorted(shapes)}, wanted two of one")
+        raise ValueError(
+            f"maps: got {len(maps)} of shapes {sorted(shapes)}, wanted two or more of one shape"
+        )
     ranks = np.stack([rankdata(_cells(np.asarray(one))) for one in maps.values()])
     ranks -= ranks.mean(axis=1, keepdims=True)
     lengths = np.linalg.norm(ranks, axis=1, keepdims=True)
@@ -85,7 +89,7 @@ def agreement(maps: Mapping[str, Float[np.ndarray, "h w"]]) -> Agreement:
 
 
 def _cells(values: Float[np.ndarray, "h w"]) -> Float[np.ndarray, " n"]:
-    """Averages a map over its cells, which differ by a pixel where they must."""
+    """Averages a map over its cells, whose sides may differ by a pixel."""
     for axis, side in enumerate(values.shape):
         starts = np.linspace(0, side, min(CELLS, side), endpoint=False).astype(int)
         sums = np.add.reduceat(values, starts, axis=axis, dtype=np.float64)

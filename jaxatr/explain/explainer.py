@@ -1,4 +1,4 @@
-"""A trained network and a method that explains it: images in, saliency maps out."""
+"""Explains a trained network's predictions: images in, saliency maps out."""
 
 import itertools
 import os
@@ -16,21 +16,22 @@ from jaxatr.training import Checkpoint, Target
 from jaxatr.typing import ArrayLike, Float, Shaped
 
 MARKS_EVERYTHING = 0.75
-"""Share of a chip from which a map that marks it says nothing of where."""
+"""Largest share of the chip that a map can mark and still be informative."""
 
 
 class Explanation(NamedTuple):
-    """The pixels that speak for the prediction of one image, and measures of that map.
+    """The explanation of one image's prediction, with measures of its quality.
 
     Attributes:
-      label: the class that the network predicts, which is the one that is explained.
+      label: the predicted class, which is the one explained.
       score: its softmax probability.
-      chip: ``[h, w, c]``, the image as the network saw it.
-      saliency: ``[h, w]`` in [0, 1].
-      raw: ``[h, w]``, the map in the method's own unit, with its signs; of a surrogate the same.
-      insertion: area under the insertion curve of this image; high is good.
-      deletion: area under the deletion curve; low is good.
-      convention: of insertion and of deletion, as JSON values.
+      chip: ``[h, w, c]``, the network's input.
+      saliency: ``[h, w]``, the map scaled to [0, 1].
+      raw: ``[h, w]``, the map in the method's own unit, with its signs. A surrogate's map is the
+        same in both.
+      insertion: area under the image's insertion curve; higher is better.
+      deletion: area under the image's deletion curve; lower is better.
+      convention: the conventions of insertion and of deletion, as JSON values.
     """
 
     label: str
@@ -44,37 +45,37 @@ class Explanation(NamedTuple):
 
     @property
     def marked(self) -> float:
-        """Share of the chip where the map is at least half of its greatest value."""
+        """Share of the chip where the map is at least half of its maximum."""
         return float(np.mean(self.saliency >= self.saliency.max() / 2))
 
     @property
     def note(self) -> str:
-        """Says that the map does not tell where; empty where it does."""
+        """A warning if the map does not locate anything; otherwise empty."""
         if self.raw.min() == self.raw.max():
             return "the map is the same everywhere"
         if self.marked > MARKS_EVERYTHING:
-            return f"marks {self.marked:.0%} of the chip, so it does not tell where"
+            return f"marks {self.marked:.0%} of the chip, so it locates nothing"
         return ""
 
 
 class Explainer:
-    """A trained network, and a method that explains it.
+    """A trained network with a method that explains its predictions.
 
     Attributes:
-      method: its name.
-      classes: names of the classes that the network knows.
-      chip: from an image to the chip that the network sees.
-      source: where the network comes from, as :class:`jaxatr.training.Target` has it.
+      method: name of the method.
+      classes: names of the network's classes.
+      chip: converts images to the network's input.
+      source: where the network was loaded from (see :class:`jaxatr.training.Target`).
     """
 
     def __init__(self, target: Target, intake: data.Intake, method: Method, explain: Maps):
-        """Joins a network and a method.
+        """Creates an explainer.
 
         Args:
           target: the network.
-          intake: the images that it takes.
-          method: the method, for its name and its batches.
-          explain: from chips in their raw units to the method's maps (:meth:`Method.bind`).
+          intake: converts images to the network's input.
+          method: the method, for its name and its batching.
+          explain: maps chips in their raw units to the method's maps (:meth:`Method.bind`).
         """
         self.method, self.classes, self.chip = method.name, target.classes, intake
         self.source = target.source
@@ -94,36 +95,39 @@ class Explainer:
         """Loads a run's network, at its newest checkpoint, and a method for it.
 
         Args:
-          workdir: the folder of a classifier's run, or of a surrogate's, which explains its target.
-          method: ``"surrogate"`` of a surrogate's run, a name in
-            :data:`jaxatr.explain.methods.METHODS`, or ``"my.module:METHOD"`` of a
-            :class:`~jaxatr.explain.method.Method` of your own. By default ``"surrogate"`` of a
-            surrogate's run and ``"grad_cam"`` of another.
-          seed: of the methods that draw.
-          progress: show a bar on standard error, at a terminal, of those that try masked copies.
-          options: of the method's function; a surrogate has none.
+          workdir: the run folder of a classifier, or of a surrogate, which explains its target
+            network.
+          method: a name in :data:`jaxatr.explain.methods.METHODS`, the import path
+            ``"my.module:METHOD"`` of your own :class:`~jaxatr.explain.method.Method`, or, for a
+            surrogate's run, ``"surrogate"``. The default is ``"surrogate"`` for a surrogate's run
+            and ``"grad_cam"`` for others.
+          seed: random seed, for methods that use one.
+          progress: show a progress bar on standard error, at a terminal, for methods that evaluate
+            masked copies.
+          options: keyword arguments of the method's function; a surrogate has none.
 
         Raises:
-          ValueError: no run, no such method or option, a surrogate is asked of another run, or the
-            network that a surrogate explains is no longer the one that it was trained for.
+          ValueError: the run, the method or an option does not exist; ``"surrogate"`` is requested
+            for another kind of run; or the network that a surrogate explains has changed since the
+            surrogate was trained.
         """
         if method == "all":
-            raise ValueError("method: 'all' is several explainers, which load_explainers gives")
-        (found,) = load_explainers(
+            raise ValueError("method: 'all' needs load_explainers, which returns several")
+        (explainer,) = load_explainers(
             workdir, method, seed=seed, progress=progress, **options
         ).values()
-        return found
+        return explainer
 
     def saliency(self, images: Float[np.ndarray, "b h w c"]) -> Float[np.ndarray, "b h w"]:
-        """Makes the saliency maps of chips in their raw units, each in [0, 1].
+        """Computes the saliency maps of chips in their raw units, each in [0, 1].
 
         Raises:
-          ValueError: the method cannot be used on such chips.
+          ValueError: the method does not support such chips.
         """
         return self._method.scaled(self._explain(images))
 
     def explained(self, images: Float[np.ndarray, "b h w c"]) -> list[str]:
-        """Names the class that is explained of each chip: the one that the network predicts."""
+        """Returns the explained class of each chip, which is the one that the network predicts."""
         scores = np.asarray(_probabilities(self._predict, images))
         return [self.classes[label] for label in scores.argmax(axis=-1)]
 
@@ -133,13 +137,14 @@ class Explainer:
         """Yields an explanation for each image ``[h, w, c]``, in order.
 
         Args:
-          images: any number of them.
-          batch_size: images at a time.
-          pixels_per_step: of insertion and deletion; 0 for one row of the chip.
+          images: any number of images.
+          batch_size: number of images per batch.
+          pixels_per_step: pixels changed per step of insertion and deletion; 0 for one row of the
+            chip.
 
         Raises:
-          ValueError: the network does not take such an image (:class:`jaxatr.data.Intake`), or the
-            method cannot be used on it.
+          ValueError: the network does not accept an image (:class:`jaxatr.data.Intake`), or the
+            method does not support it.
         """
         for chips, count in self.chip.batches(images, batch_size):
             filled = chips.astype(np.float32)
@@ -165,7 +170,7 @@ class Explainer:
 
 @jax.jit
 def _probabilities(predict: jax.tree_util.Partial, images: ArrayLike) -> jax.Array:
-    """Computes class probabilities; compiled once for all methods that explain one network."""
+    """Computes class probabilities; compiled once for all methods of a network."""
     return jax.nn.softmax(predict(images))
 
 
@@ -178,18 +183,23 @@ def load_explainers(
     progress: bool = False,
     **options: Any,
 ) -> dict[str, Explainer]:
-    """Loads a run's network once, and one method for it or all: name to explainer.
+    """Loads a run's network once, with one method or all of them.
 
     Args:
-      workdir: as :meth:`Explainer.load` has it.
-      method: likewise; ``"all"`` for every method of the package, and the run's surrogate.
+      workdir: the run folder of a classifier, or of a surrogate, which explains its target network.
+      method: a method as in :meth:`Explainer.load`, or ``"all"`` for every method of the package
+        and the run's surrogate.
       checkpoint: ``"latest"``, ``"best"`` or a step.
-      seed: of the methods that draw.
-      progress: show a bar on standard error, at a terminal, of those that try masked copies.
-      options: of the method's function; none with ``"all"``.
+      seed: random seed, for methods that use one.
+      progress: show a progress bar on standard error, at a terminal, for methods that evaluate
+        masked copies.
+      options: keyword arguments of the method's function; none with ``"all"``.
+
+    Returns:
+      The explainers, by name of the method.
 
     Raises:
-      ValueError: as :meth:`Explainer.load`.
+      ValueError: as for :meth:`Explainer.load`.
     """
     run = training.load_run(workdir, checkpoint)
     surrogate, own = run.task.surrogate(run), {}
@@ -203,17 +213,17 @@ def load_explainers(
             in_unit_interval=True,
         )
     elif method == "surrogate":
-        raise ValueError("method: a surrogate takes the run of configs/distill.py")
+        raise ValueError("method: 'surrogate' needs a run of configs/distill.py")
     if method == "all":
         chosen = [*own.values(), *METHODS.values()]
     else:
         chosen = [find_method(method or ("surrogate" if own else "grad_cam"), own | METHODS)]
     predict = jax.tree_util.Partial(target.logits, target.variables)
-    found = {}
+    explainers = {}
     for one in chosen:
         explain = one.bind(predict, run.mean, seed=seed, progress=progress, **options)
-        found[one.name] = Explainer(target, run.intake, one, explain)
-    return found
+        explainers[one.name] = Explainer(target, run.intake, one, explain)
+    return explainers
 
 
 def explain_all(
@@ -222,12 +232,12 @@ def explain_all(
     """Yields the explanations of each image by every method, in order.
 
     Args:
-      explainers: of one network, by method.
-      images: any number of them.
-      batch_size: images at a time.
+      explainers: explainers of one network, by method.
+      images: any number of images.
+      batch_size: number of images per batch.
 
     Raises:
-      ValueError: as :meth:`Explainer.__call__`.
+      ValueError: as for :meth:`Explainer.__call__`.
     """
     images = iter(images)
     while batch := list(itertools.islice(images, batch_size)):

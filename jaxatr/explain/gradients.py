@@ -1,4 +1,4 @@
-"""Gradients of the explained class's logit in the images, and one number per pixel of them."""
+"""Gradients of the explained class's logit with respect to the images."""
 
 from typing import Literal, TypeAlias, get_args
 
@@ -14,12 +14,12 @@ Channels: TypeAlias = Literal["sum", "abs_of_sum", "sum_of_abs"]
 def target_gradient(
     predict: Function, images: Float[Array, "b h w c"], targets: Int[Array, " b"] | None
 ) -> Float[Array, "b h w c"]:
-    """Returns the gradient of each image's logit of its target, in at least float32.
+    """Computes the gradient of each image's target logit, in at least float32.
 
     Args:
-      predict: from images to logits.
+      predict: maps images to logits.
       images: ``[b, h, w, c]``.
-      targets: ``[b]``; None for the classes of the greatest logits.
+      targets: ``[b]``, classes; None for the predicted classes.
     """
     logits, pull = jax.vjp(predict, images)
     if targets is None:
@@ -29,17 +29,17 @@ def target_gradient(
 
 
 def check_channels(channels: str) -> None:
-    """Checks the name of a reduction.
+    """Checks the name of a reduction over channels.
 
     Raises:
-      ValueError: it is unknown.
+      ValueError: the name is unknown.
     """
     if channels not in get_args(Channels):
         raise ValueError(f"channels: got {channels!r}, wanted one of {get_args(Channels)}")
 
 
 def over_channels(values: Float[Array, "b h w c"], channels: Channels) -> Float[Array, "b h w"]:
-    """Returns one value per pixel: the sum, its absolute value, or the sum of absolute values."""
+    """Reduces channels to their sum, its absolute value, or the sum of absolute values."""
     if channels == "sum_of_abs":
         return jnp.sum(jnp.abs(values), axis=-1)
     total = jnp.sum(values, axis=-1)

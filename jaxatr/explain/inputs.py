@@ -1,4 +1,4 @@
-"""Checks and conversions of the arguments that methods share: functions, images, classes."""
+"""Shared argument validation of the methods: functions, images, classes."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -16,9 +16,9 @@ Baseline: TypeAlias = float | Float[ArrayLike, "..."]
 
 
 def as_argument(function: Function) -> Partial:
-    """Returns the function as an argument of jitted code, which is compiled once per function.
+    """Wraps a function as an argument of jitted code, which is compiled once per function.
 
-    The arrays of a ``Partial`` are arguments as well.
+    Arrays bound in a ``Partial`` become arguments too.
     """
     return function if isinstance(function, Partial) else Partial(function)
 
@@ -30,16 +30,18 @@ def apply(function: Function, x: Array) -> Array:
 
 
 def checked_images(images: Float[ArrayLike, "b h w c"]) -> Float[Array, "b h w c"]:
-    """Returns the images as a jax array.
+    """Converts images to a JAX array.
 
     Raises:
       ValueError: they are not floats ``[b, h, w, c]``, or there are none.
     """
     if np.ndim(images) != 4 or 0 in np.shape(images):
-        raise ValueError(f"images: got shape {np.shape(images)}, wanted [b, h, w, c], none of it 0")
+        raise ValueError(
+            f"images: got shape {np.shape(images)}, wanted [b, h, w, c] without a size of 0"
+        )
     if not jnp.issubdtype(jnp.result_type(images), jnp.floating):
         raise ValueError(
-            f"images: got {jnp.result_type(images)}, wanted floats, in the unit that predict takes"
+            f"images: got {jnp.result_type(images)}, wanted floats, in the unit of predict's input"
         )
     return jnp.asarray(images)
 
@@ -49,16 +51,17 @@ def checked_targets(
     images: Float[Array, "b h w c"] | jax.ShapeDtypeStruct,
     targets: Int[ArrayLike, " b"] | None,
 ) -> Int[Array, " b"] | None:
-    """Returns the targets as a jax array, or None where they are to be predicted.
+    """Converts targets to a JAX array, or returns None for the predicted classes.
+
+    Under a JAX transformation, the targets' values are not checked.
 
     Args:
-      predict: from images to logits.
-      images: ``[b, h, w, c]``, of which the shape and type are enough.
+      predict: maps images to logits.
+      images: ``[b, h, w, c]``, or their shape and type.
       targets: ``[b]`` or None.
 
     Raises:
-      ValueError: the logits are not ``[b, k]``, or the targets are not one class of them per image.
-        Under a transformation of jax the targets' values are not known, nor checked.
+      ValueError: the logits are not ``[b, k]``, or the targets are not one class per image.
     """
     shape, count = apply.eval_shape(predict, images).shape, len(images)
     if len(shape) != 2 or shape[0] != count or not shape[1]:
@@ -88,16 +91,16 @@ def target_classes(
     targets: Int[ArrayLike, " b"] | None,
     batch_size: int | None = None,
 ) -> Int[Array, " b"]:
-    """Returns the classes to explain: the given ones, or the prediction's own.
+    """Returns the classes to explain: the given ones, or else the predicted ones.
 
     Args:
-      predict: from images to logits.
+      predict: maps images to logits.
       images: ``[b, h, w, c]``.
       targets: ``[b]`` or None.
-      batch_size: images at a time; all at once without.
+      batch_size: number of images per batch; None for all at once.
 
     Raises:
-      ValueError: as :func:`checked_targets`.
+      ValueError: as for :func:`checked_targets`.
     """
     given = checked_targets(predict, images, targets)
     if given is not None:
@@ -109,14 +112,14 @@ def target_classes(
 
 
 def one_baseline(baseline: Baseline, images: Float[Array, "b h w c"]) -> Float[Array, "h w c"]:
-    """Returns the image that stands for nothing seen.
+    """Expands a baseline to an image.
 
     Args:
       baseline: a number, one per channel ``[c]``, or an image ``[h, w, c]``, in the images' unit.
       images: ``[b, h, w, c]``.
 
     Raises:
-      ValueError: the baseline does not fit an image.
+      ValueError: the baseline has another shape.
     """
     given, shape = jnp.asarray(baseline, images.dtype), images.shape[1:]
     if given.shape not in ((), shape[-1:], shape):
@@ -128,10 +131,10 @@ def one_baseline(baseline: Baseline, images: Float[Array, "b h w c"]) -> Float[A
 
 
 def check_at_least(least: int, **values: int) -> None:
-    """Checks that no number is below the least.
+    """Checks that all given numbers are at least ``least``.
 
     Raises:
-      ValueError: one is; the message has its name.
+      ValueError: a number is below; the message has its name.
     """
     for name, value in values.items():
         if value < least:

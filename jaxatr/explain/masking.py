@@ -1,4 +1,4 @@
-"""Masked copies of an image, a batch at a time, for RISE, LIME and occlusion."""
+"""Evaluates a network on batches of masked copies of an image, for RISE, LIME and occlusion."""
 
 from collections.abc import Iterator
 
@@ -19,14 +19,14 @@ def probabilities(
     target: Int[Array, ""],
     keep: Float[Array, "m h w"],
 ) -> Float[Array, " m"]:
-    """Returns the target's probability on each masked copy of an image, softmax included.
+    """Computes the target's softmax probability on each masked copy of an image.
 
     Args:
-      predict: from images to logits.
+      predict: maps images to logits.
       image: ``[h, w, c]``.
-      hidden: ``[h, w, c]``, what is seen where the image is not.
+      hidden: ``[h, w, c]``, the image that replaces masked pixels.
       target: a class.
-      keep: ``[m, h, w]``, the share of the image that is seen.
+      keep: ``[m, h, w]``, the masks: the weight of the image against the replacement.
     """
     keep = keep[..., None]
     copies = (keep * image + (1 - keep) * hidden).astype(image.dtype)
@@ -38,19 +38,19 @@ def probabilities(
 def weighted_sum(
     weights: Float[ArrayLike, " m"], masks: Float[Array, "m h w"]
 ) -> Float[Array, "h w"]:
-    """Returns the sum of the masks, each times its weight."""
+    """Computes the weighted sum of masks."""
     return jnp.tensordot(weights, masks, 1, precision=jax.lax.Precision.HIGHEST)
 
 
 def batches(count: int, size: int) -> Iterator[Int[np.ndarray, " m"]]:
-    """Yields the numbers 0, 1, 2 … in batches of one size, the last of which goes beyond count."""
+    """Yields 0, 1, 2 … in batches of equal size; the last batch may run past ``count``."""
     size = min(size, count)
     for start in range(0, count, size):
         yield np.arange(start, start + size)
 
 
 def bar(total: int, name: str, *, progress: bool) -> tqdm:
-    """Returns a bar that counts masked copies, at a terminal and where progress is asked for."""
+    """Creates a progress bar of masked copies, shown only at a terminal and if requested."""
     return tqdm(
         total=total,
         desc=name,

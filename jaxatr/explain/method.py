@@ -1,4 +1,4 @@
-"""A method of explanation as one declaration: its names, its function, and how that is called."""
+"""The description of an explanation method: its names, its function, and how to call it."""
 
 import dataclasses
 import functools
@@ -15,30 +15,31 @@ from jaxatr.resolve import nearest
 from jaxatr.typing import ArrayLike, Float
 
 Maps: TypeAlias = Callable[[ArrayLike], ArrayLike]
-"""From images ``[b, h, w, c]`` to their maps ``[b, h, w]``."""
+"""Maps images ``[b, h, w, c]`` to saliency maps ``[b, h, w]``."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Method:
-    """A way to explain the class that a network predicts.
+    """A method that explains the class that a network predicts.
 
     Attributes:
-      name: in flags, records and the names of recorded arrays.
-      title: in tables.
-      function: ``(predict, images, **options)`` gives maps ``[b, h, w]`` in the method's own unit,
-        with its signs. ``predict`` maps float images ``[b, h, w, c]`` to logits ``[b, k]``. The
-        options are keyword arguments.
-      aliases: further names that a user may give.
-      draws: the function takes a random ``key``.
-      two_parts: the function takes ``(features, head, images, **options)``: the network in two
-        parts, ``head(features(images))`` being the logits.
-      hides_behind_mean: the function takes a ``baseline``, by default the training images' mean.
-      batching: which images a call gets. ``"padded"``: batches of one size, the last one filled up,
-        so that all run one compiled program. ``"ragged"``: the last batch is smaller, because the
-        many passes of the filling would cost more than a compilation. ``"copies"``: all images; the
-        function goes through them one by one, in batches of masked copies, and takes ``progress``.
-      in_unit_interval: the maps are in [0, 1] by themselves and keep their values; others are
-        scaled to it.
+      name: name in flags and records, and in the names of recorded arrays.
+      title: name in tables.
+      function: ``(predict, images, **options)``, computes maps ``[b, h, w]`` in the method's own
+        unit, with its signs. ``predict`` maps float images ``[b, h, w, c]`` to logits ``[b, k]``.
+        The options are keyword arguments.
+      aliases: further names that users may give.
+      draws: whether the function takes a random ``key``.
+      two_parts: whether the function takes ``(features, head, images, **options)``: the network in
+        two parts, with ``head(features(images))`` the logits.
+      hides_behind_mean: whether the function takes a ``baseline``, which defaults to the mean of
+        the training images.
+      batching: how images are batched. ``"padded"``: batches of equal size, the last one padded, so
+        that all run the same compiled program. ``"ragged"``: the last batch is smaller, because the
+        many passes over padding would cost more than another compilation. ``"copies"``: one call
+        with all images; the function processes them one by one, in batches of masked copies, and
+        takes ``progress``.
+      in_unit_interval: whether the maps are already in [0, 1]; others are scaled to it.
     """
 
     name: str
@@ -60,17 +61,17 @@ class Method:
         progress: bool = False,
         **options: Any,
     ) -> Maps:
-        """Joins the method and a network to a function from images to maps.
+        """Binds the method to a network; returns a function from images to maps.
 
         Args:
-          predict: images ``[b, h, w, c]`` in their raw units to logits; not jitted.
-          mean: ``[c]``, of the training images.
-          seed: of a method that draws.
-          progress: show a bar at a terminal, of a method that tries masked copies.
-          options: of the method's function.
+          predict: maps images ``[b, h, w, c]`` in their raw units to logits; not jitted.
+          mean: ``[c]``, mean of the training images.
+          seed: random seed, if the method uses one.
+          progress: show a progress bar at a terminal, if the method evaluates masked copies.
+          options: keyword arguments of the method's function.
 
         Raises:
-          ValueError: the method has no such option.
+          ValueError: the method does not have an option.
         """
         self._check(options)
         if self.batching == "copies":
@@ -82,7 +83,7 @@ class Method:
         if not self.two_parts:
             return functools.partial(self.function, predict, **options)
 
-        @functools.cache  # functions of their own, which are compiled once
+        @functools.cache  # the same function objects each time, so that they are compiled once
         def parts(shape: tuple[int, ...]) -> TwoParts:
             return in_two_parts(predict, np.zeros((1, *shape), np.float32))
 
@@ -107,12 +108,12 @@ class Method:
     def in_batches(
         self, explain: Maps, images: Float[np.ndarray, "n h w c"], batch_size: int
     ) -> Float[np.ndarray, "n h w"]:
-        """Makes the maps of n images, with no more of them on the device than may be.
+        """Computes the maps of n images in batches.
 
         Args:
           explain: from :meth:`bind`.
           images: ``[n, h, w, c]``, n at least 1.
-          batch_size: images at a time.
+          batch_size: number of images per batch.
         """
         if self.batching == "copies":
             return np.asarray(explain(images))
@@ -124,5 +125,5 @@ class Method:
         return np.concatenate(maps)
 
     def scaled(self, maps: Float[ArrayLike, "b h w"]) -> Float[np.ndarray, "b h w"]:
-        """Brings each map to [0, 1], by its own least and greatest value."""
+        """Scales each map to [0, 1] by its own minimum and maximum."""
         return np.asarray(maps if self.in_unit_interval else finished(maps, raw=False))

@@ -1,4 +1,4 @@
-"""Explanations in a folder: a picture, the raw maps and the figures of each image."""
+"""Writes explanations to a folder: a picture, the raw maps and the measures of each image."""
 
 import json
 import os
@@ -19,11 +19,11 @@ class Pictures:
     """Writes explanations to a folder.
 
     Attributes:
-      folder: made where it does not exist.
+      folder: the folder.
     """
 
     def __init__(self, folder: str | os.PathLike):
-        """Makes the folder."""
+        """Opens the folder, and creates it if necessary."""
         self.folder = Path(folder)
         self._taken: dict[PurePath, str] = {}
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -33,15 +33,16 @@ class Pictures:
     ) -> Path:
         """Writes an image's explanations as ``PATH.png``, ``PATH.npy`` and ``PATH.json``.
 
-        The picture of one method has the chip and the map over it, that of several is a sheet of
-        all. The maps are in the methods' own units; several are in ``PATH.npz``, by method.
+        The picture of a single method shows the chip and the map over it; that of several methods
+        is a sheet of all maps. The maps are saved in the methods' own units; those of several
+        methods go to ``PATH.npz``, by method.
 
         Args:
-          path: of the image. Folders below the one that was asked for are kept. Where another image
-            has the path already, also one that an earlier call explained, the folder's or the
-            archive's own name goes before it, and then a number after it.
-          explanations: name of a method to its explanation.
-          verdict: the decision about the image, for the title; by default the class.
+          path: path of the image. Subfolders are kept. If another image already uses the path, even
+            one from an earlier call, the name of the source folder or archive is prepended; if that
+            path is used too, a number is appended.
+          explanations: explanations of the image, by method.
+          verdict: the decision about the image, for the title; by default the class and its score.
 
         Returns:
           The picture's path.
@@ -57,12 +58,12 @@ class Pictures:
             picture = reporting.overlay(first.chip, first.saliency, title=_lines(lines))
             np.save(_suffixed(target, ".npy"), first.raw)
         else:
-            said = _agreement(explanations).sentence()
+            sentence = _agreement(explanations).sentence()
             shown = [
                 (f"{name}\n{one.note or _measures(one)}", one.saliency)
                 for name, one in explanations.items()
             ]
-            picture = reporting.sheet(first.chip, shown, title=_lines((title, said)))
+            picture = reporting.sheet(first.chip, shown, title=_lines((title, sentence)))
             raw: dict[str, Any] = {name: one.raw for name, one in explanations.items()}
             np.savez(_suffixed(target, ".npz"), **raw)
         picture.save(_suffixed(target, ".png"))
@@ -71,7 +72,7 @@ class Pictures:
         return _suffixed(target, ".png")
 
     def _own_name(self, path: ImagePath) -> PurePath:
-        """Finds a path that no other image has, here or from an earlier call."""
+        """Finds a path that no other image uses, in this call or an earlier one."""
         below = PurePath(path.below).with_suffix("")
         above = PurePath(path.name.removesuffix(path.below)).stem
         longer = PurePath(above, below) if above not in ("", "..") else below
@@ -83,7 +84,7 @@ class Pictures:
         return name
 
     def _owner(self, name: PurePath) -> str | None:
-        """Returns the image whose explanation has this path, or None."""
+        """Returns the image whose explanation is stored at this path, or None."""
         if name in self._taken:
             return self._taken[name]
         try:
@@ -92,7 +93,7 @@ class Pictures:
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError):
-            return ""  # a file of something else
+            return ""  # another kind of file
 
 
 def _suffixed(path: Path, suffix: str) -> Path:
@@ -128,24 +129,23 @@ def _figures(image: str, explanations: Mapping[str, Explanation], verdict: str) 
     if len(methods) == 1:
         (own,) = methods.values()
         return figures | own
-    found = _agreement(explanations)
+    compared = _agreement(explanations)
     return figures | {
         "methods": list(methods.values()),
-        "agreement": found.sentence(),
-        "rank_correlations": np.round(found.correlations, 4).tolist(),
+        "agreement": compared.sentence(),
+        "rank_correlations": np.round(compared.correlations, 4).tolist(),
     }
 
 
 def describe(
     path: str, explanations: Mapping[str, Explanation], picture: Path, *, verdict: str = ""
 ) -> str:
-    """Writes the explanations of an image as one line of text."""
+    """Formats the explanations of an image as one line of text."""
     first = next(iter(explanations.values()))
-    said = f"{path}: {verdict or f'{first.label} ({first.score:.4f})'}"
+    line = f"{path}: {verdict or f'{first.label} ({first.score:.4f})'}"
     if len(explanations) > 1:
-        found = _agreement(explanations)
-        said += f", {found.sentence().rstrip('.')}"
+        line += f", {_agreement(explanations).sentence().rstrip('.')}"
     else:
-        said += f", insertion {first.insertion:.4f}, deletion {first.deletion:.4f}"
-        said += f", {first.note}" if first.note else ""
-    return f"{said}, {picture}"
+        line += f", insertion {first.insertion:.4f}, deletion {first.deletion:.4f}"
+        line += f", {first.note}" if first.note else ""
+    return f"{line}, {picture}"

@@ -1,4 +1,4 @@
-"""Maps scaled to the unit interval, the last step of a method."""
+"""Scales maps to the unit interval, the last step of a method."""
 
 from functools import partial
 
@@ -10,9 +10,9 @@ from jaxatr.typing import Array, Float
 
 @partial(jax.jit, static_argnames="raw")
 def finished(maps: Float[Array, "b h w"], *, raw: bool) -> Float[Array, "b h w"]:
-    """Returns the maps as they are (``raw``), or each in [0, 1] by its least and greatest value.
+    """Scales each map to [0, 1] by its own minimum and maximum, or not at all if ``raw``.
 
-    A map that is constant up to rounding is 0 everywhere.
+    A map that is constant up to rounding becomes 0 everywhere.
     """
     if raw:
         return maps
@@ -21,4 +21,4 @@ def finished(maps: Float[Array, "b h w"], *, raw: bool) -> Float[Array, "b h w"]
     span = greatest - least
     rounding = 4 * jnp.finfo(maps.dtype).eps * jnp.maximum(jnp.abs(least), jnp.abs(greatest))
     scaled = (maps - least) / jnp.where(span > 0, span, 1)
-    return jnp.where(span > rounding, jnp.minimum(scaled, 1), 0)  # compiled, x / x may exceed 1
+    return jnp.where(span > rounding, jnp.minimum(scaled, 1), 0)  # x / x may exceed 1 under jit

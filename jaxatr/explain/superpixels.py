@@ -13,30 +13,31 @@ def quickshift(
     ratio: float = 0.2,
     least_side: int = 224,
 ) -> Int[np.ndarray, "h w"]:
-    """Returns scikit-image's quickshift superpixels, with the constants of LIME's own repository.
+    """Segments an image by scikit-image's quickshift, with the constants of LIME's own repository.
 
-    Those constants are for photographs: kernel and distance are in pixels, so that at 64×64 they
-    leave 4 superpixels, and at 32×32 one or two. A smaller image is therefore enlarged first, and
-    gets about as many superpixels as a photograph of ``least_side`` would, some 30 to 50. The
-    result is the same at each call.
+    The constants are meant for photographs: kernel and distance are in pixels, so that an image of
+    64×64 gives 4 superpixels, and one of 32×32 one or two. Smaller images are therefore enlarged
+    first, and give about as many superpixels as a photograph of ``least_side``, some 30 to 50. The
+    result is deterministic.
 
     Args:
-      image: ``[h, w, c]``, one channel (gray) or three (as red, green, blue), in any unit: it is
-        scaled to [0, 1] by its own least and greatest value.
+      image: ``[h, w, c]``, one channel (gray) or three (red, green, blue), in any unit; it is
+        scaled to [0, 1] by its own minimum and maximum.
       kernel_size: width of the density's Gaussian, in pixels.
-      max_dist: beyond it, no pixel joins another.
-      ratio: weight of colour against place.
-      least_side: pixels that the shorter side is enlarged to; 1 leaves the image as it is.
+      max_dist: largest distance at which pixels are joined.
+      ratio: weight of colour relative to position.
+      least_side: smaller images are enlarged until the shorter side has this many pixels; 1 leaves
+        the image unchanged.
 
     Raises:
       ValueError: the image has neither one channel nor three.
     """
-    from skimage import segmentation, transform  # takes a second, and a training has no use for it
+    from skimage import segmentation, transform  # slow to import, and not needed for training
 
     if image.ndim != 3 or image.shape[-1] not in (1, 3):
         raise ValueError(
             f"image: got shape {image.shape}, wanted [h, w, 1] or [h, w, 3]; for other channels, "
-            "give LIME a segmentation of your own"
+            "pass your own segmentation to LIME"
         )
     rows, columns = image.shape[:2]
     image = np.broadcast_to(np.asarray(image, np.float64), (rows, columns, 3))
@@ -51,5 +52,5 @@ def quickshift(
 
 
 def _centres(count: int, enlarged: int) -> Int[np.ndarray, " n"]:
-    """Returns the pixel of the enlarged side in which the centre of each pixel lies."""
+    """Finds the pixels of the enlarged side that contain the centres of the original pixels."""
     return ((np.arange(count) + 0.5) * enlarged / count).astype(int)

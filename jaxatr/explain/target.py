@@ -1,4 +1,4 @@
-"""The network that is explained: that of a run, of an ONNX file or of a user's function."""
+"""Loads the network to explain from a run, an ONNX file or a user's function."""
 
 import hashlib
 import json
@@ -15,26 +15,26 @@ from jaxatr.resolve import resolve
 from jaxatr.training import Target, digest
 from jaxatr.typing import ArrayLike, PyTree
 
-_DOTTED = re.compile(r"[A-Za-z_][\w.]*:[\w.]+")  # resolve's, with the colon
+_IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[\w.]+")  # as resolve takes them, with the colon
 
 
 def load_target(source: str | os.PathLike) -> Target:
-    """Loads the network that is explained.
+    """Loads the network to explain.
 
     Args:
-      source: a run's folder, whose closed-set classifier it is at its newest checkpoint; an ONNX
-        file (:func:`onnx_target`); or ``"package.module:name"`` of a function that takes
-        nothing and returns a :class:`Target`.
+      source: a run folder, whose closed-set classifier is loaded at its newest checkpoint; an ONNX
+        file (:func:`onnx_target`); or the import path ``"package.module:name"`` of a function that
+        takes no arguments and returns a :class:`Target`.
 
     Raises:
-      ValueError: no run, file or function, or one whose network is no classifier of known classes.
+      ValueError: the source does not exist, or its network is not a classifier of known classes.
     """
-    if _DOTTED.fullmatch(os.fspath(source)) and not Path(source).exists():
-        return _made_target(os.fspath(source))
+    if _IMPORT_PATH.fullmatch(os.fspath(source)) and not Path(source).exists():
+        return _from_function(os.fspath(source))
     if not Path(source).exists():
         raise ValueError(
-            f"distillation.target: there is nothing at {source}; if a run explains what was there, "
-            "say where it is now by continuing that run: jaxatr train --workdir=DIR "
+            f"distillation.target: there is nothing at {source}; if the target of a run has moved, "
+            "continue that run with the new path: jaxatr train --workdir=DIR "
             "--config=… --config.distillation.target=PATH"
         )
     if Path(source).suffix == ".onnx":
@@ -46,20 +46,21 @@ def load_target(source: str | os.PathLike) -> Target:
 def onnx_target(path: str | os.PathLike) -> Target:
     """Loads a classifier from an ONNX file.
 
-    It takes images in their raw units; the model itself has to normalise them where its network
-    needs that. Its metadata has, as JSON, the names of its ``classes``, and the ``layout`` of its
-    images where that is not ``"NCHW"``; ``jaxatr convert export`` writes both. Of several
-    outputs the one called ``logits`` counts.
+    The model takes images in their raw units, and has to normalise them itself if its network
+    needs that. Its metadata must contain, as JSON, the names of its ``classes``, and the ``layout``
+    of its images if it is not ``"NCHW"``; ``jaxatr convert export`` writes both. If the model has
+    several outputs, the one named ``logits`` is used.
 
     Args:
-      path: of the file.
+      path: path of the file.
 
     Raises:
-      ValueError: it cannot be read, names no classes, or has no such input or output.
+      ValueError: the file cannot be read, its metadata lacks the classes, or it lacks such an input
+        or output.
     """
     from jaxatr.onnx.backbone import check_images
     from jaxatr.onnx.feature_maps import Network
-    from jaxatr.onnx.reader.model import load  # which needs a package of its own
+    from jaxatr.onnx.reader.model import load  # needs the package onnx
 
     model = load(path)
     metadata = {entry.key: entry.value for entry in model.proto.metadata_props}
@@ -68,16 +69,16 @@ def onnx_target(path: str | os.PathLike) -> Target:
         layout = json.loads(metadata.get("layout", '"NCHW"'))
     except (KeyError, ValueError, TypeError) as error:
         raise ValueError(
-            f"{path}: wanted the names of its classes as a JSON list in its metadata, under "
-            "'classes', and the layout of its images under 'layout'"
+            f"{path}: wanted metadata with the class names as a JSON list under 'classes', and "
+            "the layout of the images under 'layout'"
         ) from error
     outputs = [value.name for value in model.outputs]
     chosen = "logits" if len(outputs) > 1 else outputs[0]
     if len(model.inputs) != 1 or chosen not in outputs:
-        given = ", ".join(value.name for value in model.inputs)
+        inputs = ", ".join(value.name for value in model.inputs)
         raise ValueError(
-            f"{path}: wanted a model from images alone to logits, it takes {given} and gives "
-            f"{', '.join(outputs)}"
+            f"{path}: wanted a model with images as its only input and with logits, got inputs "
+            f"{inputs} and outputs {', '.join(outputs)}"
         )
     check_images(path, model)
     digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
@@ -90,14 +91,14 @@ def _onnx_logits(network: Any, variables: PyTree, images: ArrayLike) -> jax.Arra
     return network.apply({}, images, variables)
 
 
-def _made_target(path: str) -> Target:
-    made = resolve(path)()
-    if not isinstance(made, Target):
+def _from_function(path: str) -> Target:
+    target = resolve(path)()
+    if not isinstance(target, Target):
         raise ValueError(
-            f"distillation.target: {path} returned {type(made).__name__}, wanted a "
+            f"distillation.target: {path} returned {type(target).__name__}, wanted a "
             "jaxatr.explain.Target"
         )
-    classes = tuple(map(str, made.classes))
-    given = {name: value for name, value in made.source.items() if name != "workdir"}
-    source = {"workdir": path, "variables": digest(made.variables), **given}
-    return made._replace(classes=classes, source=source)
+    classes = tuple(map(str, target.classes))
+    given = {name: value for name, value in target.source.items() if name != "workdir"}
+    source = {"workdir": path, "variables": digest(target.variables), **given}
+    return target._replace(classes=classes, source=source)

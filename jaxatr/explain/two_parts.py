@@ -1,4 +1,4 @@
-"""A network in two parts at one of its layers, for methods that need the feature map between."""
+"""Splits a network at one of its layers, for methods that need the feature map in between."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,9 +14,9 @@ class TwoParts(NamedTuple):
     """A network as two functions, ``head(features(images)) = logits``.
 
     Attributes:
-      layer: path of the module whose output is handed over.
-      features: images ``[b, h, w, c]`` to maps ``[b, h', w', f]``.
-      head: these maps to logits ``[b, k]``.
+      layer: path of the module whose output is the feature map.
+      features: maps images ``[b, h, w, c]`` to feature maps ``[b, h', w', f]``.
+      head: maps feature maps to logits ``[b, k]``.
     """
 
     layer: tuple[str, ...]
@@ -30,19 +30,20 @@ def in_two_parts(
     *,
     least: int = 8,
 ) -> TwoParts:
-    """Divides a network after its last module with a map of at least so many rows and columns.
+    """Splits a network after its last module with a sufficiently large feature map.
 
-    Everything goes through that map: a layer inside a residual block, which a shortcut goes round,
-    does not count.
+    The logits must depend on the images through that map alone. A layer inside a residual block,
+    which a shortcut bypasses, is therefore skipped.
 
     Args:
-      apply: of one linen module and its variables, in test mode: images to logits. Not jitted: what
-        jit has traced once runs no module again; jit the two functions instead.
-      images: ``[b, h, w, c]``, for their shape alone.
-      least: rows and columns.
+      apply: maps images to logits, by one linen module with its variables, in test mode. It must
+        not be jitted, because modules do not run again once jit has traced them; jit the two
+        resulting functions instead.
+      images: ``[b, h, w, c]``; only the shape is used.
+      least: fewest rows and columns of the map.
 
     Raises:
-      ValueError: no module has such a map, or none ran at all.
+      ValueError: no module has such a map, or no module ran at all.
     """
     shape = (1, *jnp.shape(images)[1:])
     maps: dict[tuple[str, ...], tuple[int, ...]] = {}
@@ -50,7 +51,7 @@ def in_two_parts(
     def note(run, args, kwargs, context) -> Any:
         out = run(*args, **kwargs)
         if context.method_name == "__call__" and isinstance(out, jax.Array) and out.ndim == 4:
-            maps.pop(context.module.path, None)  # in the order in which they end
+            maps.pop(context.module.path, None)  # to keep the order in which modules finish
             maps[context.module.path] = out.shape
         return out
 
@@ -60,36 +61,36 @@ def in_two_parts(
 
     jax.eval_shape(noted, jax.ShapeDtypeStruct(shape, jnp.float32))
     if not maps:
-        raise ValueError("apply: no linen module with a map ran; give it without jit")
+        raise ValueError("apply: no linen module with a map ran; pass it without jit")
     large = [path for path, (_, rows, columns, _) in maps.items() if min(rows, columns) >= least]
     if not large:
         raise ValueError(
-            f"no module of the network has a map of at least {least} × {least} for chips of "
+            f"no module of the network has a map of at least {least} × {least} pixels for chips of "
             f"{shape[1]} × {shape[2]} pixels"
         )
     for layer in reversed(large):
-        found = TwoParts(layer, _features(apply, layer), _head(apply, layer, shape))
-        if _goes_through(found, shape, maps[layer]):
-            return found
+        parts = TwoParts(layer, _features(apply, layer), _head(apply, layer, shape))
+        if _depends_on_map_alone(parts, shape, maps[layer]):
+            return parts
     raise ValueError(
-        f"no module of the network has a map of at least {least} × {least} that everything goes "
-        "through"
+        f"no module of the network has a map of at least {least} × {least} pixels that is not "
+        "bypassed"
     )
 
 
 def _features(apply: Callable[..., Any], layer: tuple[str, ...]) -> Callable[[ArrayLike], Array]:
     def features(images: ArrayLike) -> Array:
-        found = []
+        maps = []
 
         def keep(run, args, kwargs, context) -> Any:
             out = run(*args, **kwargs)
             if context.module.path == layer and context.method_name == "__call__":
-                found.append(out)
+                maps.append(out)
             return out
 
         with nn.intercept_methods(keep):
             apply(images)
-        return found[-1]
+        return maps[-1]
 
     return features
 
@@ -100,7 +101,7 @@ def _head(
     def head(given: ArrayLike, images: ArrayLike | None = None) -> Array:
         def put(run, args, kwargs, context) -> Any:
             here = context.module.path == layer and context.method_name == "__call__"
-            # What comes before is computed of nothing and used by nobody: XLA leaves it out.
+            # The modules before the layer run on zeros; their result is unused, and XLA drops them.
             return given if here else run(*args, **kwargs)
 
         with nn.intercept_methods(put):
@@ -109,8 +110,10 @@ def _head(
     return head
 
 
-def _goes_through(network: TwoParts, shape: tuple[int, ...], of_map: tuple[int, ...]) -> bool:
-    """Says whether the second half needs nothing of the images but the map."""
+def _depends_on_map_alone(
+    network: TwoParts, shape: tuple[int, ...], of_map: tuple[int, ...]
+) -> bool:
+    """Checks whether the second part depends on the images through the map alone."""
     given, images = (jax.ShapeDtypeStruct(one, jnp.float32) for one in (of_map, shape))
     jaxpr = jax.make_jaxpr(network.head)(given, images).jaxpr
     needed = set(map(id, jaxpr.outvars))

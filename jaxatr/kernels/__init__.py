@@ -1,7 +1,7 @@
 """Operations whose algorithm is chosen per problem, direction and device.
 
-:mod:`jaxatr.kernels.contrib` has further operations of MIOpen, which no configuration reaches; it
-is imported by name only.
+:mod:`jaxatr.kernels.contrib` has further operations of MIOpen that no configuration uses; import
+it by name.
 """
 
 from jaxatr.kernels.choosing import Choices, choices, collected, freeze

@@ -1,4 +1,4 @@
-"""Activations by name, written with what every kernel language here can lower."""
+"""Activations by name, built from operations that XLA and every Pallas backend can lower."""
 
 import math
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from jaxatr.typing import Array, ArrayLike
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "none": lambda a: a,
-    # Not a maximum, whose gradient at a tie is shared out; what is not a number stays that.
+    # Not a maximum, which splits the gradient at a tie. NaN stays NaN.
     "relu": lambda a: jnp.where(a <= 0, 0.0, a),
     "relu6": lambda a: jnp.where(a <= 0, 0.0, jnp.where(a >= 6, 6.0, a)),
     "leaky_relu": lambda a: jnp.where(a > 0, a, 0.01 * a),
@@ -22,12 +22,12 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 
 
 def _falling(a: ArrayLike) -> Array:
-    """Returns ``exp(-a)``, but finite: the derivative of its inverse is no number otherwise."""
+    """Returns ``exp(-a)`` clipped to finite values, so that the sigmoid's gradient is never NaN."""
     most = 0.9 * math.log(float(jnp.finfo(jnp.result_type(a)).max))
     return jnp.exp(-jnp.maximum(a, -most))
 
 
 def check_activation(name: str) -> None:
-    """Raises a ``ValueError`` unless there is such an activation."""
+    """Raises a ``ValueError`` unless ``name`` is in :data:`ACTIVATIONS`."""
     if name not in ACTIVATIONS:
         raise ValueError(f"activation: got {name!r}, wanted one of {sorted(ACTIVATIONS)}")

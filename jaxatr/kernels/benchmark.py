@@ -1,4 +1,4 @@
-"""Runs single problems: compiles a choice, checks it against the reference, and times it."""
+"""Compiles, checks and times the candidate algorithms of a single problem."""
 
 import contextlib
 import math
@@ -14,28 +14,28 @@ from jaxatr.kernels.device import describe
 from jaxatr.kernels.solver import Choice, Operation
 from jaxatr.typing import ArrayLike
 
-_MOMENT = 0.01  # seconds of short runs that do not count, and again of those that do
+_MOMENT = 0.01  # seconds of warm-up before short runs are timed, and of timed runs after it
 
 
 @lru_cache(maxsize=256)
 def program(operation: Operation, problem: Any, choice: Choice, device: Any) -> Any:
-    """Returns the jitted function of a problem's arguments, the same one for the same choice.
+    """Returns the jitted function that computes a problem with a choice of algorithm.
 
-    What it compiles stays in memory with it, and in jax's compilation cache on disk.
+    Functions are cached, and with each its compiled program.
 
     Args:
-      operation: the problem's.
-      problem: what to compute, canonical.
-      choice: how.
-      device: the ``jax.Device`` that it will run on.
+      operation: the operation that the problem belongs to.
+      problem: a canonical problem.
+      choice: the algorithm and its configuration.
+      device: the ``jax.Device`` to run on.
     """
     return jax.jit(operation.function(problem, choice, describe(device)))
 
 
 def relative_error(result: ArrayLike, reference: np.ndarray) -> float:
-    """Returns MIOpen's measure: the RMS of the difference over the largest reference value.
+    """Returns MIOpen's error measure: the RMS difference divided by the largest reference value.
 
-    Infinite where the shapes differ or a result is no number; 0 for results without elements.
+    It is infinite if the shapes differ or a result is not finite, and 0 for empty results.
     """
     if result.shape != reference.shape:
         return float("inf")
@@ -49,30 +49,30 @@ def relative_error(result: ArrayLike, reference: np.ndarray) -> float:
 
 
 class Bench:
-    """Random arguments of a problem on a device, and what must come out."""
+    """Random arguments of a problem on a device, and the reference result."""
 
     def __init__(self, operation: Operation, problem: Any, device: Any):
-        """Draws the arguments and computes the reference."""
+        """Draws the arguments and computes the reference result."""
         drawn = operation.arguments(problem, np.random.default_rng(0))
         self.operation, self.problem, self.device = operation, problem, device
         self._reference = operation.reference(problem, drawn)
         leaves = jax.tree.leaves(drawn)
-        doubles = any(array.dtype == np.float64 for array in leaves)  # jax makes them singles
+        doubles = any(array.dtype == np.float64 for array in leaves)  # jax would round to float32
         self._wide = jax.enable_x64(True) if doubles else contextlib.nullcontext()
         self._queued = describe(device).platform != "cpu"
         with self._wide:
             self._arguments = jax.device_put(drawn, device)
 
     def error(self, choice: Choice) -> float:
-        """Returns the :func:`relative_error` of a choice; the first call compiles it.
+        """Returns the :func:`relative_error` of a choice, the largest over its results.
 
-        Of several results it is the largest.
+        The first call compiles the choice.
         """
         results, wanted = jax.tree.leaves(self.run(choice)), jax.tree.leaves(self._reference)
         return max(relative_error(*pair) for pair in zip(results, wanted, strict=True))
 
     def run(self, choice: Choice, times: int = 1) -> Any:
-        """Returns the result or results of a choice, the last of several runs, waited for."""
+        """Runs a choice ``times`` times, waits for it, and returns the last result."""
         run, result = program(self.operation, self.problem, choice, self.device), None
         with self._wide:
             for _ in range(times):
@@ -80,11 +80,11 @@ class Bench:
             return jax.block_until_ready(result)
 
     def milliseconds(self, choice: Choice) -> float:
-        """Returns the time of a run; of short ones, the median of several.
+        """Returns the time of one run; for short runs, the median of several.
 
-        Before those count, others have woken threads that slept, and brought back into the cache
-        what another choice had put out of it. An accelerator is given short runs many at once:
-        each by itself would be timed with the way there and back.
+        Short runs are warmed up first, to wake sleeping threads and refill the cache after another
+        choice has run. On an accelerator, short runs are queued in batches, because the time of a
+        single one would include the launch and the synchronization.
         """
         first = self._seconds(choice)
         if first >= _MOMENT:

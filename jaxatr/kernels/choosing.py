@@ -1,7 +1,8 @@
-"""The choice behind ``"auto"``: by the database and the rules, by a record, or for a collector.
+"""Chooses the algorithm behind ``"auto"``.
 
-The decision in force is a context that jax knows about: a function traced under one is traced
-anew under another.
+By default the database decides, then the heuristic. Inside of :func:`choices` a record decides, and
+:func:`collected` notes every problem. The current chooser is part of jax's trace context: a
+function that was traced under one chooser is traced again under another.
 """
 
 import contextlib
@@ -20,7 +21,7 @@ from jaxatr.kernels.solver import Choice, Operation, choice_from_json
 
 @runtime_checkable
 class Chooser(Protocol):
-    """Decides; hashable, because it is a parameter of jax's primitives."""
+    """Chooses algorithms. It must be hashable, because it is a parameter of jax's primitives."""
 
     def choose(self, operation: Operation, problem: Any, device: Device) -> Choice:
         """Returns the choice for a canonical problem on a device."""
@@ -28,10 +29,10 @@ class Chooser(Protocol):
 
 
 class _Immediate:
-    """The default: the database, then the rules; with ``JAXATR_FIND=search`` it measures."""
+    """The default chooser: the database, then a measurement if enabled, then the heuristic."""
 
     def __init__(self):
-        self._measured: dict[tuple[Any, Device], Choice | None] = {}  # in this process
+        self._measured: dict[tuple[Any, Device], Choice | None] = {}
 
     def choose(self, operation: Operation, problem: Any, device: Device) -> Choice:
         mode = database.mode()
@@ -42,29 +43,29 @@ class _Immediate:
         measured = mode in ("search", "enforce") and device.kind and _has_a_size(problem)
         if choice is None and measured:
             if asked not in self._measured:
-                with jax.ensure_compile_time_eval():  # outside of the program that is being traced
+                with jax.ensure_compile_time_eval():  # not as part of the program being traced
                     self._measured[asked] = found_choice(problem)
             choice = self._measured[asked]
         return operation.heuristic(problem, device) if choice is None else choice
 
 
 class Choices:
-    """Choices that were made before, by the key of their problem; the rules for other problems.
+    """Recorded choices by the key of their problem, and the heuristic for all other problems.
 
-    The database is not asked: what is computed depends on the record alone.
+    The database is not read, so that a program depends on the record alone.
     """
 
     def __init__(self, mapping: Mapping[str, Choice]):
-        """Takes the key of each problem and its choice."""
+        """Stores ``mapping``, which maps the key of each problem to its choice."""
         self._mapping = dict(mapping)
         self._frozen = frozenset(self._mapping.items())
         self._hash = hash(self._frozen)
 
     def choose(self, operation: Operation, problem: Any, device: Device) -> Choice:
-        """Returns the recorded choice, else that of the rules.
+        """Returns the recorded choice, or else the heuristic's.
 
         Raises:
-          ValueError: the recorded algorithm cannot be used (any more).
+          ValueError: the recorded algorithm cannot be used for the problem.
         """
         choice = self._mapping.get(problem.key)
         if choice is None:
@@ -78,33 +79,34 @@ class Choices:
         return {key: choice.to_json() for key, choice in sorted(self._mapping.items())}
 
     def __eq__(self, other: object) -> bool:
-        """Says whether the same is chosen."""
+        """Returns whether both hold the same choices."""
         return isinstance(other, Choices) and self._frozen == other._frozen
 
     def __hash__(self) -> int:
-        """Agrees with equality."""
+        """Hashes the recorded choices."""
         return self._hash
 
 
 class Collector:
-    """Answers by the rules, and notes what it was asked.
+    """Chooses by the heuristic and collects every problem that it is asked about.
 
     Attributes:
-      problems: key to the operation, the canonical problem and the device, in order of asking.
+      problems: the operation, the canonical problem and the device by the problem's key, in the
+        order in which they were first seen.
     """
 
     def __init__(self):
-        """Begins with no problems."""
+        """Starts without problems."""
         self.problems: dict[str, tuple[Operation, Any, Device]] = {}
 
     def choose(self, operation: Operation, problem: Any, device: Device) -> Choice:
-        """Notes the problem and answers by the rules."""
+        """Collects the problem and returns the heuristic's choice."""
         self.problems.setdefault(problem.key, (operation, problem, device))
         return operation.heuristic(problem, device)
 
 
 def _has_a_size(problem: Any) -> bool:
-    """Says whether a problem can be measured: one that is exported may leave the batch free."""
+    """Returns whether all sizes are known; ``jax.export`` may leave the batch symbolic."""
     return not any(map(jax.export.is_symbolic_dim, jax.tree.leaves(dict(vars(problem)))))
 
 
@@ -113,21 +115,22 @@ _context = jax.make_user_context(_IMMEDIATE)
 
 
 def current() -> Chooser:
-    """Returns the decision in force in this thread."""
+    """Returns the chooser that is active in this thread."""
     return _context.value
 
 
 @contextlib.contextmanager
 def choices(mapping: Mapping[str, Any] | Choices) -> Iterator[Choices]:
-    """Pins what ``"auto"`` is in everything that is traced inside.
+    """Pins the algorithms that ``"auto"`` stands for in everything traced inside the context.
 
     Args:
-      mapping: the key of a problem to ``{"algorithm": name, "config": {}}`` or a
-        :class:`~jaxatr.kernels.solver.Choice`. For problems that are not in it the rules decide;
-        the database is not asked.
+      mapping: for the key of each problem, ``{"algorithm": name, "config": {}}`` or a
+        :class:`~jaxatr.kernels.solver.Choice`. The heuristic decides for all other problems; the
+        database is not read.
 
     Raises:
-      ValueError: a value is no choice; later, a choice cannot be used for its problem.
+      ValueError: a value is not a choice. Tracing raises it too, if a choice cannot be used for
+        its problem.
     """
     if not isinstance(mapping, Choices):
         mapping = Choices({key: _choice(key, value) for key, value in mapping.items()})
@@ -146,7 +149,7 @@ def _choice(key: str, value: Any) -> Choice:
 
 @contextlib.contextmanager
 def collected() -> Iterator[Collector]:
-    """Collects the problems of everything that is lowered inside, each once."""
+    """Collects the distinct problems of everything that is lowered inside the context."""
     collector = Collector()
     with _context(collector):
         yield collector
@@ -158,17 +161,20 @@ def freeze(
     measure: bool = False,
     watch: Callable[[list[str]], Iterable[str]] = iter,
 ) -> Choices:
-    """Returns a choice for each problem of a program: the database's, or a measured one.
+    """Looks up or measures a choice for each problem of a program.
 
-    A problem that is not among them is left to the rules; :func:`jaxatr.kernels.choices` keeps to
-    that. Where nothing is recorded for the device and nothing is to be measured, the program is
-    not even lowered.
+    Problems without a choice are left to the heuristic, also under :func:`jaxatr.kernels.choices`.
+    The program is not lowered if the database has nothing for the device and nothing is to be
+    measured.
 
     Args:
-      lower: lowers the program, compiled or not; ``jax.jit(f).lower`` with its arguments.
-      measure: find what the database does not know, as ``JAXATR_FIND=search`` does; with
-        ``JAXATR_FIND=enforce`` everything is measured.
-      watch: goes through the keys of the problems that are measured, and may show how far it is.
+      lower: lowers the program, such as ``jax.jit(f).lower`` with its arguments bound.
+      measure: measures the problems that are not in the database, as ``JAXATR_FIND=search`` does.
+        ``JAXATR_FIND=enforce`` measures all of them.
+      watch: wraps the list of keys to measure, for instance in a progress bar.
+
+    Returns:
+      The choices, to be passed to :func:`jaxatr.kernels.choices`.
     """
     mode = database.mode()
     measure = measure or mode in ("search", "enforce")
@@ -184,5 +190,5 @@ def freeze(
         for key in watch([key for key in collector.problems if key not in chosen]):
             if (choice := found_choice(collector.problems[key][1])) is not None:
                 chosen[key] = choice
-        program.cache_clear()  # a run needs none of the candidates again
+        program.cache_clear()  # the candidates are not needed again
     return Choices(chosen)

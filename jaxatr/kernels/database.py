@@ -1,9 +1,9 @@
-"""The results of the find step, kept on disk for each kind of device.
+"""The database of the find step: the fastest choice of each problem, in one file per device.
 
-A shipped file, ``jaxatr/kernels/tuned/<device>.json``, and the user's own, ``tuned/<device>.json``
-in the cache folder, which wins. An entry holds for one version of its solver and of jax. What
-cannot be read or no longer holds is named in a warning and not used: an entry of the user's by
-itself, of the shipped file, all of whose entries age together, the file once.
+The package ships ``jaxatr/kernels/tuned/<device>.json``; the user's ``tuned/<device>.json`` in the
+cache folder takes precedence. An entry is valid for one version of its solver and of jax.
+Unreadable and outdated entries are ignored with a warning, one for each entry of the user's file.
+The entries of the shipped file go out of date together, so it gets one warning for each reason.
 """
 
 import json
@@ -31,7 +31,7 @@ def mode() -> Literal["none", "db", "search", "enforce"]:
     """Returns the value of the environment variable ``JAXATR_FIND``, by default ``"db"``.
 
     Raises:
-      ValueError: it says something else than the four modes.
+      ValueError: the value is not one of the four modes.
     """
     chosen = os.environ.get(MODE) or "db"
     if chosen not in _MODES:
@@ -40,9 +40,9 @@ def mode() -> Literal["none", "db", "search", "enforce"]:
 
 
 def user_file(device: Device) -> Path:
-    """Returns the user's file for a device, whether it is there or not.
+    """Returns the path of the user's file for a device; it need not exist.
 
-    It is in the folder that ``JAXATR_CACHE`` names, else in the user's cache folder
+    The folder is ``JAXATR_CACHE`` if that is set, and otherwise the user's cache folder
     (:func:`jaxatr.files.cache_folder`).
     """
     chosen = os.environ.get("JAXATR_CACHE")
@@ -51,7 +51,7 @@ def user_file(device: Device) -> Path:
 
 
 def shipped_file(device: Device) -> Path:
-    """Returns the file for a device that comes with the package, whether it is there or not."""
+    """Returns the path of the file that the package ships for a device; it need not exist."""
     return SHIPPED / _file_name(device)
 
 
@@ -61,7 +61,7 @@ def _file_name(device: Device) -> str:
 
 
 def lookup(operation: Operation, problem: Any, device: Device) -> Choice | None:
-    """Returns the recorded choice for a canonical problem, ``None`` where none can be used."""
+    """Returns the recorded choice for a canonical problem, or ``None`` if none can be used."""
     for path in (user_file(device), shipped_file(device)):
         entry = entries(path).get(problem.key)
         if entry is None:
@@ -78,12 +78,12 @@ def lookup(operation: Operation, problem: Any, device: Device) -> Choice | None:
 
 @lru_cache(maxsize=64)
 def _warn_of_shipped(path: Path, why: str) -> None:
-    """Warns once for each reason, in a process."""
-    _warn(f"{path}: what came with the package for this device is not used: {why}")
+    """Warns once per process for each reason."""
+    _warn(f"{path}: the choices shipped for this device are not used: {why}")
 
 
 def known(device: Device) -> bool:
-    """Says whether anything at all is recorded for a device."""
+    """Returns whether the database has any entry for a device."""
     return any(entries(path) for path in (user_file(device), shipped_file(device)))
 
 
@@ -92,25 +92,25 @@ def _stale(operation: Operation, problem: Any, entry: Entry, device: Device) -> 
 
 
 def outdated(operation: Operation, entry: Entry) -> str:
-    """Returns why an entry does not hold for any problem (any more), ``""`` if it may.
+    """Returns why an entry is invalid for every problem, or ``""`` if it may be valid.
 
-    Whether its algorithm still has its configuration, only a problem can tell.
+    The configuration is not checked, because that needs the problem.
     """
     name = entry.choice.algorithm
     if name not in operation.solvers:
-        return f"there is no algorithm {name!r} (any more)"
+        return f"the algorithm {name!r} does not exist"
     version = operation.solvers[name].version
     if entry.solver_version != version:
-        return f"it is of version {entry.solver_version} of {name!r}, this is version {version}"
+        return f"it is for version {entry.solver_version} of {name!r}, this is version {version}"
     if entry.jax_version != jax.__version__:
-        return f"it was measured with jax {entry.jax_version}, this is {jax.__version__}"
+        return f"it was measured with jax {entry.jax_version}, this is jax {jax.__version__}"
     return ""
 
 
 def entries(path: Path) -> dict[str, Entry]:
-    """Returns the entries of a file by the keys of their problems; none if there is no such file.
+    """Reads the entries of a file by the keys of their problems; none if the file does not exist.
 
-    What is broken in it is left out, with a warning that names it.
+    Malformed entries are skipped with a warning.
     """
     try:
         status = path.stat()
@@ -119,9 +119,9 @@ def entries(path: Path) -> dict[str, Entry]:
     return _read(path, status.st_mtime_ns, status.st_size, status.st_ino)
 
 
-@lru_cache(maxsize=8)  # the two files of a device, and a few devices
+@lru_cache(maxsize=8)  # two files for each of a few devices
 def _read(path: Path, *state: int) -> dict[str, Entry]:
-    """Reads a file once for each state that it is in."""
+    """Reads a file again only if its ``state`` (time, size, inode) has changed."""
     del state
     try:
         content = json.loads(path.read_bytes())
@@ -131,22 +131,22 @@ def _read(path: Path, *state: int) -> dict[str, Entry]:
             raise ValueError(f"format: got {content['format']!r}, wanted 1 or 2")
         items = dict(content["entries"]).items()
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-        _warn(f"{path} is no record of kernels that can be read ({error!r}): it is not used")
+        _warn(f"{path} cannot be read as a database of kernels and is not used: {error!r}")
         return {}
-    found = {}
+    valid = {}
     for key, value in items:
         try:
-            found[key] = entry_from_json(value)
+            valid[key] = entry_from_json(value)
         except ValueError as error:
-            _warn(f"{path}: the entry {key!r} is broken and not used: {error}")
-    return found
+            _warn(f"{path}: the entry {key!r} is malformed and not used: {error}")
+    return valid
 
 
-def store(device: Device, found: Mapping[str, Entry]) -> None:
-    """Adds entries to the user's file, in place of older ones of the same problems.
+def store(device: Device, new: Mapping[str, Entry]) -> None:
+    """Adds entries to the user's file, replacing older ones of the same problems.
 
-    Writers at the same time wait for each other, and none loses what another wrote. A file that
-    cannot be read is kept beside, as ``.broken``. Where nothing can be written, a warning says so.
+    A lock makes concurrent writers take turns, so that no entry is lost. A malformed file is kept
+    under the suffix ``.broken``. If the file cannot be written, a warning is issued.
     """
     path = user_file(device)
     try:
@@ -154,13 +154,13 @@ def store(device: Device, found: Mapping[str, Entry]) -> None:
         with files.locked(path.with_suffix(".lock")):
             known: dict[str, Entry] = {}
             if path.exists():
-                path.open("rb").close()  # another user's, that may not be read, is not broken
+                path.open("rb").close()  # without permission to read, this raises: it is not broken
                 known = entries(path)
                 if not known:
                     path.replace(path.with_suffix(".broken"))
-            files.write_text(path, to_text(device, known | dict(found)))
+            files.write_text(path, to_text(device, known | dict(new)))
     except OSError as error:
-        _warn(f"what was measured is not kept: {error}")
+        _warn(f"the timings cannot be saved: {error}")
 
 
 def _warn(message: str) -> None:

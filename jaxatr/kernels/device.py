@@ -1,4 +1,4 @@
-"""Which device a choice holds for."""
+"""Descriptions of devices, by which choices of algorithms are recorded."""
 
 import os
 import platform as system
@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 import jax
 
 PLATFORMS = {None: "other", "cpu": "cpu", "cuda": "gpu", "rocm": "gpu", "tpu": "tpu"}
-"""jax's name of a platform that it lowers for, to its name of the devices; None: any other."""
+"""jax's name of a lowering platform → the name in :class:`Device`; None stands for any other."""
 
 
 class Device(NamedTuple):
-    """The facts of a device that a choice depends on.
+    """The properties of a device that a choice depends on.
 
     Attributes:
       platform: ``"cpu"``, ``"gpu"``, ``"tpu"`` or ``"other"``.
-      kind: the model, for a CPU with the number of cores that this process may use; ``""`` where
-        something is lowered for a platform that is not here.
+      kind: the model; for a CPU also the number of cores that this process may use; ``""`` when
+        lowering for a platform that this process does not have.
     """
 
     platform: str
@@ -26,21 +26,21 @@ class Device(NamedTuple):
 
 
 def describe(device: Any) -> Device:
-    """Returns the facts of a jax device that choices depend on."""
+    """Returns the description of a ``jax.Device``."""
     kind = _processor() if device.platform == "cpu" else device.device_kind
     return Device(device.platform, kind)
 
 
 @cache
 def of_platform(platform: str) -> Device:
-    """Returns the device of a platform that jax uses here, without a kind if it uses another."""
+    """Returns the device of a platform; its kind is ``""`` unless jax runs on that platform."""
     device = jax.local_devices()[0]
     return describe(device) if device.platform == platform else Device(platform, "")
 
 
 @cache
 def _processor() -> str:
-    """Returns the processor's name and the cores of this process: jax says no more than "cpu"."""
+    """Returns the processor's name and this process's cores; jax's own kind is just "cpu"."""
     name = system.processor() or system.machine()
     info = Path("/proc/cpuinfo")
     if info.is_file():

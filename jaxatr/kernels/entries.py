@@ -1,16 +1,16 @@
-"""The entries of a database, and the two forms in which a file holds them.
+"""The entries of the kernel database and its two file formats.
 
-Format 1, the user's, has an object for each problem by its key. Format 2, in which a database comes
-with the package, writes once what problems share, and a line for all directions of one::
+Format 1, for the user's file, is one object per problem, by its key. Format 2, for the files that
+come with the package, writes what problems share once and all directions of a problem in one line::
 
     {"format": 2, "device": {"platform": "cpu", "kind": "..."}, "jax_version": "0.10.2",
      "choices": [["taps", {}, 1], ...],
      "directions": ["convolution data", "convolution forward", ...],
      "problems": [["16x14x14x256 1x1x256x256 ... float32", 0, 0.932, null, null, ...], ...]}
 
-``choices`` are algorithm, configuration and version of the solver; a problem is what its keys have
-in common, and for each of the ``directions``, the keys' first two words, the number of the choice
-and its milliseconds.
+An item of ``choices`` is the algorithm, the configuration and the version of the solver.
+``directions`` are the first two words of the keys. An item of ``problems`` is the rest of the key,
+followed by an index into ``choices`` and the milliseconds for each direction.
 """
 
 import json
@@ -22,13 +22,13 @@ from jaxatr.kernels.solver import Choice, choice_from_json
 
 
 class Entry(NamedTuple):
-    """The best of what was measured for a problem.
+    """The fastest choice measured for a problem.
 
     Attributes:
       choice: the algorithm and its configuration.
       milliseconds: its median time.
-      solver_version: of the solver that was measured.
-      jax_version: with which it was measured.
+      solver_version: the version of the solver that was measured.
+      jax_version: the version of jax that was used.
     """
 
     choice: Choice
@@ -37,7 +37,7 @@ class Entry(NamedTuple):
     jax_version: str
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the entry as format 1 has it."""
+        """Returns the entry as a JSON object of format 1."""
         return self.choice.to_json() | {
             "milliseconds": round(self.milliseconds, 6),
             "solver_version": self.solver_version,
@@ -46,7 +46,7 @@ class Entry(NamedTuple):
 
 
 def entry_from_json(value: Any) -> Entry:
-    """Returns the entry that :meth:`Entry.to_json` wrote, now or in an earlier version.
+    """Parses an entry written by this or an earlier version of :meth:`Entry.to_json`.
 
     Raises:
       ValueError: a part is missing or of another type.
@@ -60,14 +60,14 @@ def entry_from_json(value: Any) -> Entry:
 
 
 def to_text(device: Device, entries: Mapping[str, Entry]) -> str:
-    """Returns a file of format 1."""
+    """Returns the text of a file of format 1."""
     listed = {key: entry.to_json() for key, entry in sorted(entries.items())}
     content = {"format": 1, "device": device._asdict(), "entries": listed}
     return json.dumps(content, indent=1) + "\n"
 
 
 def to_compact_text(device: Device, entries: Mapping[str, Entry]) -> str:
-    """Returns a file of format 2, with times of four digits.
+    """Returns the text of a file of format 2, with times rounded to four digits.
 
     Raises:
       ValueError: the entries were measured with different versions of jax.
@@ -98,18 +98,18 @@ def from_compact(content: Mapping[str, Any]) -> dict[str, Entry]:
     """Returns the entries of a file of format 2.
 
     Raises:
-      ValueError, KeyError, IndexError or TypeError: it is not of that format.
+      ValueError, KeyError, IndexError or TypeError: ``content`` is malformed.
     """
     choices = [
         (choice_from_json({"algorithm": algorithm, "config": config}), version)
         for algorithm, config, version in content["choices"]
     ]
-    found = {}
+    entries = {}
     for problem, *cells in content["problems"]:
         pairs = zip(content["directions"], cells[::2], cells[1::2], strict=True)
         for direction, number, milliseconds in pairs:
             if number is not None:
                 choice, version = choices[number]
                 entry = Entry(choice, milliseconds, version, content["jax_version"])
-                found[f"{direction} {problem}"] = entry
-    return found
+                entries[f"{direction} {problem}"] = entry
+    return entries

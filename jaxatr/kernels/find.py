@@ -1,4 +1,4 @@
-"""The find step: measures what can compute a problem, and keeps the best (the paper's IV.A)."""
+"""The find step: times the solvers of a problem and keeps the fastest (MIOpen, section IV.A)."""
 
 import math
 import os
@@ -17,22 +17,22 @@ from jaxatr.kernels.device import Device, describe
 from jaxatr.kernels.entries import Entry
 from jaxatr.kernels.solver import Choice, Config, Operation, operation_of
 
-# Times the best: what is slower in its first turn has no other, and a solver whose default is
-# slower has no other form tried.
+# A candidate whose first time exceeds this multiple of the best is dropped, and a solver whose
+# default configuration exceeds it is not tried in any other.
 _HOPELESS = 3.0
 _FINALISTS = 3
-_ROUNDS = 9  # of the finalists, one turn of each
-_LEAST = 3  # of those, whatever the time: what is kept is never a single run's luck
+_ROUNDS = 9  # of timing all finalists in turn
+_LEAST = 3  # rounds even when the budget is spent, so that a single lucky run never decides
 
 
 class Performance(NamedTuple):
-    """How a solver did.
+    """The measured performance of a solver in one configuration.
 
     Attributes:
-      algorithm: its name.
-      config: the configuration that it ran with.
+      algorithm: the solver's name.
+      config: the configuration.
       milliseconds: the median time of a run.
-      workspace_bytes: its estimate of the memory taken besides arguments and result.
+      workspace_bytes: the solver's estimate of its memory besides arguments and result.
     """
 
     algorithm: str
@@ -48,37 +48,38 @@ def find(
     workspace_limit: int | None = None,
     budget_seconds: float = 20.0,
 ) -> list[Performance]:
-    """Returns the solvers of a problem on a device with their times, the best first.
+    """Times the solvers of a problem on a device and returns them, the fastest first.
 
-    Every solver that applies runs in its default configuration; the further ones of those that are
-    not hopeless follow. What is not hopeless takes turns, each a run or as many short ones as make
-    it a moment (:meth:`~jaxatr.kernels.benchmark.Bench.milliseconds`). Successive halving drops the
-    slower half after each round, with twice as many rounds before the next, and the last three are
-    timed longer: the configurations of all solvers compete in one list, which has no axes to
-    descend along, and a slow one costs a compilation and three runs only.
+    Every applicable solver first runs in its default configuration. The other configurations
+    follow, except for solvers whose default took more than three times the best. The candidates
+    are then timed in turn (:meth:`~jaxatr.kernels.benchmark.Bench.milliseconds`) under successive
+    halving: the slower half is dropped, the number of rounds doubles, and the last three are timed
+    longest. All configurations of all solvers compete in one list, and a slow one costs only a
+    compilation and three runs.
 
-    A candidate runs only after its result on random data agrees with the operation's reference
-    (:func:`~jaxatr.kernels.benchmark.relative_error`, in float64). One that fails is left out, and
-    a warning names it.
+    A candidate is timed only if its result on random data agrees with the operation's float64
+    reference (:func:`~jaxatr.kernels.benchmark.relative_error`). Candidates that fail are named in
+    a warning and left out.
 
-    The best is kept in the user's database, unless there is a ``workspace_limit`` or the
+    The fastest is saved in the user's database, unless ``workspace_limit`` is given or the
     environment has ``JAXATR_FIND=none``.
 
     Args:
-      problem: of any operation, such as
+      problem: a problem of any operation, such as
         :class:`~jaxatr.kernels.ops.convolution.problem.Problem`.
       device: a ``jax.Device``; by default jax's first.
-      workspace_limit: bytes that a solver may take besides arguments and result, by its own
-        estimate; by default half of the device's memory.
-      budget_seconds: of measuring, compilation included, the reference not. When it is spent,
-        configurations that have not run are left out; the solvers' defaults are always tried, and
-        the last three always run a few times in turn.
+      workspace_limit: the most bytes that a solver may use besides arguments and result, by its
+        own estimate; by default half of the device's memory.
+      budget_seconds: time for compiling and measuring, not counting the reference. When it is
+        spent, configurations that have not run yet are left out; every solver's default is always
+        tried, and the last three always run at least three times.
 
     Returns:
-      Of each candidate its median time, the finalists before those dropped earlier.
+      The performance of each candidate: the finalists by their median time, then the others, the
+      last to be dropped first.
 
     Raises:
-      ValueError: ``problem`` is of no operation, or ``budget_seconds`` is not positive.
+      ValueError: no operation is registered for ``problem``, or ``budget_seconds`` is not positive.
       RuntimeError: no candidate gave the right result; the failures are listed.
     """
     if not budget_seconds > 0:
@@ -90,18 +91,20 @@ def find(
     limit = half_of_memory(device) if workspace_limit is None else workspace_limit
     race = _Race(operation, problem, device, limit, budget_seconds)
     performances = race.run()
-    memory.give_back()  # the slow forms can take many times what the fast ones do
+    memory.give_back()  # slow candidates can use many times the memory of fast ones
     if workspace_limit is None and database.mode() != "none":
         database.store(here, {problem.key: _entry(operation, performances[0])})
     return performances
 
 
 def found_choice(problem: Any) -> Choice | None:
-    """Returns the best that :func:`find` finds; none, and a warning, where it finds none."""
+    """Returns the fastest choice by :func:`find`, or ``None`` with a warning if measuring fails."""
     try:
         best = find(problem)[0]
-    except (RuntimeError, MemoryError) as error:  # the reference can want more than there is
-        warnings.warn(f"{problem.key}: left to the rules: {error!r}", stacklevel=3)
+    except (RuntimeError, MemoryError) as error:  # the reference can exceed the memory
+        warnings.warn(
+            f"{problem.key}: not measured, the heuristic decides: {error!r}", stacklevel=3
+        )
         return None
     return Choice(best.algorithm, best.config)
 
@@ -113,7 +116,7 @@ def _entry(operation: Operation, best: Performance) -> Entry:
 
 
 def half_of_memory(device: Any) -> int:
-    """Returns the bytes that a solver may take on a jax device, unless one says otherwise."""
+    """Returns half of a jax device's memory in bytes, the default limit of a solver."""
     stats = device.memory_stats() or {}
     total = stats.get("bytes_limit")
     if total is None:
@@ -122,7 +125,7 @@ def half_of_memory(device: Any) -> int:
 
 
 class _Race:
-    """The candidates of one problem, and the turns that they have had."""
+    """The candidates of one problem and their times so far."""
 
     def __init__(self, operation: Operation, problem: Any, device: Any, limit: int, budget: float):
         here = describe(device)
@@ -159,10 +162,10 @@ class _Race:
         return self._operation.solvers[name].configs(self._problem)
 
     def _enter(self, choice: Choice) -> None:
-        """Compiles and checks a candidate, and times it twice, of which the faster counts.
+        """Compiles and checks a candidate, and keeps the faster of two times.
 
-        The first runs after a compilation meet memory that is new to them, and can take ten times
-        what later ones do: by one of those, nobody is hopeless.
+        The first run after a compilation can take ten times as long as later ones, because its
+        memory is freshly allocated. Such a cold first run must not disqualify a candidate.
         """
         label = f"{choice.algorithm} {dict(choice.config) or ''}".strip()
         try:
@@ -197,7 +200,7 @@ class _Race:
                 self._times[choice].append(self._bench.milliseconds(choice))
 
     def _ranked(self) -> list[Choice]:
-        """Returns those still in the race, by their median time."""
+        """Returns the remaining candidates in order of their median time."""
         left = [choice for choice in self._times if choice not in self._out]
         return sorted(left, key=lambda choice: statistics.median(self._times[choice]))
 
@@ -208,7 +211,7 @@ class _Race:
 
 
 def _within(operation: Operation, problem: Any, device: Device, limit: int) -> list[str]:
-    """Returns the solvers that apply and, by their estimate, stay within a number of bytes."""
+    """Returns the applicable solvers whose estimated workspace is at most ``limit`` bytes."""
     return [
         name
         for name, solver in operation.solvers.items()

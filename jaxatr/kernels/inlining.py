@@ -1,4 +1,4 @@
-"""Calls that XLA does not inline, which bound what XLA:CPU fuses."""
+"""Calls that XLA does not inline, to limit fusion on XLA:CPU."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -9,10 +9,10 @@ from jax.experimental.xla_metadata import set_xla_metadata
 
 
 def not_inlined(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns ``fn`` as a call that XLA does not inline, for code that is lowered for CPU only.
+    """Wraps ``fn`` in a call that XLA does not inline, for code that is lowered for CPU only.
 
-    XLA:CPU fuses cheap operations into each operation that reads them, and computes them as often
-    as they are read; ``optimization_barrier`` does not hold it back. The arguments and the results
+    XLA:CPU fuses cheap operations into every operation that reads them, and so computes them as
+    often as they are read; ``optimization_barrier`` does not prevent it. The arguments and results
     of a call are computed once, and equal calls are compiled once.
     """
     compiled = jax.jit(fn)
@@ -25,7 +25,7 @@ def not_inlined(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def outlined(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns ``fn`` as a call (see :func:`not_inlined`) where it is lowered for CPU, else as is.
+    """Wraps ``fn`` as :func:`not_inlined` does on CPU, and leaves it unchanged elsewhere.
 
     >>> float(outlined(lambda x: 2 * x)(3.0))
     6.0

@@ -1,4 +1,4 @@
-"""The flags by which a command line describes a problem, with the letters of MIOpen's driver."""
+"""Command-line flags that describe a problem, with the letters of MIOpen's driver."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -10,10 +10,10 @@ class Option(NamedTuple):
     """A flag.
 
     Attributes:
-      default: its value unless it is given; flags are of its type.
-      meaning: for the command's help.
-      least: of a whole number, the least that makes sense.
-      choices: of a text, all that it may be; empty for any.
+      default: the default value, whose type is the flag's type.
+      meaning: the help text.
+      least: the smallest valid value of an integer.
+      choices: the valid values of a string; empty if any is valid.
     """
 
     default: bool | int | float | str
@@ -26,10 +26,10 @@ class Command(NamedTuple):
     """A sub-command of ``jaxatr tune``, which measures problems of one operation.
 
     Attributes:
-      name: of the sub-command.
-      problem: takes ``direction``, ``dtype`` and the options by name, and returns the problem; it
-        raises a ``ValueError`` that names the flags that do not fit together.
-      options: by name; ``-n`` for one letter, ``--mode`` for more.
+      name: the name of the sub-command.
+      problem: makes the problem from ``direction``, ``dtype`` and the options, all by keyword; it
+        raises a ``ValueError`` that names the flags if they do not fit together.
+      options: the options by name: ``n`` is the flag ``-n``, ``mode`` the flag ``--mode``.
     """
 
     name: str

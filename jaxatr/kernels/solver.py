@@ -1,8 +1,8 @@
-"""The seam between operations and the find step: problems, solvers, and the reference.
+"""The interface between operations and the find step: problems, solvers and operations.
 
-A *problem* is one thing to compute, with its shapes; a *solver* is one way to compute some
-problems, with a number of configurations; an *operation* binds them together (the paper's III.A
-and III.B: Khan et al. 2019, MIOpen). Nothing here knows any operation.
+A *problem* is one computation with its shapes and types. A *solver* is one way to compute some
+problems, in one or more configurations. An *operation* binds the two together (Khan et al. 2019,
+MIOpen, sections III.A and III.B). This module does not depend on any particular operation.
 """
 
 import abc
@@ -15,22 +15,22 @@ import numpy as np
 from jaxatr.kernels.device import Device
 from jaxatr.kernels.options import Command
 
-#: Names and values of what a solver can be tuned by, sorted by name; empty for its only form.
+#: Names and values of a solver's tuning parameters, sorted by name; empty if it has none.
 Config: TypeAlias = tuple[tuple[str, int | str], ...]
 
 
 @runtime_checkable  # the tests check annotations as they run
 class Problem(Protocol):
-    """Something to compute: frozen, hashable, and all that a choice may depend on."""
+    """A computation: frozen, hashable, with everything that a choice of algorithm may depend on."""
 
     @property
     def key(self) -> str:
-        """A line of text that no other problem has, the same in every process and version."""
+        """A unique line of text, the same in every process and version."""
         ...
 
 
 class Choice(NamedTuple):
-    """A solver by its name, and one of its configurations."""
+    """The name of a solver and one of its configurations."""
 
     algorithm: str
     config: Config = ()
@@ -41,10 +41,10 @@ class Choice(NamedTuple):
 
 
 def choice_from_json(value: Any) -> Choice:
-    """Returns the choice that was written.
+    """Parses a choice written by :meth:`Choice.to_json`.
 
     Raises:
-      ValueError: ``value`` is no choice.
+      ValueError: ``value`` is not a choice.
     """
     try:
         choice = Choice(value["algorithm"], tuple(sorted(value["config"].items())))
@@ -57,11 +57,11 @@ def choice_from_json(value: Any) -> Choice:
 
 
 class Solver(abc.ABC):
-    """One way to compute the problems of an operation. It holds no state.
+    """A stateless way to compute the problems of an operation.
 
     Attributes:
-      name: what it is called in every choice.
-      version: raised by whoever changes what it computes or how fast it is; recorded choices of
+      name: the name by which choices refer to it.
+      version: to be raised with every change of its results or its speed; recorded choices of
         another version are not used.
     """
 
@@ -70,38 +70,39 @@ class Solver(abc.ABC):
 
     @abc.abstractmethod
     def applies(self, problem: Any, device: Device) -> bool:
-        """Says whether it can compute a problem on a device."""
+        """Returns whether the solver can compute a problem on a device."""
 
     @abc.abstractmethod
     def workspace_bytes(self, problem: Any) -> int:
-        """Returns an estimate of the memory taken besides the arguments and the result."""
+        """Returns an estimate of the memory used besides the arguments and the result."""
 
     def configs(self, problem: Any) -> Sequence[Config]:
-        """Returns the configurations, a default that is always valid first."""
+        """Returns the configurations; the first is the default and always valid."""
         del problem
         return ((),)
 
     @abc.abstractmethod
     def build(self, problem: Any, config: Config) -> Callable[..., Any]:
-        """Returns the function of the problem's arguments, to be traced by jax."""
+        """Returns a traceable function of the problem's arguments that computes the result."""
 
 
 @dataclass(frozen=True, eq=False)
 class Operation:
-    """An operation as the find step sees it.
+    """The description of an operation that the find step works with.
 
     Attributes:
-      name: of the operation.
-      solvers: by name, in the order in which they are tried.
-      heuristic: ``(problem, device) -> Choice``, without measuring.
+      name: the name of the operation.
+      solvers: the solvers by name, in the order in which they are tried.
+      heuristic: ``(problem, device) -> Choice``, the choice without a measurement.
       function: ``(problem, choice, device) -> function`` of the problem's arguments, as programs
         run it.
-      arguments: ``(problem, generator) -> tuple of arrays``, or of trees of them, random.
-      reference: ``(problem, arguments) -> result``, in float64 and by plain means; a tree where
-        there are several.
-      tolerance: ``(problem, device) -> error`` that is accepted (:func:`jaxatr.kernels.find`).
-      canonical: ``(problem, device) -> problem`` that stands for it where choices are looked up;
-        by default itself.
+      arguments: ``(problem, generator) -> tuple`` of random arrays, or of trees of them.
+      reference: ``(problem, arguments) -> result``, a straightforward float64 computation; several
+        results form a tree.
+      tolerance: ``(problem, device) -> error``, the largest accepted error
+        (:func:`jaxatr.kernels.find`).
+      canonical: ``(problem, device) -> problem``, the equivalent problem by which choices are
+        recorded; by default the problem itself.
       command: the sub-command of ``jaxatr tune`` that measures its problems, if any.
     """
 
@@ -116,10 +117,10 @@ class Operation:
     command: Command | None = None
 
     def refusal(self, problem: Any, choice: Choice, device: Device) -> str:
-        """Returns why a choice cannot be used for a problem, ``""`` if it can."""
+        """Returns why a choice cannot be used for a problem, or ``""`` if it can."""
         solver = self.solvers.get(choice.algorithm)
         if solver is None:
-            return f"there is no algorithm {choice.algorithm!r} (any more)"
+            return f"the algorithm {choice.algorithm!r} does not exist"
         if not solver.applies(problem, device):
             return f"{choice.algorithm!r} cannot compute it"
         if choice.config not in solver.configs(problem):
@@ -131,12 +132,12 @@ _OPERATIONS: dict[type, Operation] = {}
 
 
 def register(problem_type: type, operation: Operation) -> None:
-    """Makes the operation of a type of problems known to :func:`operation_of`."""
+    """Registers the operation of a type of problem, for :func:`operation_of`."""
     _OPERATIONS[problem_type] = operation
 
 
 def operations() -> dict[str, Operation]:
-    """Returns every operation that is known, by its name."""
+    """Returns all registered operations by name."""
     return {operation.name: operation for operation in _OPERATIONS.values()}
 
 
@@ -144,7 +145,7 @@ def operation_of(problem: Any) -> Operation:
     """Returns the operation that a problem belongs to.
 
     Raises:
-      ValueError: it is no problem of a registered operation.
+      ValueError: no operation is registered for this type of problem.
     """
     try:
         return _OPERATIONS[type(problem)]

@@ -1,8 +1,8 @@
-"""Losses: arrays in, one value per example out, unreduced, differentiable and jittable.
+"""Differentiable, jittable loss functions, which return one unreduced value per example.
 
-Where no single example has a value (batch statistics, tuples formed in the batch) a loss is one
-scalar. The losses of quadruplets are in :mod:`jaxatr.losses.quadruplet`. Shapes that do not fit,
-and labels that are no integers, are an ``AssertionError`` of chex.
+Losses that have no value per example (batch statistics, tuples formed in the batch) return a
+scalar. Losses of quadruplets are in :mod:`jaxatr.losses.quadruplet`. Mismatched shapes and
+non-integer labels raise an ``AssertionError`` from chex.
 """
 
 from jaxatr.losses import quadruplet

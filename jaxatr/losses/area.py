@@ -1,8 +1,8 @@
-"""A prior on how much of an image a saliency map marks.
+"""A prior on the area that a saliency map marks.
 
 Fong, Patrick and Vedaldi (2019), "Understanding Deep Networks via Extremal Perturbations and Smooth
-Masks", section 3.2. The L1 norm makes every pixel smaller; this asks for a map that is 1 on a given
-share of the pixels and 0 on the others, and leaves open on which.
+Masks", section 3.2. The L1 norm shrinks every pixel; this prior asks for a map that is 1 on a given
+share of the pixels and 0 elsewhere, without prescribing which pixels.
 """
 
 import chex
@@ -13,16 +13,16 @@ from jaxatr.typing import Array, ArrayLike, Float
 
 
 def saliency_area(saliency: Float[ArrayLike, "b h w"], share: float) -> Float[Array, " b"]:
-    r"""Returns how far each map is from marking just a share of the pixels.
+    r"""Computes each map's deviation from marking exactly a given share of the pixels.
 
     .. math:: \frac{1}{hw} \| \mathrm{sort}(H_x) - r_a \|^2
 
-    where :math:`r_a` has :math:`1 - a` of its entries at 0 and the others, the last ones, at 1. The
-    paper sums; the mean does not depend on the resolution.
+    where the first share :math:`1 - a` of the entries of :math:`r_a` is 0 and the rest is 1. The
+    paper sums over the pixels; the mean is independent of the resolution.
 
     Args:
       saliency: ``[b, h, w]`` in [0, 1].
-      share: :math:`a`, of the pixels, from 0 to 1; a whole number of pixels is made of it.
+      share: :math:`a`, the share of the pixels, from 0 to 1; rounded to a whole number of pixels.
 
     Raises:
       ValueError: the share is out of range.

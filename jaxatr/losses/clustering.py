@@ -1,11 +1,11 @@
 r"""Deep metric learning by facility location (Song et al. 2017), "clustering" in the tables.
 
-The batch is clustered around medoids, examples of its own, as many as it has classes. The true
-classes, each around its best medoid, must be a better clustering than any other, by a margin that
-grows with how much the other one differs from the truth.
+The batch is clustered around medoids, as many of its own examples as it has classes. The clustering
+by the true classes, each around its best medoid, must score better than any other clustering, by a
+margin that grows with the other's deviation from the truth.
 
-The search for that other clustering runs on the values alone, under ``stop_gradient``, with arrays
-of fixed size: one slot per example, of which the first ``count`` hold a medoid.
+The search for the other clustering uses values only, under ``stop_gradient``, with arrays of fixed
+size: one slot per example, of which the first ``count`` hold a medoid.
 """
 
 import jax
@@ -23,7 +23,7 @@ def clustering(
     margin_multiplier: float | Float[ArrayLike, ""] = 1.0,
     refinements: int = 5,
 ) -> Float[Array, ""]:
-    r"""Returns the clustering loss of a batch.
+    r"""Computes the clustering loss of a batch.
 
     .. math::
 
@@ -31,19 +31,19 @@ def clustering(
        + \sum_k \min_{j: y_j = k} \sum_{i: y_i = k} D_{ij}\Big]_+
 
     :math:`D` is the Euclidean distance, not squared, and NMI is normalised by the geometric mean of
-    the two entropies, as in the paper. The maximum over sets of medoids is approximated: greedily,
-    one medoid at a time, then by sweeps in which each cluster in turn moves its medoid to its best
-    member. Ties go to the lower index. The loss is a sum over the batch and grows with it.
+    the two entropies, as in the paper. The maximum over sets of medoids is approximated greedily,
+    one medoid at a time, and then refined by sweeps in which each cluster in turn moves its medoid
+    to its best member. Ties go to the lower index. The loss is a sum over the batch.
 
     Args:
       embeddings: ``[b, d]``, of unit length.
-      labels: ``[b]``.
-      margin_multiplier: :math:`\gamma`, of the margin that grows with the disagreement; an array
-        where it follows a schedule.
-      refinements: how many sweeps; 0 keeps the greedy medoids.
+      labels: ``[b]``, integers.
+      margin_multiplier: :math:`\gamma`, the weight of the margin; an array if it follows a
+        schedule.
+      refinements: number of sweeps; 0 keeps the greedy medoids.
 
     Raises:
-      ValueError: a negative number of sweeps.
+      ValueError: ``refinements`` is negative.
     """
     if refinements < 0:
         raise ValueError(f"refinements: got {refinements}, wanted 0 or more")
@@ -65,14 +65,14 @@ def clustering(
 
 
 def _own_medoid_cost(distances: Float[Array, "b b"], same: Bool[Array, "b b"]):
-    """Returns per example its class's cost around the best medoid, over the class's size."""
+    """Returns, per example, the cost of its class around the best medoid, over the class's size."""
     to_class = jnp.sum(jnp.where(same, distances, 0), axis=1)
     best = jnp.min(jnp.where(same, to_class[None], jnp.inf), axis=1)
     return best / jnp.sum(same, axis=1)
 
 
 def _greedy(distances: Float[Array, "b b"], same: Bool[Array, "b b"], multiplier):
-    """Returns the medoids, one slot per example, and how many slots count."""
+    """Returns the greedy medoids, one slot per example, and the number of used slots."""
     size = len(distances)
     count = jnp.sum(~jnp.any(jnp.tril(same, -1), axis=1))
     itself = jnp.eye(size, dtype=bool)
@@ -106,9 +106,10 @@ def _refine(
     count: Int[Array, ""],
     multiplier,
 ) -> Int[Array, " b"]:
-    """Returns the medoids after each cluster in turn has moved its own to its best member.
+    """Moves each cluster's medoid in turn to the cluster's best member.
 
-    One member after the other, clusters in order: every example is a candidate exactly once.
+    Members are tried one by one, clusters in order, so that every example is a candidate exactly
+    once.
     """
     clusters = _assign(distances, medoids, count)
     order = jnp.argsort(clusters, stable=True)
@@ -130,9 +131,9 @@ def _refine(
 def _assign(
     distances: Float[Array, "b b"], medoids: Int[Array, " b"], count: Int[Array, ""]
 ) -> Int[Array, " b"]:
-    """Returns the slot of each example's nearest medoid; of equally near ones, the first.
+    """Returns the slot of each example's nearest medoid; ties go to the first slot.
 
-    A medoid belongs to itself, also where another one lies on the same spot.
+    A medoid belongs to its own cluster, even if another medoid coincides with it.
     """
     slots = jnp.arange(len(medoids))
     used = (slots < count)[:, None]
@@ -142,10 +143,10 @@ def _assign(
 
 
 def _nmi(same: Bool[Array, "b b"], clusters: Int[Array, " b"]) -> Float[Array, ""]:
-    """Returns the normalised mutual information of classes and clusters; 1 if each is just one.
+    """Returns the normalised mutual information of classes and clusters; 1 if there is one of each.
 
-    Every sum over the cells of the contingency table is one over examples, each looking up the size
-    of its cell: no table of all classes by all clusters is needed.
+    Sums over the cells of the contingency table are computed as sums over examples, each with the
+    size of its cell, so no table of all classes by all clusters is needed.
     """
     together = clusters[:, None] == clusters[None]
     size = len(clusters)

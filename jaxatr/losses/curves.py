@@ -1,10 +1,10 @@
-"""A loss that is what insertion and deletion measure, made differentiable: not of any paper.
+"""A differentiable estimate of the insertion and deletion measures; not from any paper.
 
-Equation 8 of Lee and Kim (2021) asks that the image under its saliency map be classified as the
-image is. Insertion and deletion ask something else: that of *every* share of the pixels the most
-salient ones make the class, and unmake it. For a share drawn anew for each image at every step, the
-two functions here give an estimate of 1 less the area under the insertion curve plus the area under
-the deletion curve, with a gradient.
+Equation 8 of Lee and Kim (2021) asks that the image under its saliency map be classified like the
+image. Insertion and deletion ask for something else: that for *every* share of the pixels, the most
+salient ones are enough for the class, and the class is lost without them. For a share drawn anew
+for each image at every step, the two functions here estimate 1 minus the area under the insertion
+curve plus the area under the deletion curve, with a gradient.
 """
 
 import chex
@@ -20,22 +20,22 @@ _LEAST_DEVIATION = 0.01
 def top_share(
     saliency: Float[ArrayLike, "b h w"], share: Float[ArrayLike, " b"], *, softness: float = 0.1
 ) -> Float[Array, "b h w"]:
-    r"""Returns where the most salient pixels are, as a mask with soft edges.
+    r"""Computes a soft mask of the most salient pixels.
 
     .. math:: \sigma\left(\frac{H - t}{\beta \max(\mathrm{sd}(H), 0.01)}\right)
 
-    where the threshold t is the least saliency among the share of pixels. No gradient goes through
-    t and the deviation: what matters is the order of the pixels. The least deviation, of maps in
-    [0, 1], keeps the slope bounded by 1 / 0.04 β where a map is nearly flat. One that is constant
-    has no order, and no gradient.
+    where the threshold t is the lowest saliency among the share of pixels. No gradient flows
+    through t and the deviation, since only the order of the pixels matters. The lower bound on the
+    deviation, for maps in [0, 1], bounds the slope by 1 / 0.04 β where a map is nearly flat. A
+    constant map has no order and no gradient.
 
     Args:
       saliency: ``[b, h, w]``.
-      share: ``[b]``, of the pixels, from 0 to 1.
-      softness: β, in units of the map's standard deviation, of at least 0.01.
+      share: ``[b]``, shares of the pixels, from 0 to 1.
+      softness: β, in units of the map's standard deviation, which counts as at least 0.01.
 
     Raises:
-      ValueError: the softness is not above 0.
+      ValueError: the softness is not positive.
 
     >>> rising = jnp.arange(4.0).reshape(1, 2, 2)
     >>> jnp.round(top_share(rising, jnp.array([0.5]), softness=0.01), 2)
@@ -64,17 +64,17 @@ def faithfulness(
     *,
     insertion_weight: float = 1.0,
 ) -> Float[Array, " b"]:
-    r"""Returns how far a saliency map is from perfect insertion and deletion, from 0 to 2.
+    r"""Computes a saliency map's distance from perfect insertion and deletion, from 0 to 2.
 
     .. math:: \frac{2}{w + 1} \bigl(w (1 - p_c(\text{inserted})) + p_c(\text{erased})\bigr)
 
     Args:
-      inserted_logits: ``[b, k]``, of the target network on the blurred image with a share of its
-        most salient pixels put in.
-      erased_logits: ``[b, k]``, on the image with them taken out.
-      classes: ``[b]``, c: what the target network says of the image.
-      insertion_weight: w, 0 or more. With 1 the loss is what the measures' difference falls short
-        of. Deletion is the easier one to learn: a larger weight gives insertion its share.
+      inserted_logits: ``[b, k]``, the target network's logits for the blurred image with a share of
+        its most salient pixels inserted.
+      erased_logits: ``[b, k]``, its logits for the image with these pixels removed.
+      classes: ``[b]``, c, the classes predicted by the target network for the images.
+      insertion_weight: w, 0 or more. With 1 the loss estimates 1 minus the difference of the
+        measures. Deletion is easier to learn; a larger weight balances the two.
 
     >>> yes, no = jnp.array([[50.0, 0.0]]), jnp.array([[0.0, 50.0]])
     >>> round(float(faithfulness(yes, no, jnp.array([0]))[0]), 6)

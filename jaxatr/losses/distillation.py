@@ -1,15 +1,14 @@
 r"""Losses of the attentive surrogate (Lee and Kim 2021).
 
 The paper is "Explaining Neural Networks Using Attentive Knowledge Distillation".
-The teacher is the target network, whose predictions are to be explained. Its logits are constants
-here: no loss passes them a gradient (``jax.lax.stop_gradient``, inside), so a teacher need not be
-frozen for its own sake. Where the target network also scores the masked image, the gradient flows
-through *those* logits into the mask, as it must; keeping the target's parameters still is then the
-caller's part.
+The teacher is the target network, whose predictions are to be explained. Its logits are treated as
+constants (``jax.lax.stop_gradient``, inside), so the teacher need not be frozen for these losses.
+Where the target network also scores the masked image, the gradient flows through *those* logits
+into the mask, as it must; the caller has to keep the target's parameters fixed.
 
 Every loss is computed in at least float32, and value and gradient are finite for logits up to at
-least :math:`10^4` in magnitude. The sums over the data set of equations 4, 8 and 11 are the
-caller's: every function returns one value per example.
+least :math:`10^4` in magnitude. Every function returns one value per example; the caller computes
+the sums over the data set of equations 4, 8 and 11.
 """
 
 from typing import Literal
@@ -31,11 +30,11 @@ def soft_distillation(
     *,
     temperature: float = 1.0,
 ) -> Float[Array, " b"]:
-    r"""Returns the divergence of the student from the teacher, equations 5 and 6.
+    r"""Computes the divergence of the student from the teacher, equations 5 and 6.
 
     .. math:: t^2 \, D_{KL}(\mathrm{softmax}(z_T / t) \,\|\, \mathrm{softmax}(z_S / t))
 
-    The factor keeps the size of the gradient as t changes (Hinton et al. 2015).
+    The factor keeps the gradient's magnitude independent of t (Hinton et al. 2015).
 
     Args:
       teacher_logits: ``[b, k]``; no gradient reaches them.
@@ -43,7 +42,7 @@ def soft_distillation(
       temperature: :math:`t > 0`.
 
     Raises:
-      ValueError: the temperature is not above 0.
+      ValueError: the temperature is not positive.
 
     >>> sure, unsure = jnp.array([[1e4, 0.0]]), jnp.array([[0.0, 0.0]])
     >>> round(float(soft_distillation(sure, unsure)[0]), 4)  # log 2
@@ -69,24 +68,24 @@ def distillation(
     temperature: float = 1.0,
     alpha: float = 0.5,
 ) -> Float[Array, " b"]:
-    r"""Computes the loss of the student network, the summand of equation 4.
+    r"""Computes the student network's loss, the summand of equation 4.
 
     .. math:: L_{KD} = \alpha L_{soft} + (1 - \alpha) L_{hard}
 
-    :math:`L_{soft}` is :func:`soft_distillation`. :math:`L_{hard}` is the cross-entropy of the
-    *student* with the label. Equation 7 prints the teacher's output in its place: that would be a
-    constant of the training, without any gradient to the student.
+    :math:`L_{soft}` is :func:`soft_distillation`. :math:`L_{hard}` is the cross-entropy between the
+    *student* and the label. Equation 7 prints the teacher's output instead, which would be constant
+    and give the student no gradient.
 
     Args:
       teacher_logits: ``[b, k]``; no gradient reaches them.
       student_logits: ``[b, k]``.
-      labels: ``[b]``, integers in ``[0, k)``, the true classes.
-      temperature: :math:`t > 0`, of the soft part; the paper's is 1.
-      alpha: :math:`\alpha` in ``[0, 1]``; the paper's is 0.5.
+      labels: ``[b]``, the true classes, integers in ``[0, k)``.
+      temperature: :math:`t > 0` of the soft part; 1 in the paper.
+      alpha: :math:`\alpha` in ``[0, 1]``; 0.5 in the paper.
 
     Raises:
-      ValueError: alpha is out of range, a label is and can be seen, or as
-        :func:`soft_distillation` raises.
+      ValueError: ``alpha`` is out of range, the temperature is not positive, or a concrete label is
+        out of range.
     """
     if not 0 <= alpha <= 1:
         raise ValueError(f"alpha: got {alpha}, wanted 0 to 1")
@@ -97,17 +96,18 @@ def distillation(
 def explanation(
     teacher_logits: Float[ArrayLike, "b k"], masked_logits: Float[ArrayLike, "b k"]
 ) -> Float[Array, " b"]:
-    r"""Returns how far the explanation is from keeping the prediction, equation 9.
+    r"""Computes the prediction's change under the explanation, equation 9.
 
     .. math:: L_{EXP} = D_{KL}(\mathrm{softmax}(z_T(x)) \,\|\, \mathrm{softmax}(z(x \odot H_x)))
 
-    Equation 9 prints the student as the scorer :math:`z` of the masked image and leaves the mask
-    out; by sections 3.1 and 3.4 the explanation is to keep the output of the *target*. Whose logits
-    are given is the caller's choice.
+    Equation 9 prints the student as the scorer :math:`z` of the masked image and omits the mask; by
+    sections 3.1 and 3.4 the explanation should preserve the output of the *target*. The caller
+    chooses whose logits to pass.
 
     Args:
-      teacher_logits: ``[b, k]``, of the target network on the image; no gradient reaches them.
-      masked_logits: ``[b, k]``, of the scorer on the image times its saliency map.
+      teacher_logits: ``[b, k]``, the target network's logits for the image; no gradient reaches
+        them.
+      masked_logits: ``[b, k]``, the scorer's logits for the image times its saliency map.
     """
     return soft_distillation(teacher_logits, masked_logits)
 
@@ -115,19 +115,19 @@ def explanation(
 def saliency_l1(
     saliency: Float[ArrayLike, "b h w"], *, reduction: Reduction = "sum"
 ) -> Float[Array, " b"]:
-    r"""Returns the size of each saliency map, :math:`\|H_x\|_1`.
+    r"""Computes the norm of each saliency map, :math:`\|H_x\|_1`.
 
-    The weight that goes with it depends on the reduction. With ``"sum"``, the norm as equation 8
-    prints it, a map of more pixels weighs more; ``"mean"`` does not depend on the resolution, and
-    there :math:`\lambda = 10^{-5}` at 224 × 224 pixels becomes
+    A suitable weight depends on the reduction. With ``"sum"``, as in equation 8, maps of more
+    pixels weigh more; ``"mean"`` is independent of the resolution, so that
+    :math:`\lambda = 10^{-5}` at 224 × 224 pixels becomes
     :math:`10^{-5} \cdot 224^2 \approx 0.5`.
 
     Args:
       saliency: ``[b, h, w]``.
-      reduction: over the pixels.
+      reduction: reduction over the pixels.
 
     Raises:
-      ValueError: an unknown reduction.
+      ValueError: the reduction is unknown.
 
     >>> halves = jnp.full((1, 4, 4), 0.5)
     >>> float(saliency_l1(halves)[0]), float(saliency_l1(halves, reduction="mean")[0])
@@ -148,19 +148,20 @@ def sparse_explanation(
     l1_weight: float = 1e-5,
     reduction: Reduction = "sum",
 ) -> Float[Array, " b"]:
-    r"""Computes the loss of the explanation network, the summand of equation 8.
+    r"""Computes the explanation network's loss, the summand of equation 8.
 
     .. math:: L_{EXP} + \lambda \|H_x\|_1
 
     Args:
-      teacher_logits: ``[b, k]``, of the target network on the image; no gradient reaches them.
-      masked_logits: ``[b, k]``, of the scorer on the image times its saliency map.
-      saliency: ``[b, h, w]``, the map.
-      l1_weight: :math:`\lambda`; the paper's are 1e-5 and, as the variant, 1e-4.
-      reduction: of :func:`saliency_l1`, on which the meaning of the weight depends.
+      teacher_logits: ``[b, k]``, the target network's logits for the image; no gradient reaches
+        them.
+      masked_logits: ``[b, k]``, the scorer's logits for the image times its saliency map.
+      saliency: ``[b, h, w]``, the saliency map.
+      l1_weight: :math:`\lambda`; 1e-5 in the paper, 1e-4 in its variant.
+      reduction: reduction of :func:`saliency_l1`, which determines the meaning of the weight.
 
     Raises:
-      ValueError: as the parts raise.
+      ValueError: the reduction is unknown.
     """
     kept = explanation(teacher_logits, masked_logits)
     return kept + l1_weight * saliency_l1(saliency, reduction=reduction)
@@ -178,25 +179,27 @@ def end_to_end(
     l1_weight: float = 1e-5,
     reduction: Reduction = "sum",
 ) -> Float[Array, " b"]:
-    r"""Computes the loss of both networks at once, the summand of equation 11.
+    r"""Computes the joint loss of both networks, the summand of equation 11.
 
     .. math:: L_{KD} + L_{EXP} + \lambda \|H_x\|_1
 
-    Equation 10 is its minimum over the parameters of both.
+    Equation 10 minimises it over the parameters of both networks.
 
     Args:
-      teacher_logits: ``[b, k]``, of the target network on the image; no gradient reaches them.
-      student_logits: ``[b, k]``, of the student on the image.
-      masked_logits: ``[b, k]``, of the scorer on the image times its saliency map.
-      saliency: ``[b, h, w]``, the map.
-      labels: ``[b]``, integers in ``[0, k)``, the true classes.
-      temperature: as :func:`distillation` has it.
-      alpha: as :func:`distillation` has it.
-      l1_weight: as :func:`sparse_explanation` has it.
-      reduction: as :func:`saliency_l1` has it.
+      teacher_logits: ``[b, k]``, the target network's logits for the image; no gradient reaches
+        them.
+      student_logits: ``[b, k]``, the student's logits for the image.
+      masked_logits: ``[b, k]``, the scorer's logits for the image times its saliency map.
+      saliency: ``[b, h, w]``, the saliency map.
+      labels: ``[b]``, the true classes, integers in ``[0, k)``.
+      temperature: :math:`t > 0` of the distillation's soft part; 1 in the paper.
+      alpha: :math:`\alpha` in ``[0, 1]``, the weight of the distillation's soft part.
+      l1_weight: :math:`\lambda`; 1e-5 in the paper.
+      reduction: reduction of :func:`saliency_l1`, ``"sum"`` or ``"mean"``.
 
     Raises:
-      ValueError: as the parts raise.
+      ValueError: ``alpha`` is out of range, the temperature is not positive, the reduction is
+        unknown, or a concrete label is out of range.
     """
     student = distillation(
         teacher_logits, student_logits, labels, temperature=temperature, alpha=alpha

@@ -1,10 +1,9 @@
 r"""Metric-learning losses that form their pairs and triplets within the batch.
 
-All take embeddings ``[b, d]`` and integer labels ``[b]`` and return one scalar, the mean over the
-tuples that the loss is defined on: a single example has no value of its own. A batch without such
-tuples (one class only, or no two examples of a class) gives 0 and zero gradient. Tuples are chosen
-on the values alone: no gradient flows through the choice. Gradients are finite where points
-coincide.
+All take embeddings ``[b, d]`` and integer labels ``[b]`` and return a scalar, the mean over the
+tuples for which the loss is defined. A batch without such tuples (one class only, or no two
+examples of a class) gives 0 and zero gradient. Tuples are chosen by the values alone: no gradient
+flows through the choice. Gradients are finite where points coincide.
 
 Under ``pmap`` the batch is the device's own; gather embeddings and labels first
 (``jax.lax.all_gather``) to form tuples across devices.
@@ -30,28 +29,28 @@ def semi_hard_triplet(
     negatives: Literal["every", "one"] = "every",
     squared: bool = True,
 ) -> Float[Array, ""]:
-    r"""Returns the triplet loss (equation 2) over semi-hard negatives (Schroff et al. 2015).
+    r"""Computes the triplet loss (equation 2) over semi-hard negatives (Schroff et al. 2015).
 
     A negative is semi-hard for an anchor and a positive if it is farther than the positive, but by
-    less than the margin: :math:`D_{a,p} < D_{a,n} < D_{a,p} + m`. The name stands for two losses:
+    less than the margin: :math:`D_{a,p} < D_{a,n} < D_{a,p} + m`. The name is used for two losses:
 
     - ``"every"``: the mean over all semi-hard triplets of the batch, as in pytorch-metric-learning
       (its ``TripletMarginMiner`` with ``"semihard"`` before its ``TripletMarginLoss``). A pair
-      without a semi-hard negative takes no part.
+      without a semi-hard negative is ignored.
     - ``"one"``: the mean over all pairs of an anchor and a positive, each with the nearest negative
       that is farther than the positive, or, where there is none, the farthest negative, as in
-      TensorFlow's former ``contrib``. Every pair takes part.
+      TensorFlow's former ``contrib``. Every pair is used.
 
     Args:
       embeddings: ``[b, d]``, of unit length in both sources.
-      labels: ``[b]``.
+      labels: ``[b]``, integers.
       margin: :math:`m`, in squared distance unless ``squared`` is false.
-      negatives: which of the two.
-      squared: whether distances are squared, as in FaceNet and TensorFlow; pytorch-metric-learning
-        does so with ``power=2``.
+      negatives: which of the two losses.
+      squared: whether distances are squared, as in FaceNet and TensorFlow, and in
+        pytorch-metric-learning with ``power=2``.
 
     Raises:
-      ValueError: an unknown choice of negatives.
+      ValueError: the choice of negatives is unknown.
     """
     if negatives not in ("every", "one"):
         raise ValueError(f"negatives: got {negatives!r}, wanted 'every' or 'one'")
@@ -73,7 +72,7 @@ def semi_hard_triplet(
 def lifted_structure(
     embeddings: Float[ArrayLike, "b d"], labels: Int[ArrayLike, " b"], *, margin: float = 1.0
 ) -> Float[Array, ""]:
-    r"""Returns the lifted structured loss (Song et al. 2016).
+    r"""Computes the lifted structured loss (Song et al. 2016).
 
     The mean over the positive pairs :math:`(i, j)` of :math:`\frac12 [J_{ij}]_+^2`, where
 
@@ -85,8 +84,8 @@ def lifted_structure(
     and :math:`D` is the Euclidean distance, not squared.
 
     Args:
-      embeddings: ``[b, d]``, as the network gives them: they should not be brought to unit length.
-      labels: ``[b]``.
+      embeddings: ``[b, d]``, as computed by the network; they should not be normalised.
+      labels: ``[b]``, integers.
       margin: :math:`\alpha`.
     """
     embeddings, labels = labelled_batch(embeddings, labels)
@@ -100,22 +99,22 @@ def lifted_structure(
 def n_pairs(
     embeddings: Float[ArrayLike, "b d"], labels: Int[ArrayLike, " b"], *, l2_weight: float = 0.0
 ) -> Float[Array, ""]:
-    r"""Returns the multi-class N-pairs loss (Sohn 2016).
+    r"""Computes the multi-class N-pairs loss (Sohn 2016).
 
-    One pair :math:`(f_i, f_i^+)` per class, its two first examples in the batch; the mean over the
-    classes that have two of
+    Each class with at least two examples in the batch gives one pair :math:`(f_i, f_i^+)`, its
+    first two examples; the loss is the mean over these classes of
 
     .. math:: \log\Big(1 + \sum_{j \neq i} e^{f_i \cdot f_j^+ - f_i \cdot f_i^+}\Big)
 
     Args:
-      embeddings: ``[b, d]``, as the network gives them: they should not be brought to unit length.
-      labels: ``[b]``.
-      l2_weight: of the mean squared length of the pairs' embeddings, which Sohn adds to keep them
-        small (TensorFlow's ``reg_lambda`` is twice this weight).
+      embeddings: ``[b, d]``, as computed by the network; they should not be normalised.
+      labels: ``[b]``, integers.
+      l2_weight: weight of the mean squared norm of the pairs' embeddings, which Sohn adds to keep
+        them small (TensorFlow's ``reg_lambda`` is twice this weight).
     """
     embeddings, labels = labelled_batch(embeddings, labels)
     same = labels[:, None] == labels[None]
-    place = jnp.sum(jnp.tril(same, -1), axis=1)  # how many of its class come before an example
+    place = jnp.sum(jnp.tril(same, -1), axis=1)  # number of earlier examples of the same class
     second = same & (place == 1)[None]
     anchors = (place == 0) & jnp.any(second, axis=1)
     positives = embeddings[jnp.argmax(second, axis=1)]
@@ -135,7 +134,7 @@ def triplet_global(
     global_weight: float = 0.8,
     triplet_weight: float = 1.0,
 ) -> Float[Array, ""]:
-    r"""Returns the triplet loss together with the global loss (Kumar et al. 2016).
+    r"""Computes the triplet loss together with the global loss (Kumar et al. 2016).
 
     .. math::
 
@@ -144,11 +143,11 @@ def triplet_global(
 
     The mean is over all triplets of the batch; :math:`\mu` and :math:`\sigma^2` are mean and
     population variance of :math:`D^2/4` over all its positive and all its negative pairs. For
-    embeddings of unit length :math:`D^2/4` lies in [0, 1], which the margin :math:`t` goes by.
+    embeddings of unit length :math:`D^2/4` lies in [0, 1], the scale of the margin :math:`t`.
 
     Args:
       embeddings: ``[b, d]``, of unit length.
-      labels: ``[b]``.
+      labels: ``[b]``, integers.
       margin: :math:`m`.
       global_margin: :math:`t`.
       global_weight: :math:`\lambda`.
@@ -170,7 +169,7 @@ def triplet_global(
 
 
 def _pairs(labels: Int[Array, " b"]) -> tuple[Bool[Array, "b b"], Bool[Array, "b b"]]:
-    """Returns which ordered pairs are positive (no example with itself) and which negative."""
+    """Returns masks of the positive (excluding the diagonal) and the negative ordered pairs."""
     same = labels[:, None] == labels[None]
     return same & ~jnp.eye(len(labels), dtype=bool), ~same
 
@@ -181,15 +180,15 @@ def _mean_over_triplets(
     positive: Bool[Array, "b b"],
     negative: Bool[Array, "b b"],
 ) -> Float[Array, ""]:
-    """Returns the mean of ``term`` over all triplets that it selects.
+    """Computes the mean of ``term`` over all triplets that it selects.
 
-    Some anchors at a time, and once more for the gradient: there are b³ triplets.
+    The b³ triplets are processed a few anchors at a time, and recomputed for the gradient.
 
     Args:
-      term: ``(near, far) -> (value, selected)`` of the distances to a positive and to a negative.
-      distances: between all examples.
-      positive: which pairs are positive.
-      negative: which pairs are negative.
+      term: ``(near, far) -> (value, selected)`` for the distances to a positive and to a negative.
+      distances: distances between all examples.
+      positive: mask of the positive pairs.
+      negative: mask of the negative pairs.
     """
 
     @jax.checkpoint
@@ -206,7 +205,7 @@ def _mean_over_triplets(
 def _nearest_beyond(
     distances: Float[Array, "b b"], negative: Bool[Array, "b b"]
 ) -> Int[Array, "b b"]:
-    """Returns for anchor and positive the nearest farther negative, else the farthest of all."""
+    """Returns, per anchor and positive, the nearest farther negative, else the farthest one."""
     beyond = negative[:, None] & (distances[:, None] > distances[:, :, None])
     nearest = jnp.argmin(jnp.where(beyond, distances[:, None], jnp.inf), axis=2)
     farthest = jnp.argmax(jnp.where(negative, distances, -jnp.inf), axis=1)
@@ -216,8 +215,9 @@ def _nearest_beyond(
 def _log_sum_exp(
     values: Float[Array, "b b"], mask: Bool[Array, "b b"]
 ) -> tuple[Float[Array, " b"], Bool[Array, " b"]]:
-    """Returns each row's log-sum-exp of the masked values, and whether there are any."""
+    """Returns each row's log-sum-exp over the masked values, and whether there are any."""
     found = jnp.any(mask, axis=1)
-    # A row without any keeps all: finite, with a finite gradient, and for the caller to leave out.
+    # An empty row keeps all values: its result and gradient are finite, and the caller ignores
+    # them.
     kept = jnp.where(mask | ~found[:, None], values, -jnp.inf)
     return jax.nn.logsumexp(kept, axis=1), found

@@ -1,9 +1,9 @@
-"""A loss by which a network learns saliency maps such as RISE makes, from random masks.
+"""A loss for learning saliency maps like those of RISE from random masks; not from any paper.
 
-RISE (Petsiuk et al. 2018) averages random masks by what the target network answers under each, for
-thousands of masks of one image. Here a few masks of each image are drawn at every step, and a
-network that makes maps is fitted to what they say: it averages over the steps, and over images that
-look alike. The target network needs no gradient. Not of any paper.
+RISE (Petsiuk et al. 2018) averages thousands of random masks of one image, weighted by the target
+network's score under each. Here a few masks of each image are drawn at every step, and a network
+that produces maps is fitted to them; it averages over the steps and over similar images. The target
+network needs no gradient.
 """
 
 import chex
@@ -21,26 +21,26 @@ def influence(
     *,
     contrast: float = 4.0,
 ) -> Float[Array, " b"]:
-    r"""Returns how far each map is from what its masks say.
+    r"""Computes each map's squared deviation from the evidence of its masks.
 
     .. math::
       \frac{1}{n h w} \sum_{i=1}^{n}
       \Bigl\| a (2 M_i - 1) (s_i - \bar{s}) - \bigl(H - \tfrac12\bigr) \Bigr\|^2
 
-    In the mean over masks that keep a pixel as often as not, the least is at :math:`H = \frac12 + a
-    \frac{n - 1}{n} \mathrm{E}[(2M - 1) s]`: a pixel is above one half if the score is higher where
-    it is kept. That is RISE's order of the pixels without RISE's level, which is the same for all
-    of them, and would only add to the noise.
+    In expectation over masks that keep each pixel with probability 1/2, the minimum is at
+    :math:`H = \frac12 + a \frac{n - 1}{n} \mathrm{E}[(2M - 1) s]`: a pixel is above one half if the
+    score is higher when it is kept. This gives RISE's order of the pixels without RISE's offset,
+    which is the same for all pixels and would only add noise.
 
     Args:
       saliency: ``[b, h, w]`` in [0, 1], H.
       masks: ``[b, n, h, w]`` in [0, 1], M, 1 where a pixel is kept.
-      scores: ``[b, n]``, s: what is to be high under a mask that keeps what matters; no gradient
-        reaches them.
-      contrast: a. Scores that differ by little want a larger one, for a map that uses [0, 1].
+      scores: ``[b, n]``, s, the score to explain, high under masks that keep the relevant pixels;
+        no gradient reaches it.
+      contrast: a. Use a larger value if scores differ little, so that the map spans [0, 1].
 
     Raises:
-      ValueError: there is only one mask of each image, which says nothing.
+      ValueError: there are fewer than two masks of each image.
 
     >>> left = jnp.array([[[[1.0, 0.0]], [[0.0, 1.0]]]])
     >>> map_of = lambda m: influence(m, left, jnp.array([[0.75, 0.25]]), contrast=2.0)

@@ -11,17 +11,17 @@ from jaxatr.typing import Array, ArrayLike, Float, Int
 def smoothed_cross_entropy(
     logits: Float[ArrayLike, "b k"], labels: Int[ArrayLike, " b"], *, smoothing: float = 0.1
 ) -> Float[Array, " b"]:
-    r"""Returns the cross-entropy to a target of which a share is uniform (section 7).
+    r"""Computes the cross-entropy with a target that is partly uniform (section 7).
 
     .. math:: -(1 - \epsilon) \log p^y - \frac{\epsilon}{k} \sum_i \log p^i
 
     Args:
-      logits: ``[b, k]``, of the closed-set classifier.
+      logits: ``[b, k]``, logits of the closed-set classifier.
       labels: ``[b]``, integers in ``[0, k)``.
       smoothing: :math:`\epsilon`, in [0, 1]; 0 is the plain cross-entropy.
 
     Raises:
-      ValueError: a label is out of range and can be seen.
+      ValueError: a concrete label is out of range.
 
     >>> round(float(smoothed_cross_entropy(jnp.zeros((1, 2)), jnp.array([0]))[0]), 4)  # log 2
     0.6931

@@ -1,5 +1,6 @@
-r"""Logit normalisation (Wei et al. 2022, "Mitigating Neural Network Overconfidence with Logit
-Normalization").
+r"""Logit normalisation (Wei et al. 2022).
+
+The paper is "Mitigating Neural Network Overconfidence with Logit Normalization".
 """
 
 import jax
@@ -12,23 +13,24 @@ from jaxatr.typing import Array, ArrayLike, Float
 def normalised_logits(
     logits: Float[ArrayLike, "b k"], *, temperature: float = 0.04
 ) -> Float[Array, "b k"]:
-    r"""Returns logits of one length, whose cross-entropy is the paper's equation 8.
+    r"""Normalises logits to a common length; their cross-entropy is the paper's equation 8.
 
     .. math:: \frac{z}{\tau \lVert z \rVert}
 
-    A training cannot lower its loss by longer logits then, so their length is left to say how known
-    an example is. For training alone: scores take the logits as the network gives them.
+    Training then cannot lower the loss by longer logits, so their length remains an indicator of
+    how
+    known an example is. Use this for training only: scores take the unnormalised logits.
 
     Args:
       logits: ``[b, k]``. A row of zeros stays zero, with zero gradient.
-      temperature: :math:`\tau`; the paper's for CIFAR-10 is 0.04.
+      temperature: :math:`\tau`; 0.04 in the paper for CIFAR-10.
 
     >>> normalised_logits(jnp.array([[3.0, 4.0]]), temperature=0.5).tolist()
     [[1.2000000476837158, 1.600000023841858]]
     """
     logits = at_least_float32(logits)
     largest = jax.lax.stop_gradient(jnp.max(jnp.abs(logits), axis=-1, keepdims=True))
-    logits = logits / jnp.where(largest > 0, largest, 1)  # no square overflows or vanishes
+    logits = logits / jnp.where(largest > 0, largest, 1)  # squares then neither overflow nor vanish
     squared = jnp.sum(jnp.square(logits), axis=-1, keepdims=True)
     length = jnp.where(largest > 0, jnp.sqrt(jnp.where(largest > 0, squared, 1)), jnp.inf)
     return logits / (temperature * length)

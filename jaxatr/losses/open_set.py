@@ -1,10 +1,10 @@
 r"""Losses of open-set recognition (Safaei et al. 2023, "Open-Set Automatic Target Recognition").
 
-Every loss is computed in at least float32 and is finite, with the right gradient, for logits up to
-at least :math:`10^4` in magnitude: probabilities are never formed before their logarithm is taken.
+Every loss is computed in at least float32 and is finite, with the correct gradient, for logits up
+to at least :math:`10^4` in magnitude: logarithms are never taken of explicit probabilities.
 
-A label out of range raises ``ValueError`` where it can be seen (concrete arrays). Under a
-transformation it cannot be, and the loss of that example is then NaN rather than some number.
+A label out of range raises ``ValueError`` if it is concrete. Under a transformation its value is
+not available, and the loss of that example is NaN instead.
 """
 
 from typing import Literal
@@ -22,14 +22,14 @@ from jaxatr.typing import Array, ArrayLike, Float, Int
 def cross_entropy(
     logits: Float[ArrayLike, "b k"], labels: Int[ArrayLike, " b"]
 ) -> Float[Array, " b"]:
-    r"""Returns :math:`-\log p_C^y`, equation 1.
+    r"""Computes the cross-entropy :math:`-\log p_C^y`, equation 1.
 
     Args:
-      logits: ``[b, k]``, of the closed-set classifier C.
+      logits: ``[b, k]``, logits of the closed-set classifier C.
       labels: ``[b]``, integers in ``[0, k)``.
 
     Raises:
-      ValueError: a label is out of range and can be seen.
+      ValueError: a concrete label is out of range.
     """
     logits = at_least_float32(logits)
     labels = _checked(labels, logits)
@@ -37,12 +37,12 @@ def cross_entropy(
 
 
 def entropy(logits: Float[ArrayLike, "b k"]) -> Float[Array, " b"]:
-    r"""Returns the entropy of the closed-set prediction in nats, equation 2.
+    r"""Computes the entropy of the closed-set prediction in nats, equation 2.
 
     .. math:: -\sum_i p_C^i \log p_C^i
 
     Args:
-      logits: ``[b, k]``, of the closed-set classifier C.
+      logits: ``[b, k]``, logits of the closed-set classifier C.
 
     >>> round(float(entropy(jnp.array([[0.0, 0.0]]))[0]), 4)  # log 2
     0.6931
@@ -52,20 +52,20 @@ def entropy(logits: Float[ArrayLike, "b k"]) -> Float[Array, " b"]:
 
 
 def cbc(open_logits: Float[ArrayLike, "b k"], labels: Int[ArrayLike, " b"]) -> Float[Array, " b"]:
-    r"""Returns the loss of the category-aware binary classifiers, equation 3.
+    r"""Computes the loss of the category-aware binary classifiers, equation 3.
 
     .. math:: -\log p_O^y - \min_{i \neq y} \log(1 - p_O^i)
 
-    Only the example's own classifier and its hardest negative, the one that errs most, are trained.
-    With a single class there is no negative term. Where several negatives are equally hard they
-    share its gradient equally.
+    Only the classifier of the example's class and the hardest negative, the one with the largest
+    error, are trained. With a single class there is no negative term. Equally hard negatives share
+    the gradient equally.
 
     Args:
       open_logits: ``[b, k]``, one logit per binary classifier, before the sigmoid.
       labels: ``[b]``, integers in ``[0, k)``.
 
     Raises:
-      ValueError: a label is out of range and can be seen.
+      ValueError: a concrete label is out of range.
 
     >>> round(float(cbc(jnp.array([[0.0, -1e4, -1e4]]), jnp.array([0]))[0]), 4)  # log 2
     0.6931
@@ -86,18 +86,18 @@ def one_vs_rest_bce(
     *,
     reduction: Literal["sum", "mean"] = "sum",
 ) -> Float[Array, " b"]:
-    r"""Returns plain binary cross-entropy over all binary classifiers, the ablation of table 4.
+    r"""Computes the binary cross-entropy over all binary classifiers, the ablation of table 4.
 
     .. math:: -\log p_O^y - \sum_{i \neq y} \log(1 - p_O^i)
 
     Args:
       open_logits: ``[b, k]``, one logit per binary classifier, before the sigmoid.
       labels: ``[b]``, integers in ``[0, k)``.
-      reduction: over the k classifiers. The paper does not say which; ``"sum"`` weighs the positive
-        as :func:`cbc` does, ``"mean"`` is what most libraries compute.
+      reduction: over the k classifiers; not specified by the paper. ``"sum"`` weighs the positive
+        term as :func:`cbc` does, ``"mean"`` is the definition in most libraries.
 
     Raises:
-      ValueError: a label is out of range and can be seen, or an unknown reduction.
+      ValueError: a concrete label is out of range, or the reduction is unknown.
     """
     if reduction not in ("sum", "mean"):
         raise ValueError(f"reduction: got {reduction!r}, wanted 'sum' or 'mean'")
@@ -118,19 +118,19 @@ def open_set(
     entropy_weight: float = 0.1,
     open_weight: float = 1.0,
 ) -> Float[Array, " b"]:
-    r"""Returns the total training loss, equation 4.
+    r"""Computes the total training loss, equation 4.
 
     .. math:: L_{ce} + w_{open} L_{cbc} + \lambda L_{ent}
 
     Args:
-      logits: ``[b, k]``, of the closed-set classifier C.
-      open_logits: ``[b, k]``, one logit per binary classifier.
+      logits: ``[b, k]``, logits of the closed-set classifier C.
+      open_logits: ``[b, k]``, one logit per binary classifier, before the sigmoid.
       labels: ``[b]``, integers in ``[0, k)``.
       entropy_weight: :math:`\lambda`.
-      open_weight: 1 in the paper; the paper's own code uses 0.5.
+      open_weight: :math:`w_{open}`; 1 in the paper, 0.5 in the paper's code.
 
     Raises:
-      ValueError: a label is out of range and can be seen.
+      ValueError: a concrete label is out of range.
     """
     chex.assert_equal_shape([logits, open_logits])
     closed = cross_entropy(logits, labels) + entropy_weight * entropy(logits)

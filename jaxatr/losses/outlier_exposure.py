@@ -8,12 +8,12 @@ from jaxatr.typing import Array, ArrayLike, Float
 
 
 def outlier_exposure(logits: Float[ArrayLike, "b k"]) -> Float[Array, " b"]:
-    r"""Returns the cross-entropy of outliers to the uniform distribution (section 4.3).
+    r"""Computes the cross-entropy between outliers and the uniform distribution (section 4.3).
 
     .. math:: -\frac{1}{k} \sum_i \log p_C^i
 
     Args:
-      logits: ``[b, k]``, of the closed-set classifier on examples of no known class.
+      logits: ``[b, k]``, logits of the closed-set classifier for examples of no known class.
 
     >>> round(float(outlier_exposure(jnp.array([[0.0, 0.0]]))[0]), 4)  # log 2, the least
     0.6931
@@ -22,10 +22,10 @@ def outlier_exposure(logits: Float[ArrayLike, "b k"]) -> Float[Array, " b"]:
 
 
 def refused_by_all(open_logits: Float[ArrayLike, "b k"]) -> Float[Array, " b"]:
-    r"""Returns the loss of the binary classifiers on outliers, which each of them is to refuse.
+    r"""Computes the loss of the binary classifiers on outliers, which all of them should reject.
 
-    Equation 3 of Safaei et al. 2023 for an example that has no class of its own: of the classifiers
-    the one that errs most is trained.
+    This is equation 3 of Safaei et al. (2023) for an example without a class: only the classifier
+    with the largest error is trained.
 
     .. math:: -\min_i \log(1 - p_O^i)
 

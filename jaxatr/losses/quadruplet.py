@@ -6,17 +6,17 @@ sibling :math:`X^{P^-}` of another fine class under the same coarse class, and a
 :math:`X^N` of another coarse class. :math:`D` is the Euclidean distance of embeddings, not squared.
 All gradients are finite where points coincide: a coincident pair passes none.
 
-Every function takes ``valid``, a mask of the quadruplets that exist (a fine class may have one
-image, a coarse class one fine class). A row that is not valid gives 0 and no gradient and enters no
-mean and no variance, whatever it holds, NaN included.
+Every function takes ``valid``, a mask of the quadruplets that exist (a fine class may have only one
+image, a coarse class only one fine class). An invalid row gives 0 and no gradient and enters no
+mean or variance, even if it contains NaN.
 
-Where the paper's text and its equations disagree, the equations are followed:
+Where the paper's text contradicts its equations, the equations are followed:
 
-- The text after equation 4 has :math:`\lambda_{c1}` weigh the fine term and :math:`\lambda_{c2}`
-  the coarse one; in equation 4 it is the other way round. (The text also swaps the heads' letters g
-  and h, which changes nothing.)
+- The text after equation 4 assigns :math:`\lambda_{c1}` to the fine term and :math:`\lambda_{c2}`
+  to the coarse one; equation 4 does the opposite. (The text also swaps the letters g and h of the
+  heads, which makes no difference.)
 - The text before equation 5 asks for :math:`D_{R,P^+} + m_1 < D_{R,P^-}`; equation 5 asks for
-  :math:`D_{R,P^+} + m_1 - m_2 < D_{R,P^-}`, as equation 3 does of the means.
+  :math:`D_{R,P^+} + m_1 - m_2 < D_{R,P^-}`, like equation 3 for the means.
 """
 
 from typing import Literal
@@ -42,7 +42,7 @@ def joint(
     margins: tuple[float, float] = (0.7, 0.3),
     valid: Bool[ArrayLike, " b"] | None = None,
 ) -> Float[Array, " b"]:
-    r"""Returns the two ratio hinges of equation 5, per quadruplet.
+    r"""Computes the two ratio hinges of equation 5, per quadruplet.
 
     .. math::
 
@@ -52,15 +52,15 @@ def joint(
     The classification term of equation 5 is :func:`hierarchical_cross_entropy` of the reference.
 
     Args:
-      reference: ``[b, d]``, embeddings.
-      positive: ``[b, d]``.
-      sibling: ``[b, d]``.
-      negative: ``[b, d]``.
+      reference: ``[b, d]``, embeddings of the references.
+      positive: ``[b, d]``, embeddings of the positives.
+      sibling: ``[b, d]``, embeddings of the siblings.
+      negative: ``[b, d]``, embeddings of the negatives.
       margins: :math:`m_1 > m_2 > 0`.
-      valid: ``[b]``, which quadruplets count; all of them without it.
+      valid: ``[b]``, mask of the quadruplets to use; by default all.
 
     Raises:
-      ValueError: the margins are not ordered.
+      ValueError: the margins are not in this order.
 
     >>> at = lambda x: jnp.array([[x, 0.0]])
     >>> round(float(joint(at(0.0), at(0.6), at(0.5), at(2.0))[0]), 4)  # 1 - 0.5 / (0.6 + 0.4)
@@ -87,7 +87,7 @@ def global_statistics(
     valid: Bool[ArrayLike, " b"] | None = None,
     axis_name: str | None = None,
 ) -> Float[Array, ""]:
-    r"""Returns the loss of the distances' means and variances over the batch, equation 3.
+    r"""Computes the loss of the distances' means and variances over the batch, equation 3.
 
     .. math::
 
@@ -95,23 +95,23 @@ def global_statistics(
        + \lambda_{g1} [\mu_{P^+} - \mu_{P^-} + t_1 - t_2]_+
        + \lambda_{g2} [\mu_{P^-} - \mu_N + t_2]_+
 
-    The variances are those of the population: divided by the number of quadruplets. Without any
-    valid quadruplet the loss is 0.
+    The variances are population variances: divided by the number of quadruplets. Without a valid
+    quadruplet the loss is 0.
 
-    Under ``pmap`` with ``axis_name``, means and variances are of the global batch, and every device
-    returns the same value, that of the whole. The gradient to use is then the *mean* over the
-    devices of their gradients; where shares are summed instead, as this package's training loop
-    does, a device's share is the value divided by the number of devices.
+    Under ``pmap`` with ``axis_name``, means and variances are over the global batch, and every
+    device returns the same global value. The correct gradient is then the *mean* of the devices'
+    gradients; if they are summed instead, as in this package's training loop, divide the value by
+    the number of devices.
 
     Args:
-      reference: ``[b, d]``, embeddings.
-      positive: ``[b, d]``.
-      sibling: ``[b, d]``.
-      negative: ``[b, d]``.
+      reference: ``[b, d]``, embeddings of the references.
+      positive: ``[b, d]``, embeddings of the positives.
+      sibling: ``[b, d]``, embeddings of the siblings.
+      negative: ``[b, d]``, embeddings of the negatives.
       margins: :math:`t_1, t_2`.
       weights: :math:`\lambda_{g1}, \lambda_{g2}`.
-      valid: ``[b]``, which quadruplets count; all of them without it.
-      axis_name: the axis of ``pmap``, :data:`jaxatr.parallel.AXIS` in this package.
+      valid: ``[b]``, mask of the quadruplets to use; by default all.
+      axis_name: name of the ``pmap`` axis; :data:`jaxatr.parallel.AXIS` in this package.
     """
     distances = _distances(reference, positive, sibling, negative, valid)
     mask = _mask(reference, valid)
@@ -134,25 +134,24 @@ def hierarchical_cross_entropy(
     weights: tuple[float, float] = (0.08, 0.25),
     valid: Bool[ArrayLike, " b"] | None = None,
 ) -> Float[Array, " b"]:
-    r"""Returns the weighted cross-entropies of both heads, equation 4, per example.
+    r"""Computes the weighted cross-entropies of both heads, equation 4, per example.
 
     .. math:: -\lambda_{c1} \log p_{coarse}^{y_1} - \lambda_{c2} \log p_{fine}^{y_2}
 
     Args:
-      coarse_logits: ``[b, k1]``.
-      fine_logits: ``[b, k2]``.
-      coarse: ``[b]``, integers in ``[0, k1)``.
-      fine: ``[b]``, integers in ``[0, k2)``.
-      weights: :math:`\lambda_{c1}, \lambda_{c2}`, of the coarse and of the fine term, as equation 4
-        has it; the sentence after it names them the other way round.
-      valid: ``[b]``, which examples count; all of them without it.
+      coarse_logits: ``[b, k1]``, logits of the coarse head.
+      fine_logits: ``[b, k2]``, logits of the fine head.
+      coarse: ``[b]``, coarse classes, integers in ``[0, k1)``.
+      fine: ``[b]``, fine classes, integers in ``[0, k2)``.
+      weights: :math:`\lambda_{c1}, \lambda_{c2}` of the coarse and the fine term, as in equation 4.
+      valid: ``[b]``, mask of the examples to use; by default all.
 
     Raises:
-      ValueError: a label is out of range and can be seen.
+      ValueError: a concrete label is out of range.
     """
-    of_coarse, of_fine = weights
-    loss = of_coarse * _cross_entropy(coarse_logits, coarse, valid)
-    return loss + of_fine * _cross_entropy(fine_logits, fine, valid)
+    coarse_weight, fine_weight = weights
+    loss = coarse_weight * _cross_entropy(coarse_logits, coarse, valid)
+    return loss + fine_weight * _cross_entropy(fine_logits, fine, valid)
 
 
 def combined(
@@ -174,36 +173,37 @@ def combined(
     valid: Bool[ArrayLike, " b"] | None = None,
     axis_name: str | None = None,
 ) -> Float[Array, ""]:
-    r"""Returns the whole loss of a batch of quadruplets, equation 6.
+    r"""Computes the total loss of a batch of quadruplets, equation 6.
 
     .. math:: \sum_i L_{joint}(Q_i) + \eta L_{global}(Q)
 
-    with equation 5's :math:`L_{joint}`: :func:`joint` plus :func:`hierarchical_cross_entropy` of
-    the reference, which alone is classified.
+    with equation 5's :math:`L_{joint}`: :func:`joint` plus :func:`hierarchical_cross_entropy`,
+    which is applied to the reference only.
 
     Args:
-      reference: ``[b, d]``, embeddings.
-      positive: ``[b, d]``.
-      sibling: ``[b, d]``.
-      negative: ``[b, d]``.
-      coarse_logits: ``[b, k1]``, of the reference.
-      fine_logits: ``[b, k2]``, of the reference.
-      coarse: ``[b]``, the reference's coarse class.
-      fine: ``[b]``, the reference's fine class.
-      margins: :math:`m_1 > m_2 > 0`, as :func:`joint` has them.
+      reference: ``[b, d]``, embeddings of the references.
+      positive: ``[b, d]``, embeddings of the positives.
+      sibling: ``[b, d]``, embeddings of the siblings.
+      negative: ``[b, d]``, embeddings of the negatives.
+      coarse_logits: ``[b, k1]``, the coarse head's logits for the references.
+      fine_logits: ``[b, k2]``, the fine head's logits for the references.
+      coarse: ``[b]``, the references' coarse classes.
+      fine: ``[b]``, the references' fine classes.
+      margins: :math:`m_1 > m_2 > 0` of :func:`joint`.
       class_weights: :math:`\lambda_{c1}, \lambda_{c2}`, coarse and fine.
-      global_margins: :math:`t_1, t_2`, as :func:`global_statistics` has them.
+      global_margins: :math:`t_1, t_2` of :func:`global_statistics`.
       global_weights: :math:`\lambda_{g1}, \lambda_{g2}`.
-      eta: :math:`\eta`.
-      reduction: over the quadruplets. ``"sum"`` is the paper's, and its learning rate goes with it;
-        ``"mean"`` makes the gradient, and so the learning rate, independent of the batch size, and
-        gives :math:`L_{global}` b times the relative weight.
-      valid: ``[b]``, which quadruplets count; all of them without it.
-      axis_name: as :func:`global_statistics` has it: the loss is of the global batch, the same on
+      eta: :math:`\eta`, the weight of :func:`global_statistics`.
+      reduction: over the quadruplets. ``"sum"`` is the paper's, and goes with its learning rate;
+        ``"mean"`` makes the gradient, and hence the learning rate, independent of the batch size b,
+        and gives :math:`L_{global}` b times the relative weight.
+      valid: ``[b]``, mask of the quadruplets to use; by default all.
+      axis_name: name of the ``pmap`` axis; the loss is then that of the global batch, the same on
         every device.
 
     Raises:
-      ValueError: an unknown reduction, or as the parts raise.
+      ValueError: the reduction is unknown, the margins are not in order, or a concrete label is
+        out of range.
     """
     if reduction not in ("sum", "mean"):
         raise ValueError(f"reduction: got {reduction!r}, wanted 'sum' or 'mean'")

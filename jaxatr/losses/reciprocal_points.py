@@ -1,7 +1,8 @@
 r"""Adversarial reciprocal point learning (Chen et al. 2021, ARPL).
 
-Every class has a reciprocal point, which stands for all that the class is not: an example is of the
-class whose point it is farthest from. Without ARPL's confusing samples, which a generator draws.
+Every class has a reciprocal point, which represents everything outside the class: an example
+belongs to the class whose point is farthest away. ARPL's confusing samples, which a generator
+draws, are not included.
 """
 
 import jax
@@ -14,15 +15,15 @@ from jaxatr.typing import Array, ArrayLike, Float, Int
 def reciprocal_logits(
     features: Float[ArrayLike, "b d"], points: Float[ArrayLike, "k d"]
 ) -> Float[Array, "b k"]:
-    r"""Returns how far features are from each class's reciprocal point (equation 4).
+    r"""Computes the distance of features to each class's reciprocal point (equation 4).
 
     .. math:: \frac1d \lVert f - P_i \rVert^2 - f \cdot P_i
 
-    Their softmax is the class probabilities; the largest one says how known an example is.
+    Their softmax gives the class probabilities; the largest one is a score of being known.
 
     Args:
-      features: ``[b, d]``.
-      points: ``[k, d]``.
+      features: ``[b, d]``, features of the examples.
+      points: ``[k, d]``, one reciprocal point per class.
     """
     features, points = at_least_float32(features), at_least_float32(points)
     apart = features[:, None] - points[None]
@@ -38,16 +39,16 @@ def open_space_risk(
     *,
     margin: float = 1.0,
 ) -> Float[Array, " b"]:
-    r"""Returns the bound on the space that a class leaves open (equation 7).
+    r"""Computes the loss that bounds the open space of each class (equation 7).
 
     .. math:: \max(0, \tfrac1d \lVert f - P_y \rVert^2 - R + m)
 
     Args:
-      features: ``[b, d]``.
-      points: ``[k, d]``.
+      features: ``[b, d]``, features of the examples.
+      points: ``[k, d]``, one reciprocal point per class.
       labels: ``[b]``, integers in ``[0, k)``.
-      radius: :math:`R`, which is trained too.
-      margin: :math:`m`; the equation has none, the published code 1.
+      radius: :math:`R`, a trained parameter.
+      margin: :math:`m`; absent from the equation, 1 in the published code.
     """
     own = at_least_float32(points)[jnp.asarray(labels)]
     squared = jnp.mean(jnp.square(at_least_float32(features) - own), axis=-1)

@@ -1,4 +1,4 @@
-"""The one way in which per-example values become a mean, of one device's batch or of all."""
+"""Masked means and moments of per-example values, on one device or over all."""
 
 import jax
 import jax.numpy as jnp
@@ -12,15 +12,15 @@ def masked_mean(
     *,
     axis_name: str | None = None,
 ) -> Float[Array, ""]:
-    """Returns the mean of the selected values; 0, with zero gradient, where none is selected.
+    """Computes the mean of the selected values; 0, with zero gradient, if none is selected.
 
-    Values that are not selected may be anything, NaN included.
+    Values that are not selected may be NaN.
 
     Args:
       values: any shape.
-      mask: of that shape; which values are selected.
-      axis_name: under ``pmap``, the axis over which sum and count are added up first: every device
-        gets the mean of the global batch.
+      mask: mask of the selected values, of the same shape.
+      axis_name: name of a ``pmap`` axis over which sum and count are added up first, so that every
+        device gets the mean over the global batch.
 
     >>> float(masked_mean(jnp.array([1.0, 3.0, jnp.nan]), jnp.array([True, True, False])))
     2.0
@@ -30,7 +30,7 @@ def masked_mean(
 
 
 def over_devices(total: Shaped[Array, ""], axis_name: str | None) -> Shaped[Array, ""]:
-    """Returns the sum over the devices of a ``pmap`` axis; ``total`` itself without an axis."""
+    """Sums ``total`` over the devices of a ``pmap`` axis; returns it unchanged without an axis."""
     return total if axis_name is None else jax.lax.psum(total, axis_name)
 
 
@@ -40,15 +40,15 @@ def masked_moments(
     *,
     axis_name: str | None = None,
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Returns mean and population variance of the selected values; zeros where none is selected.
+    """Computes mean and population variance of the selected values; 0 if none is selected.
 
-    The variance is taken in a second pass around the mean, and so survives a mean that is large
-    beside it.
+    The variance is computed around the mean in a second pass, and is therefore accurate even if the
+    mean is much larger.
 
     Args:
       values: any shape.
-      mask: of that shape; which values are selected.
-      axis_name: as :func:`masked_mean` has it.
+      mask: mask of the selected values, of the same shape.
+      axis_name: name of a ``pmap`` axis, for the moments of the global batch.
 
     >>> mean, variance = masked_moments(jnp.array([1.0, 3.0]), jnp.array([True, True]))
     >>> float(mean), float(variance)

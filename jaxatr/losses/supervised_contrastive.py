@@ -11,26 +11,25 @@ from jaxatr.typing import Array, ArrayLike, Float, Int
 def supervised_contrastive(
     features: Float[ArrayLike, "b d"], labels: Int[ArrayLike, " b"], *, temperature: float = 0.1
 ) -> Float[Array, ""]:
-    r"""Returns the loss that draws features of a class together (equation 2, "out").
+    r"""Computes the loss that pulls features of the same class together (equation 2, "out").
 
-    The mean over the examples :math:`i` that have another one of their class in the batch of
+    It is the mean over the examples :math:`i` that share their class with another one in the batch
+    of
 
     .. math::
 
        \frac{-1}{|P(i)|} \sum_{p \in P(i)}
        \log \frac{e^{z_i \cdot z_p / \tau}}{\sum_{a \neq i} e^{z_i \cdot z_a / \tau}}
 
-    where :math:`z` are the features at length 1 and :math:`P(i)` the others of the class. A batch
-    without two examples of a class gives 0 and zero gradient. Under ``pmap`` the batch is the
-    device's own: gather features and labels first.
+    where :math:`z` are the features, normalised to length 1, and :math:`P(i)` the other examples of
+    the class. A batch without two examples of a class gives 0 and zero gradient. Under ``pmap`` the
+    batch is the device's own: gather features and labels first.
 
     Args:
       features: ``[b, d]``, of any length. A row of zeros stays zero, with zero gradient.
-      labels: ``[b]``; examples with a negative one are of no class: others are pushed from them.
-      temperature: :math:`\tau`; the paper's is 0.1.
-
-    Raises:
-      ValueError: labels that do not fit.
+      labels: ``[b]``, integers; examples with a negative label have no class and only serve as
+        negatives of the others.
+      temperature: :math:`\tau`; 0.1 in the paper.
     """
     features, labels = labelled_batch(features, labels)
     squared = jnp.sum(jnp.square(features), axis=-1, keepdims=True)

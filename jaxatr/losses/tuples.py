@@ -1,9 +1,9 @@
-r"""Losses of chosen pairs and triplets: equations 1 and 2 of Karaman et al. (2019).
+r"""Losses of given pairs and triplets: equations 1 and 2 of Karaman et al. (2019).
 
 The paper is "Quadruplet Selection Methods for Deep Embedding Learning".
 
-:math:`D` is the Euclidean distance. Gradients are finite where points coincide. A tuple that a
-selection marked as not ``valid`` gives 0 and no gradient, whatever its rows hold; reduce with
+:math:`D` is the Euclidean distance. Gradients are finite where points coincide. A tuple that is not
+``valid`` gives 0 and no gradient, even if it contains NaN; reduce with
 :func:`jaxatr.losses.masked_mean` and the same mask.
 """
 
@@ -23,16 +23,16 @@ def contrastive(
     margin: float = 1.0,
     valid: Bool[ArrayLike, " b"] | None = None,
 ) -> Float[Array, " b"]:
-    r"""Returns the contrastive loss of pairs, equation 1.
+    r"""Computes the contrastive loss of pairs, equation 1.
 
     .. math:: y D^2 + (1 - y) [\alpha - D]_+^2
 
     Args:
-      first: ``[b, d]``, embeddings.
-      second: ``[b, d]``, the other one of each pair.
-      same: ``[b]``, :math:`y`: whether the two are of one class.
-      margin: :math:`\alpha`, the distance at which two classes are far enough apart.
-      valid: ``[b]``, which pairs count; all of them without it.
+      first: ``[b, d]``, embeddings of the first examples.
+      second: ``[b, d]``, embeddings of the second examples.
+      same: ``[b]``, :math:`y`, whether the two belong to the same class.
+      margin: :math:`\alpha`, the distance beyond which different classes are not pushed apart.
+      valid: ``[b]``, mask of the pairs to use; by default all.
 
     >>> pair = jnp.array([[0.0, 0.0]]), jnp.array([[0.3, 0.4]])
     >>> round(float(contrastive(*pair, jnp.array([True]))[0]), 4)
@@ -52,16 +52,16 @@ def triplet(
     margin: float = 0.2,
     valid: Bool[ArrayLike, " b"] | None = None,
 ) -> Float[Array, " b"]:
-    r"""Returns the triplet loss, equation 2.
+    r"""Computes the triplet loss, equation 2.
 
     .. math:: [D_{R,P}^2 - D_{R,N}^2 + m]_+
 
     Args:
-      reference: ``[b, d]``, embeddings.
-      positive: ``[b, d]``, of the reference's class.
-      negative: ``[b, d]``, of another class.
-      margin: :math:`m`, in squared distance; 0.2 is FaceNet's, for embeddings of unit length.
-      valid: ``[b]``, which triplets count; all of them without it.
+      reference: ``[b, d]``, embeddings of the references.
+      positive: ``[b, d]``, embeddings of examples of the reference's class.
+      negative: ``[b, d]``, embeddings of examples of another class.
+      margin: :math:`m`, in squared distance; 0.2 in FaceNet, for embeddings of unit length.
+      valid: ``[b]``, mask of the triplets to use; by default all.
     """
     chex.assert_equal_shape([reference, positive, negative])
     closer = squared_l2(reference, positive, valid) - squared_l2(reference, negative, valid)
@@ -71,5 +71,5 @@ def triplet(
 def keep_valid(
     values: Float[Array, " b"], valid: Bool[ArrayLike, " b"] | None
 ) -> Float[Array, " b"]:
-    """Returns ``values`` with 0, and no gradient, where they are not valid."""
+    """Replaces invalid values by 0, without gradient."""
     return values if valid is None else jnp.where(valid, values, 0)

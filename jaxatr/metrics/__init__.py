@@ -1,7 +1,7 @@
-"""Measures of a recogniser and of its embedding: NumPy in, NumPy out.
+"""Metrics of recognisers and embeddings, computed with NumPy arrays.
 
-A measure of a whole set is a Python float; a measure of each image is an array. Shapes that do not
-fit are an ``AssertionError`` of chex.
+Metrics of a whole set are Python floats; metrics of each image are arrays. Mismatched shapes raise
+an ``AssertionError`` from chex.
 """
 
 from jaxatr.metrics.calibration import (

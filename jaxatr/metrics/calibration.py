@@ -1,4 +1,4 @@
-"""Measures of probabilities and of an order by confidence."""
+"""Metrics of calibration and selective prediction."""
 
 from typing import NamedTuple
 
@@ -8,12 +8,12 @@ from numpy.typing import ArrayLike
 
 
 class Reliability(NamedTuple):
-    """A reliability diagram: examples sorted by their probability into bins of equal width.
+    """A reliability diagram: examples binned by probability, with bins of equal width.
 
     Attributes:
-      probability: ``[b]``, mean probability of each bin's examples; NaN of an empty one.
-      share: ``[b]``, share of them that came true; NaN of an empty one.
-      weight: ``[b]``, the bins' shares of all examples, together 1.
+      probability: ``[b]``, mean probability of each bin's examples; NaN for an empty bin.
+      share: ``[b]``, share of each bin's examples that came true; NaN for an empty bin.
+      weight: ``[b]``, each bin's share of all examples; they sum to 1.
     """
 
     probability: np.ndarray
@@ -22,7 +22,7 @@ class Reliability(NamedTuple):
 
     @property
     def error(self) -> float:
-        """The expected calibration error: the mean gap of share and probability."""
+        """The expected calibration error: the mean gap between share and probability."""
         filled = self.weight > 0
         return float(np.sum((self.weight * np.abs(self.share - self.probability))[filled]))
 
@@ -34,13 +34,13 @@ def reliability(
     bins: int = 15,
     weights: ArrayLike | None = None,
 ) -> Reliability:
-    """Compares probabilities with what came true (Guo et al. 2017, section 2).
+    """Computes a reliability diagram (Guo et al. 2017, section 2).
 
     Args:
       probabilities: ``[n]``, in [0, 1].
-      came_true: ``[n]``, whether each did.
-      bins: their number, of equal width; a probability on an edge is in the lower one.
-      weights: ``[n]``, of the examples; all alike by default.
+      came_true: ``[n]``, whether each event occurred.
+      bins: number of bins of equal width; a probability on an edge belongs to the lower bin.
+      weights: ``[n]``, weights of the examples; equal by default.
 
     Raises:
       ValueError: there is no example, a probability is outside [0, 1], or there are no bins.
@@ -68,22 +68,30 @@ def reliability(
 def expected_calibration_error(
     probabilities: ArrayLike, came_true: ArrayLike, *, bins: int = 15
 ) -> float:
-    """Returns the mean gap between probability and share (Naeini et al. 2015).
+    """Computes the expected calibration error (Naeini et al. 2015).
 
-    Args and errors are those of :func:`reliability`.
+    It is the mean gap between probability and observed share over the bins of :func:`reliability`.
+
+    Args:
+      probabilities: ``[n]``, in [0, 1].
+      came_true: ``[n]``, whether each event occurred.
+      bins: number of bins of equal width.
+
+    Raises:
+      ValueError: there is no example, a probability is outside [0, 1], or there are no bins.
     """
     return reliability(probabilities, came_true, bins=bins).error
 
 
 def risk_coverage(confidence: ArrayLike, correct: ArrayLike) -> np.ndarray:
-    """Returns the risk-coverage curve (Geifman and El-Yaniv 2017), ``[n]``.
+    """Computes the risk-coverage curve (Geifman and El-Yaniv 2017), ``[n]``.
 
-    Its element i is the share of wrong answers among the ``i + 1`` most confident. Where
-    confidences are tied, it is the mean over their orders.
+    Element i is the share of wrong answers among the ``i + 1`` most confident ones, averaged over
+    the orders of tied confidences.
 
     Args:
       confidence: ``[n]``, higher is more confident.
-      correct: ``[n]``, whether each answer is right.
+      correct: ``[n]``, whether each answer is correct.
 
     Raises:
       ValueError: there is no example, or a confidence is NaN.
@@ -97,14 +105,21 @@ def risk_coverage(confidence: ArrayLike, correct: ArrayLike) -> np.ndarray:
     if not values.size or np.isnan(values).any():
         raise ValueError("confidence: wanted [n] numbers with n > 0")
     _, group, sizes = np.unique(-values, return_inverse=True, return_counts=True)
-    share = np.bincount(group, wrong) / sizes  # of wrong answers among the tied
+    share = np.bincount(group, wrong) / sizes  # of wrong answers among tied ones
     return np.cumsum(np.repeat(share, sizes)) / np.arange(1, len(values) + 1)
 
 
 def aurc(confidence: ArrayLike, correct: ArrayLike) -> float:
-    """Returns the area under the risk-coverage curve, the mean risk over all coverages.
+    """Computes the area under the risk-coverage curve, the mean risk over all coverages.
 
-    Args and errors are those of :func:`risk_coverage`. Lower is better.
+    Lower is better.
+
+    Args:
+      confidence: ``[n]``, higher is more confident.
+      correct: ``[n]``, whether each answer is correct.
+
+    Raises:
+      ValueError: there is no example, or a confidence is NaN.
 
     >>> aurc([2.0, 1.0], [True, False])
     0.25

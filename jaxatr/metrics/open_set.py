@@ -1,7 +1,7 @@
-"""Measures of open-set recognition. Known is the positive class; a higher score is more known.
+"""Metrics of open-set recognition. Known is the positive class; higher scores are more known.
 
-All are computed in float64, treat tied scores exactly (half a win each), and accept a score that
-equals the threshold.
+All are computed in float64, treat ties exactly (as half a win each), and accept a score equal to
+the threshold.
 """
 
 import math
@@ -12,14 +12,14 @@ from numpy.typing import ArrayLike
 
 
 def auroc(known_scores: ArrayLike, unknown_scores: ArrayLike) -> float:
-    """Returns the area under the ROC curve: P(known > unknown) + P(known = unknown) / 2.
+    """Computes the area under the ROC curve: P(known > unknown) + P(known = unknown) / 2.
 
     Args:
-      known_scores: ``[n]``, of the examples of known classes.
-      unknown_scores: ``[m]``, of the examples of unknown classes.
+      known_scores: ``[n]``, scores of examples of known classes.
+      unknown_scores: ``[m]``, scores of examples of unknown classes.
 
     Raises:
-      ValueError: either is empty or holds a NaN.
+      ValueError: either is empty or contains NaN.
 
     >>> auroc([0.9, 0.6], [0.6, 0.1])
     0.875
@@ -30,19 +30,20 @@ def auroc(known_scores: ArrayLike, unknown_scores: ArrayLike) -> float:
 
 
 def oscr(known_scores: ArrayLike, known_correct: ArrayLike, unknown_scores: ArrayLike) -> float:
-    """Returns the area under the open-set classification rate curve (Dhamija et al. 2018).
+    """Computes the area under the open-set classification rate curve (Dhamija et al. 2018).
 
     The curve is the share of known examples that are accepted *and* classified correctly, over the
-    share of unknown examples that are accepted, as the threshold falls; the area is the trapezoid
-    through one point per distinct score. With every known example correct it is :func:`auroc`.
+    share of unknown examples that are accepted, as the threshold falls. The area is computed by
+    trapezoids through one point per distinct score. If all known examples are correct, it equals
+    :func:`auroc`.
 
     Args:
-      known_scores: ``[n]``, of the examples of known classes.
-      known_correct: ``[n]``, whether the closed-set prediction of each is right.
-      unknown_scores: ``[m]``, of the examples of unknown classes.
+      known_scores: ``[n]``, scores of examples of known classes.
+      known_correct: ``[n]``, whether the closed-set prediction of each is correct.
+      unknown_scores: ``[m]``, scores of examples of unknown classes.
 
     Raises:
-      ValueError: scores are empty or hold a NaN.
+      ValueError: scores are empty or contain NaN.
 
     >>> oscr([0.9, 0.6], [True, False], [0.6, 0.1])
     0.5
@@ -51,19 +52,20 @@ def oscr(known_scores: ArrayLike, known_correct: ArrayLike, unknown_scores: Arra
     unknown = _scores("unknown_scores", unknown_scores)
     correct = np.asarray(known_correct, bool)
     chex.assert_equal_shape([correct, known])
-    # Swapping sums: the trapezoid over the unknowns is each correct known's share of wins.
+    # With the sums swapped, the trapezoids over the unknowns are each correct known's share of
+    # wins.
     return float(np.mean(correct * _wins(known, unknown)))
 
 
 def threshold_at_tpr(known_scores: ArrayLike, *, tpr: float = 0.95) -> float:
-    """Returns the highest threshold that accepts at least the share ``tpr`` of the known scores.
+    """Finds the highest threshold that accepts at least the share ``tpr`` of the known scores.
 
     Args:
-      known_scores: ``[n]``, of the examples of known classes.
-      tpr: wanted true-positive rate, in (0, 1].
+      known_scores: ``[n]``, scores of examples of known classes.
+      tpr: true-positive rate, in (0, 1].
 
     Raises:
-      ValueError: scores are empty or hold a NaN, or ``tpr`` is out of range.
+      ValueError: scores are empty or contain NaN, or ``tpr`` is out of range.
 
     >>> threshold_at_tpr([0.1, 0.2, 0.3, 0.4], tpr=0.75)
     0.2
@@ -76,15 +78,15 @@ def threshold_at_tpr(known_scores: ArrayLike, *, tpr: float = 0.95) -> float:
 
 
 def fpr_at_tpr(known_scores: ArrayLike, unknown_scores: ArrayLike, *, tpr: float = 0.95) -> float:
-    """Returns the share of unknown examples accepted where the share ``tpr`` of known ones is.
+    """Computes the share of unknown examples accepted at the true-positive rate ``tpr``.
 
     Args:
-      known_scores: ``[n]``, of the examples of known classes.
-      unknown_scores: ``[m]``, of the examples of unknown classes.
-      tpr: wanted true-positive rate, in (0, 1].
+      known_scores: ``[n]``, scores of examples of known classes.
+      unknown_scores: ``[m]``, scores of examples of unknown classes.
+      tpr: true-positive rate, in (0, 1].
 
     Raises:
-      ValueError: scores are empty or hold a NaN, or ``tpr`` is out of range.
+      ValueError: scores are empty or contain NaN, or ``tpr`` is out of range.
 
     >>> fpr_at_tpr([1.0, 2.0, 3.0, 4.0], [0.0, 2.0], tpr=0.75)
     0.5
@@ -96,19 +98,19 @@ def fpr_at_tpr(known_scores: ArrayLike, unknown_scores: ArrayLike, *, tpr: float
 def fpr_at_tpr_of_unknown(
     known_scores: ArrayLike, unknown_scores: ArrayLike, *, tpr: float = 0.95
 ) -> float:
-    """Computes the share of known examples rejected where the share ``tpr`` of unknown ones is.
+    """Computes the share of known examples rejected where a share ``tpr`` of unknown ones is.
 
-    This is the measure of OpenOOD and of most papers on out-of-distribution data, which call the
-    unknown examples positive; :func:`fpr_at_tpr` calls the known ones so. A score equal to the
-    threshold counts as rejected here.
+    This is the metric of OpenOOD and most papers on out-of-distribution detection, for which
+    unknown examples are positive; for :func:`fpr_at_tpr` known ones are. Here a score equal to the
+    threshold counts as rejected.
 
     Args:
-      known_scores: ``[n]``, of the examples of known classes.
-      unknown_scores: ``[m]``, of the examples of unknown classes.
-      tpr: wanted share of unknown examples, in (0, 1].
+      known_scores: ``[n]``, scores of examples of known classes.
+      unknown_scores: ``[m]``, scores of examples of unknown classes.
+      tpr: share of unknown examples to reject, in (0, 1].
 
     Raises:
-      ValueError: scores are empty or hold a NaN, or ``tpr`` is out of range.
+      ValueError: scores are empty or contain NaN, or ``tpr`` is out of range.
 
     >>> fpr_at_tpr_of_unknown([1.0, 2.0, 3.0, 4.0], [0.0, 2.0], tpr=1.0)
     0.5
@@ -119,17 +121,18 @@ def fpr_at_tpr_of_unknown(
 
 
 def aupr_in(known_scores: ArrayLike, unknown_scores: ArrayLike) -> float:
-    """Computes the area under the curve of precision over recall, known examples positive.
+    """Computes the area under the precision-recall curve, with known examples positive.
 
-    The trapezoid through one point per distinct score and precision 1 at recall 0, as OpenOOD and
-    pytorch-ood have it. It depends on how many examples of each kind there are.
+    The area is computed by trapezoids through one point per distinct score and precision 1 at
+    recall 0, as in OpenOOD and pytorch-ood. It depends on the numbers of known and unknown
+    examples.
 
     Args:
-      known_scores: ``[n]``, of the examples of known classes.
-      unknown_scores: ``[m]``, of the examples of unknown classes.
+      known_scores: ``[n]``, scores of examples of known classes.
+      unknown_scores: ``[m]``, scores of examples of unknown classes.
 
     Raises:
-      ValueError: either is empty or holds a NaN.
+      ValueError: either is empty or contains NaN.
 
     >>> aupr_in([0.9, 0.6], [0.6, 0.1])  # precision 1, 1 and 2/3 at recall 0, 1/2 and 1
     0.9166666666666666
@@ -144,14 +147,14 @@ def aupr_in(known_scores: ArrayLike, unknown_scores: ArrayLike) -> float:
 
 
 def aupr_out(known_scores: ArrayLike, unknown_scores: ArrayLike) -> float:
-    """Computes the area under the curve of precision over recall, unknown examples positive.
+    """Computes the area under the precision-recall curve, with unknown examples positive.
 
     Args:
-      known_scores: ``[n]``, of the examples of known classes.
-      unknown_scores: ``[m]``, of the examples of unknown classes.
+      known_scores: ``[n]``, scores of examples of known classes.
+      unknown_scores: ``[m]``, scores of examples of unknown classes.
 
     Raises:
-      ValueError: either is empty or holds a NaN.
+      ValueError: either is empty or contains NaN.
     """
     known = _scores("known_scores", known_scores)
     unknown = _scores("unknown_scores", unknown_scores)
@@ -167,17 +170,17 @@ def ccr_at_fpr(
 ) -> float:
     """Computes the correct classification rate at a false-positive rate (Dhamija et al. 2018).
 
-    That is the share of known examples that are accepted and classified correctly, at the lowest
-    threshold that accepts at most the share ``fpr`` of unknown ones.
+    This is the share of known examples that are accepted and classified correctly, at the lowest
+    threshold that accepts at most the share ``fpr`` of unknown examples.
 
     Args:
-      known_scores: ``[n]``, of the examples of known classes.
-      known_correct: ``[n]``, whether the closed-set prediction of each is right.
-      unknown_scores: ``[m]``, of the examples of unknown classes.
-      fpr: allowed share, in [0, 1].
+      known_scores: ``[n]``, scores of examples of known classes.
+      known_correct: ``[n]``, whether the closed-set prediction of each is correct.
+      unknown_scores: ``[m]``, scores of examples of unknown classes.
+      fpr: allowed false-positive rate, in [0, 1].
 
     Raises:
-      ValueError: scores are empty or hold a NaN, or ``fpr`` is out of range.
+      ValueError: scores are empty or contain NaN, or ``fpr`` is out of range.
 
     >>> ccr_at_fpr([0.9, 0.6, 0.2], [True, True, True], [0.6, 0.1], fpr=0.5)  # above 0.1
     1.0
@@ -195,14 +198,14 @@ def ccr_at_fpr(
 
 
 def closed_set_accuracy(predictions: ArrayLike, labels: ArrayLike) -> float:
-    """Returns the share of examples of known classes whose predicted class is right.
+    """Computes the accuracy on examples of known classes.
 
     Args:
-      predictions: ``[n]`` integers.
-      labels: ``[n]`` integers.
+      predictions: ``[n]``, predicted classes, integers.
+      labels: ``[n]``, true classes, integers.
 
     Raises:
-      ValueError: there are none.
+      ValueError: there are no examples.
     """
     predictions, labels = np.asarray(predictions), np.asarray(labels)
     chex.assert_rank([predictions, labels], 1)
@@ -213,16 +216,16 @@ def closed_set_accuracy(predictions: ArrayLike, labels: ArrayLike) -> float:
 
 
 def open_set_accuracy(predictions: ArrayLike, labels: ArrayLike, *, unknown: int) -> float:
-    """Returns the accuracy over N + 1 classes: the N known ones and "unknown" (paper, section 4).
+    """Computes the accuracy over the N known classes and the class "unknown" (paper, section 4).
 
     Args:
       predictions: ``[n]`` integers: a known class, or ``unknown``.
       labels: ``[n]`` integers: a known class, or ``unknown``.
-      unknown: the index that stands for unknown, in both.
+      unknown: the index that stands for unknown in both.
 
     Raises:
-      ValueError: there are none, or no label is ``unknown`` (a sign that the unknown examples
-        carry another index, which would count every rejection as an error).
+      ValueError: there are no examples, or no label is ``unknown``; probably the unknown examples
+        have another index, so that every rejection would count as an error.
     """
     accuracy = closed_set_accuracy(predictions, labels)
     if not np.any(np.asarray(labels) == unknown):
@@ -241,12 +244,12 @@ def _scores(name: str, values: ArrayLike) -> np.ndarray:
 
 
 def _reached(scores: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
-    """Returns how many scores reach each threshold."""
+    """Counts the scores that reach each threshold."""
     return scores.size - np.searchsorted(np.sort(scores), thresholds, "left")
 
 
 def _wins(known: np.ndarray, unknown: np.ndarray) -> np.ndarray:
-    """Returns for each known score the share of unknown ones below it, ties counted half."""
+    """Returns, for each known score, the share of unknown scores below it; ties count half."""
     ordered = np.sort(unknown)
     below, not_above = (np.searchsorted(ordered, known, side) for side in ("left", "right"))
     return (below + not_above) / (2 * unknown.size)

@@ -1,8 +1,7 @@
-"""Measures of an embedding: does a search among the other examples find the right class?
+"""Metrics of an embedding: how well a search among the other examples finds the right class.
 
-Every example is a query against all others, by Euclidean distance; it never finds itself. Distances
-are computed in single precision, a block of queries at a time; of equal distances, the lower index
-comes first. The search is exhaustive.
+Every example is a query against all others by Euclidean distance; it never finds itself. The search
+is exhaustive, in single precision, one block of queries at a time. Ties go to the lower index.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,16 +22,16 @@ def recall_at_k(
     *,
     block_size: int = 1024,
 ) -> dict[int, float]:
-    """Returns for each k the share of queries with one of their class among the k nearest.
+    """Computes, for each k, the share of queries with one of their class among the k nearest.
 
-    (Jegou et al. 2011; as the metric-learning literature uses it.) A query that is alone in its
-    class counts as missed.
+    This is the definition of the metric-learning literature (after Jegou et al. 2011). A query
+    without another member of its class counts as missed.
 
     Args:
       embeddings: ``[n, d]``.
       labels: ``[n]``, integers.
-      ks: neighbours to look at, at least 1 each.
-      block_size: queries at a time; memory is ``block_size * n``.
+      ks: numbers of neighbours to consider, each at least 1.
+      block_size: queries per block; memory use is proportional to ``block_size * n``.
 
     Raises:
       ValueError: there are fewer than two examples, an embedding is not finite, or a k or the block
@@ -50,19 +49,20 @@ def recall_at_k(
 
 
 def map_at_r(embeddings: ArrayLike, labels: ArrayLike, *, block_size: int = 1024) -> float:
-    """Returns the mean average precision at R (Musgrave et al. 2020, section 4).
+    """Computes the mean average precision at R (Musgrave et al. 2020, section 4).
 
-    For a query of a class with R other members: the mean, over the R nearest, of the precision at
-    each place that holds its class, and of 0 at the others. Queries alone in their class, which
-    have no R, are left out.
+    For a query whose class has R other members, it is the mean over the R nearest examples of the
+    precision at each rank that holds an example of its class, and 0 at other ranks. Queries without
+    another member of their class are left out.
 
     Args:
       embeddings: ``[n, d]``.
       labels: ``[n]``, integers.
-      block_size: queries at a time; memory is ``block_size * n``.
+      block_size: queries per block; memory use is proportional to ``block_size * n``.
 
     Raises:
-      ValueError: as :func:`recall_at_k`; or no class has two members.
+      ValueError: there are fewer than two examples, an embedding is not finite, the block size is
+        below 1, or no class has two members.
 
     >>> map_at_r([[0.0], [1.0], [1.5], [9.0]], [0, 0, 1, 1])
     0.5
@@ -79,27 +79,29 @@ def map_at_r(embeddings: ArrayLike, labels: ArrayLike, *, block_size: int = 1024
 def nmi(
     embeddings: ArrayLike, labels: ArrayLike, *, clusters: int | None = None, seed: int = 0
 ) -> float:
-    """Returns the normalised mutual information of the labels and a k-means clustering.
+    """Computes the normalised mutual information of the labels and a k-means clustering.
 
-    ``2 I(labels; clusters) / (H(labels) + H(clusters))``, by scikit-learn, k-means++ once.
+    It is ``2 I(labels; clusters) / (H(labels) + H(clusters))``, by scikit-learn with one run of
+    k-means++.
 
     Args:
       embeddings: ``[n, d]``.
       labels: ``[n]``, integers.
-      clusters: their number; by default, that of the classes.
-      seed: of the clustering.
+      clusters: number of clusters; by default the number of classes.
+      seed: seed of the clustering.
 
     Raises:
-      ValueError: as :func:`recall_at_k`; or there are fewer examples than clusters.
+      ValueError: there are fewer than two examples or fewer than ``clusters``, or an embedding is
+        not finite.
     """
-    from sklearn.cluster import KMeans  # takes a second, and a training needs neither
+    from sklearn.cluster import KMeans  # slow to import, and not needed for training
     from sklearn.metrics import normalized_mutual_info_score
 
     embeddings, labels = _checked(embeddings, labels)
     clusters = len(np.unique(labels)) if clusters is None else clusters
     if not 1 <= clusters <= len(labels):
         raise ValueError(f"clusters: got {clusters}, wanted 1 to {len(labels)}, the examples")
-    once: Any = 1  # the default is a word, which is all that a type checker knows
+    once: Any = 1  # the stubs infer str from the default
     found = KMeans(clusters, n_init=once, random_state=seed).fit_predict(embeddings)
     return float(normalized_mutual_info_score(labels, found))
 
@@ -119,7 +121,7 @@ def _checked(embeddings: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.n
 def _over_blocks(
     measure: Callable, embeddings: ArrayLike, labels: ArrayLike, block_size: int
 ) -> np.ndarray:
-    """Returns ``measure(distances, own class or not, itself or not)`` for every query."""
+    """Evaluates ``measure(distances, own class or not)`` for every query."""
     vectors, classes = _checked(embeddings, labels)
     if block_size < 1:
         raise ValueError(f"block_size: got {block_size}, wanted at least 1")
@@ -144,10 +146,10 @@ def _over_blocks(
 
 
 def _centred(vectors: np.ndarray) -> np.ndarray:
-    """Returns the vectors from the one nearest to their mean.
+    """Returns the vectors relative to the one nearest to their mean.
 
-    A common shift changes no distance, and keeps the products' rounding small; that of an example,
-    unlike the mean's, leaves whole numbers whole, and so ties.
+    A common shift changes no distance and keeps the rounding errors of the products small. Shifting
+    by an example instead of the mean keeps integers integers, and ties ties.
     """
     mean = vectors.mean(axis=0, dtype=np.float64).astype(np.float32)
     away = np.einsum("nd,nd->n", vectors - mean, vectors - mean)
@@ -155,9 +157,9 @@ def _centred(vectors: np.ndarray) -> np.ndarray:
 
 
 def _rank_of_own_class(distances: jax.Array, own: jax.Array) -> jax.Array:
-    """Returns how many others come before the nearest of the query's class; ``n`` if it has none.
+    """Counts the others before the nearest example of the query's class; ``n`` if it has none.
 
-    To count is much faster than to sort.
+    Counting is much faster than sorting.
     """
     nearest = jnp.min(jnp.where(own, distances, jnp.inf), axis=1, keepdims=True)
     numbers = jnp.arange(distances.shape[1])
@@ -170,7 +172,7 @@ def _rank_of_own_class(distances: jax.Array, own: jax.Array) -> jax.Array:
 
 
 def _average_precision(most: int, distances: jax.Array, own: jax.Array) -> jax.Array:
-    """Returns each query's average precision at its R, which is ``most`` at most."""
+    """Computes each query's average precision at its R, which is at most ``most``."""
     relevant = jnp.sum(own, axis=1, keepdims=True)
     nearest = jax.lax.top_k(-distances, most)[1]
     ranks = jnp.arange(1, most + 1)

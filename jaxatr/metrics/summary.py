@@ -1,4 +1,4 @@
-"""Mean and spread of one measure over splits and seeds."""
+"""Mean and deviation of a metric over splits and seeds."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -14,13 +14,13 @@ class Summary(NamedTuple):
     count: int
 
     def __format__(self, spec: str) -> str:
-        """Formats as ``mean ± deviation``, each by ``spec``; the mean alone for a single value."""
+        """Formats as ``mean ± deviation``, each by ``spec``; only the mean for a single value."""
         mean = format(self.mean, spec)
         return mean if self.count == 1 else f"{mean} ± {format(self.deviation, spec)}"
 
 
 def summarize(values: Iterable[float]) -> Summary:
-    """Returns the mean and standard deviation of ``values``.
+    """Computes the mean and the sample standard deviation of ``values``.
 
     Raises:
       ValueError: there are no values.

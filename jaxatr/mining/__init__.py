@@ -1,4 +1,4 @@
-"""Which examples a loss should compare: fixed-size indices and a mask, chosen over a data set."""
+"""Selection, over a whole data set, of the examples that a loss compares."""
 
 from jaxatr.mining.quadruplets import Method, Quadruplets, SiblingClass, quadruplets
 

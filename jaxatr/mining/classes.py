@@ -1,4 +1,4 @@
-"""Where the members of each class stand when a data set is ordered by coarse and fine class."""
+"""Positions of the members of each class in a data set ordered by coarse and fine class."""
 
 from typing import NamedTuple
 
@@ -9,21 +9,21 @@ from jaxatr.typing import Array, Int
 
 
 class Classes(NamedTuple):
-    """The two levels of classes of ``n`` examples, with what a fixed-size selection needs of them.
+    """The two levels of classes of ``n`` examples, in a form suited to fixed-size selections.
 
-    A fine class is a pair of labels, coarse and fine: the same fine label under two coarse ones
+    A fine class is a pair of a coarse and a fine label: the same fine label under two coarse labels
     means two classes.
 
     Attributes:
-      order: the examples' indices, ordered by coarse class, fine class, index.
-      place: where each example stands in ``order``.
+      order: indices of the examples, ordered by coarse class, fine class and index.
+      place: position of each example in ``order``.
       fine: number of each example's fine class, counted in that order.
-      fine_start: place of the first member of each example's fine class.
-      fine_count: how many members that class has.
-      coarse_start: place of the first member of each example's coarse class.
-      coarse_count: how many members that class has.
-      first_sibling: number of the first fine class of each example's coarse class.
-      siblings: how many fine classes that coarse class has, the example's own included.
+      fine_start: position of the first member of each example's fine class.
+      fine_count: size of each example's fine class.
+      coarse_start: position of the first member of each example's coarse class.
+      coarse_count: size of each example's coarse class.
+      first_sibling: number of the first fine class in each example's coarse class.
+      siblings: number of fine classes in each example's coarse class, its own included.
     """
 
     order: Int[Array, " n"]
@@ -38,14 +38,14 @@ class Classes(NamedTuple):
 
 
 def order_classes(fine: Int[Array, " n"], coarse: Int[Array, " n"]) -> Classes:
-    """Returns the classes of examples with these labels; any integers will do."""
+    """Orders examples by their labels, which may be any integers."""
     n = len(fine)
     order = jnp.lexsort((fine, coarse)).astype(jnp.int32)
     place = jnp.zeros(n, jnp.int32).at[order].set(jnp.arange(n, dtype=jnp.int32))
     new_coarse = _changes(coarse[order])
     new_fine = new_coarse | _changes(fine[order])
     coarse_of, fine_of = (jnp.cumsum(new, dtype=jnp.int32) - 1 for new in (new_coarse, new_fine))
-    # The number of a group's first member, and of its members, for each member.
+    # Position of the first member and size of each member's group.
     fine_start, fine_count = _extent(fine_of)
     coarse_start, coarse_count = _extent(coarse_of)
     siblings = jax.ops.segment_sum(new_fine.astype(jnp.int32), coarse_of, n)[coarse_of]
@@ -58,7 +58,7 @@ def _changes(ordered: Int[Array, " n"]) -> Array:
 
 
 def _extent(group: Int[Array, " n"]) -> tuple[Array, Array]:
-    """Returns start and length of each ordered example's group."""
+    """Returns start and length of the group of each ordered example."""
     n = len(group)
     count = jax.ops.segment_sum(jnp.ones(n, jnp.int32), group, n)
     start = jnp.cumsum(count) - count

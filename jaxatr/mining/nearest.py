@@ -1,9 +1,9 @@
-"""The search behind the two nearest-neighbour selections: blocks of references, chunks of examples.
+"""The search of both nearest-neighbour selections, in blocks of references and chunks of examples.
 
-The examples are laid out by coarse class, and by index within it. The negative is looked for in all
-of them; positive and sibling in the reference's own coarse class only, which for references in the
-same order is a short stretch. So of the distances little more than one product of all references
-with all examples is ever computed, and of that a piece at a time that stays in the cache.
+The examples are laid out by coarse class, then by index. The negative is searched among all of
+them, positive and sibling only in the reference's coarse class, which is a short range for
+references in the same order. So the distances cost little more than one product of all references
+with all examples, computed in pieces that fit into the cache.
 """
 
 from functools import partial
@@ -22,13 +22,13 @@ _NONE = np.int32(0x7FFFFFFF)
 
 
 class _Layout(NamedTuple):
-    """The examples by coarse class, filled up to whole chunks.
+    """The examples by coarse class, padded to whole chunks.
 
     Attributes:
-      points: ``[m, d]``.
-      half_squares: ``[m]``, infinite where there is no example.
-      index: ``[m]``, which example stands here.
-      fine: ``[m]``, number of its fine class; -2 where there is no example.
+      points: ``[m, d]``, embeddings.
+      half_squares: ``[m]``, half the squared norms; infinite for padding.
+      index: ``[m]``, index of the example at each position.
+      fine: ``[m]``, number of its fine class; -2 for padding.
     """
 
     points: Float[Array, "m d"]
@@ -38,7 +38,7 @@ class _Layout(NamedTuple):
 
 
 class _Queries(NamedTuple):
-    """A block of references: each ``[b]``, except the points ``[b, d]``."""
+    """A block of references; every field is ``[b]``, except the points ``[b, d]``."""
 
     points: Float[Array, "b d"]
     index: Int[Array, " b"]
@@ -57,23 +57,23 @@ def nearest_members(
     from_negative: bool,
     block_size: int,
 ) -> tuple[Int[Array, " r"], Int[Array, " r"], Int[Array, " r"]]:
-    """Returns positive, sibling and negative of each reference; -1 where there is none.
+    """Finds positive, sibling and negative of each reference; -1 if there is none.
 
     Args:
-      embeddings: of the whole data set; one that is not finite takes no part.
-      classes: of its examples.
-      references: indices.
-      drawn: the fine class of each reference's sibling; None for any that qualifies.
-      from_negative: whether positive and sibling are the nearest to the negative (method 1) or to
-        the reference (method 2).
-      block_size: references at a time.
+      embeddings: embeddings of the whole data set; non-finite ones are ignored.
+      classes: the examples' classes.
+      references: indices of the references.
+      drawn: the fine class of each reference's sibling; None for any suitable class.
+      from_negative: whether positive and sibling are the nearest ones to the negative (method 1) or
+        to the reference (method 2).
+      block_size: references per block.
     """
     count = len(references)
     if not count:
         return references, references, references
     embeddings, finite = _centred(embeddings)
     layout, place = _lay_out(embeddings, finite, classes)
-    order = jnp.argsort(place[references])  # neighbours in the layout share their stretch
+    order = jnp.argsort(place[references])  # neighbours in the layout share their range
     chosen = references[order]
     start = classes.coarse_start[chosen]
     queries = _Queries(
@@ -85,7 +85,7 @@ def nearest_members(
         None if drawn is None else drawn[order],
     )
     blocks = -(-count // block_size)
-    size = -(-count // blocks)  # of equal size, so that as little as possible is filled up
+    size = -(-count // blocks)  # equal sizes minimise padding
 
     def blocked(column: Array) -> Array:
         filled = [(0, blocks * size - count)] + [(0, 0)] * (column.ndim - 1)
@@ -101,11 +101,11 @@ def nearest_members(
 def _centred(
     embeddings: Float[Array, "n d"],
 ) -> tuple[Float[Array, "n d"], Bool[Array, " n"]]:
-    """Returns the embeddings from the one nearest to their mean, and which of them are finite.
+    """Returns the embeddings relative to the one nearest to their mean, and which are finite.
 
-    The same is taken from all, so no distance changes, but the products' rounding is that of the
-    embeddings' spread and not of how far they lie from the origin. Taken from an example and not
-    from the mean, whole numbers stay whole, and ties remain ties.
+    A common shift changes no distance, but makes the products' rounding errors depend on the spread
+    of the embeddings instead of their distance from the origin. Shifting by an example instead of
+    the mean keeps integers integers, and ties ties.
     """
     finite = jnp.isfinite(embeddings).all(axis=1)
     points = jnp.where(finite[:, None], embeddings, 0)
@@ -117,7 +117,7 @@ def _centred(
 def _lay_out(
     embeddings: Array, finite: Array, classes: Classes
 ) -> tuple[_Layout, Int[Array, " n"]]:
-    """Returns the layout, and where each example stands in it; one not finite is as none."""
+    """Returns the layout and each example's position in it; non-finite examples become padding."""
     count = len(embeddings)
     order = jnp.argsort(classes.coarse_start, stable=True).astype(jnp.int32)
     place = jnp.zeros(count, jnp.int32).at[order].set(jnp.arange(count, dtype=jnp.int32))
@@ -144,12 +144,12 @@ def _search(
     nothing = jnp.full(len(queries.index), _NONE)
 
     def closeness(part: _Layout, points: Array) -> Float[Array, "b m"]:
-        # Half the squared distance, less what is the same for every example.
+        # Half the squared distance, up to a constant per query.
         products = jnp.dot(points, part.points.T, precision=jax.lax.Precision.HIGHEST)
         return part.half_squares - products
 
     def own_class(number: Array) -> tuple[_Layout, Array]:
-        """Returns a chunk, and which of it are of each query's coarse class."""
+        """Returns a chunk, and a mask of its examples in each query's coarse class."""
         first = number * chunk
         part = _Layout(*(jax.lax.dynamic_slice_in_dim(x, first, chunk) for x in layout))
         places = first + jnp.arange(chunk, dtype=jnp.int32)
@@ -174,7 +174,8 @@ def _search(
         beyond = closeness(part, queries.points) - radius
         distance = beyond
         if from_negative:
-            # From the negative itself, so that the least is 0 and all are ordered as bits.
+            # The distance to the negative itself is non-negative, so that it can be ordered by its
+            # bits.
             distance = jnp.maximum(closeness(part, centres) + own, 0)
         rank = _rank(beyond, distance)
         same = part.fine == queries.fine[:, None]
@@ -200,9 +201,9 @@ def _search(
 def _lower(
     best: tuple[Array, Int[Array, " b"]], values: Shaped[Array, "b m"], index: Int[Array, " m"]
 ) -> tuple[Array, Int[Array, " b"]]:
-    """Returns the lower of what was found and of these values, of equal ones the lower index.
+    """Updates the lowest values found so far; ties go to the lower index.
 
-    The highest value that there is stands for nothing.
+    The highest possible value stands for "none".
     """
     # Two plain reductions: XLA:CPU does not vectorise an argmin.
     lowest = jnp.min(values, axis=1)
@@ -215,11 +216,11 @@ def _lower(
 
 
 def _rank(beyond: Float[Array, "b m"], distance: Float[Array, "b m"]) -> Shaped[Array, "b m"]:
-    """Returns unsigned numbers whose order is that of preference.
+    """Encodes the order of preference in unsigned integers.
 
-    The bits of a float that is not negative are ordered as the float is. So an example beyond the
-    negative has the bits of its distance, and one that is not has the sign bit and, the farther
-    from the reference, the fewer of the others.
+    The bits of a non-negative float are ordered like the float. An example beyond the negative is
+    encoded by the bits of its distance. Any other has the sign bit set, and a lower value the
+    farther it is from the reference.
     """
     bits = partial(jax.lax.bitcast_convert_type, new_dtype=jnp.uint32)
     distance, beyond = distance.astype(jnp.float32), beyond.astype(jnp.float32)

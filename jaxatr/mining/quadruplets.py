@@ -1,14 +1,14 @@
 """Quadruplets of a reference, a positive, a sibling and a negative, over a whole data set.
 
-The selections of section 3.3 of the quadruplet-selection paper. With ``D(a, b)`` the Euclidean
-distance of two embeddings:
+These are the selections of section 3.3 of the quadruplet-selection paper. With ``D(a, b)`` the
+Euclidean distance of two embeddings:
 
 - the *negative* is the nearest example of another coarse class;
-- the *positive* is of the reference's fine class, the *sibling* of another fine class of its
-  coarse class, and both lie farther from the reference than the negative does. Method 1 takes the
-  ones nearest to the negative, method 2 the ones nearest to the reference. Where no example lies
-  so far, the one farthest from the reference is taken; the paper says so for method 2, and leaves
-  it open for method 1.
+- the *positive* belongs to the reference's fine class and the *sibling* to another fine class of
+  its coarse class; both lie farther from the reference than the negative does. Method 1 takes those
+  nearest to the negative, method 2 those nearest to the reference. If no example is far enough, the
+  one farthest from the reference is taken; the paper states this for method 2 and leaves it open
+  for method 1.
 """
 
 from functools import partial
@@ -29,11 +29,11 @@ class Quadruplets(NamedTuple):
     """One quadruplet per reference, as indices into the data set.
 
     Attributes:
-      reference: as asked for.
-      positive: another example of its fine class.
-      sibling: of the same coarse class and another fine class.
-      negative: of another coarse class.
-      valid: all three exist; where not, the indices are the reference's.
+      reference: the given references.
+      positive: another example of the reference's fine class.
+      sibling: an example of the same coarse class, but another fine class.
+      negative: an example of another coarse class.
+      valid: whether all three exist; otherwise their indices are the reference's.
     """
 
     reference: Int[Array, " r"]
@@ -55,31 +55,31 @@ def quadruplets(
     sibling_class: SiblingClass | None = None,
     block_size: int = 512,
 ) -> Quadruplets:
-    """Returns the quadruplet of each reference (section 3.3).
+    """Selects a quadruplet for each reference (section 3.3).
 
-    Nothing of size ``n * n`` is ever made: the distances of ``block_size`` references to a chunk of
-    the examples exist at a time. Draws belong to the reference's index, not to its place, so that
-    the references can be divided over devices without a change of the answer. Ties go to the lower
-    index.
+    No array of size ``n * n`` is created: only the distances of ``block_size`` references to a
+    chunk of examples exist at a time. Draws depend on a reference's index, not its position, so
+    that the references can be divided among devices without changing the result. Ties go to the
+    lower index.
 
     Args:
-      embeddings: of the whole data set. One that is not finite is in no quadruplet, except that
-        ``"random"`` does not look at them.
-      fine: fine class of each example; its number may be used again under another coarse class.
+      embeddings: embeddings of the whole data set. Non-finite ones are never selected, except by
+        ``"random"``, which ignores the embeddings.
+      fine: fine class of each example; numbers may be reused under another coarse class.
       coarse: coarse class of each example.
-      references: indices of the examples to select for; one that is not in ``[0, n)`` has no valid
+      references: indices of the examples to select for; one outside ``[0, n)`` gives an invalid
         quadruplet.
       method: ``"nearest_to_negative"`` is the paper's method 1, ``"nearest_to_reference"`` its
-        method 2; ``"random"`` draws each member uniformly from all that qualify.
-      key: of the draws.
-      sibling_class: ``"any"`` selects the sibling from all fine classes that qualify; ``"drawn"``
-        first draws one of them uniformly. By default method 2 draws (its text has the members
-        chosen "after selecting the labels"), and method 1 does not.
-      block_size: references at a time.
+        method 2; ``"random"`` draws each member uniformly from all suitable examples.
+      key: random key of the draws.
+      sibling_class: ``"any"`` selects the sibling from all suitable fine classes; ``"drawn"`` first
+        draws one of them uniformly. By default method 2 draws (by its text, members are chosen
+        "after selecting the labels"), and method 1 does not.
+      block_size: references per block.
 
     Raises:
-      ValueError: an unknown method or sibling class, a block size below 1, an empty data set, or
-        labels of another length than the embeddings.
+      ValueError: the method or sibling class is unknown, the block size is below 1, the data set is
+        empty, or the labels do not match the embeddings in length.
     """
     if method not in get_args(Method):
         raise ValueError(f"method: got {method!r}, wanted one of {', '.join(get_args(Method))}")
@@ -96,8 +96,8 @@ def quadruplets(
         sibling_class = "drawn" if method == "nearest_to_reference" else "any"
     classes = order_classes(fine, coarse)
     inside = (references >= 0) & (references < len(embeddings))
-    asked = references.astype(jnp.int32)
-    references = jnp.where(inside, asked, 0)
+    given = references.astype(jnp.int32)
+    references = jnp.where(inside, given, 0)
     keys = jax.vmap(partial(jax.random.fold_in, key))(references)
     drawn = _drawn_class(classes, references, keys) if sibling_class == "drawn" else None
     if method == "random":
@@ -111,13 +111,13 @@ def quadruplets(
             from_negative=method == "nearest_to_negative",
             block_size=block_size,
         )
-    found = jnp.stack([inside, *(member >= 0 for member in members)]).all(0)
-    positive, sibling, negative = (jnp.where(found, member, asked) for member in members)
-    return Quadruplets(asked, positive, sibling, negative, found)
+    valid = jnp.stack([inside, *(member >= 0 for member in members)]).all(0)
+    positive, sibling, negative = (jnp.where(valid, member, given) for member in members)
+    return Quadruplets(given, positive, sibling, negative, valid)
 
 
 def _drawn_class(classes: Classes, references: Int[Array, " r"], keys: Array) -> Int[Array, " r"]:
-    """Returns one of the other fine classes of each reference's coarse class; -1 for none."""
+    """Draws one of the other fine classes of each reference's coarse class; -1 if there is none."""
     first, own = classes.first_sibling[references], classes.fine[references]
     others = classes.siblings[references] - 1
     drawn = first + _draw(keys, 0, others)
@@ -127,10 +127,10 @@ def _drawn_class(classes: Classes, references: Int[Array, " r"], keys: Array) ->
 def _random(
     classes: Classes, references: Int[Array, " r"], keys: Array, drawn: Array | None
 ) -> tuple[Array, Array, Array]:
-    """Returns positive, sibling and negative, drawn uniformly; -1 where there is none.
+    """Draws positive, sibling and negative uniformly; -1 if there is none.
 
-    In the classes' order a coarse class is one stretch and a fine class a stretch within it: to
-    draw from the rest, draw from what remains and step over the stretch that is left out.
+    In the classes' order, a coarse class is a range and a fine class a range within it. To draw
+    from outside a range, a position among the remaining ones is drawn and moved past the range.
     """
     of = Classes(*(column[references] for column in classes))
 
@@ -143,9 +143,9 @@ def _random(
     positive = outside(1, of.fine_start, of.fine_count, of.place, 1)
     negative = outside(3, 0, len(classes.order), of.coarse_start, of.coarse_count)
     if drawn is None:
-        stretch = of.coarse_start, of.coarse_count, of.fine_start, of.fine_count
-        return positive, outside(2, *stretch), negative
-    # Any member of a class tells where the class stands.
+        limits = of.coarse_start, of.coarse_count, of.fine_start, of.fine_count
+        return positive, outside(2, *limits), negative
+    # Every member of a class gives the position of the class.
     starts = jnp.zeros_like(classes.fine_start).at[classes.fine].set(classes.fine_start)
     counts = jnp.zeros_like(classes.fine_count).at[classes.fine].set(classes.fine_count)
     place = starts[drawn] + _draw(keys, 2, counts[drawn])
@@ -154,7 +154,7 @@ def _random(
 
 
 def _draw(keys: Array, number: int, count: Array) -> Int[Array, " r"]:
-    """Returns a uniform number below ``count``, 0 where that is 0; ``number`` tells draws apart."""
+    """Draws a number below ``count``, 0 if that is 0; ``number`` distinguishes the draws."""
 
     def one(key: Key, limit: Array) -> Array:
         return jax.random.randint(jax.random.fold_in(key, number), (), 0, limit)

@@ -22,6 +22,7 @@ from jaxatr.models.resnet import (
     ResNet18,
     ResNet34,
     ResNet50,
+    ResNet50V1,
     ResNet101,
 )
 from jaxatr.models.student import Student, StudentOutput
@@ -48,6 +49,7 @@ __all__ = [
     "ResNet18",
     "ResNet34",
     "ResNet50",
+    "ResNet50V1",
     "Student",
     "StudentOutput",
     "TrackClassifier",

@@ -12,7 +12,7 @@ from jaxatr.models.freezing import frozen_parts
 from jaxatr.models.mobile import EfficientNetLite0, EfficientNetLite2, MobileNetV2
 from jaxatr.models.open_set import OpenSetClassifier
 from jaxatr.models.published import named
-from jaxatr.models.resnet import ResNet18, ResNet34, ResNet50, ResNet101
+from jaxatr.models.resnet import ResNet18, ResNet34, ResNet50, ResNet50V1, ResNet101
 from jaxatr.models.student import Student
 from jaxatr.models.surrogate import ExplanationNetwork, Surrogate
 from jaxatr.models.track import TrackClassifier
@@ -23,6 +23,7 @@ RESIDUAL = {
     "resnet18": ResNet18,
     "resnet34": ResNet34,
     "resnet50": ResNet50,
+    "resnet50_v1": ResNet50V1,
     "resnet101": ResNet101,
 }
 BACKBONES = {

@@ -95,17 +95,25 @@ class Bottleneck(nn.Module):
     dtype: Any = jnp.float32
     attention: Attention | None = None
     expansion = 4
+    stride_first = False
 
     @nn.compact
     def __call__(self, x: Float[Array, "b h w c"]) -> BlockOutput:
         """Returns the block's output after the last activation."""
         conv = partial(Conv, dtype=self.dtype)
-        y = nn.relu(self.norm(name="norm1")(conv(self.features, 1, name="conv1")(x)))
-        y = conv(self.features, 3, self.stride, name="conv2")(y)
+        first, second = (self.stride, 1) if self.stride_first else (1, self.stride)
+        y = nn.relu(self.norm(name="norm1")(conv(self.features, 1, first, name="conv1")(x)))
+        y = conv(self.features, 3, second, name="conv2")(y)
         y = nn.relu(self.norm(name="norm2")(y))
         y = conv(self.features * self.expansion, 1, name="conv3")(y)
         y = self.norm(name="norm3")(y)
         return _added(self, y, x, conv)
+
+
+class BottleneckV1(Bottleneck):
+    """The block as He et al. 2016 have it: the stride is on the first 1×1 convolution."""
+
+    stride_first = True
 
 
 def _added(block, y, x, conv) -> BlockOutput:
@@ -236,4 +244,5 @@ def batch_norm(module: Any, train: bool) -> Norm:
 ResNet18 = partial(ResNet, stage_sizes=(2, 2, 2, 2), block=BasicBlock)
 ResNet34 = partial(ResNet, stage_sizes=(3, 4, 6, 3), block=BasicBlock)
 ResNet50 = partial(ResNet, stage_sizes=(3, 4, 6, 3), block=Bottleneck)
+ResNet50V1 = partial(ResNet, stage_sizes=(3, 4, 6, 3), block=BottleneckV1)
 ResNet101 = partial(ResNet, stage_sizes=(3, 4, 23, 3), block=Bottleneck)

@@ -1,6 +1,6 @@
-"""ONNX models in and out: read, run, differentiate, train, write as source code or as a file.
+"""ONNX models in JAX: load, run, differentiate, train, and write as source code or as a file.
 
-The package ``onnx`` is asked for by what reads or writes files, not by :mod:`jaxatr.onnx.ops`.
+Reading and writing files needs the package ``onnx``; :mod:`jaxatr.onnx.ops` does not.
 """
 
 import importlib
@@ -46,7 +46,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Imports what needs the package ``onnx`` when it is first asked for."""
+    """Imports an attribute on first access, so that the package ``onnx`` is loaded late."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,6 +1,6 @@
-"""An ONNX model, or the part of one up to a value, as a backbone that trains with the heads.
+"""A backbone from an ONNX model, or from the part of it up to a given value.
 
-A configuration names it: ``--config.model.onnx=PATH --config.model.output=NODE``.
+Set in a configuration: ``--config.model.onnx=PATH --config.model.output=NODE``.
 """
 
 import functools
@@ -24,17 +24,17 @@ _STATE = "batch_stats"
 
 
 class OnnxBackbone(nn.Module):
-    """Images to features by a network that was read from a file, whose weights it begins with.
+    """Maps images to features with the network of an ONNX file, initialised with its weights.
 
-    The weights are parameters and running statistics as of any module: they are trained, saved and
-    restored. The file is needed whenever the run is used: it says what is computed.
+    The weights are ordinary parameters and running statistics: they are trained, saved and
+    restored. The file itself is needed whenever the run is used, since it defines the network.
 
-    A value of shape ``[b, f, y, x]`` is averaged over its pixels, as a classifier of images does.
+    A feature map is averaged over its pixels (global average pooling).
 
     Attributes:
-      file: its path.
-      output: name of a node or of a value; by default the model's only output.
-      layout: of the images that the model takes.
+      file: path of the ONNX file.
+      output: name of the node or value that gives the features; empty for the model's only output.
+      layout: layout of the images that the model takes.
     """
 
     file: str
@@ -45,11 +45,11 @@ class OnnxBackbone(nn.Module):
     def __call__(
         self, images: Float[ArrayLike, "b h w c"], train: bool = False
     ) -> Float[Array, "b d"]:
-        """Returns features.
+        """Returns the features.
 
         Raises:
-          ValueError: the file cannot be read, the model has no such value or more than one input,
-            or the images or the value do not fit.
+          ValueError: the file cannot be read, the model has more than one input or lacks the
+            output, or the images or the output have the wrong shape or type.
         """
         if not Path(self.file).is_file():
             raise ValueError(f"model.onnx: there is no file {self.file!r}")
@@ -59,7 +59,7 @@ class OnnxBackbone(nn.Module):
         if self.layout == "NCHW":
             images = jnp.transpose(images, (0, 3, 1, 2))
         rngs = self.make_rng("dropout") if train and self.has_rng("dropout") else None
-        # A training jits this from outside, where 64-bit types cannot be lowered.
+        # The training step is jitted outside of `wide`, where 64-bit types cannot be lowered.
         out = model.apply(variables, images, training=train, rngs=rngs, keep_64_bit=False)
         if train:
             out, new = out
@@ -75,39 +75,39 @@ class OnnxBackbone(nn.Module):
 
     def _variables(self, model: OnnxModel) -> dict[str, dict[str, Any]]:
         params = {
-            name: self.param(_own(name), lambda _, value=value: value)
+            name: self.param(_checkpoint_name(name), lambda _, value=value: value)
             for name, value in model.variables["params"].items()
         }
         state = {
-            name: self.variable(_STATE, _own(name), lambda value=value: value).value
+            name: self.variable(_STATE, _checkpoint_name(name), lambda value=value: value).value
             for name, value in model.variables[_STATE].items()
         }
         return {**model.variables, "params": params, _STATE: state}
 
     def _keep(self, state: dict[str, Array]) -> None:
-        """Keeps the running statistics: of several devices their mean, the same on each."""
+        """Stores the new running statistics, averaged over the devices."""
         if self.is_initializing():
             return
         for name, value in state.items():
             shared = parallel.psum(value) / jax.lax.axis_size(parallel.AXIS)
-            self.put_variable(_STATE, _own(name), shared)
+            self.put_variable(_STATE, _checkpoint_name(name), shared)
 
 
 def until(model: OnnxModel, name: str) -> OnnxModel:
-    """Returns the part of a model that computes one value; it has no ``proto``.
+    """Returns the part of a model that computes one value; its ``proto`` is None.
 
     Args:
-      model: that was loaded.
-      name: of a node, whose first output is meant, or of a value.
+      model: the loaded model.
+      name: name of a value, or of a node, which stands for its first output.
 
     Raises:
-      ValueError: there is neither.
+      ValueError: the model has no node or value of this name.
     """
     calls = model.program.calls
     values = {call.name: call.outputs[0] for call in calls}
     values |= {value: value for call in calls for value in call.outputs if value}
     if name not in values:
-        raise ValueError(f"output: got {name!r}, which the model has not{nearest(name, values)}")
+        raise ValueError(f"output: the model has no {name!r}{nearest(name, values)}")
     needed, kept = {values[name]}, []
     for call in reversed(calls):
         if needed.intersection(call.outputs):
@@ -124,30 +124,30 @@ def until(model: OnnxModel, name: str) -> OnnxModel:
 
 @functools.lru_cache(maxsize=4)
 def _part(path: str, output: str, changed: int) -> OnnxModel:
-    """Returns the model, read once; ``changed`` tells a file from what it was before."""
+    """Returns the model, cached; ``changed`` is the file's time stamp, part of the cache key."""
     del changed
     model = load(path)
     if len(model.inputs) != 1:
         names = ", ".join(value.name for value in model.inputs)
-        raise ValueError(f"model.onnx: {path} takes {names}, wanted a model of images alone")
+        raise ValueError(f"model.onnx: {path} takes {names}, wanted images as its only input")
     check_images(path, model)
     if output:
         return until(model, output)
     if len(model.outputs) != 1:
         names = ", ".join(value.name for value in model.outputs)
-        raise ValueError(f"model.output: {path} gives {names}: set which of them is meant")
+        raise ValueError(f"model.output: {path} has several outputs, choose one: {names}")
     return model
 
 
 def check_images(path: str | os.PathLike, model: OnnxModel) -> None:
-    """Refuses a model whose images are whole numbers, through which nothing has a gradient.
+    """Refuses a model that takes integer images, which have no gradient.
 
     Args:
-      path: of its file, for the message.
-      model: of images alone.
+      path: path of the model's file, for the message.
+      model: a model whose only input is images.
 
     Raises:
-      ValueError: they are.
+      ValueError: the images are integers.
     """
     dtype = model.inputs[0].dtype
     if dtype is not None and not np.issubdtype(np.dtype(dtype), np.floating):
@@ -157,6 +157,6 @@ def check_images(path: str | os.PathLike, model: OnnxModel) -> None:
         )
 
 
-def _own(name: str) -> str:
-    """Returns a weight's name as a checkpoint can have it: no path, no name of a method."""
+def _checkpoint_name(name: str) -> str:
+    """Returns a weight's name without slashes, and prefixed so that it hides no method."""
     return FROM_FILE + name.replace("/", "|")

@@ -1,4 +1,4 @@
-"""The interface by which ONNX's own suite (and other tools) run a model."""
+"""The backend interface of ONNX, through which its test suite (and other tools) run a model."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +17,7 @@ class Prepared:
     """A model that is ready to run."""
 
     def __init__(self, model: OnnxModel, device: Any):
-        """Keeps the model, and the device that it runs on."""
+        """Initialises it with the model and the device that it runs on."""
         self.model, self.device = model, device
 
     def run(self, inputs: Any, **_: Any) -> list[Any]:
@@ -25,13 +25,13 @@ class Prepared:
 
         Args:
           inputs: one value for each input, in order, or a mapping by name.
-          **_: settings of other backends.
+          **_: options of other backends, ignored.
         """
         if isinstance(inputs, dict):
             inputs = [inputs.get(wanted.name) for wanted in self.model.inputs]
         elif isinstance(inputs, np.ndarray):
             inputs = [inputs]
-        # 64-bit inputs are not to be narrowed on the way.
+        # Without this, 64-bit inputs would be narrowed.
         with wide(), jax.default_device(self.device):
             outputs = self.model.apply(self.model.variables, *inputs)
             outputs = outputs if len(self.model.outputs) != 1 else (outputs,)
@@ -42,22 +42,22 @@ def prepare(model: Any, device: str = "CPU", **_: Any) -> Prepared:
     """Returns a model that is ready to run on a device.
 
     Args:
-      model: path, bytes or ``ModelProto``.
-      device: as :func:`supports_device` takes it.
-      **_: settings of other backends.
+      model: path of a file, its bytes, or a ``ModelProto``.
+      device: ``CPU`` or ``CUDA``, optionally with a number: ``CUDA:1``.
+      **_: options of other backends, ignored.
 
     Raises:
       ValueError: there is no such device, or the model cannot be loaded.
     """
-    found = _device(device)
-    if found is None:
-        raise ValueError(f"device: got {device!r}, wanted one that jax has here")
-    with jax.default_device(found):
-        return Prepared(load(model), found)
+    chosen = _device(device)
+    if chosen is None:
+        raise ValueError(f"device: got {device!r}, wanted one that jax finds here")
+    with jax.default_device(chosen):
+        return Prepared(load(model), chosen)
 
 
 def run_model(model: Any, inputs: Any, device: str = "CPU", **settings: Any) -> list[Any]:
-    """Returns the outputs of a model, as :meth:`Prepared.run` does."""
+    """Loads a model and returns its outputs, as :meth:`Prepared.run` does."""
     return prepare(model, device, **settings).run(inputs)
 
 
@@ -74,11 +74,12 @@ def run_node(
 
     Args:
       node: the proto.
-      inputs: an array for each input that is not absent, in order.
-      device: as :func:`supports_device` takes it.
-      outputs_info: types and shapes that other backends ask for; here the node itself says them.
-      opset_version: of the node's domain; None for the newest that the package ``onnx`` has.
-      **_: settings of other backends.
+      inputs: an array for each input that is present, in order.
+      device: ``CPU`` or ``CUDA``, optionally with a number: ``CUDA:1``.
+      outputs_info: types and shapes of the outputs, which other backends need; ignored.
+      opset_version: version of the node's domain; None for the newest that the package ``onnx``
+        has.
+      **_: options of other backends, ignored.
     """
     names = [name for name in node.input if name]
     unknown = onnx.TypeProto()
@@ -92,25 +93,25 @@ def run_node(
 
 
 def supports_device(device: str) -> bool:
-    """Returns whether jax has such a device here.
+    """Returns whether jax has a device of this name.
 
     Args:
-      device: ``CPU`` or ``CUDA``, with a number after a colon if wanted.
+      device: ``CPU`` or ``CUDA``, optionally with a number: ``CUDA:1``.
     """
     return _device(device) is not None
 
 
 def _device(device: str) -> Any:
-    """Returns the device of a name, or None."""
+    """Returns the device of this name, or None."""
     name, _, number = device.lower().partition(":")
     if name not in ("cpu", "cuda") or not (number or "0").isdecimal():
         return None
     try:
-        found = jax.local_devices(backend="cpu" if name == "cpu" else "gpu")
-    except RuntimeError:  # jax has no such platform here
+        devices = jax.local_devices(backend="cpu" if name == "cpu" else "gpu")
+    except RuntimeError:  # jax lacks the platform
         return None
     at = int(number or 0)
-    return found[at] if at < len(found) else None
+    return devices[at] if at < len(devices) else None
 
 
 def _plain(value: Any) -> Any:

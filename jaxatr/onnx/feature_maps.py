@@ -1,4 +1,4 @@
-"""An ONNX model as a linen module whose maps can be looked at and replaced."""
+"""An ONNX model as a linen module whose feature maps can be read and replaced."""
 
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ from jaxatr.typing import Array, ArrayLike, Float, PyTree
 
 
 class FeatureMap(nn.Module):
-    """Passes a feature map ``[b, h, w, c]`` on, for :func:`flax.linen.intercept_methods` to see."""
+    """Returns a feature map ``[b, h, w, c]`` unchanged, for ``nn.intercept_methods`` to see."""
 
     @nn.compact
     def __call__(self, x: Any) -> Any:
@@ -21,15 +21,16 @@ class FeatureMap(nn.Module):
 
 
 class Network(nn.Module):
-    """Images to one of the outputs of a model; each map in between goes by a module of its node.
+    """Maps images to one output of a model, with every feature map passed through a submodule.
 
-    :func:`jaxatr.explain.two_parts.in_two_parts` asks this of a network. Its variables are an
-    argument and not the module's own.
+    The submodules are named after their nodes, as
+    :func:`jaxatr.explain.two_parts.in_two_parts` requires. The variables are an argument; the
+    module has none of its own.
 
     Attributes:
-      model: that was loaded.
-      index: of the output.
-      layout: of the images that the model takes, and of its maps.
+      model: the loaded model.
+      index: index of the output.
+      layout: layout of the images that the model takes, and of its feature maps.
     """
 
     model: OnnxModel
@@ -44,7 +45,7 @@ class Network(nn.Module):
         images = jnp.asarray(images, jnp.float32)
         if self.layout == "NCHW":
             images = jnp.transpose(images, (0, 3, 1, 2))
-        # The caller is jitted from outside, where 64-bit types cannot be lowered.
+        # The caller is jitted outside of `wide`, where 64-bit types cannot be lowered.
         out = self.model.apply(variables, images, keep_64_bit=False, each=self._seen)
         return (out[self.index] if isinstance(out, tuple) else out).astype(jnp.float32)
 
@@ -54,7 +55,7 @@ class Network(nn.Module):
             return results
         if not jnp.issubdtype(first.dtype, jnp.floating):
             return results
-        passed = FeatureMap(name=call.name.replace("/", "|"))  # a name is no path
+        passed = FeatureMap(name=call.name.replace("/", "|"))  # slashes separate modules
         if self.layout == "NHWC":
             return (passed(first), *rest)
         return (jnp.moveaxis(passed(jnp.moveaxis(first, 1, -1)), -1, 1), *rest)

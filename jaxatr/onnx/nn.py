@@ -1,8 +1,8 @@
-"""Layers with ONNX's conventions, of which generated modules are made.
+"""Flax layers with ONNX's conventions, the building blocks of generated modules.
 
-flax's own layers take channels last and other layouts of weights: with them a generated module
-would have to turn its arrays round, and could not call the functions that :func:`jaxatr.onnx.load`
-calls. These take channels first, keep each weight in the shape that it has in the file, and name
+flax's layers take channels last and store weights in other layouts. With them a generated module
+would have to transpose its arrays, and could not call the functions that :func:`jaxatr.onnx.load`
+calls. These layers take channels first, keep each weight in its shape in the file, and name
 attributes as ONNX does.
 """
 
@@ -51,14 +51,14 @@ _ONES, _ZEROS = nn.initializers.ones, nn.initializers.zeros
 
 
 def entry(**inputs: tuple[str, tuple[int | str | None, ...] | None] | None) -> Callable:
-    """Returns a decorator for the ``__call__`` of a whole model.
+    """Returns a decorator for the ``__call__`` of a model's outermost module.
 
-    It brings the inputs to the declared types, and keeps 64-bit types while the method runs,
-    whatever jax's setting is.
+    It converts the inputs to the declared types, and keeps 64-bit types while the method runs,
+    independently of jax's setting.
 
     Args:
-      **inputs: for each parameter its type and shape (None for an unknown rank, a symbol for a
-        dimension that is free); None for what is no tensor.
+      **inputs: type and shape of each parameter (shape None for an unknown rank, a symbol for a
+        free dimension), or None for a parameter that is not a tensor.
     """
     facts = {name: fact or (None, None) for name, fact in inputs.items()}
     infos = [ValueInfo(name, shape, dtype) for name, (dtype, shape) in facts.items()]
@@ -79,7 +79,7 @@ def entry(**inputs: tuple[str, tuple[int | str | None, ...] | None] | None) -> C
 
 
 def key(module: nn.Module) -> Any:
-    """Returns a new key of the stream ``dropout``, or None where the caller gave none."""
+    """Returns a new key of the stream ``dropout``, or None if the caller gave no key."""
     return module.make_rng("dropout") if module.has_rng("dropout") else None
 
 
@@ -89,33 +89,38 @@ def first(result: Any) -> Any:
 
 
 def held(module: nn.Module, collection: str, name: str, shape: Ints, dtype: str) -> Any:
-    """Returns an array of one of a module's collections; ones where ``init`` makes it."""
+    """Returns an array from one of a module's collections; ``init`` fills it with ones."""
     return module.variable(collection, name, jnp.ones, shape, dtype_of(dtype)).value
 
 
 def operator(name: str, domain: str, opset: int) -> Callable:
     """Returns the function that is registered for an operator.
 
+    Args:
+      name: name of the operator.
+      domain: domain of the operator; empty for ONNX's standard domain.
+      opset: version of the domain.
+
     Raises:
-      ValueError: none is: what registers it must be imported first.
+      ValueError: no function is registered for it.
     """
-    found = find(name, domain, opset)
-    if found is None:
+    registered = find(name, domain, opset)
+    if registered is None:
         raise ValueError(
             f"operator: nothing is registered for {name!r} of {domain!r}, opset {opset}; "
-            "import first what calls jaxatr.onnx.register"
+            "first import the module that calls jaxatr.onnx.register"
         )
-    return found.function
+    return registered.function
 
 
 def array(values: Any, dtype: str, shape: Ints | None = None) -> np.ndarray:
-    """Returns numbers in one of ONNX's types, those that NumPy has not included.
+    """Returns an array of any of ONNX's types, including those that NumPy lacks.
 
     >>> array([1, 2], "bfloat16").dtype.itemsize
     2
     """
-    made = np.array(values, dtype_of(dtype))
-    return made if shape is None else made.reshape(shape)
+    result = np.array(values, dtype_of(dtype))
+    return result if shape is None else result.reshape(shape)
 
 
 class Conv(nn.Module):
@@ -179,7 +184,7 @@ class ConvTranspose(nn.Module):
 
 
 class Dense(nn.Module):
-    """``alpha · x kernel + beta · bias``, ``[b, i]`` → ``[b, features]``: ONNX's Gemm.
+    """ONNX's Gemm: ``alpha · x kernel + beta · bias``, ``[b, i]`` → ``[b, features]``.
 
     With ``transB`` the kernel is ``[features, i]``.
     """
@@ -205,7 +210,7 @@ class Dense(nn.Module):
 
 
 class Linear(nn.Module):
-    """``x kernel + bias`` over the last axis: ONNX's MatMul, and the Add behind it."""
+    """ONNX's MatMul with an optional Add: ``x kernel + bias`` over the last axis."""
 
     features: int
     use_bias: bool = True
@@ -221,7 +226,7 @@ class Linear(nn.Module):
 
 
 class Embed(nn.Module):
-    """Rows of a table ``[num_embeddings, features]``: ONNX's Gather."""
+    """Looks up rows of a table ``[num_embeddings, features]``: ONNX's Gather."""
 
     num_embeddings: int
     features: int
@@ -236,9 +241,9 @@ class Embed(nn.Module):
 
 
 class BatchNorm(nn.Module):
-    """Each channel of ``[b, c, …]`` normalised: :func:`jaxatr.onnx.ops.batch_normalization`.
+    """Batch normalisation of ``[b, c, …]``: :func:`jaxatr.onnx.ops.batch_normalization`.
 
-    The running values ``mean`` and ``var`` are in the collection ``batch_stats``.
+    The running statistics ``mean`` and ``var`` are in the collection ``batch_stats``.
     """
 
     epsilon: float = 1e-5
@@ -246,7 +251,7 @@ class BatchNorm(nn.Module):
 
     @nn.compact
     def __call__(self, x: Any, train: bool = False) -> Any:
-        """Returns x normalised; in training by the batch, whose statistics are then kept."""
+        """Returns x normalised; training uses and tracks the batch's statistics."""
         shape = (x.shape[1],)
         scale = self.param("scale", _ONES, shape, x.dtype)
         bias = self.param("bias", _ZEROS, shape, x.dtype)
@@ -263,7 +268,7 @@ class BatchNorm(nn.Module):
 
 
 class LayerNorm(nn.Module):
-    """x normalised over the axes from ``axis`` on: :func:`jaxatr.onnx.ops.layer_normalization`."""
+    """Normalises over the axes from ``axis`` on: :func:`jaxatr.onnx.ops.layer_normalization`."""
 
     axis: int = -1
     epsilon: float = 1e-5
@@ -271,7 +276,7 @@ class LayerNorm(nn.Module):
 
     @nn.compact
     def __call__(self, x: Any) -> Any:
-        """Returns x normalised, scaled and moved."""
+        """Returns x normalised, scaled and shifted."""
         shape = x.shape[self.axis :]
         scale = self.param("scale", _ONES, shape, x.dtype)
         bias = self.param("bias", _ZEROS, shape, x.dtype) if self.use_bias else None
@@ -279,7 +284,7 @@ class LayerNorm(nn.Module):
 
 
 class RMSNorm(nn.Module):
-    """x over its root mean square: :func:`jaxatr.onnx.ops.rms_normalization`."""
+    """Divides by the root mean square: :func:`jaxatr.onnx.ops.rms_normalization`."""
 
     axis: int = -1
     epsilon: float = 1e-5
@@ -292,27 +297,27 @@ class RMSNorm(nn.Module):
 
 
 class InstanceNorm(nn.Module):
-    """Each channel of each example normalised: :func:`jaxatr.onnx.ops.instance_normalization`."""
+    """Normalises each channel of each example: :func:`jaxatr.onnx.ops.instance_normalization`."""
 
     epsilon: float = 1e-5
 
     @nn.compact
     def __call__(self, x: Any) -> Any:
-        """Returns x normalised, scaled and moved."""
+        """Returns x normalised, scaled and shifted."""
         scale = self.param("scale", _ONES, (x.shape[1],), x.dtype)
         bias = self.param("bias", _ZEROS, (x.shape[1],), x.dtype)
         return ops.instance_normalization(x, scale, bias, epsilon=self.epsilon)
 
 
 class GroupNorm(nn.Module):
-    """Each group of channels normalised: :func:`jaxatr.onnx.ops.group_normalization`."""
+    """Normalises each group of channels: :func:`jaxatr.onnx.ops.group_normalization`."""
 
     num_groups: int
     epsilon: float = 1e-5
 
     @nn.compact
     def __call__(self, x: Any) -> Any:
-        """Returns x normalised, scaled and moved by channel."""
+        """Returns x normalised, scaled and shifted by channel."""
         scale = self.param("scale", _ONES, (x.shape[1],), x.dtype)
         bias = self.param("bias", _ZEROS, (x.shape[1],), x.dtype)
         groups, epsilon = self.num_groups, self.epsilon
@@ -320,19 +325,19 @@ class GroupNorm(nn.Module):
 
 
 class Dropout(nn.Module):
-    """Drops elements in training, by a key of the stream ``dropout``: ONNX's Dropout."""
+    """ONNX's Dropout, active in training if the caller gives a key of the stream ``dropout``."""
 
     ratio: float = 0.5
 
     @nn.compact
     def __call__(self, x: Any, train: bool = False) -> Any:
-        """Returns x, with elements dropped in training if the caller gave a key."""
+        """Returns x, with elements dropped in training."""
         rng = key(self) if train else None
         return ops.dropout(x, np.array(self.ratio, np.float32), training=train, rng=rng)
 
 
 class _Recurrent(nn.Module):
-    """The base of recurrent layers: ``w`` of the input, ``r`` of the state, the bias ``b``."""
+    """Base of the recurrent layers: input weights ``w``, state weights ``r``, biases ``b``."""
 
     hidden_size: int
     direction: str = "forward"
@@ -345,7 +350,7 @@ class _Recurrent(nn.Module):
     outputs: int = 1
 
     def weights(self, gates: int, x: Any) -> tuple[Any, Any, Any]:
-        """Returns ``w``, ``r`` and ``b`` of so many gates."""
+        """Returns ``w``, ``r`` and ``b`` for the given number of gates."""
         count, h = 2 if self.direction == "bidirectional" else 1, self.hidden_size
         w = self.param("w", _HE, (count, gates * h, x.shape[-1]), x.dtype)
         r = self.param("r", _HE, (count, gates * h, h), x.dtype)
@@ -353,10 +358,12 @@ class _Recurrent(nn.Module):
         return w, r, b
 
     def settings(self) -> dict[str, Any]:
-        """Returns the keywords of the operator's function; the activations if not the default."""
+        """Returns the keyword arguments of the operator's function."""
         names = ("direction", "layout", "activation_alpha", "activation_beta", "clip", "outputs")
-        found = {name: getattr(self, name) for name in names}
-        return found if self.activations is None else found | {"activations": self.activations}
+        settings = {name: getattr(self, name) for name in names}
+        return (
+            settings if self.activations is None else settings | {"activations": self.activations}
+        )
 
 
 class RNN(_Recurrent):
@@ -364,7 +371,7 @@ class RNN(_Recurrent):
 
     @nn.compact
     def __call__(self, x: Any, sequence_lens: Any = None, initial_h: Any = None) -> Any:
-        """Returns all hidden states, and with two ``outputs`` the last ones."""
+        """Returns all hidden states; with two ``outputs`` also the last ones."""
         return ops.rnn(x, *self.weights(1, x), sequence_lens, initial_h, **self.settings())
 
 
@@ -375,7 +382,7 @@ class GRU(_Recurrent):
 
     @nn.compact
     def __call__(self, x: Any, sequence_lens: Any = None, initial_h: Any = None) -> Any:
-        """Returns all hidden states, and with two ``outputs`` the last ones."""
+        """Returns all hidden states; with two ``outputs`` also the last ones."""
         settings: dict[str, Any] = self.settings() | {
             "linear_before_reset": self.linear_before_reset
         }
@@ -392,7 +399,7 @@ class LSTM(_Recurrent):
     def __call__(
         self, x: Any, sequence_lens: Any = None, initial_h: Any = None, initial_c: Any = None
     ) -> Any:
-        """Returns all hidden states, with two ``outputs`` the last ones, with three the cells."""
+        """Returns all hidden states; with more ``outputs`` also the last ones and cells."""
         w, r, b = self.weights(4, x)
         shape = (w.shape[0], 3 * self.hidden_size)
         p = self.param("p", _ZEROS, shape, x.dtype) if self.peepholes else None

@@ -1,4 +1,4 @@
-"""The package ``onnx``, or an error that says how to get it."""
+"""Imports the package ``onnx``, or fails with an error that names the extra."""
 
 try:
     import onnx
@@ -14,6 +14,6 @@ except ModuleNotFoundError as error:
     ) from error
 
 PRODUCER = "jaxatr"
-"""The name of this package in the files that it writes."""
+"""Producer name in the files that this package writes."""
 
 __all__ = ["PRODUCER", "onnx"]

@@ -1,6 +1,6 @@
-"""Open-set scores and rules. Higher is more known, always.
+"""Open-set scores and decision rules. A higher score always means more known.
 
-Shapes that do not fit are an ``AssertionError`` of chex.
+Mismatched shapes raise chex's ``AssertionError``.
 """
 
 from jaxatr.openset import nearest_neighbour

@@ -1,4 +1,4 @@
-"""Means of a network's outputs over the chips of one track."""
+"""Averages a network's outputs over the chips of a track."""
 
 import numpy as np
 
@@ -9,11 +9,11 @@ from jaxatr.typing import Float, Int, Shaped
 def mean_over(
     values: Shaped[np.ndarray, "m ..."], lengths: Int[np.ndarray, " n"]
 ) -> Float[np.ndarray, "n ..."]:
-    """Returns the mean of each group of neighbouring rows, in float64.
+    """Computes the mean of each group of consecutive rows, in float64.
 
     Args:
       values: ``[m, ...]``, group after group.
-      lengths: ``[n]``, rows of each group, at least 1; together m.
+      lengths: ``[n]``, number of rows in each group, at least 1; they add up to m.
 
     >>> mean_over(np.array([1.0, 3.0, 5.0]), np.array([2, 1])).tolist()
     [2.0, 5.0]
@@ -24,14 +24,14 @@ def mean_over(
 
 
 def mean_outputs(chips: Outputs, lengths: Int[np.ndarray, " n"]) -> Outputs:
-    """Returns the mean logits over each group of neighbouring rows, and the label of its first.
+    """Computes the mean logits and the first label of each group of consecutive rows.
 
-    The class of the largest mean logit is that of the largest mean log-probability: the two differ
-    by a constant of each row.
+    The class with the largest mean logit also has the largest mean log-probability, because logits
+    and log-probabilities differ by a constant per row.
 
     Args:
       chips: outputs on m single chips.
-      lengths: ``[n]``, rows of each group; together m.
+      lengths: ``[n]``, number of rows in each group; they add up to m.
     """
     return Outputs(
         mean_over(chips.logits, lengths),

@@ -1,4 +1,4 @@
-"""Finds the scores that a user names."""
+"""Looks up scores by name."""
 
 from collections.abc import Collection
 
@@ -8,15 +8,15 @@ from jaxatr.resolve import nearest, resolve
 
 
 def choose_scores(wanted: str | Collection[str]) -> tuple[Score, ...]:
-    """Finds scores by their names.
+    """Looks up scores by name.
 
     Args:
-      wanted: names with commas between them, or a list of names; ``"all"`` is every score of the
-        package that needs no training of its own. A name with a colon, ``my.module:SCORE``, is that
-        of a score outside of the package.
+      wanted: comma-separated names, or a list of names. ``"all"`` selects every score of the
+        package that needs no training of its own. A name with a colon, ``my.module:SCORE``, is the
+        import path of a score outside the package.
 
     Raises:
-      ValueError: there is no such score, two have the same name, or none is named.
+      ValueError: a score does not exist, two have the same name, or the list is empty.
     """
     if wanted == "all":
         return tuple(score for score in SCORES.values() if score.training is None)
@@ -38,12 +38,12 @@ def _find(path: str) -> Score:
         if path not in SCORES:
             raise ValueError(f"scores: got {path!r}, wanted {_choice()}{nearest(path, SCORES)}")
         return SCORES[path]
-    found = resolve(path)
-    if not isinstance(found, Score):
-        raise ValueError(f"scores: {path} is a {type(found).__name__}, wanted a Score")
-    if SCORES.get(found.name, found) is not found:
-        raise ValueError(f"scores: {path} has the name of one of the package, {found.name!r}")
-    return found
+    score = resolve(path)
+    if not isinstance(score, Score):
+        raise ValueError(f"scores: {path} is a {type(score).__name__}, wanted a Score")
+    if SCORES.get(score.name, score) is not score:
+        raise ValueError(f"scores: {path} has the name of a built-in score, {score.name!r}")
+    return score
 
 
 def _choice() -> str:

@@ -1,15 +1,14 @@
-r"""Acceptance as a conformal test, whose promise holds for any finite number of examples.
+r"""Acceptance as a conformal test, whose guarantee holds for any finite number of examples.
 
 Vovk et al. (2005), "Algorithmic Learning in a Random World", section 2; per class (Mondrian),
-section 4.5. With :math:`n` held-out known examples and a further one that is exchangeable with
+section 4.5. With :math:`n` held-out known examples and a new one that is exchangeable with
 them, each of the :math:`n + 1` ranks of its score is equally likely, so that
 
 .. math:: p = \frac{1 + \#\{i : v_i \le s\}}{n + 1}, \qquad P(p \le \alpha) \le \alpha .
 
-An example is accepted where p is above :math:`\alpha = 1 - \mathrm{TPR}`. That is where its score
-reaches the k-th smallest held-out one, :math:`k = \lfloor \alpha (n + 1) \rfloor`; a score equal to
-it is accepted. A known example is rejected with probability :math:`k / (n + 1)` where no scores are
-tied, and less where some are.
+An example is accepted if p exceeds :math:`\alpha = 1 - \mathrm{TPR}`. Equivalently, its score is at
+least the k-th smallest held-out score, with :math:`k = \lfloor \alpha (n + 1) \rfloor`. Without
+ties, a known example is rejected with probability :math:`k / (n + 1)`; ties only lower it.
 """
 
 import math
@@ -23,18 +22,18 @@ from jaxatr.typing import Float
 
 
 def conformal_threshold(known_scores: ArrayLike, *, tpr: float = 0.95) -> float:
-    """Finds the highest threshold below which at most the share ``1 - tpr`` of the known falls.
+    """Computes the highest threshold that rejects at most the share ``1 - tpr`` of known examples.
 
     Args:
-      known_scores: ``[n]``, of known examples that took no part in the fit of the score.
-      tpr: share of known examples that is accepted, in (0, 1].
+      known_scores: ``[n]``, scores of known examples that were not used to fit the score.
+      tpr: share of known examples to accept, in (0, 1].
 
     Returns:
-      The threshold; a score that equals it is accepted. Minus infinity, which accepts everything,
-      where the level needs more examples (:func:`examples_needed`).
+      The threshold; a score equal to it is accepted. Minus infinity, which accepts everything, if
+      the level needs more examples (see :func:`examples_needed`).
 
     Raises:
-      ValueError: a score is no number, or ``tpr`` is out of range.
+      ValueError: a score is NaN, or ``tpr`` is out of range.
 
     >>> conformal_threshold([0.3, 0.1, 0.4, 0.2], tpr=0.6)  # floor(0.4 * 5) = 2
     0.2
@@ -45,7 +44,14 @@ def conformal_threshold(known_scores: ArrayLike, *, tpr: float = 0.95) -> float:
 
 
 def conformal_rank(examples: int, *, tpr: float = 0.95) -> int:
-    """Finds which of so many known scores, in rising order, is the threshold; 0 for none.
+    """Computes the rank of the threshold among the known scores, in ascending order from 1.
+
+    Args:
+      examples: number of known scores.
+      tpr: share of known examples to accept, in (0, 1].
+
+    Returns:
+      The rank; 0 if there are too few scores to reject anything.
 
     Raises:
       ValueError: ``tpr`` is out of range.
@@ -54,14 +60,14 @@ def conformal_rank(examples: int, *, tpr: float = 0.95) -> int:
 
 
 def conformal_p_values(known_scores: ArrayLike, scores: ArrayLike) -> Float[np.ndarray, " m"]:
-    """Computes how usual scores are among those of known examples, ``[m]`` in (0, 1].
+    """Computes the conformal p-values of new scores, ``[m]`` in (0, 1].
 
     Args:
-      known_scores: ``[n]``, as of :func:`conformal_threshold`.
-      scores: ``[m]``, of further examples.
+      known_scores: ``[n]``, scores of known examples that were not used to fit the score.
+      scores: ``[m]``, scores of new examples.
 
     Raises:
-      ValueError: a score is no number.
+      ValueError: a score is NaN.
 
     >>> conformal_p_values([1.0, 2.0, 3.0], [0.0, 2.0]).tolist()
     [0.25, 0.75]
@@ -71,17 +77,17 @@ def conformal_p_values(known_scores: ArrayLike, scores: ArrayLike) -> Float[np.n
 
 
 def examples_needed(tpr: float) -> int:
-    """Counts the known examples without which a test at ``1 - tpr`` cannot reject anything.
+    """Computes the fewest known examples that let a test at level ``1 - tpr`` reject anything.
 
     Raises:
-      ValueError: ``tpr`` is out of range, or 1, at which nothing is ever rejected.
+      ValueError: ``tpr`` is out of range, or is 1, which never rejects anything.
 
     >>> examples_needed(0.95)
     19
     """
     level = _level(tpr)
     if not level:
-        raise ValueError(f"tpr: got {tpr}, at which no known example may be rejected")
+        raise ValueError(f"tpr: got {tpr}, which never rejects anything, wanted less than 1")
     return math.ceil(1 / level) - 1
 
 
@@ -92,27 +98,28 @@ def class_thresholds(
     *,
     tpr: float = 0.95,
 ) -> Float[np.ndarray, " k"]:
-    """Finds a threshold for each class: of the known that are taken for it, the promise holds.
+    """Computes a threshold for each class, which holds among the examples predicted as that class.
 
-    The groups are of the *predicted* class, which an example in use has too (a Mondrian taxonomy).
+    Examples are grouped by their *predicted* class, which is also available at test time (a
+    Mondrian taxonomy).
 
     Args:
-      known_scores: ``[n]``, as of :func:`conformal_threshold`.
-      predicted: ``[n]``, the class that each was taken for, right or wrong.
+      known_scores: ``[n]``, scores of known examples that were not used to fit the score.
+      predicted: ``[n]``, the predicted class of each, right or wrong.
       num_classes: k.
-      tpr: as of :func:`conformal_threshold`.
+      tpr: share of known examples to accept, in (0, 1].
 
     Returns:
-      ``[k]``; minus infinity for a class for which too few examples were taken.
+      ``[k]``; minus infinity for a class with too few predicted examples.
     """
     known, groups = _scores(known_scores), np.asarray(predicted)
     chex.assert_equal_shape([known, groups])
-    found = [conformal_threshold(known[groups == c], tpr=tpr) for c in range(num_classes)]
-    return np.array(found, np.float64)
+    thresholds = [conformal_threshold(known[groups == c], tpr=tpr) for c in range(num_classes)]
+    return np.array(thresholds, np.float64)
 
 
 def _level(tpr: float) -> Fraction:
-    """Returns 1 - TPR without the rounding that makes 20 * (1 - 0.95) more than 1."""
+    """Computes 1 - TPR exactly; in floating point, 20 * (1 - 0.95) exceeds 1."""
     if not 0 < tpr <= 1:
         raise ValueError(f"tpr: got {tpr}, wanted a share in (0, 1]")
     return 1 - Fraction(repr(float(tpr)))

@@ -1,4 +1,4 @@
-"""The decision about an example: its class, whether it is known, and how sure that is."""
+"""The decision about an example: its class, whether it is known, and with what confidence."""
 
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -22,16 +22,16 @@ from jaxatr.typing import Bool, Float, Int
 
 
 class Calibration(NamedTuple):
-    """Known examples that took no part in training, and what follows from them.
+    """A score's calibration on known examples that took no part in training.
 
     Attributes:
-      scores: ``[n]``, of the examples.
-      nearest: ``[n]``, the class that each is taken for.
+      scores: ``[n]``, scores of the examples.
+      nearest: ``[n]``, the class that each is assigned to.
       temperature: of the class probabilities.
-      tpr: share of known examples that is to be accepted.
-      per_class: whether that holds for each class that examples are taken for.
-      sigmoid: from a score's standing among these to the probability of being known; None where
-        nothing could stand in for the unknown.
+      tpr: share of known examples to accept.
+      per_class: whether ``tpr`` holds for each assigned class separately.
+      sigmoid: maps a standardised score to the probability of being known; None if there were no
+        examples to stand in for unknown ones.
     """
 
     scores: Float[np.ndarray, " n"]
@@ -42,27 +42,26 @@ class Calibration(NamedTuple):
     sigmoid: Sigmoid | None
 
     def thresholds(self, num_classes: int) -> Float[np.ndarray, " k"]:
-        """Finds the threshold of each class, perhaps minus infinity."""
+        """Computes the threshold of each class, possibly minus infinity."""
         if self.per_class:
             return class_thresholds(self.scores, self.nearest, num_classes, tpr=self.tpr)
         return np.full(num_classes, conformal_threshold(self.scores, tpr=self.tpr))
 
 
 class Further(NamedTuple):
-    """Classes that were added to what a score compares with; the network has no output for them.
+    """Classes that were enrolled after training; the network has no output for them.
 
-    Their threshold is that of all known examples, or a lower one by their own examples, each
-    compared with the others: the ``max(1, k)``-th smallest of those scores, k being that of the
-    conformal test. So n examples that are taken for a class promise that a further one that is
-    taken for it is accepted with a probability of :meth:`promise` at least. For scores that more
-    examples can only raise for their class, as for all that go by the nearest one, comparing with
-    one example less errs on the safe side.
+    The threshold of an enrolled class is the lower of two: that of all known examples, and the
+    ``max(1, k)``-th smallest leave-one-out score of the class's own examples, with the k of the
+    conformal test. With n examples assigned to a class, a new example assigned to it is accepted
+    with a probability of at least :meth:`promise`. Leaving one example out is conservative for
+    scores that more examples of a class can only raise, such as all nearest-neighbour scores.
 
     Attributes:
-      first: the first one's number; the network has so many classes.
-      count: how many they are.
-      scores: ``[m]``, of their examples, each compared with the others of its class.
-      nearest: ``[m]``, the class that each is taken for then.
+      first: number of the first enrolled class, which equals the network's number of classes.
+      count: number of enrolled classes.
+      scores: ``[m]``, leave-one-out scores of their examples.
+      nearest: ``[m]``, the class that each is then assigned to.
       labels: ``[m]``, the class of each.
     """
 
@@ -73,29 +72,29 @@ class Further(NamedTuple):
     labels: Int[np.ndarray, " m"]
 
     def own(self, label: int) -> Float[np.ndarray, " n"]:
-        """Lists the scores of the examples that are taken for a class, in rising order."""
+        """Lists the scores of the examples assigned to a class, in ascending order."""
         return np.sort(self.scores[self.nearest == label])
 
     def thresholds(self, calibration: Calibration) -> Float[np.ndarray, " e"]:
-        """Finds the threshold of each of these classes, perhaps minus infinity."""
-        of_all = conformal_threshold(calibration.scores, tpr=calibration.tpr)
-        found = np.full(self.count, of_all)
+        """Computes the threshold of each of these classes, possibly minus infinity."""
+        overall = conformal_threshold(calibration.scores, tpr=calibration.tpr)
+        thresholds = np.full(self.count, overall)
         for number in range(self.count):
             own = self.own(self.first + number)
             if own.size:
                 rank = max(1, conformal_rank(own.size, tpr=calibration.tpr))
-                found[number] = min(of_all, own[rank - 1])
-        return found
+                thresholds[number] = min(overall, own[rank - 1])
+        return thresholds
 
     def promise(self, label: int, tpr: float) -> float | None:
-        """Computes the least probability that an example taken for a class is accepted by it.
+        """Bounds from below the probability that an example assigned to a class is accepted.
 
         Args:
-          label: of the class.
-          tpr: wanted for it.
+          label: number of the class.
+          tpr: share of known examples to accept.
 
         Returns:
-          None where no example says it.
+          The bound; None if no enrolled example is assigned to the class.
         """
         count = self.own(label).size
         return 1 - max(1, conformal_rank(count, tpr=tpr)) / (count + 1) if count else None
@@ -105,14 +104,14 @@ class Answers(NamedTuple):
     """Decisions about n examples.
 
     Attributes:
-      nearest: ``[n]``, the known class that each is most like.
-      accepted: ``[n]``, whether it is taken for known.
-      scores: ``[n]``.
-      thresholds: ``[n]``, that the scores were compared with.
-      probabilities: ``[n, k]``, of the network's classes if it is known, by the closed-set
-        classifier.
-      known_probabilities: ``[n]``, of being known; None where nothing says it.
-      p_values: ``[n]``, share of known examples that are no more usual; None without any.
+      nearest: ``[n]``, the known class that each most resembles.
+      accepted: ``[n]``, whether each is accepted as known.
+      scores: ``[n]``, higher is more known.
+      thresholds: ``[n]``, the threshold that each score was compared with.
+      probabilities: ``[n, k]``, the closed-set classifier's class probabilities, given that the
+        example is known.
+      known_probabilities: ``[n]``, probability of being known; None if the score provides none.
+      p_values: ``[n]``, conformal p-values; None without a calibration.
     """
 
     nearest: Int[np.ndarray, " n"]
@@ -126,15 +125,15 @@ class Answers(NamedTuple):
 
 @dataclass(frozen=True)
 class Decision:
-    """A score that decides, with everything that it needs.
+    """An open-set decision rule: a score with its fitted models and its thresholds.
 
     Attributes:
-      score: by which is decided.
-      models: name of it, and of what it is made of, to fitted models.
-      gallery: whether the score names the class, and not the closed-set classifier.
-      calibration: by known examples; None without any.
-      threshold: of the score, given from outside; None for the calibration's.
-      further: classes that the network does not have; None without any.
+      score: the score that is compared with the threshold.
+      models: fitted models of the score and of its members, by name.
+      gallery: whether the score names the class, instead of the closed-set classifier.
+      calibration: calibration on known examples; None if there is none.
+      threshold: a given threshold; None to use those of the calibration.
+      further: classes that were enrolled after training; None if there are none.
     """
 
     score: Score
@@ -146,30 +145,31 @@ class Decision:
 
     @property
     def probability_is(self) -> str:
-        """How the probability of being known comes about, in a word; empty where there is none.
+        """The kind of ``known_probabilities``; empty if there are none.
 
-        ``"calibrated"``: at even odds, with known classes in the place of unknown ones.
-        ``"p-value"``: the share of known examples that look at least as unusual, which is no
-        probability of being known. ``"score"``: the score itself, as the network has it.
+        ``"calibrated"``: fitted at even odds, with held-out known classes as the unknown ones.
+        ``"p-value"``: the share of known examples that look at least as unusual, which is not a
+        probability of being known. ``"score"``: the score itself, which is an uncalibrated
+        probability, log-probability or logit.
         """
         if self.calibration is not None:
             return "p-value" if self.calibration.sigmoid is None else "calibrated"
         return "score" if self.score.scale in ("log", "logit") else ""
 
     def ready(self) -> "Decision":
-        """Returns the decision with its galleries on the device, to decide about many batches."""
+        """Returns the decision with its galleries on the device, for use on many batches."""
         models = {name: gallery.ready(model) for name, model in self.models.items()}
         return replace(self, models=models)
 
     def at(self, threshold: float | None) -> "Decision":
-        """Returns the decision at another threshold of its score."""
+        """Returns the decision with another threshold; None restores the calibrated ones."""
         return replace(self, threshold=threshold)
 
     def score_of(self, outputs: Outputs) -> tuple[Float[np.ndarray, " n"], Int[np.ndarray, " n"]]:
-        """Computes score and class of n examples.
+        """Computes the score and the class of n examples.
 
-        The class is the score's where it names one of the further ones, or names all; else it is
-        the closed-set classifier's.
+        The class is the closed-set classifier's, unless the score names the class itself
+        (``gallery``) or assigns the example to an enrolled class.
         """
         known = outputs.logits.shape[1]
         wide = outputs.widened(0 if self.further is None else self.further.count)
@@ -180,23 +180,23 @@ class Decision:
         return np.asarray(answer.score, np.float64), label
 
     def thresholds(self, num_classes: int) -> Float[np.ndarray, " k"]:
-        """Finds the threshold of each class.
+        """Computes the threshold of each class.
 
         Args:
-          num_classes: k, of the network; further classes come after them.
+          num_classes: number of classes of the network; enrolled classes follow them.
 
         Raises:
-          ValueError: there is none: it is neither given nor is there anything to fit it to.
+          ValueError: the decision has neither a threshold nor a calibration.
         """
         further = 0 if self.further is None else self.further.count
         if self.threshold is not None:
             return np.full(num_classes + further, float(self.threshold))
         if self.calibration is None:
             raise ValueError(f"{self.score.name}: there is no threshold")
-        found = self.calibration.thresholds(num_classes)
+        thresholds = self.calibration.thresholds(num_classes)
         if self.further is None:
-            return found
-        return np.concatenate([found, self.further.thresholds(self.calibration)])
+            return thresholds
+        return np.concatenate([thresholds, self.further.thresholds(self.calibration)])
 
     def __call__(self, outputs: Outputs) -> Answers:
         """Decides about n examples.
@@ -228,21 +228,22 @@ class Decision:
     def _p_values(
         self, calibration: Calibration, scores: np.ndarray, nearest: np.ndarray
     ) -> np.ndarray:
-        found = conformal_p_values(calibration.scores, scores)
+        p_values = conformal_p_values(calibration.scores, scores)
         for c in np.unique(nearest).tolist():
             own = calibration.scores[calibration.nearest == c] if calibration.per_class else None
             if self.further is not None and c >= self.further.first:
-                own = mine if (mine := self.further.own(c)).size else None
+                enrolled = self.further.own(c)
+                own = enrolled if enrolled.size else None
             if own is not None:
-                found[nearest == c] = conformal_p_values(own, scores[nearest == c])
-        return found
+                p_values[nearest == c] = conformal_p_values(own, scores[nearest == c])
+        return p_values
 
 
 def gamma_rule(gamma: float) -> Decision:
-    """Returns the rule of Safaei et al. (2023), section 2.3: CBC's probability against γ.
+    """Returns the rule of Safaei et al. (2023), section 2.3: accept if CBC's probability reaches γ.
 
     Raises:
-      ValueError: ``gamma`` is no probability.
+      ValueError: ``gamma`` is not in [0, 1].
     """
     if not 0 <= gamma <= 1:
         raise ValueError(f"gamma: got {gamma}, wanted a probability in [0, 1]")
@@ -257,27 +258,28 @@ def calibrate(
     per_class: bool = False,
     sigmoid: Sigmoid | None = None,
 ) -> Decision:
-    """Fits thresholds and probabilities to known examples; the score's own fit stays.
+    """Fits thresholds and probabilities to known examples; the score's own fit is unchanged.
 
     Args:
-      decision: to be calibrated; a threshold that it was given no longer counts.
-      outputs: on n known examples that took no part in training. Those of classes that the network
-        does not have say nothing of the temperature.
-      tpr: share of known examples that is to be accepted.
-      per_class: whether that is to hold for each class that examples are taken for.
-      sigmoid: from standing to the probability of being known.
+      decision: the decision to calibrate; its given threshold, if any, is dropped.
+      outputs: outputs on n known examples that took no part in training. Examples of enrolled
+        classes do not contribute to the temperature.
+      tpr: share of known examples to accept.
+      per_class: whether ``tpr`` is to hold for each assigned class separately.
+      sigmoid: maps a standardised score to the probability of being known.
 
     Raises:
-      ValueError: there is no example, one is of no known class, or ``tpr`` is out of range.
+      ValueError: there is no example, an example is unknown, a score is not finite, or ``tpr`` is
+        out of range.
     """
     if not len(outputs.labels) or outputs.labels.min() < 0:
-        raise ValueError("calibration: wanted known examples, at least one, and no others")
+        raise ValueError("calibration: wanted known examples only, and at least one")
     scores, nearest = decision.score_of(outputs)
     if not np.isfinite(scores).all():
         raise ValueError(f"{decision.score.name}: {np.sum(~np.isfinite(scores))} are not finite")
     temperature = 1.0 if decision.calibration is None else decision.calibration.temperature
     if (own := outputs.labels < outputs.logits.shape[1]).any():
         temperature = fit_temperature(outputs.logits[own], outputs.labels[own])
-    conformal_threshold(scores, tpr=tpr)
+    conformal_threshold(scores, tpr=tpr)  # checks tpr
     fitted = Calibration(scores, np.asarray(nearest), temperature, tpr, per_class, sigmoid)
     return replace(decision, calibration=fitted, threshold=None)

@@ -1,4 +1,4 @@
-"""A gallery's examples where they are too large for one process: in pieces, in others."""
+"""A gallery whose examples are held in pieces by other processes."""
 
 from collections.abc import Callable, Iterable
 
@@ -7,18 +7,23 @@ import numpy as np
 from jaxatr.typing import Float
 
 Ask = Callable[[np.ndarray, int, tuple[int, ...]], Iterable[np.ndarray]]
-"""Takes queries ``[b, s, d]``, k, and the forms that estimate; gives ``[b, k]`` of each piece."""
+"""Maps queries ``[b, s, d]``, the number of classes k and the forms used for the estimate to the
+proximities ``[b, k]`` of each piece."""
 
 
 class Elsewhere:
-    """Stands in a gallery for the examples, which are searched where they lie."""
+    """Searches a gallery's examples in the processes that hold them."""
 
     def __init__(self, ask: Ask):
-        """Takes the question, which goes to all pieces."""
+        """Creates the search.
+
+        Args:
+          ask: sends queries to every piece, and yields the answer of each.
+        """
         self._ask = ask
 
     def proximities(
         self, queries: Float[np.ndarray, "b s d"], classes: int, estimated: tuple[int, ...]
     ) -> Float[np.ndarray, "b k"]:
-        """Computes how near the nearest example of each class is: the nearest of any piece's."""
+        """Computes the proximity to the nearest example of each class, over all pieces."""
         return np.maximum.reduce(list(self._ask(queries, classes, estimated)))

@@ -1,9 +1,9 @@
-"""Classes that are added to what a score compares with, without a training of the network.
+"""Enrols new classes by examples, without training the network.
 
-A score that compares with training examples knows a class by its examples. So examples of a further
-class, which the network has no output for, make it a known one. This is few-shot recognition by the
-nearest example (Vinyals et al. 2016, "Matching networks"; for Gaussian classes by the nearest mean,
-Snell et al. 2017, "Prototypical networks"), on the maps or features of a network that is finished.
+A score that compares with stored examples recognises any class that it has examples of, including
+classes that the network has no output for. This is few-shot recognition by the nearest example
+(Vinyals et al. 2016, "Matching networks") or, for Gaussian classes, by the nearest mean (Snell et
+al. 2017, "Prototypical networks"), on the maps or features of a trained network.
 """
 
 from dataclasses import replace
@@ -18,23 +18,22 @@ from jaxatr.openset.score import Score
 from jaxatr.typing import Float
 
 TURNS = 20
-"""Turns in which the examples of a class are compared with the others: more than so many examples
-are left out in groups."""
+"""Folds of the leave-one-out scores: a class with more examples leaves them out in groups."""
 
 
 def enrolled_models(
     score: Score, models: dict[str, Any], outputs: Outputs, classes: int
 ) -> dict[str, Any]:
-    """Adds examples to what a score and its members compare with.
+    """Returns the fitted models of a score and its members with examples added.
 
     Args:
-      score: one that takes classes.
-      models: name of it, and of its members, to fitted models, which stay as they are.
-      outputs: on the examples.
-      classes: k, with those that the network does not have.
+      score: a score with ``takes_classes``.
+      models: fitted models of the score and of its members, by name; they are not modified.
+      outputs: outputs on the examples.
+      classes: k, including the classes that the network has no output for.
 
     Raises:
-      ValueError: the score takes no classes, or an example does not fit.
+      ValueError: the score cannot take classes, or an example is invalid.
     """
     if not score.takes_classes:
         raise ValueError(f"{score.name}: classes cannot be added to it without a training")
@@ -48,60 +47,62 @@ def enrolled_models(
 def enrol(
     decision: Decision, outputs: Outputs, classes: int, *, validation: Outputs | None = None
 ) -> Decision:
-    """Adds classes to a decision, and examples of known ones.
+    """Enrols new classes in a decision, and adds examples of known ones.
 
     Args:
-      decision: without any.
-      outputs: on the examples. A label from the network's number of classes on is of a further
-        class; of each there is one example at least.
-      classes: how many further ones there are.
-      validation: outputs on the known examples that the decision was calibrated to. With further
-        classes to be taken for, their scores are others; without them the calibration stays.
+      decision: a decision without enrolled classes.
+      outputs: outputs on the examples. Labels from the network's number of classes on are new
+        classes, each with at least one example.
+      classes: number of new classes.
+      validation: outputs on the known examples that the decision was calibrated on. Their scores
+        are recomputed, because they can now be assigned to a new class; if this is None, the
+        calibration is left as it was.
 
     Raises:
-      ValueError: the score takes no classes, or a further class has no example.
+      ValueError: the score cannot take classes, or a new class has no example.
     """
     known = outputs.logits.shape[1]
     if missing := sorted({*range(known, known + classes)} - {*outputs.labels.tolist()}):
         raise ValueError(f"labels: no example of class {missing[0]}")
     wide, every = outputs.widened(classes), known + classes
 
-    def of(chosen: np.ndarray) -> Decision:
+    def enrolled_with(chosen: np.ndarray) -> Decision:
         models = enrolled_models(decision.score, decision.models, wide.select(chosen), every)
         nothing = np.zeros(0, int)
         further = Further(known, classes, np.zeros(0), nothing, nothing)
         return replace(decision, models=models, further=further)
 
     everything = np.ones(len(outputs.labels), bool)
-    made, scored, order = of(everything), [], [np.zeros(0, int)]
+    enrolled, scored, order = enrolled_with(everything), [], [np.zeros(0, int)]
     for label in range(known, every):
-        for out in _turns(np.flatnonzero(outputs.labels == label)):
-            left = everything.copy()
-            left[out] = False
-            scored.append(of(left).score_of(outputs.select(out)))
+        for out in _folds(np.flatnonzero(outputs.labels == label)):
+            rest = everything.copy()
+            rest[out] = False
+            scored.append(enrolled_with(rest).score_of(outputs.select(out)))
             order.append(out)
-    scores = np.concatenate([np.zeros(0), *(found for found, _ in scored)])
-    nearest = np.concatenate([np.zeros(0, int), *(found for _, found in scored)])
+    scores = np.concatenate([np.zeros(0), *(part for part, _ in scored)])
+    nearest = np.concatenate([np.zeros(0, int), *(part for _, part in scored)])
     labels = outputs.labels[np.concatenate(order)]
-    made = replace(made, further=Further(known, classes, scores, nearest, labels))
-    if made.calibration is None or validation is None:
-        return made
-    scores, nearest = made.score_of(validation)
-    calibration = made.calibration._replace(scores=scores, nearest=nearest)
-    return replace(made, calibration=calibration)
+    enrolled = replace(enrolled, further=Further(known, classes, scores, nearest, labels))
+    if enrolled.calibration is None or validation is None:
+        return enrolled
+    scores, nearest = enrolled.score_of(validation)
+    calibration = enrolled.calibration._replace(scores=scores, nearest=nearest)
+    return replace(enrolled, calibration=calibration)
 
 
 def enrol_scores(fitted: Fitted, outputs: Outputs, classes: int) -> Fitted:
-    """Adds examples to those of several scores that take classes; the others stay.
+    """Adds examples to each of several scores that takes classes; the others are unchanged.
 
     Args:
       fitted: the scores.
-      outputs: on the examples, as of :func:`enrol`.
-      classes: how many further ones there are.
+      outputs: outputs on the examples. Labels from the network's number of classes on are new
+        classes.
+      classes: number of new classes.
     """
     models, every = dict(fitted.models), outputs.logits.shape[1] + classes
     taking = (score for score in fitted.scores if score.takes_classes)
-    # A member that several scores are made of gets the examples once.
+    # A member shared by several scores gets the examples once.
     chosen = {name: one for score in taking for name, one in _comparing(score).items()}
     wide = outputs.widened(classes)
     for name, one in chosen.items():
@@ -110,14 +111,14 @@ def enrol_scores(fitted: Fitted, outputs: Outputs, classes: int) -> Fitted:
 
 
 def compared_rows(decision: Decision, outputs: Outputs) -> Float[np.ndarray, "n d"]:
-    """Makes the vectors of length 1 by which a decision compares examples.
+    """Computes the unit vectors by which a decision compares examples.
 
-    Of a score that is made of others it is theirs, side by side. Of one that compares with no
-    examples it is the network's features.
+    For a score with members, these are the members' vectors, concatenated. For a score that
+    compares with no examples, they are the network's features.
 
     Args:
-      decision: by a score.
-      outputs: on n examples, with ``"features"``.
+      decision: the decision.
+      outputs: outputs on n examples, with ``"features"``.
     """
     parts = [
         np.asarray(one.comparing.rows(decision.models[one.name], outputs), np.float32)
@@ -128,13 +129,13 @@ def compared_rows(decision: Decision, outputs: Outputs) -> Float[np.ndarray, "n 
 
 
 def _comparing(score: Score) -> dict[str, Any]:
-    """Finds what compares with examples, by name: the score, or those of its members."""
+    """Lists the score and those of its members that compare with examples, by name."""
     found = {} if score.comparing is None else {score.name: score}
     for member in score.members:
         found |= _comparing(member)
     return found
 
 
-def _turns(rows: np.ndarray) -> list[np.ndarray]:
-    """Parts the examples of a class into those that are left out together; none of one alone."""
+def _folds(rows: np.ndarray) -> list[np.ndarray]:
+    """Splits a class's examples into groups to leave out together; a single example gives none."""
     return np.array_split(rows, min(len(rows), TURNS)) if len(rows) > 1 else []

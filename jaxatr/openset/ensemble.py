@@ -1,13 +1,14 @@
-"""Several networks' answers to the same examples as one.
+"""Decisions of an ensemble of networks.
 
 Lakshminarayanan et al. (2017), "Simple and scalable predictive uncertainty estimation using deep
 ensembles", section 2.4: the members are a mixture, and their class probabilities are averaged. The
-temperature is fitted to the average, and not to each member: an average of calibrated probabilities
-is not sure enough (Rahaman and Thiery 2021, "Uncertainty quantification and deep ensembles").
+temperature is fitted to the average, not to each member, because an average of calibrated
+probabilities is underconfident (Rahaman and Thiery 2021, "Uncertainty quantification and deep
+ensembles").
 
-Scores of different networks have different units, so each is averaged by its standing among the
-validation examples (:func:`jaxatr.openset.standing_of`), as a fusion of scores sums them. Unlike
-p-values, standings still tell examples apart that lie beyond all validation examples.
+Scores of different networks have different units, so they are averaged after standardising each on
+the validation examples (:func:`jaxatr.openset.standing_of`), as a fusion of scores sums them.
+Unlike p-values, standardised scores still rank examples beyond all validation examples.
 """
 
 from collections.abc import Sequence
@@ -57,7 +58,7 @@ ENSEMBLE = Score(
     names_class=True,
     model=Units,
 )
-"""The mean standing of the members' scores; its needs are those of :func:`pool`."""
+"""The mean of the members' standardised scores; :func:`pool` computes its needs."""
 
 
 @dataclass(frozen=True)
@@ -65,15 +66,15 @@ class Pooled(Decision):
     """The decision of an ensemble, on the outputs of :func:`pool`.
 
     Attributes:
-      mixture: whether every member has a calibrated probability of being known, whose mean is the
-        ensemble's.
+      mixture: whether every member has a calibrated probability of being known. The ensemble's
+        probability is then their mean.
     """
 
     mixture: bool = False
 
     @property
     def probability_is(self) -> str:
-        """How the probability of being known comes about, as of :class:`Decision`."""
+        """The kind of ``known_probabilities``, as in :attr:`Decision.probability_is`."""
         return "calibrated" if self.mixture else super().probability_is
 
     def __call__(self, outputs: Outputs) -> Answers:
@@ -92,14 +93,14 @@ def pool(decisions: Sequence[Decision], outputs: Sequence[Outputs]) -> Outputs:
     """Pools the outputs of m members on the same n examples.
 
     Args:
-      decisions: of the members.
-      outputs: of the members, with what their scores need.
+      decisions: the members' decisions.
+      outputs: the members' outputs, with the arrays that their scores need.
 
     Returns:
       Outputs whose logits are the logarithms of the mean class probabilities. ``more`` has
-      ``member_scores`` ``[n, m]``; ``member_votes`` ``[n, k]``, the mean of the probabilities, of a
-      member whose score names the class of that class alone; and ``member_known`` ``[n, m]``, the
-      probabilities of being known, where all members have calibrated ones.
+      ``member_scores`` ``[n, m]``; ``member_votes`` ``[n, k]``, the mean class probabilities, in
+      which a member whose score names the class counts as one-hot; and, if all members have
+      calibrated probabilities of being known, those as ``member_known`` ``[n, m]``.
     """
     classes = outputs[0].logits.shape[1]
     logs, votes, scores, known = [], [], [], []
@@ -125,16 +126,17 @@ def pool(decisions: Sequence[Decision], outputs: Sequence[Outputs]) -> Outputs:
 def fit_ensemble(
     decisions: Sequence[Decision], validation: Outputs, *, tpr: float, per_class: bool = False
 ) -> Pooled:
-    """Fits units, threshold and temperature of an ensemble.
+    """Fits an ensemble's score units, threshold and temperature.
 
     Args:
-      decisions: of the members.
-      validation: what :func:`pool` makes of known examples that no member was trained on.
-      tpr: share of known examples that is to be accepted.
-      per_class: whether that is to hold for each class that examples are taken for.
+      decisions: the members' decisions.
+      validation: pooled outputs (:func:`pool`) on known examples that no member was trained on.
+      tpr: share of known examples to accept.
+      per_class: whether ``tpr`` is to hold for each assigned class separately.
 
     Raises:
-      ValueError: as :func:`jaxatr.openset.calibrate`.
+      ValueError: there is no example, an example is unknown, a score is not finite, or ``tpr`` is
+        out of range.
     """
     models = fit_scores([ENSEMBLE], None, None, validation=validation).models
     gallery = any(decision.gallery for decision in decisions)
@@ -145,11 +147,11 @@ def fit_ensemble(
 
 
 def as_pooled(decision: Decision, members: Sequence[Decision]) -> Pooled:
-    """Makes of a decision that was read from a file that of an ensemble.
+    """Converts a decision that was read from a file to an ensemble's.
 
     Args:
-      decision: by :data:`ENSEMBLE`.
-      members: decisions of the members.
+      decision: a decision by :data:`ENSEMBLE`.
+      members: the members' decisions.
     """
     return Pooled(
         decision.score,

@@ -1,4 +1,4 @@
-"""From labels, predictions and scores to the figures of the paper's tables."""
+"""Computes open-set measures from labels, predictions and scores."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -13,14 +13,14 @@ from jaxatr.openset.score import Score
 from jaxatr.typing import Int, Shaped
 
 FPR = 0.1
-"""The share of unknown examples accepted at which the correct classification rate is taken."""
+"""False-positive rate at which the correct classification rate is measured."""
 
 
 def fixed_thresholds(scores: Iterable[Score], gamma: float) -> dict[str, float]:
-    """Lists the thresholds of scores at γ, each in the score's own unit, perhaps infinite.
+    """Computes scores' thresholds at γ, each in the score's own unit, possibly infinite.
 
     Raises:
-      ValueError: ``gamma`` is no probability.
+      ValueError: ``gamma`` is not in [0, 1].
     """
     if not 0 <= gamma <= 1:
         raise ValueError(f"gamma: got {gamma}, wanted a probability in [0, 1]")
@@ -40,27 +40,28 @@ def evaluate(
     """Measures closed-set accuracy, and how well each score detects unknowns.
 
     Args:
-      labels: ``[n]``, of the test examples: known class, or :data:`UNKNOWN`.
-      predicted: ``[n]``, the known class that each is most like.
-      scores: name to ``[n]``, of the test examples; higher = more known.
-      validation: name to ``[m]``, of known examples held out of training, to which thresholds are
-        fitted; without it there are no fitted ones.
-      fixed: name to threshold, of :func:`fixed_thresholds`; none by default.
-      named: name of a score that names the class itself to ``[n]``, in the place of ``predicted``.
-      tpr: true-positive rate of the fitted thresholds and of the false-positive rate.
+      labels: ``[n]``, the test examples' known classes, or :data:`UNKNOWN`.
+      predicted: ``[n]``, the known class that each most resembles.
+      scores: the test examples' scores ``[n]``, by name; higher is more known.
+      validation: scores ``[m]`` of known examples held out of training, by name, to which
+        thresholds are fitted; None to fit none.
+      fixed: thresholds by score name, from :func:`fixed_thresholds`; none by default.
+      named: for each score that names the class itself, its classes ``[n]``, used instead of
+        ``predicted``.
+      tpr: true-positive rate of the fitted thresholds and of ``fpr_at_tpr``.
 
     Returns:
       ``num_known``, ``num_unknown``, ``closed_accuracy`` (absent without known examples) and
-      ``scores``: name to ``threshold``, ``open_accuracy``, ``auroc``, ``oscr``, ``fpr_at_tpr``,
-      ``fpr_at_tpr_of_unknown``, ``aupr_in``, ``aupr_out``, ``ccr_at_fpr`` (at :data:`FPR`) and,
-      with validation data, ``fitted_threshold`` and ``fitted_open_accuracy``. ``threshold`` is
-      None where it is infinite or not fixed; without a fixed one there is no ``open_accuracy``.
-      A score that names the class has its own ``closed_accuracy``.
-      Measures of known against unknown examples are absent where one kind is missing. With
-      validation data, ``fitted_gamma`` is the γ of the rule.
+      ``scores``, which maps each name to ``threshold``, ``open_accuracy``, ``auroc``, ``oscr``,
+      ``fpr_at_tpr``, ``fpr_at_tpr_of_unknown``, ``aupr_in``, ``aupr_out``, ``ccr_at_fpr`` (at
+      :data:`FPR`) and, with validation data, ``fitted_threshold`` and ``fitted_open_accuracy``.
+      ``threshold`` is None if it is infinite or not fixed; ``open_accuracy`` needs a fixed one.
+      A score that names the class has its own ``closed_accuracy``. Measures that compare known
+      with unknown examples are absent if either kind is missing. With validation data,
+      ``fitted_gamma`` is the fitted γ of the rule.
 
     Raises:
-      ValueError: ``tpr`` is no share.
+      ValueError: ``tpr`` is not in (0, 1].
     """
     chex.assert_rank(labels, 1)
     chex.assert_equal_shape([labels, predicted, *scores.values()])
@@ -74,7 +75,7 @@ def evaluate(
         result["closed_accuracy"] = metrics.closed_set_accuracy(predicted[known], labels[known])
     for name, values in scores.items():
         score, threshold = np.asarray(values, np.float64), (fixed or {}).get(name)
-        # JSON knows no infinity: the threshold, as a logit, of a γ of 0 or 1.
+        # JSON has no infinity, which is the threshold, as a logit, at a γ of 0 or 1.
         finite = threshold is not None and np.isfinite(threshold)
         row: dict[str, float | None] = {"threshold": threshold if finite else None}
         classes = (named or {}).get(name, predicted)

@@ -1,4 +1,4 @@
-"""Fits scores to a network's outputs, and computes them."""
+"""Fits scores to a network's outputs, and evaluates them."""
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -15,9 +15,9 @@ class Fitted(NamedTuple):
     """Scores that are ready to use.
 
     Attributes:
-      scores: those that could be fitted, or need no fit.
-      models: name of a score to its fitted model; those of members too.
-      refused: name of a score that was left out to the reason.
+      scores: the scores that could be fitted, or need no fit.
+      models: fitted models by score name, including those of members.
+      refused: reasons by name, for the scores that were left out.
     """
 
     scores: tuple[Score, ...]
@@ -25,11 +25,11 @@ class Fitted(NamedTuple):
     refused: Mapping[str, str] = {}
 
     def answers(self, outputs: Outputs) -> dict[str, Answer]:
-        """Computes every score and its class on n examples, by name, each once."""
-        found: dict[str, Answer] = {}
+        """Computes every score and its class on n examples, by name; shared members run once."""
+        answers: dict[str, Answer] = {}
         for score in self.scores:
-            _answer(score, self.models, outputs, found)
-        return {score.name: found[score.name] for score in self.scores}
+            _answer(score, self.models, outputs, answers)
+        return {score.name: answers[score.name] for score in self.scores}
 
     def on(self, outputs: Outputs) -> dict[str, Shaped[np.ndarray, " n"]]:
         """Computes every score on n examples, by name."""
@@ -55,23 +55,22 @@ def fit_scores(
     leave_out: bool = False,
     begins: Callable[[Score], None] | None = None,
 ) -> Fitted:
-    """Fits those of the scores that have a fit, and calibrates those that are to be.
+    """Fits and calibrates the scores that need it.
 
     Args:
-      scores: to be computed.
-      training: outputs on the training examples of the known classes, as at test time; for the
-        scores that are fitted.
-      head: the closed-set classifier's last layer, for ViM and others.
-      validation: outputs on known examples that took no part in training, for the scores that are
-        calibrated.
-      trained: name of a score to the model that its own training left.
-      leave_out: leave out, with a warning, a score whose fit refuses the outputs.
-      begins: called with each score that is fitted or calibrated, before that.
+      scores: the scores.
+      training: outputs on the training examples of the known classes, computed as at test time;
+        needed by scores that are fitted.
+      head: the closed-set classifier's last layer, used by ViM and others.
+      validation: outputs on known examples that took no part in training; needed by scores that
+        are calibrated.
+      trained: for each score with a training of its own, the model that it produced, by name.
+      leave_out: leave out, with a warning, a score whose fit rejects the outputs.
+      begins: called with each score before it is fitted or calibrated.
 
     Raises:
-      ValueError: a score that has to be fitted or calibrated and no outputs to do it with; a score
-        without the model of its own training; or the score's own fit refuses the outputs, named by
-        the score.
+      ValueError: a score lacks the outputs it is fitted or calibrated on, or the model of its own
+        training; or its fit rejects the outputs. The message begins with the score's name.
     """
     ready, refused = [], {}
     fitting = _Fitting(training, head, validation, dict(trained or {}), set())
@@ -92,7 +91,7 @@ def fit_scores(
 
 
 class _Fitting(NamedTuple):
-    """The examples of a fit, and the models that it has made."""
+    """The inputs of a fit, and the models fitted so far."""
 
     training: Outputs | None
     head: Head | None
@@ -101,16 +100,16 @@ class _Fitting(NamedTuple):
     done: set[str]
 
     def check(self, score: Score) -> None:
-        """Refuses a score for which something is missing that no other examples could bring."""
+        """Raises an error if a score lacks an input that its fit requires."""
         if score.fit is not None and (self.training is None or self.head is None):
             raise ValueError(f"{score.name}: wanted the outputs on training examples to fit it to")
         if score.fit is None and score.training is not None and score.name not in self.models:
-            raise ValueError(f"{score.name}: wanted the model that its own training left")
+            raise ValueError(f"{score.name}: wanted the model of its own training")
         for member in score.members:
             self.check(member)
 
     def add(self, score: Score) -> None:
-        """Fits a score after its members, unless that is done."""
+        """Fits a score's members and then the score, unless it is already fitted."""
         if score.name in self.done:
             return
         try:
@@ -127,29 +126,29 @@ class _Fitting(NamedTuple):
             model = score.fit(self.training, self.head)
         if score.calibrate is not None:
             if self.validation is None:
-                raise ValueError("wanted the outputs on validation examples to calibrate it")
+                raise ValueError("wanted the outputs on validation examples to calibrate it on")
             model = score.calibrate(model, _with_members(score, self.models, self.validation, {}))
         if model is not None:
             self.models[score.name] = model
 
 
 def _answer(
-    score: Score, models: Mapping[str, Any], outputs: Outputs, found: dict[str, Answer]
+    score: Score, models: Mapping[str, Any], outputs: Outputs, answers: dict[str, Answer]
 ) -> Answer:
-    """Computes a score after its members; ``found`` has and gets what is computed."""
-    if score.name not in found:
-        full = _with_members(score, models, outputs, found)
-        found[score.name] = score.answer(models.get(score.name), full)
-    return found[score.name]
+    """Computes a score after its members; ``answers`` caches the results."""
+    if score.name not in answers:
+        full = _with_members(score, models, outputs, answers)
+        answers[score.name] = score.answer(models.get(score.name), full)
+    return answers[score.name]
 
 
 def _with_members(
-    score: Score, models: Mapping[str, Any], outputs: Outputs, found: dict[str, Answer]
+    score: Score, models: Mapping[str, Any], outputs: Outputs, answers: dict[str, Answer]
 ) -> Outputs:
-    """Adds to outputs what a score's members answer to them."""
+    """Adds the answers of a score's members to the outputs."""
     more = dict(outputs.more)
     for member in score.members:
-        answer = _answer(member, models, outputs, found)
+        answer = _answer(member, models, outputs, answers)
         fields = {name: values for name, values in answer._asdict().items() if values is not None}
         more |= {f"{name}_{member.name}": values for name, values in fields.items()}
     return outputs._replace(more=more) if score.members else outputs

@@ -1,9 +1,9 @@
-"""A gallery of training examples: kept small, and searched class by class.
+"""A gallery of training examples, searched for the nearest example of each class.
 
-The examples are kept in float16, and searched in float32 on the device. They are in the order of
-their classes, so that the nearest of a class is the largest of neighbouring products. No larger
-array is ever made than the examples, and the products of them all with one block of queries. A
-large gallery is searched in two stages (:mod:`~jaxatr.openset.reranking`).
+Examples are stored in float16 and searched in float32 on the device. They are sorted by class, so
+that each class is a contiguous slice of the products. The largest arrays are the examples, and
+their products with one block of queries. A large gallery is searched in two stages
+(:mod:`~jaxatr.openset.reranking`).
 """
 
 from collections.abc import Callable
@@ -25,18 +25,18 @@ BLOCK = 256
 Model = TypeVar("Model")
 
 LEAST = 1e-6
-"""Distance that counts as 0, which has no logarithm."""
+"""Smallest distance whose logarithm is taken; smaller ones, and 0, count as this."""
 
 
 class Gallery(NamedTuple):
-    """Examples to search among.
+    """Examples to search.
 
     Attributes:
       examples: ``[n, d]``, float16.
       half_squares: ``[n]``, half their squared lengths.
       labels: ``[n]``, their classes, ascending.
-      index: of a large gallery, for a search in two stages, or where else the examples are; None:
-        all examples are compared.
+      index: an index for a search in two stages, or a search in the processes that hold the
+        examples; None to compare every example.
     """
 
     examples: Shaped[ArrayLike, "n d"]
@@ -45,40 +45,23 @@ class Gallery(NamedTuple):
     index: Index | Elsewhere | None = None
 
 
-class Projection(NamedTuple):
-    """A linear map to fewer numbers, ``(x - mean) @ axes``.
-
-    Attributes:
-      mean: ``[d]``.
-      axes: ``[d, m]``.
-    """
-
-    mean: Float[np.ndarray, " d"]
-    axes: Float[np.ndarray, "d m"]
-
-    def __call__(self, x: Shaped[np.ndarray, "... d"]) -> Float[np.ndarray, "... m"]:
-        """Projects the last axis, in float32."""
-        x, mean, axes = (np.asarray(array, np.float32) for array in (x, self.mean, self.axes))
-        return (x - mean) @ axes
-
-
 def build(rows: Shaped[np.ndarray, "n d"], labels: Int[ArrayLike, " n"], classes: int) -> Gallery:
-    """Lays examples out for :func:`class_distances`.
+    """Builds a gallery for :func:`class_distances`.
 
     Args:
       rows: ``[n, d]``, within float16's range of ±65504.
       labels: ``[n]``, their classes.
-      classes: k; at least two of them must occur, or there is no other class to be nearer to.
+      classes: k; examples of at least two classes are needed.
 
     Raises:
-      ValueError: there are none, a value is not finite in float16, a label is of no known class, or
-        all are of one class.
+      ValueError: there are no examples, a value is not finite in float16, a label is not a known
+        class, or all examples are of one class.
     """
     labels = known_labels(labels, len(rows), classes)
-    with np.errstate(over="ignore"):  # told below
+    with np.errstate(over="ignore"):  # checked below
         examples = rows.astype(np.float16)
     if not rows.size or not np.isfinite(examples).all():
-        raise ValueError("examples: got none, or one that float16 cannot hold, wanted finite ones")
+        raise ValueError("examples: got none, or one beyond the range of float16")
     if labels.min() == labels.max():
         raise ValueError(f"labels: got class {labels[0]} only, wanted two or more")
     order = np.argsort(labels, kind="stable")
@@ -90,15 +73,15 @@ def build(rows: Shaped[np.ndarray, "n d"], labels: Int[ArrayLike, " n"], classes
 def directions(
     rows: Shaped[np.ndarray, "n d"], labels: Int[ArrayLike, " n"], classes: int
 ) -> Gallery:
-    """Lays examples of length 1 out for :func:`cosines`; those that are all 0 are left out.
+    """Builds a gallery of unit vectors for :func:`cosines`; rows that are all 0 are left out.
 
     Args:
       rows: ``[n, d]``, of any length.
       labels: ``[n]``, their classes.
-      classes: k.
+      classes: k; examples of at least two classes are needed.
 
     Raises:
-      ValueError: as :func:`build`.
+      ValueError: as for :func:`build`.
     """
     kept = np.any(rows != 0, axis=1)
     return build(unit(rows[kept]), np.asarray(labels)[kept], classes)
@@ -107,20 +90,20 @@ def directions(
 def extended(
     gallery: Gallery, rows: Shaped[np.ndarray, "m d"], labels: Int[ArrayLike, " m"]
 ) -> Gallery:
-    """Adds examples to a gallery, in the place of their classes.
+    """Returns a gallery with examples added.
 
     Args:
-      gallery: of :func:`build` or :func:`directions`.
-      rows: ``[m, d]``, laid out as its examples are.
+      gallery: from :func:`build` or :func:`directions`.
+      rows: ``[m, d]``, in the form of the gallery's examples.
       labels: ``[m]``, their classes.
 
     Raises:
       ValueError: a value is not finite in float16.
     """
-    with np.errstate(over="ignore"):  # told below
+    with np.errstate(over="ignore"):  # checked below
         added = np.asarray(rows).astype(np.float16)
     if not np.isfinite(added).all():
-        raise ValueError("examples: got one that float16 cannot hold, wanted finite ones")
+        raise ValueError("examples: got one beyond the range of float16")
     half_squares = np.einsum("nd,nd->n", added, added, dtype=np.float32) / 2
     every = np.concatenate([np.asarray(gallery.labels), np.asarray(labels, np.int32)])
     order = np.argsort(every, kind="stable")
@@ -134,27 +117,27 @@ def extended(
 def with_examples(
     model: Any, rows: Shaped[np.ndarray, "m d"], labels: Int[ArrayLike, " m"], classes: int
 ) -> Any:
-    """Adds examples to a score's model that has the fields of a gallery, and ``classes``.
+    """Returns a score's model with examples added to its gallery.
 
-    Rows that are all 0 are left out: they have no direction to compare.
+    Rows that are all 0 are left out, because they have no direction.
 
     Args:
-      model: a named tuple.
-      rows: as of :func:`extended`.
-      labels: as there.
-      classes: k, with further ones.
+      model: a named tuple with the fields of a :class:`Gallery`, and ``classes``.
+      rows: ``[m, d]``, in the form of the gallery's examples.
+      labels: ``[m]``, their classes.
+      classes: k, including the classes that the examples add.
 
     Raises:
-      ValueError: as :func:`extended`.
+      ValueError: a value is not finite in float16.
     """
     kept = np.any(rows != 0, axis=1)
-    own = Gallery(model.examples, model.half_squares, model.labels)
-    found = extended(own, rows[kept], np.asarray(labels)[kept])
-    return model._replace(**found._asdict(), classes=np.array(classes))
+    before = Gallery(model.examples, model.half_squares, model.labels)
+    after = extended(before, rows[kept], np.asarray(labels)[kept])
+    return model._replace(**after._asdict(), classes=np.array(classes))
 
 
 def unit(rows: Shaped[ArrayLike, "... d"]) -> Any:
-    """Scales rows to length 1, in float32; one that is all 0 stays so."""
+    """Scales rows to length 1, in float32; a row that is all 0 stays 0."""
     xp = numpy_of(rows)
     rows = xp.asarray(rows, np.float32)
     lengths = xp.linalg.norm(rows, axis=-1, keepdims=True)
@@ -165,36 +148,38 @@ _unit = jax.jit(unit)
 
 
 def numpy_of(array: Any) -> Any:
-    """Returns the library of an array, for what is computed in NumPy, or traced for a graph."""
+    """Returns the array's module, NumPy or jax.numpy, for code that runs eagerly or is traced."""
     return jnp if isinstance(array, jax.Array) else np
 
 
 def in_double(array: Any) -> Any:
-    """Converts an array of NumPy to float64; one of JAX, which has none, stays as it is."""
+    """Converts a NumPy array to float64; a JAX array, which has no float64, is left unchanged."""
     return array if isinstance(array, jax.Array) else np.asarray(array, np.float64)
 
 
 def ready(model: Model) -> Model:
-    """Makes a fitted model ready for many searches.
+    """Prepares a fitted model for many searches.
 
-    Its float16 arrays are put on the device in float32, and a gallery gets an index where a search
-    in two stages pays.
+    Its float16 arrays are put on the device in float32, and a gallery gets an index if a search in
+    two stages is faster.
 
     Args:
-      model: a named tuple of arrays; with the fields of a :class:`Gallery` and ``classes``, a
-        gallery, of which each query comes in ``forms`` forms if it says so. Another is left alone.
+      model: a named tuple of arrays. It is a gallery if it has the fields of a :class:`Gallery`
+        and ``classes``; its attribute ``forms``, 1 by default, is the number of forms that each
+        query is compared in.
     """
 
     def put(leaf: Any) -> Any:
         half = getattr(leaf, "dtype", None) == np.float16
         return jnp.asarray(leaf).astype(jnp.float32) if half else leaf
 
-    found: Any = jax.tree.map(put, model)
-    if is_gallery(found) and found.index is None:
-        if reranking.pays(np.shape(found.examples), getattr(found, "forms", 1)):
-            arrays = found.examples, found.half_squares, found.labels
-            found = found._replace(index=reranking.index(*arrays, int(np.asarray(found.classes))))
-    return found
+    placed: Any = jax.tree.map(put, model)
+    if is_gallery(placed) and placed.index is None:
+        if reranking.pays(np.shape(placed.examples), getattr(placed, "forms", 1)):
+            arrays = placed.examples, placed.half_squares, placed.labels
+            index = reranking.index(*arrays, int(np.asarray(placed.classes)))
+            placed = placed._replace(index=index)
+    return placed
 
 
 def is_gallery(model: Any) -> bool:
@@ -211,13 +196,14 @@ def class_distances(
 ) -> Float[np.ndarray, "b k"]:
     """Computes the distance of each query to the nearest example of each class.
 
-    From products, so exact to about 5e-4 of the vectors' lengths, which is as fine as float16 is.
+    Distances are computed from products, and so are accurate to about 5e-4 of the vectors' lengths,
+    which is the resolution of float16.
 
     Args:
-      gallery: of :func:`build`.
+      gallery: from :func:`build`.
       queries: ``[b, d]``.
       classes: k; the distance to a class without an example is infinite.
-      block_size: queries at a time.
+      block_size: number of queries per block.
 
     Raises:
       ValueError: ``block_size`` is below 1.
@@ -229,12 +215,12 @@ def class_distances(
 
 
 def traced_distances(gallery: Gallery, queries: Array, classes: int) -> Float[Array, "b k"]:
-    """Computes :func:`class_distances` in one block, for a graph.
+    """Computes :func:`class_distances` in one block, for a traced graph.
 
     Args:
-      gallery: its labels are an array of NumPy.
-      queries: ``[b, d]``; b may be a symbol.
-      classes: k.
+      gallery: from :func:`build`; its labels are a NumPy array.
+      queries: ``[b, d]``; b may be symbolic.
+      classes: k; the distance to a class without an example is infinite.
     """
     beyond = _traced(gallery, queries[:, None], classes, (0,))
     squares = jnp.sum(jnp.square(queries), axis=1, keepdims=True)
@@ -246,15 +232,15 @@ def _traced(
 ) -> Float[Array, "b k"]:
     examples = jnp.asarray(gallery.examples).astype(jnp.float32)
     if isinstance(gallery.index, Elsewhere):
-        raise ValueError("a gallery whose examples are elsewhere cannot be in a graph")
+        raise ValueError("a gallery held by other processes cannot be part of a graph")
     if gallery.index is not None:
         return reranking.nearest(examples, gallery.index, queries, estimated)
     half_squares = jnp.asarray(gallery.half_squares)
-    return _whole(examples, half_squares, queries, ends=_ends(gallery.labels, classes))
+    return _exhaustive(examples, half_squares, queries, ends=_ends(gallery.labels, classes))
 
 
 def _ends(labels: Int[ArrayLike, " n"], classes: int) -> tuple[int, ...]:
-    """Finds where the examples of each class begin, and where the last ones end."""
+    """Finds the offsets of the classes' examples: class c has those from ``[c]`` to ``[c + 1]``."""
     return tuple(np.searchsorted(np.asarray(labels), np.arange(classes + 1)).tolist())
 
 
@@ -269,15 +255,16 @@ def cosines(
     """Computes the largest cosine of each query to an example of each class, in float64.
 
     Args:
-      gallery: of :func:`directions`.
-      queries: ``[b, d]``, of any length; the cosine of one that is all 0 is 0, as near as float16.
-        ``[b, s, d]``: each in s forms, of which the one with the largest cosine counts.
+      gallery: from :func:`directions`.
+      queries: ``[b, d]``, of any length; the cosine of a query that is all 0 is 0 to within
+        float16. With shape ``[b, s, d]``, each query has s forms, and the form with the largest
+        cosine counts.
       classes: k; the cosine to a class without an example is minus infinity.
-      estimated: the forms by which a search in two stages estimates.
-      block_size: queries at a time, in all their forms.
+      estimated: the forms that the first stage of a search in two stages compares.
+      block_size: number of queries per block, each in all its forms.
 
     Raises:
-      ValueError: as :func:`class_distances`.
+      ValueError: ``block_size`` is below 1.
     """
     rows = np.asarray(_unit(jnp.asarray(queries)))
     rows = rows[:, None] if rows.ndim == 2 else rows
@@ -291,14 +278,14 @@ def proximities(
     estimated: tuple[int, ...],
     block_size: int,
 ) -> Float[np.ndarray, "b k"]:
-    """Computes the largest q·x − x²/2 over the forms q and a class's examples x.
+    """Computes the largest q·x − x²/2 over a query's forms q and each class's examples x.
 
     Args:
-      gallery: of :func:`build` or :func:`directions`.
+      gallery: from :func:`build` or :func:`directions`.
       queries: ``[b, s, d]``, each in s forms.
-      classes: k; minus infinity for a class without an example.
-      estimated: the forms by which a search in two stages estimates.
-      block_size: queries at a time.
+      classes: k; the proximity to a class without an example is minus infinity.
+      estimated: the forms that the first stage of a search in two stages compares.
+      block_size: number of queries per block.
 
     Raises:
       ValueError: ``block_size`` is below 1.
@@ -312,13 +299,13 @@ def proximities(
         search = partial(gallery.index.proximities, classes=classes, estimated=estimated)
     elif gallery.index is None:
         half_squares = jnp.asarray(gallery.half_squares)
-        search = partial(_whole, examples, half_squares, ends=_ends(gallery.labels, classes))
+        search = partial(_exhaustive, examples, half_squares, ends=_ends(gallery.labels, classes))
     else:
         search = partial(_reranked, examples, gallery.index, estimated=estimated)
     found = [np.zeros((0, classes), np.float32)]
     for start in range(0, len(queries), block_size):
         block = queries[start : start + block_size]
-        # Filled up to a power of two: few sizes of a block, each of which is compiled once.
+        # Padded to a power of two: each block size is compiled once, so there should be few.
         size = min(block_size, 1 << (len(block) - 1).bit_length())
         if len(block) < size:
             block = np.pad(block, [(0, size - len(block)), (0, 0), (0, 0)])
@@ -327,9 +314,11 @@ def proximities(
 
 
 @partial(jax.jit, static_argnames="ends")
-def _whole(examples: Array, half_squares: Array, queries: Array, ends: tuple[int, ...]) -> Array:
+def _exhaustive(
+    examples: Array, half_squares: Array, queries: Array, ends: tuple[int, ...]
+) -> Array:
     b, forms, d = queries.shape
-    # The longer side first: XLA's product of a CPU takes half the time of the transposed one.
+    # The longer side goes first: on CPUs, XLA takes twice as long for the transposed product.
     products = jax.lax.dot_general(
         examples,
         queries.reshape(b * forms, d),
@@ -353,116 +342,16 @@ _reranked = jax.jit(reranking.nearest, static_argnames="estimated")
 def traced_cosines(
     gallery: Gallery, queries: Array, classes: int, estimated: tuple[int, ...] = (0,)
 ) -> Float[Array, "b k"]:
-    """Computes :func:`cosines` for a graph, in float32; as :func:`traced_distances`."""
+    """Computes :func:`cosines` in one block, for a traced graph, in float32."""
     rows = unit(queries)
     rows = rows[:, None] if rows.ndim == 2 else rows
     return 0.5 + _traced(gallery, rows, classes, estimated)
 
 
 def two_nearest(distances: Float[ArrayLike, "b k"]) -> tuple[Any, Any]:
-    """Returns the distances to the nearest and to the next class, each ``[b]``, in float64."""
+    """Returns the distances to the nearest and the second-nearest class, each ``[b]``, in float64.
+
+    In a traced graph they keep their type.
+    """
     nearest = numpy_of(distances).sort(in_double(distances), axis=1)[:, :2]
     return nearest[:, 0], nearest[:, 1]
-
-
-def pca(rows: Shaped[np.ndarray, "n d"], dimensions: int) -> Projection:
-    """Finds the directions in which rows vary most.
-
-    Args:
-      rows: ``[n, d]``.
-      dimensions: m, how many of them.
-
-    Raises:
-      ValueError: ``dimensions`` is out of range.
-    """
-    _check_dimensions(dimensions, rows)
-    mean = rows.mean(axis=0, dtype=np.float64)
-    centred = np.asarray(rows, np.float64) - mean
-    _, vectors = np.linalg.eigh(centred.T @ centred)  # ascending
-    return Projection(mean, vectors[:, ::-1][:, :dimensions])
-
-
-def random_projection(rows: Shaped[np.ndarray, "n d"], dimensions: int, *, seed: int) -> Projection:
-    """Draws directions that keep squared distances in the mean (Johnson and Lindenstrauss 1984).
-
-    Args:
-      rows: ``[n, d]``, of which the width alone counts.
-      dimensions: m, how many of them.
-      seed: of the draw.
-
-    Raises:
-      ValueError: ``dimensions`` is out of range.
-    """
-    width = _check_dimensions(dimensions, rows)
-    axes = np.random.default_rng(seed).normal(size=(width, dimensions)) / np.sqrt(dimensions)
-    return Projection(np.zeros(width), axes)
-
-
-def _check_dimensions(dimensions: int, rows: np.ndarray) -> int:
-    if not 1 <= dimensions <= rows.shape[1]:
-        raise ValueError(f"dimensions: got {dimensions}, wanted 1 to {rows.shape[1]}, the rows'")
-    return rows.shape[1]
-
-
-def sample(labels: Int[np.ndarray, " n"], most: int, *, seed: int = 0) -> Int[np.ndarray, " m"]:
-    """Draws at most so many examples, evenly from all classes; ascending indices.
-
-    Args:
-      labels: ``[n]``, their classes.
-      most: m at most, at least one of each class.
-      seed: of the draw.
-    """
-    if len(labels) <= most:
-        return np.arange(len(labels))
-    order = np.random.default_rng(seed).permutation(len(labels))
-    rank = np.empty(len(labels), int)  # of an example among those of its class, as drawn
-    for label in np.unique(labels):
-        own = order[labels[order] == label]
-        rank[own] = np.arange(len(own))
-    kept = np.lexsort((order.argsort(), rank))[: max(most, len(np.unique(labels)))]
-    return np.sort(kept)
-
-
-def coreset(
-    rows: Shaped[np.ndarray, "n d"],
-    labels: Int[np.ndarray, " n"],
-    size: int,
-    *,
-    dimensions: int = 128,
-    seed: int = 0,
-) -> Int[np.ndarray, " m"]:
-    """Chooses examples such that no other is far from one of them; ascending indices.
-
-    Greedy k-centre, as PatchCore has it (Roth et al. 2022, algorithm 1): the next one is that which
-    is farthest from the chosen ones, by distances of random projections. It begins with the example
-    of each class that is nearest to the class's mean.
-
-    Args:
-      rows: ``[n, d]``.
-      labels: ``[n]``, their classes.
-      size: m, at least one of each class.
-      dimensions: of the projections, if the rows have more.
-      seed: of the projection.
-
-    Raises:
-      ValueError: ``size`` is out of range.
-    """
-    names = np.unique(labels)
-    if not len(names) <= size <= len(rows):
-        raise ValueError(f"size: got {size}, wanted {len(names)}, the classes, to {len(rows)}")
-    points = np.asarray(rows, np.float32)
-    if rows.shape[1] > dimensions:
-        points = random_projection(rows, dimensions, seed=seed)(rows)
-    chosen = []
-    for name in names:
-        own = np.flatnonzero(labels == name)
-        mean = points[own].mean(axis=0)
-        chosen.append(own[np.argmin(np.square(points[own] - mean).sum(axis=1))])
-    away = np.full(len(points), np.inf)
-    for place in range(size):
-        if place == len(chosen):
-            chosen.append(int(np.argmax(away)))
-        index = chosen[place]
-        away = np.minimum(away, np.square(points - points[index]).sum(axis=1))
-        away[chosen] = -1  # none comes twice
-    return np.sort(np.array(chosen))

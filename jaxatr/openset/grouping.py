@@ -1,8 +1,8 @@
-"""Groups of rejected examples, as candidates for new classes (HDBSCAN).
+"""Groups rejected examples into candidates for new classes (HDBSCAN).
 
 Campello et al. (2013), "Density-based clustering based on hierarchical density estimates". A group
-is where examples lie denser than around it; an example in none is noise. How many groups there are
-is not given, but how few examples make one.
+is a region that is denser than its surroundings; examples in no group are noise. The number of
+groups is not given; the smallest size of a group is.
 """
 
 from typing import Any, NamedTuple
@@ -12,27 +12,28 @@ import numpy as np
 from jaxatr.typing import Float, Int
 
 DIMENSIONS = 50
-"""Principal directions that are kept of longer vectors: density says little in more."""
+"""Principal directions that longer vectors are reduced to: densities are unreliable in many
+dimensions."""
 
 FEWEST = 5
-"""Examples that make a group."""
+"""Default for the smallest size of a group."""
 
 _DENSE = 3
-"""Examples that make a dense place.
+"""Neighbours that a density is estimated from (HDBSCAN's ``min_samples``).
 
-First tried on unknown classes of MSTAR, then confirmed on its known ones, grouped as if they were
-unknown: with more of them classes ran into each other, and fewer chips were in a group. So groups
-of MSTAR's unknown classes are no independent test of it.
+It was first tried on MSTAR's unknown classes, and then confirmed on its known ones, grouped as if
+they were unknown: larger values merged classes and left more chips ungrouped. MSTAR's unknown
+classes are therefore not an independent test of it.
 """
 
 
 class Group(NamedTuple):
-    """Examples that lie together.
+    """A group of similar examples.
 
     Attributes:
-      members: ``[m]``, which of the examples, from the middle of the group outwards.
-      spread: their mean distance from the one in the middle; of vectors of length 1, 0 for equal
-        ones and about 1.4 for those that have nothing in common.
+      members: ``[m]``, the examples' indices, from the centre of the group outwards.
+      spread: their mean distance to the central example. For unit vectors it is 0 if they are
+        equal, and about 1.4 if they are unrelated.
     """
 
     members: Int[np.ndarray, " m"]
@@ -40,14 +41,13 @@ class Group(NamedTuple):
 
 
 def group(rows: Float[np.ndarray, "n d"], *, fewest: int = FEWEST) -> list[Group]:
-    """Finds groups, the largest first, and of equal ones the tightest.
+    """Finds groups, largest first; groups of equal size are sorted by their spread.
 
-    Where no two groups stand apart, the examples are taken for one group, but for those that lie
-    far off.
+    If no two groups can be separated, all examples but the outliers form one group.
 
     Args:
-      rows: ``[n, d]``, vectors whose Euclidean distances are compared.
-      fewest: examples that make a group, at least 2.
+      rows: ``[n, d]``, vectors compared by Euclidean distance.
+      fewest: smallest size of a group, at least 2.
 
     Raises:
       ValueError: ``fewest`` is below 2.
@@ -56,7 +56,7 @@ def group(rows: Float[np.ndarray, "n d"], *, fewest: int = FEWEST) -> list[Group
         raise ValueError(f"fewest: got {fewest}, wanted 2 or more")
     if len(rows) < fewest:
         return []
-    # Each takes a second to import, and nothing else has a use for them.
+    # Each takes a second to import, and is used only here.
     from sklearn.cluster import HDBSCAN
     from sklearn.decomposition import PCA
 
@@ -70,8 +70,8 @@ def group(rows: Float[np.ndarray, "n d"], *, fewest: int = FEWEST) -> list[Group
         labels = search.fit_predict(points)
         if labels.max() >= 0:
             break
-    found = [_group(rows, np.flatnonzero(labels == c)) for c in range(labels.max() + 1)]
-    return sorted(found, key=lambda one: (-len(one.members), one.spread))
+    groups = [_group(rows, np.flatnonzero(labels == c)) for c in range(labels.max() + 1)]
+    return sorted(groups, key=lambda one: (-len(one.members), one.spread))
 
 
 def _group(rows: Float[np.ndarray, "n d"], members: Int[np.ndarray, " m"]) -> Group:

@@ -1,10 +1,10 @@
-"""Compares scores by classes that are known: each in turn stands in for an unknown one.
+"""Compares scores on known classes, each in turn standing in for an unknown one.
 
-The classes are left out of what is computed *after* the network: their logits are dropped, the
-scores are fitted without their training examples, and their validation examples are the unknown
-ones. The network itself has seen them, so that all scores look better than they will be, and those
-that profit most from what the network learned of a class may look better than they deserve. A
-:class:`Trial` can come from elsewhere: from a network that was trained without the classes.
+The classes are left out *after* the network: their logits are dropped, the scores are fitted
+without their training examples, and their validation examples count as unknown. Because the network
+was trained on them, all scores look better than they will on truly unknown classes, and scores that
+rely most on the network's learned classes may be favoured. A :class:`Trial` can also come from a
+network that was trained without the classes.
 """
 
 import warnings
@@ -21,17 +21,18 @@ from jaxatr.openset.score import Head, Score
 from jaxatr.typing import Bool, Float
 
 MOST_TRIALS = 10
-"""More classes than this are left out in groups, so that the time does not grow with them."""
+"""Most trials of one network: with more classes, they are left out in groups to bound the time."""
 
 
 class Trial(NamedTuple):
-    """Outputs of a network, some of whose known classes stand in for unknown ones.
+    """A network's outputs with some known classes standing in for unknown ones.
 
     Attributes:
-      name: of what is left out.
-      training: outputs on training examples of the classes that are left.
-      validation: outputs on validation examples; those of the stand-ins are labelled unknown.
-      head: the classifier's last layer, without the stand-ins.
+      name: names of the classes left out.
+      training: outputs on training examples of the remaining classes.
+      validation: outputs on validation examples; those of the left-out classes are labelled
+        unknown.
+      head: the classifier's last layer, without the left-out classes.
     """
 
     name: str
@@ -41,14 +42,14 @@ class Trial(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """How well a score tells known from stand-in classes.
+    """How well a score separates known classes from left-out ones.
 
     Attributes:
-      areas: name of a trial to AUROC.
-      standing: ``[m]``, the validation examples' scores in all trials, each by
-        :func:`~jaxatr.openset.standing_of` among the known of its trial.
-      known: ``[m]``, which of them are known there.
-      refused: why it could not be computed; empty if it could.
+      areas: AUROC by name of the trial.
+      standing: ``[m]``, the validation examples' scores in all trials, each standardised by the
+        known examples of its trial (:func:`~jaxatr.openset.standing_of`).
+      known: ``[m]``, which of them are known in their trial.
+      refused: the reason if the score could not be computed; otherwise empty.
     """
 
     areas: dict[str, float]
@@ -58,21 +59,21 @@ class Compared(NamedTuple):
 
     @property
     def mean(self) -> float:
-        """The mean AUROC; not a number for one that could not be computed."""
+        """The mean AUROC; NaN for a score that could not be computed."""
         return float(np.mean(list(self.areas.values()))) if self.areas else float("nan")
 
 
 def leave_classes_out(
     training: Outputs, validation: Outputs, head: Head, classes: tuple[str, ...]
 ) -> Iterator[Trial]:
-    """Makes trials of one network's outputs, at most :data:`MOST_TRIALS`.
+    """Generates trials from one network's outputs, at most :data:`MOST_TRIALS`.
 
     Args:
       training: outputs on training examples of k known classes.
       validation: outputs on known examples that took no part in training.
       head: the closed-set classifier's last layer.
-      classes: names of the k classes; with fewer than three there is no trial, as two have to be
-        left.
+      classes: names of the k classes. With fewer than three there is no trial, because two classes
+        have to remain.
     """
     k = len(classes)
     for group in np.array_split(np.arange(k), min(k, MOST_TRIALS)) if k > 2 else ():
@@ -80,7 +81,7 @@ def leave_classes_out(
         kept = [c for c in range(k) if c not in out]
         held = np.isin(validation.labels, out)
         if held.all() or not held.any():
-            continue  # no validation example is known, or none is of a stand-in
+            continue  # AUROC needs validation examples of both kinds
         bias = None if head.bias is None else np.asarray(head.bias)[kept]
         yield Trial(
             ", ".join(classes[c] for c in out),
@@ -93,34 +94,37 @@ def leave_classes_out(
 def compare(scores: Iterable[Score], trials: Iterable[Trial]) -> dict[str, Compared]:
     """Measures scores on trials, by name.
 
-    A score that cannot be fitted or is not finite in one of them is refused; it is said why.
+    A score that cannot be fitted or is not finite in any one trial is refused, with the reason.
     """
     listed = {score.name: score for score in scores}
-    found = {name: Compared({}, np.zeros(0), np.zeros(0, bool)) for name in listed}
+    compared = {name: Compared({}, np.zeros(0), np.zeros(0, bool)) for name in listed}
     for trial in trials:
-        able = [score for name, score in listed.items() if not found[name].refused]
+        able = [score for name, score in listed.items() if not compared[name].refused]
         for name, values in _values(able, trial).items():
-            found[name] = _measured(found[name], trial, values)
-    return found
+            compared[name] = _measured(compared[name], trial, values)
+    return compared
 
 
 def best_of(compared: dict[str, Compared]) -> str | None:
-    """Names the score of the highest mean AUROC, the first of equals; None where there is none."""
+    """Returns the name of the score with the highest mean AUROC, or None if there is none.
+
+    The first of several equal scores wins.
+    """
     able = {name: one.mean for name, one in compared.items() if one.areas}
     return max(able, key=lambda name: able[name]) if able else None
 
 
 def _values(scores: list[Score], trial: Trial) -> dict[str, np.ndarray | str]:
-    """Computes scores on a trial's validation examples; of one that cannot be, says why."""
+    """Computes scores on a trial's validation examples, or the reason why a score failed."""
     held_out = trial.validation.select(trial.validation.labels != UNKNOWN)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a refusal, which is recorded, and of infinities
+        warnings.simplefilter("ignore")  # refusals are recorded, infinities are handled later
         fitted = fit_scores(scores, trial.training, trial.head, validation=held_out, leave_out=True)
         try:
-            found = fitted.on(trial.validation)  # together: some are made of the same members
+            values = fitted.on(trial.validation)  # all at once, because scores share members
         except ValueError:
-            found = {one.name: _alone(fitted, one, trial) for one in fitted.scores}
-    return {**found, **fitted.refused}
+            values = {one.name: _alone(fitted, one, trial) for one in fitted.scores}
+    return {**values, **fitted.refused}
 
 
 def _alone(fitted: Fitted, score: Score, trial: Trial) -> np.ndarray | str:

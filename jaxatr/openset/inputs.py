@@ -1,4 +1,4 @@
-"""Checks of the examples that a score is fitted to."""
+"""Validates the examples that a score is fitted to."""
 
 import chex
 import numpy as np
@@ -7,10 +7,14 @@ from jaxatr.typing import ArrayLike, Float, Int, Shaped
 
 
 def finite(name: str, rows: Shaped[ArrayLike, "n d"]) -> Float[np.ndarray, "n d"]:
-    """Converts rows to float64.
+    """Converts rows to float64, and checks that they are finite.
+
+    Args:
+      name: name of the rows in error messages.
+      rows: ``[n, d]``.
 
     Raises:
-      ValueError: there are none, or one is not finite; the message calls them ``name``.
+      ValueError: there are no rows, or one is not finite.
     """
     rows = np.asarray(rows, np.float64)
     chex.assert_rank(rows, 2)
@@ -23,10 +27,15 @@ def finite(name: str, rows: Shaped[ArrayLike, "n d"]) -> Float[np.ndarray, "n d"
 
 
 def known_labels(labels: Int[ArrayLike, " n"], rows: int, classes: int) -> Int[np.ndarray, " n"]:
-    """Checks that labels, one for each of ``rows`` rows, are of known classes.
+    """Checks that all labels are known classes.
+
+    Args:
+      labels: ``[n]``.
+      rows: n, number of examples.
+      classes: number of known classes.
 
     Raises:
-      ValueError: one is outside ``[0, classes)``.
+      ValueError: a label is outside ``[0, classes)``.
     """
     labels = np.asarray(labels)
     chex.assert_shape(labels, (rows,))
@@ -40,10 +49,10 @@ def known_labels(labels: Int[ArrayLike, " n"], rows: int, classes: int) -> Int[n
 
 
 def activations(features: Shaped[ArrayLike, "n d"]) -> Float[np.ndarray, "n d"]:
-    """Converts features to float64 that come from a rectifier.
+    """Converts features to float64, and checks that they are finite and non-negative.
 
     Raises:
-      ValueError: as :func:`finite`, or one is negative.
+      ValueError: there are no features, or one is not finite or is negative.
     """
     features = finite("features", features)
     if features.min() < 0:

@@ -1,4 +1,4 @@
-"""Logits of features that a score has changed, by the network's own last layer."""
+"""Applies the network's last layer to features that a score has modified."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ class LastLayer(NamedTuple):
 
     Attributes:
       kernel: ``[d, k]``.
-      bias: ``[k]``; 0 of a layer without.
+      bias: ``[k]``; 0 if the layer has none.
     """
 
     kernel: Float[ArrayLike, "d k"]
@@ -27,8 +27,8 @@ def last_layer(head: Head, width: int) -> LastLayer:
     """Copies a network's last layer.
 
     Args:
-      head: of the network.
-      width: d, of the features that it is for.
+      head: the network's last layer.
+      width: d, width of the features.
     """
     kernel = np.asarray(head.kernel, np.float32)
     chex.assert_shape(kernel, (width, None))
@@ -41,7 +41,7 @@ def logits_of(
     kernel: Float[ArrayLike, "d k"],
     bias: Float[ArrayLike, " k"],
 ) -> Float[Array, "b k"]:
-    """Computes ``features @ kernel + bias`` without loss of digits."""
+    """Computes ``features @ kernel + bias`` in full float32 precision."""
     product = jnp.dot(
         jnp.asarray(features), jnp.asarray(kernel), precision=jax.lax.Precision.HIGHEST
     )

@@ -1,4 +1,4 @@
-"""Cells and windows of chips and of a network's maps, in NumPy or, traced, in JAX."""
+"""Pools and crops chips and feature maps, in NumPy or, when traced, in JAX."""
 
 from typing import Any
 
@@ -8,11 +8,13 @@ from jaxatr.typing import ArrayLike, Shaped
 
 
 def mean_pool(maps: Shaped[ArrayLike, "n h w c"], factor: int) -> Any:
-    """Averages cells of ``factor`` by ``factor`` pixels, in float32; what is left over is cut off.
+    """Averages cells of ``factor`` by ``factor`` pixels, in float32.
+
+    Rows and columns at the end that do not fill a cell are dropped.
 
     Args:
-      maps: chips or maps.
-      factor: at least 1, at most the smaller side.
+      maps: chips or feature maps, ``[n, h, w, c]``.
+      factor: side of a cell, at least 1 and at most the smaller side of the maps.
 
     Raises:
       ValueError: ``factor`` is out of range.
@@ -27,14 +29,14 @@ def mean_pool(maps: Shaped[ArrayLike, "n h w c"], factor: int) -> Any:
 
 
 def central(maps: Shaped[ArrayLike, "... h w c"], window: float) -> Any:
-    """Cuts out the middle of maps.
+    """Crops maps to their centre.
 
     Args:
-      maps: to be cut.
-      window: share of each side that is kept, in (0, 1], to the nearest pixel, and at least one.
+      maps: ``[..., h, w, c]``.
+      window: share of each side to keep, in (0, 1]. It is rounded to whole pixels, at least one.
 
     Raises:
-      ValueError: ``window`` is no such share.
+      ValueError: ``window`` is not in (0, 1].
 
     >>> central(np.zeros((8, 8, 3)), 0.75).shape
     (6, 6, 3)

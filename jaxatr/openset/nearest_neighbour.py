@@ -1,7 +1,7 @@
 r"""Distance to the k-th nearest training example (Sun et al. 2022, "Deep nearest neighbors").
 
-For the score, features are scaled to length 1; it is :math:`-\lVert z - z_{(k)} \rVert_2`.
-Searches are exhaustive.
+The score is :math:`-\lVert z - z_{(k)} \rVert_2` for features z scaled to length 1. Searches are
+exhaustive.
 """
 
 from functools import partial
@@ -20,8 +20,8 @@ class NearestNeighbour(NamedTuple):
     """A fitted model.
 
     Attributes:
-      features: ``[n, d]``, of the training examples, of length 1.
-      further: ``[m]``, classes of the last m of them, which were added to the fit.
+      features: ``[n, d]``, the examples' features, scaled to length 1.
+      further: ``[m]``, classes of the last m examples, which were added after the fit.
     """
 
     features: Float[ArrayLike, "n d"]
@@ -29,7 +29,7 @@ class NearestNeighbour(NamedTuple):
 
 
 def fit(features: Float[ArrayLike, "n d"]) -> NearestNeighbour:
-    """Returns the features scaled to length 1, in float32; one that is all 0 stays so.
+    """Stores features scaled to length 1, in float32; features that are all 0 stay 0.
 
     Args:
       features: ``[n, d]``, of training examples of the known classes.
@@ -46,7 +46,7 @@ def _unit(features: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
 
 
 def unit(model: NearestNeighbour, features: Float[ArrayLike, "n d"]) -> Float[np.ndarray, "n d"]:
-    """Scales features to the length of the model's."""
+    """Scales features to length 1, in the model's type."""
     return _unit(np.asarray(features)).astype(np.asarray(model.features).dtype)
 
 
@@ -56,13 +56,13 @@ def with_examples(
     labels: Int[np.ndarray, " m"],
     classes: int,
 ) -> NearestNeighbour:
-    """Adds examples to a model; of those that are in it already it knows no class.
+    """Returns a model with examples added.
 
     Args:
-      model: of :func:`fit`.
-      rows: ``[m, d]``, of :func:`unit`.
+      model: from :func:`fit`.
+      rows: ``[m, d]``, scaled by :func:`unit`.
       labels: ``[m]``, their classes.
-      classes: counts them all.
+      classes: number of all classes, which this model does not need.
     """
     del classes
     return NearestNeighbour(
@@ -74,18 +74,22 @@ def with_examples(
 def nearest(
     model: NearestNeighbour, features: Float[ArrayLike, "b d"]
 ) -> tuple[Float[np.ndarray, " b"], Int[np.ndarray, " b"]]:
-    """Finds the distance to the nearest example, and its class if it was added; else -1.
+    """Finds the nearest example of each query.
 
     Args:
-      model: with examples that were added.
+      model: a model with added examples.
       features: ``[b, d]``.
+
+    Returns:
+      The distance to the nearest example, and its class, or -1 if it is one of the fit's examples,
+      whose classes are not stored. Both are ``[b]``.
     """
     count = len(np.asarray(model.further))
-    own = -np.asarray(score(NearestNeighbour(model.features[:-count]), features, k=1))
+    fitted = -np.asarray(score(NearestNeighbour(model.features[:-count]), features, k=1))
     distances, indices = neighbours(model.features[-count:], unit(model, features), 1)
     added = np.asarray(distances)[:, 0]
     labels = np.asarray(model.further)[np.asarray(indices)[:, 0]]
-    return np.minimum(own, added), np.where(added < own, labels, -1)
+    return np.minimum(fitted, added), np.where(added < fitted, labels, -1)
 
 
 def score(
@@ -95,13 +99,13 @@ def score(
     k: int = 50,
     block_size: int = 256,
 ) -> Float[Array, " b"]:
-    """Returns minus the distance to the k-th nearest training example.
+    """Computes minus the distance to the k-th nearest training example.
 
     Args:
-      model: of :func:`fit`.
+      model: from :func:`fit`.
       features: ``[b, d]``.
-      k: which neighbour counts; the paper has 50 for CIFAR-10 and more for more classes.
-      block_size: queries at a time; memory is ``block_size * n``.
+      k: rank of the neighbour; the paper uses 50 for CIFAR-10, and more for more classes.
+      block_size: number of queries per block; memory is proportional to ``block_size * n``.
 
     Raises:
       ValueError: ``k`` or ``block_size`` is out of range.
@@ -116,7 +120,7 @@ def score(
 def traced_score(
     model: NearestNeighbour, features: Float[ArrayLike, "b d"], *, k: int
 ) -> Float[Array, " b"]:
-    """Computes :func:`score` for a graph: without its loop over queries, and its casts of bits."""
+    """Computes :func:`score` for a traced graph, without a loop over queries or bit casts."""
     bank, unit = jnp.asarray(model.features), gallery.unit(features)
     half_squares = jnp.sum(jnp.square(bank), axis=1) / 2
     products = jnp.dot(bank, unit.T, precision=jax.lax.Precision.HIGHEST).T
@@ -145,15 +149,15 @@ def neighbours(
     *,
     block_size: int = 256,
 ) -> tuple[Float[Array, "b k"], Int[Array, "b k"]]:
-    """Returns the k nearest examples of each query, the nearest first: distances and indices.
+    """Finds the distances and indices of the k nearest examples of each query, nearest first.
 
-    Nothing is scaled. Of equal distances the lower index comes first.
+    Vectors are not scaled. At equal distances the lower index comes first.
 
     Args:
       examples: ``[n, d]``.
       queries: ``[b, d]``.
-      k: how many.
-      block_size: queries at a time; memory is ``block_size * n``.
+      k: number of neighbours.
+      block_size: number of queries per block; memory is proportional to ``block_size * n``.
 
     Raises:
       ValueError: ``k`` or ``block_size`` is out of range.
@@ -183,9 +187,9 @@ def _neighbours(examples: Array, queries: Array, k: int, block_size: int) -> tup
 
 
 def _centred(examples: Array) -> tuple[Array, Array, Array]:
-    """Returns the examples' mean, the examples about it, and half their squared lengths.
+    """Centres examples; returns their mean, the centred examples, and half their squared lengths.
 
-    Distances do not depend on the origin; the rounding of inner products does.
+    Distances do not depend on the origin, but the rounding errors of inner products do.
     """
     origin = jnp.mean(examples, axis=0)
     examples = examples - origin
@@ -200,17 +204,17 @@ def class_distances(
     *,
     block_size: int = 256,
 ) -> Float[Array, "b k"]:
-    """Returns the distance of each query to the nearest example of each class.
+    """Computes the distance of each query to the nearest example of each class.
 
-    Minus this is a logit of each class, whose maximum says how known a query is and which class it
-    is nearest to. Nothing is scaled: the distances are those of the embedding.
+    The negated distances are logits of the classes: the largest one is the query's score, and its
+    class the nearest one. Vectors are not scaled.
 
     Args:
       examples: ``[n, d]``, embeddings of the training examples.
       labels: ``[n]``, their classes, in ``[0, k)``.
       queries: ``[b, d]``.
       num_classes: k; the distance to a class without an example is infinite.
-      block_size: queries at a time; memory is ``block_size * n``.
+      block_size: number of queries per block; memory is proportional to ``block_size * n``.
 
     Raises:
       ValueError: ``block_size`` is below 1.
@@ -232,7 +236,7 @@ def _class_distances(examples, labels, queries, num_classes: int, block_size: in
     def distances(query: Array) -> Array:
         query = query - origin
         products = jnp.dot(examples, query, precision=jax.lax.Precision.HIGHEST)
-        beyond = half_squares - products  # half the squared distance, less what all share
+        beyond = half_squares - products  # half the squared distance, up to the query's own term
         least = jax.ops.segment_min(beyond, labels, num_classes)
         candidates = jnp.where(beyond == least[labels], numbers, len(examples))
         first = jax.ops.segment_min(candidates, labels, num_classes)
@@ -243,9 +247,9 @@ def _class_distances(examples, labels, queries, num_classes: int, block_size: in
 
 
 def kth_largest(values: Float[Array, " n"], k: int | Int[Array, ""]) -> Int[Array, ""]:
-    """Returns the index of the k-th largest value, by bisection over the bits of its float32.
+    """Finds the index of the k-th largest value, by bisection over the bits of its float32.
 
-    On a CPU that takes a tenth of the time of ``jax.lax.top_k``, which sorts.
+    On CPUs this takes a tenth of the time of ``jax.lax.top_k``, which sorts.
     """
     bits = jax.lax.bitcast_convert_type(values, jnp.uint32)
     sign = jnp.uint32(1 << 31)

@@ -1,4 +1,4 @@
-"""The outputs of a network on some examples, which scores are computed from."""
+"""The network outputs that scores are computed from."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
@@ -8,7 +8,7 @@ import numpy as np
 from jaxatr.typing import Bool, Float, Int, Shaped
 
 UNKNOWN = -1
-"""The label of an example whose class is not among the known ones, and of a rejection."""
+"""The label of examples whose class is not known, and of rejected examples."""
 
 
 class Outputs(NamedTuple):
@@ -18,7 +18,8 @@ class Outputs(NamedTuple):
       logits: ``[n, k]``, of the closed-set classifier.
       open_logits: ``[n, k]``, of the binary classifiers.
       labels: ``[n]``, known class, or :data:`UNKNOWN`.
-      more: name of a score's need to its array ``[n, ...]``, such as ``"features"`` ``[n, d]``.
+      more: further arrays ``[n, ...]`` that scores need, by name, such as ``"features"``
+        ``[n, d]``.
     """
 
     logits: Float[np.ndarray, "n k"]
@@ -32,15 +33,12 @@ class Outputs(NamedTuple):
         return self.logits.argmax(axis=-1)
 
     def select(self, chosen: Bool[np.ndarray, " n"] | Int[np.ndarray, " m"]) -> "Outputs":
-        """Returns the outputs on the chosen examples: those marked, or at these positions."""
+        """Returns the outputs on some examples, chosen by a mask or by indices."""
         more = {name: array[chosen] for name, array in self.more.items()}
         return Outputs(self.logits[chosen], self.open_logits[chosen], self.labels[chosen], more)
 
     def widened(self, classes: int) -> "Outputs":
-        """Returns the outputs with so many further classes, which the heads take nothing for.
-
-        Their logits are minus infinity.
-        """
+        """Returns the outputs with ``classes`` more classes, whose logits are minus infinity."""
         if not classes:
             return self
         beyond = [(0, 0), (0, classes)]
@@ -51,9 +49,10 @@ class Outputs(NamedTuple):
         return Outputs(logits, open_logits, self.labels, self.more)
 
     def without(self, classes: Collection[int]) -> "Outputs":
-        """Returns the outputs as if there were no such classes: without their logits.
+        """Returns the outputs without some classes.
 
-        Their examples have the label :data:`UNKNOWN`; the other classes move up.
+        Their logits are dropped, their examples are labelled :data:`UNKNOWN`, and the remaining
+        classes are renumbered.
         """
         kept = [c for c in range(self.logits.shape[1]) if c not in classes]
         moved = np.full(self.logits.shape[1] + 1, UNKNOWN, self.labels.dtype)
@@ -63,10 +62,10 @@ class Outputs(NamedTuple):
 
 
 def concatenated(parts: Sequence[Outputs]) -> Outputs:
-    """Joins outputs of one network on several sets of examples, one after the other.
+    """Concatenates a network's outputs on several sets of examples.
 
     Args:
-      parts: at least one, all with the same ``more``.
+      parts: the outputs, at least one, all with the same keys in ``more``.
     """
     return Outputs(
         np.concatenate([part.logits for part in parts]),

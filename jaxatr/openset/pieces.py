@@ -1,8 +1,8 @@
-"""Galleries cut by examples: each piece says how near its nearest example of a class is.
+"""Galleries split by examples into pieces that are searched separately.
 
-The nearest of a class is the nearest of all pieces. Where a piece is small enough to be compared as
-a whole, the answers are those of the whole gallery; else each piece is searched in two stages, and
-no fewer examples are compared in full.
+The nearest example of a class is the nearest over all pieces. If a piece is small enough for an
+exhaustive search, the results equal those of the undivided gallery. Otherwise each piece is
+searched in two stages, which compares at least as many examples in full.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,19 +20,19 @@ from jaxatr.typing import Float, Shaped
 
 
 def galleries_of(decision: Decision) -> dict[str, Any]:
-    """Finds the fitted models that are galleries, by the name of their score."""
+    """Returns the fitted models that are galleries, by score name."""
     return {name: model for name, model in decision.models.items() if gallery.is_gallery(model)}
 
 
 def piece_of(decision: Decision, number: int, of: int) -> dict[str, Any]:
-    """Cuts a piece out of every gallery, ready to be searched.
+    """Extracts one piece of every gallery, ready to search.
 
-    Only the examples of the piece are read where the decision's are mapped from a file.
+    If the decision's examples are memory-mapped, only those of the piece are read.
 
     Args:
-      decision: with galleries.
-      number: of the piece, from 0.
-      of: how many pieces there are.
+      decision: a decision with galleries.
+      number: index of the piece, from 0.
+      of: number of pieces.
 
     Raises:
       ValueError: a gallery has fewer examples than there are pieces.
@@ -43,7 +43,7 @@ def piece_of(decision: Decision, number: int, of: int) -> dict[str, Any]:
 def _cut(name: str, model: Any, number: int, of: int) -> Any:
     count = len(model.labels)
     if count < of:
-        raise ValueError(f"{name}: its gallery of {count} examples makes no {of} pieces")
+        raise ValueError(f"{name}: cannot split its gallery of {count} examples into {of} pieces")
     rows = slice(number * count // of, (number + 1) * count // of)
     kept = {name: np.array(getattr(model, name)[rows]) for name in _EXAMPLES}
     return gallery.ready(model._replace(**kept, index=None))
@@ -55,7 +55,7 @@ _EXAMPLES = ("examples", "half_squares", "labels")
 def search(
     piece: Any, queries: Shaped[np.ndarray, "b s d"], classes: int, estimated: tuple[int, ...]
 ) -> Float[np.ndarray, "b k"]:
-    """Searches a piece for queries in their forms, as :class:`Elsewhere` asks it."""
+    """Computes the proximities of a piece to queries in all their forms, for :class:`Elsewhere`."""
     searched = Gallery(piece.examples, piece.half_squares, piece.labels, piece.index)
     return gallery.proximities(searched, queries, classes, estimated, max(1, len(queries)))
 
@@ -64,22 +64,22 @@ def without(
     decision: Decision,
     ask: Callable[[str, np.ndarray, int, tuple[int, ...]], Iterable[np.ndarray]],
 ) -> Decision:
-    """Returns the decision without the examples of its galleries.
+    """Returns the decision with its galleries' examples removed, to be searched in pieces.
 
     Args:
-      decision: with galleries.
-      ask: takes a gallery's name and the arguments of :func:`search`, and gives the answers of all
-        pieces.
+      decision: a decision with galleries.
+      ask: takes a gallery's name and the arguments of :func:`search` after ``piece``, and yields
+        the result of each piece.
 
     Raises:
-      ValueError: it searches no gallery.
+      ValueError: the decision has no gallery.
     """
-    found = galleries_of(decision)
-    if not found:
-        raise ValueError(f"{decision.score.name} searches no gallery that could be cut")
+    galleries = galleries_of(decision)
+    if not galleries:
+        raise ValueError(f"{decision.score.name} has no gallery to split")
     models = dict(decision.models)
-    for name, model in found.items():
-        # Copies: a view would keep the file mapped.
+    for name, model in galleries.items():
+        # Copied, because a view would keep the file mapped.
         kept = {field: np.array(getattr(model, field)[:0]) for field in _EXAMPLES}
         models[name] = model._replace(**kept, index=Elsewhere(partial(ask, name)))
     return replace(decision, models=models)

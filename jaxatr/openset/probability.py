@@ -1,4 +1,4 @@
-"""Probabilities that mean something: of the classes by a temperature, of "known" by a sigmoid."""
+"""Calibrated probabilities: of the classes by a temperature, of being known by a sigmoid."""
 
 from typing import NamedTuple
 
@@ -10,24 +10,24 @@ from numpy.typing import ArrayLike
 from jaxatr.typing import Float
 
 _HALVINGS = 80
-_SLOWEST = np.log(1e4)  # the temperature is searched within a factor of this either way
+_LARGEST = np.log(1e4)  # log of the largest temperature; the smallest is its reciprocal
 
 
 def fit_temperature(logits: ArrayLike, labels: ArrayLike) -> float:
-    r"""Finds the temperature that makes a classifier's probabilities fit what came true.
+    r"""Fits the temperature that calibrates a classifier's probabilities.
 
-    Guo et al. (2017), "On Calibration of Modern Neural Networks", section 4.2: the T at which the
-    cross-entropy of ``softmax(logits / T)`` is least. So that few examples, all of them right, do
-    not make it certain (T = 0), the true class has the target :math:`(n + 1) / (n + 2)` and the
-    rest is shared by all classes alike, as Platt (1999) has it for two.
+    Guo et al. (2017), "On Calibration of Modern Neural Networks", section 4.2: the T that minimises
+    the cross-entropy of ``softmax(logits / T)``. The true class has the target
+    :math:`(n + 1) / (n + 2)` and the rest is spread evenly over all classes, as Platt (1999) does
+    for two, so that a few examples that are all correct do not drive T to 0.
 
     Args:
       logits: ``[n, k]``, of examples that took no part in training.
       labels: ``[n]``, their classes.
 
     Returns:
-      T, between 1e-4 and 1e4; 1 where it is of no effect: there is one class, or each example's
-      logits are all the same.
+      T, between 1e-4 and 1e4; 1 if it has no effect, because there is only one class or because
+      the logits of each example are all equal.
 
     Raises:
       ValueError: there is no example, or a logit is not finite.
@@ -44,11 +44,11 @@ def fit_temperature(logits: ArrayLike, labels: ArrayLike) -> float:
     wanted = np.mean(sure * logits[np.arange(len(labels)), labels] + (1 - sure) * mean)
 
     def slope(inverse: float) -> float:
-        """Returns the derivative of the cross-entropy by 1 / T, which rises with 1 / T."""
+        """Computes the derivative of the cross-entropy by 1 / T, which increases with 1 / T."""
         shares = scipy.special.softmax(logits * inverse, axis=1)
         return float(np.mean(np.sum(shares * logits, axis=1)) - wanted)
 
-    low, high = -_SLOWEST, _SLOWEST  # of log(1 / T)
+    low, high = -_LARGEST, _LARGEST  # of log(1 / T)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         low, high = (low, middle) if slope(np.exp(middle)) > 0 else (middle, high)
@@ -59,35 +59,37 @@ class Sigmoid(NamedTuple):
     """The probability of being known as a function of a score.
 
     Attributes:
-      slope, offset: the probability is the sigmoid of ``slope * z + offset``, z being the score
-        less the middle of the known examples' scores, in units of their spread.
+      slope: of the logit.
+      offset: of the logit. The probability is the sigmoid of ``slope * z + offset``, with z the
+        score standardised by :func:`standing_of`.
     """
 
     slope: float
     offset: float
 
     def __call__(self, standing: ArrayLike) -> Float[np.ndarray, " n"]:
-        """Returns the probabilities of examples with these z, ``[n]``."""
+        """Computes the probabilities ``[n]`` of examples with these standardised scores."""
         return scipy.special.expit(self.slope * np.asarray(standing, np.float64) + self.offset)
 
 
 def fit_sigmoid(standing: ArrayLike, known: ArrayLike) -> Sigmoid | None:
-    """Fits the probability of being known, both kinds counted alike (Platt 1999; Lin et al. 2007).
+    """Fits the probability of being known, at even odds (Platt 1999; Lin et al. 2007).
 
     Args:
-      standing: ``[n]``, scores of known and of unknown examples, each by :func:`standing_of`.
-      known: ``[n]``, which are known. However many there are of each kind, each has half of the
-        weight: the probability is that at even odds.
+      standing: ``[n]``, scores of known and unknown examples, standardised by :func:`standing_of`.
+      known: ``[n]``, which examples are known. Known and unknown examples have the same total
+        weight, whatever their numbers.
 
     Returns:
-      The sigmoid; ``None`` where a higher score does not say "known", or one kind is missing.
+      The sigmoid; None if a higher score does not make "known" more likely, or if either kind is
+      missing.
     """
     z, known = np.asarray(standing, np.float64), np.asarray(known, bool)
     chex.assert_equal_shape([z, known])
     counts = np.array([(~known).sum(), known.sum()])
     if not counts.all():
         return None
-    # Targets short of 0 and 1 keep the fit finite where the kinds do not overlap.
+    # Targets short of 0 and 1 keep the fit finite if the kinds do not overlap.
     targets = np.where(known, 1 - 1 / (counts[1] + 2), 1 / (counts[0] + 2))
     weights = 0.5 / counts[known.astype(int)]
     design = np.stack([z, np.ones_like(z)], axis=1)
@@ -112,14 +114,14 @@ def fit_sigmoid(standing: ArrayLike, known: ArrayLike) -> Sigmoid | None:
 
 
 def unit_of(known_scores: ArrayLike) -> tuple[float, float]:
-    """Finds middle and spread of the scores of known examples.
+    """Computes the median and the spread of known examples' scores.
 
-    The middle is the median. The spread is the median absolute deviation times 1.4826, which is a
-    Gaussian's standard deviation; where more than half of the scores are equal, the standard
-    deviation; where all are, 1.
+    The spread is the median absolute deviation times 1.4826, which estimates a Gaussian's standard
+    deviation. If more than half of the scores are equal, it is the standard deviation; if all are
+    equal, 1.
 
     Args:
-      known_scores: ``[n]``, of known examples that took no part in the fit of the score.
+      known_scores: ``[n]``, scores of known examples that were not used to fit the score.
 
     Raises:
       ValueError: there is no known example.
@@ -133,11 +135,11 @@ def unit_of(known_scores: ArrayLike) -> tuple[float, float]:
 
 
 def standing_of(scores: ArrayLike, known_scores: ArrayLike) -> Float[np.ndarray, " m"]:
-    """Places scores among those of known examples: distance from the middle, in spreads.
+    """Standardises scores by the median and the spread of known examples' scores.
 
     Args:
       scores: ``[m]``.
-      known_scores: ``[n]``, as of :func:`unit_of`.
+      known_scores: ``[n]``, scores of known examples that were not used to fit the score.
 
     Raises:
       ValueError: there is no known example.

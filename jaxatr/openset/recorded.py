@@ -1,4 +1,4 @@
-"""Scores and mistakes of an evaluation, from the arrays that it recorded."""
+"""Reads scores and mistakes from the arrays that an evaluation recorded."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -11,14 +11,15 @@ from jaxatr.openset.scores import SCORES
 from jaxatr.typing import Int, Shaped
 
 MISTAKES = ("misclassified", "accepted", "rejected")
-"""A known example in the wrong class, an unknown one taken for known, a known one refused."""
+"""Kinds of mistakes: a known example assigned to the wrong class, an unknown one accepted, a known
+one rejected."""
 
 
 class Shown(NamedTuple):
-    """The facts of a score that tables and reports need.
+    """How tables and reports show a score.
 
     Attributes:
-      title: its name in print.
+      title: its display name.
       scale: its unit.
     """
 
@@ -27,20 +28,20 @@ class Shown(NamedTuple):
 
 
 def further_scores(scores: Iterable[Score]) -> dict[str, dict[str, str]]:
-    """Lists title and scale of scores from outside the package, for ``evaluation.json``.
+    """Lists the title and scale of scores from outside the package, for ``evaluation.json``.
 
-    A report can be written where their modules are not at hand.
+    With them, a report can be written without the modules that define the scores.
     """
     outside = (score for score in scores if score.name not in SCORES)
     return {score.name: Shown(score.title, score.scale)._asdict() for score in outside}
 
 
 def shown(name: str, evaluation: Mapping[str, Any] | None = None) -> Shown:
-    """Finds title and scale of a recorded score; the name is the title of one that is not known.
+    """Returns the title and scale of a recorded score; an unknown score's title is its name.
 
     Args:
-      name: of the score.
-      evaluation: the content of ``evaluation.json``, for a score from outside the package.
+      name: name of the score.
+      evaluation: the content of ``evaluation.json``, for scores from outside the package.
     """
     if name in SCORES:
         return Shown(SCORES[name].title, SCORES[name].scale)
@@ -51,15 +52,15 @@ def shown(name: str, evaluation: Mapping[str, Any] | None = None) -> Shown:
 def recorded_scores(
     arrays: Mapping[str, np.ndarray], names: Iterable[str]
 ) -> dict[str, Shaped[np.ndarray, " n"]]:
-    """Finds the scores of the n test examples, by name.
+    """Returns the scores of the n test examples, by name.
 
     Args:
-      arrays: of ``scores.npz``. A score is the array ``test_score_NAME``. Folders of an earlier
-        version have none for scores that follow from the logits, which are computed here.
-      names: of the wanted scores.
+      arrays: the arrays of ``scores.npz``, in which ``test_score_NAME`` is a score. Run folders of
+        an earlier version lack scores that are functions of the logits; these are computed here.
+      names: names of the scores.
 
     Raises:
-      ValueError: a score is neither recorded nor one that follows from the logits.
+      ValueError: a score is neither recorded nor a function of the logits.
     """
     logits, open_logits = arrays["test_logits"], arrays["test_open_logits"]
     outputs = Outputs(logits, open_logits, arrays["test_labels"])
@@ -67,26 +68,26 @@ def recorded_scores(
     for name in names:
         if (values := arrays.get(f"test_score_{name}")) is not None:
             scores[name] = values
-        elif name in SCORES and _follows(SCORES[name]):
+        elif name in SCORES and _needs_logits_only(SCORES[name]):
             scores[name] = SCORES[name](None, outputs)
         else:
             raise ValueError(f"the score {name!r} has no array test_score_{name} in scores.npz")
     return scores
 
 
-def _follows(score: Score) -> bool:
-    """Tells whether a score is a function of the recorded logits alone."""
+def _needs_logits_only(score: Score) -> bool:
+    """Checks whether a score is a function of the recorded logits alone."""
     fixed = not score.fitted and not score.calibrated and score.training is None
     return fixed and score.all_needs <= {"open_logits"}
 
 
 def recorded_predictions(arrays: Mapping[str, np.ndarray], score: str) -> Int[np.ndarray, " n"]:
-    """Finds the known class that is nearest to each test example.
+    """Returns the known class predicted for each test example.
 
     Args:
-      arrays: of ``scores.npz``.
-      score: name of the score that goes with it: one that comes from a network of its own has
-        predictions of its own.
+      arrays: the arrays of ``scores.npz``.
+      score: name of the score that the predictions go with; a score from a network of its own has
+        its own predictions.
     """
     own = arrays.get(f"test_predicted_{score}")
     return arrays["test_logits"].argmax(axis=-1) if own is None else own
@@ -99,19 +100,19 @@ def confident_mistakes(
     *,
     most: int = 24,
 ) -> dict[str, Int[np.ndarray, " _"]]:
-    """Finds where a score is wrong with the most confidence, for each kind of :data:`MISTAKES`.
+    """Finds a score's most confident mistakes, for each kind of :data:`MISTAKES`.
 
-    No threshold is applied: of the accepted ones those are mistakes that reach it, of the rejected
-    ones those that do not. So one recording serves every γ.
+    No threshold is applied, so that one record serves every γ: at a given threshold, the mistakes
+    are the accepted examples that reach it and the rejected ones that do not.
 
     Args:
       labels: ``[n]``, known class or :data:`~jaxatr.openset.UNKNOWN`.
-      predicted: ``[n]``, the known class that is nearest.
-      score: ``[n]``, higher = more known.
-      most: how many of a kind at most.
+      predicted: ``[n]``, the predicted known class.
+      score: ``[n]``, higher is more known.
+      most: largest number of mistakes of each kind.
 
     Returns:
-      Row numbers, the worst first.
+      Row numbers, worst first.
     """
     known = labels != UNKNOWN
     ascending = np.argsort(score, kind="stable")
@@ -124,11 +125,14 @@ def confident_mistakes(
 
 
 def worst_mistakes(arrays: Mapping[str, np.ndarray], names: Iterable[str]) -> Int[np.ndarray, " _"]:
-    """Finds the test examples that any of the scores gets most confidently wrong, in order.
+    """Finds the test examples that any of the scores gets most confidently wrong.
 
     Args:
-      arrays: of ``scores.npz``.
-      names: of the scores.
+      arrays: the arrays of ``scores.npz``.
+      names: names of the scores.
+
+    Returns:
+      Row numbers in ascending order.
     """
     scores = recorded_scores(arrays, names)
     found = [

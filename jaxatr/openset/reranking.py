@@ -1,10 +1,10 @@
-"""A search of a large gallery in two stages: an estimate by few directions, then re-ranking.
+"""A two-stage search of a large gallery: an estimate in few dimensions, then re-ranking.
 
-Products with the leading directions of the examples, few numbers of each, estimate which examples
-of which classes are nearest. Those alone are then compared in full, as retrieval re-ranks a
-shortlist (Jégou et al. 2011, "Searching in one billion vectors: re-rank with source coding"). An
-example that the estimate misses is not found; ``experiments/benchmarks/reranking.py`` measures how
-many scores change.
+The first stage estimates the nearest examples and classes from products in the leading directions
+of the examples. The second compares only those in full, as retrieval systems re-rank a shortlist
+(Jégou et al. 2011, "Searching in one billion vectors: re-rank with source coding"). The search is
+approximate: it misses an example that the estimate ranks too low.
+``experiments/benchmarks/reranking.py`` measures how many scores change.
 """
 
 from functools import partial
@@ -20,26 +20,26 @@ DIRECTIONS = 64
 """Directions of the estimate."""
 
 CANDIDATES = 8
-"""Examples of a class that are compared in full."""
+"""Examples of each class that are compared in full."""
 
 CLASSES = 4
 """Classes whose examples are compared in full; the others keep their estimate."""
 
 WHOLE = 4096
-"""Comparisons up to which a query is compared with every example: examples times its forms."""
+"""Largest number of comparisons per query, examples times forms, for an exhaustive search."""
 
 SAMPLE = 2048
-"""Examples from which the directions are found."""
+"""Approximate number of examples that the directions are computed from."""
 
 
 class Index(NamedTuple):
-    """Examples along few directions, class by class, each filled up to the size of the largest.
+    """Examples projected to few directions, by class; classes are padded to the largest size l.
 
     Attributes:
       axes: ``[d, m]``, orthonormal directions.
-      codes: ``[k, l, m]``, the examples of each class along them.
-      half_squares: ``[k, l]``, half the examples' squared lengths; infinite where there is none.
-      rows: ``[k, l]``, places of the examples in the gallery.
+      codes: ``[k, l, m]``, the projected examples of each class.
+      half_squares: ``[k, l]``, half the examples' squared lengths; infinite for padding.
+      rows: ``[k, l]``, indices of the examples in the gallery.
     """
 
     axes: Float[Array, "d m"]
@@ -49,11 +49,11 @@ class Index(NamedTuple):
 
 
 def pays(shape: tuple[int, ...], forms: int = 1) -> bool:
-    """Says whether two stages are less work than comparing every example.
+    """Checks whether two stages take less work than comparing every example.
 
     Args:
-      shape: of the examples, n and d.
-      forms: in which each query comes, such as its shifts.
+      shape: shape ``(n, d)`` of the examples.
+      forms: number of forms of each query, such as its shifts.
     """
     n, d = shape
     return n * forms > WHOLE and d > 2 * DIRECTIONS
@@ -65,7 +65,7 @@ def index(
     labels: Int[ArrayLike, " n"],
     classes: int,
 ) -> Index:
-    """Finds the leading directions of examples, and the examples along them.
+    """Builds the index of a gallery's examples.
 
     Args:
       examples: ``[n, d]``.
@@ -84,7 +84,7 @@ def index(
 
 
 def _leading(vectors: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "d m"]:
-    """Finds leading directions by subspace iteration (Halko et al. 2011, algorithm 4.4)."""
+    """Computes leading directions by subspace iteration (Halko et al. 2011, algorithm 4.4)."""
     shape = (vectors.shape[1], DIRECTIONS)
     axes = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     for _ in range(3):
@@ -98,18 +98,18 @@ def nearest(
     queries: Float[Array, "b s d"],
     estimated: tuple[int, ...],
 ) -> Float[Array, "b k"]:
-    r"""Finds how near the nearest example of each class is; for use inside a jitted function.
+    r"""Computes the proximity to the nearest example of each class, for use in jitted functions.
 
     Args:
       examples: ``[n, d]``.
-      index: of :func:`index`, of the same examples.
-      queries: ``[b, s, d]``, each of b queries in s forms, of which the nearest counts.
-      estimated: the forms by which is estimated.
+      index: from :func:`index`, for the same examples.
+      queries: ``[b, s, d]``, b queries in s forms each, of which the nearest counts.
+      estimated: the forms that the first stage compares.
 
     Returns:
       ``[b, k]``, :math:`\max(q \cdot x - \lVert x \rVert^2 / 2)` over a class's examples x and the
-      forms q; minus infinity where a class has none. Of classes that are not among the
-      :data:`CLASSES` nearest by the estimate, the estimate.
+      forms q; minus infinity for a class without examples. Classes that are not among the
+      :data:`CLASSES` nearest by the estimate keep the estimate.
     """
     classes, size = index.half_squares.shape
     taken = queries[:, np.array(estimated)]
@@ -117,7 +117,7 @@ def nearest(
     codes = _dot(taken.reshape(b * forms, d), index.axes)
     products = _dot(codes, index.codes.reshape(classes * size, -1).T)
     beyond = products.reshape(b, forms, classes, size).max(axis=1) - index.half_squares
-    # Of the first of them the estimate could be taken, but then XLA would sort them all.
+    # The first of the top k below equals this maximum, but taking it makes XLA sort all values.
     estimate = beyond.max(axis=2)
     _, places = jax.lax.top_k(beyond, min(CANDIDATES, size))
     _, near = jax.lax.top_k(estimate, min(CLASSES, classes))  # [b, c]

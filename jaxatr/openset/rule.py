@@ -1,4 +1,4 @@
-"""The test rule of section 2.3, and its threshold γ, fitted to validation data."""
+"""The test rule of Safaei et al. (2023), section 2.3, and the fit of its threshold γ."""
 
 import math
 
@@ -22,19 +22,19 @@ def decide(
     gamma: float = 0.9,
     unknown: int = -1,
 ) -> Int[Array, " b"]:
-    """Returns the predicted class of each example, or ``unknown`` where its probability is below γ.
+    """Returns the predicted class of each example, or ``unknown`` if its probability is below γ.
 
-    The probability is that of the predicted class's binary classifier. The comparison is made
-    between logits, which keep their digits where a float32 probability is already 1.
+    The probability is that of the predicted class's binary classifier. Logits are compared instead
+    of probabilities, because a float32 probability saturates at 1.
 
     Args:
       logits: ``[b, k]``, of the closed-set classifier.
       open_logits: ``[b, k]``, one logit per binary classifier.
       gamma: γ, a probability in [0, 1]; an example exactly at γ is accepted.
-      unknown: the index that stands for unknown.
+      unknown: the label of rejected examples.
 
     Raises:
-      ValueError: ``gamma`` is no probability.
+      ValueError: ``gamma`` is not in [0, 1].
 
     >>> decide(jnp.array([[2.0, 1.0], [0.0, 1.0]]), jnp.array([[3.0, 0.0], [3.0, 0.0]])).tolist()
     [0, -1]
@@ -46,18 +46,18 @@ def decide(
 
 
 def calibrate_gamma(known_scores: Float[np.ndarray, " n"], *, tpr: float = 0.95) -> float:
-    """Returns the highest γ with which :func:`decide` accepts the share ``tpr`` of known examples.
+    """Computes the highest γ at which :func:`decide` accepts the share ``tpr`` of known examples.
 
     Args:
       known_scores: ``[n]``, :func:`~jaxatr.openset.cbc_score` of validation examples of known
         classes, which took no part in training.
-      tpr: wanted true-positive rate, in (0, 1].
+      tpr: share of known examples to accept, in (0, 1].
 
     Raises:
-      ValueError: scores are empty or hold a NaN, or ``tpr`` is out of range.
+      ValueError: scores are empty or contain NaN, or ``tpr`` is out of range.
     """
     threshold = threshold_at_tpr(known_scores, tpr=tpr)
     gamma = float(scipy.special.expit(threshold))
-    while gamma > 0 and scipy.special.logit(gamma) > threshold:  # by a rounding of the sigmoid
+    while gamma > 0 and scipy.special.logit(gamma) > threshold:  # because the sigmoid is rounded
         gamma = math.nextafter(gamma, 0.0)
     return gamma

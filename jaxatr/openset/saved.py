@@ -1,4 +1,4 @@
-"""A decision as arrays, so that it can be kept in a file without pickling anything."""
+"""Converts decisions to and from arrays, which can be stored without pickling."""
 
 from collections import namedtuple
 from collections.abc import Mapping
@@ -12,16 +12,18 @@ from jaxatr.openset.score import Score
 
 
 def to_arrays(decision: Decision) -> dict[str, np.ndarray]:
-    """Lists everything that a decision consists of.
+    """Converts a decision to named arrays.
 
     Raises:
-      ValueError: a score's fitted model is no named tuple of arrays.
+      ValueError: a score's fitted model is not a named tuple of arrays.
     """
     found: dict[str, Any] = {"score": np.array(decision.score.name)}
     for name, model in decision.models.items():
         fields = getattr(model, "_fields", None)
         if fields is None:
-            raise ValueError(f"{name}: its fit returned a {type(model).__name__}, no named tuple")
+            raise ValueError(
+                f"{name}: its fit returned a {type(model).__name__}, wanted a named tuple"
+            )
         found[f"model.{name}"] = np.array(fields)
         for field, value in zip(fields, model, strict=True):
             if value is not None:
@@ -45,17 +47,17 @@ def to_arrays(decision: Decision) -> dict[str, np.ndarray]:
 
 
 def from_arrays(score: Score, arrays: Mapping[str, np.ndarray]) -> Decision:
-    """Builds the decision of :func:`to_arrays`.
+    """Restores a decision from the arrays of :func:`to_arrays`.
 
     Args:
-      score: by which is decided.
-      arrays: its arrays.
+      score: the decision's score.
+      arrays: the decision's arrays.
 
     Raises:
-      ValueError: they are of another score, or of another version of its model.
+      ValueError: the arrays belong to another score, or to another version of its model.
     """
     if "score" not in arrays or str(arrays["score"]) != score.name:
-        raise ValueError(f"got what was fitted for {arrays.get('score')}, wanted {score.name}")
+        raise ValueError(f"got a model fitted for {arrays.get('score')}, wanted {score.name}")
     calibration = None
     if "calibration.scores" in arrays:
         own = {n: arrays[f"calibration.{n}"] for n in Calibration._fields}
@@ -78,9 +80,10 @@ def from_arrays(score: Score, arrays: Mapping[str, np.ndarray]) -> Decision:
 
 
 def _models(score: Score, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Builds the models of a score and of its members, by name.
+    """Restores the models of a score and of its members, by name.
 
-    A field that the model got after the run was saved takes its default: it gives the same scores.
+    A field that was added to a model after the run was saved takes its default, which gives the
+    same scores as before.
     """
     found: dict[str, Any] = {}
     for member in score.members:
@@ -88,7 +91,7 @@ def _models(score: Score, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
     if f"model.{score.name}" in arrays:
         fields = tuple(map(str, arrays[f"model.{score.name}"]))
         kind: Any = score.model or namedtuple("Model", fields)
-        unset = set(kind._fields) - set(fields)  # fields that the model got after it was saved
+        unset = set(kind._fields) - set(fields)  # added since the run was saved
         if not set(fields) <= set(kind._fields) or not unset <= set(kind._field_defaults):
             raise ValueError(f"{score.name}: got a model of {fields}, wanted one of {kind._fields}")
         kept = {name: arrays.get(f"model.{score.name}.{name}") for name in fields}

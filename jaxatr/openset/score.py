@@ -1,4 +1,4 @@
-"""A score as one object that holds everything the package knows about it."""
+"""The description of a score: how it is fitted, computed, calibrated and shown."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,13 +27,13 @@ class Head(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """A score's answer to n examples.
+    """A score's values and classes for n examples.
 
     Attributes:
       score: ``[n]``, higher is more known.
-      label: ``[n]``, the known class of each, be it accepted or not.
-      distances: ``[n, k]``, to the nearest training example of each class, of a score that searches
-        for it; else None.
+      label: ``[n]``, the nearest known class of each, whether it is accepted or not.
+      distances: ``[n, k]``, the distance to the nearest training example of each class, if the
+        score searches for it; otherwise None.
     """
 
     score: Shaped[Any, " n"]
@@ -42,12 +42,12 @@ class Answer(NamedTuple):
 
 
 class Comparing(NamedTuple):
-    """How a score that compares with known examples takes further ones, without a training.
+    """How examples are added to a score that compares with stored examples.
 
     Attributes:
-      rows: ``(model, outputs) -> [n, d]``, the vectors of n examples that it compares.
-      add: ``(model, rows, labels, classes) -> model`` that compares with these examples too. A
-        label may be of a class that the model has not: ``classes`` counts all of them.
+      rows: ``(model, outputs) -> [n, d]``, the vectors by which examples are compared.
+      add: ``(model, rows, labels, classes) -> model``, adds examples to the model. Labels may be
+        of new classes; ``classes`` counts all of them.
     """
 
     rows: Callable[[Any, Outputs], Shaped[np.ndarray, "n d"]]
@@ -55,17 +55,18 @@ class Comparing(NamedTuple):
 
 
 class OwnTraining(NamedTuple):
-    """A training beside the run's own, without which a score cannot be computed.
+    """An additional training that a score depends on.
 
     Attributes:
-      baseline: its name for ``train --baselines``, and its folder in the run's.
-      train: dotted path of the function that does it, which takes a
-        :class:`jaxatr.runs.baselines.Beside` and goes on where it was cut. It returns ``model``;
-        without ``model`` it returns None, and leaves a run of a network of its own.
-      leaves: name in that folder of the file that keeps ``model``, or of the folder of the run,
-        whose evaluation has the score.
-      model: the named tuple of arrays that ``train`` returns; None where it leaves a run.
-      adapt: ``(model, outputs on validation examples) -> model`` for the run's network.
+      baseline: its name in ``train --baselines``, and the name of its folder within the run's.
+      train: import path of the training function. It takes a
+        :class:`jaxatr.runs.baselines.Beside`, and resumes an interrupted training. It returns a
+        ``model``; if ``model`` is None, it returns None and trains a run of its own.
+      leaves: name, within that folder, of the file that holds the model, or of the folder of the
+        run whose evaluation has the score.
+      model: type of the named tuple of arrays that ``train`` returns; None if it trains a run.
+      adapt: ``(model, outputs on validation examples) -> model``, adapts the model to the run's
+        network.
     """
 
     baseline: str
@@ -77,38 +78,40 @@ class OwnTraining(NamedTuple):
 
 @dataclass(frozen=True)
 class Score:
-    """A score of how known an example is: higher is more known.
+    """A score of how known an example is; higher is more known.
 
     Attributes:
-      name: in records and on the command line; an identifier.
-      title: in tables and reports.
-      score: ``(model, outputs) -> [n]``, or with ``names_class`` an :class:`Answer`; the model is
-        None without ``fit`` and ``calibrate``.
+      name: name in records and on the command line; an identifier.
+      title: name in tables and reports.
+      score: ``(model, outputs) -> [n]``, or an :class:`Answer` if the score names the class. The
+        model is None without ``fit`` and ``calibrate``.
       fit: ``(outputs on training examples, head) -> model``, a named tuple of arrays; raises
-        ``ValueError`` for outputs that it cannot be fitted to.
-      calibrate: ``(model, outputs on validation examples) -> model``, after ``fit``, for what only
-        examples that took no part in training can tell; raises as ``fit``.
-      needs: names of what it needs beside the logits. ``"open_logits"`` is a field of
-        :class:`Outputs`; the others are keys of :attr:`Outputs.more`. The task of the run computes
-        them (:data:`jaxatr.tasks.open_set.needs.NEEDS`).
-      scale: its unit, which decides how a report draws it.
-      fixed_threshold: γ to the threshold in the score's unit, perhaps infinite; None for a score
-        that has fitted thresholds only.
-      training: a training of its own, if it needs one.
-      names_class: whether it says which class an example is of, as a search in a gallery of
-        training examples does. Its open-set figures are those of this class.
-      members: scores that it is made of. They are fitted with it, and for its ``score`` and
-        ``calibrate`` the outputs have their answers, as ``more["score_NAME"]``,
-        ``more["label_NAME"]`` and, where there are some, ``more["distances_NAME"]``.
-      recorded: whether the fitted model goes into the run's record; not where it holds the training
-        set.
-      model: the named tuple that ``fit`` returns. A score outside of the package may leave it out:
-        a model that is read from a file is then a named tuple with the same fields.
-      traced: as ``score``, the same values in operations of jax.numpy that ONNX can express, for an
-        exported network; None for a score that is not exported.
-      shapes: fields of the model that decide shapes: for ``traced`` they stay arrays of NumPy.
-      comparing: how its model takes examples of further classes. Without ``names_class``, its
-        ``score`` then gives an :class:`Answer` that names them. None for a score that cannot.
+        ``ValueError`` if it cannot be fitted to the outputs.
+      calibrate: ``(model, outputs on validation examples) -> model``, called after ``fit``, for
+        parameters that need examples that took no part in training; raises ``ValueError`` as
+        ``fit`` does.
+      needs: names of the arrays that it needs besides the logits. ``"open_logits"`` is a field of
+        :class:`Outputs`; the others are keys of :attr:`Outputs.more`. The run's task computes them
+        (:data:`jaxatr.tasks.open_set.needs.NEEDS`).
+      scale: its unit, which determines how reports draw it.
+      fixed_threshold: maps γ to the threshold in the score's unit, possibly infinite; None if the
+        score has fitted thresholds only.
+      training: the additional training that it depends on, if any.
+      names_class: whether it predicts the class itself, as a search in a gallery of training
+        examples does. Its open-set measures are then computed with this class.
+      members: scores that it combines. They are fitted with it, and the outputs that its ``score``
+        and ``calibrate`` receive include their answers, as ``more["score_NAME"]``,
+        ``more["label_NAME"]`` and, if available, ``more["distances_NAME"]``.
+      recorded: whether the fitted model is stored in the run's record; False for models that
+        contain the training set.
+      model: type of the named tuple that ``fit`` returns. Optional for scores outside the package:
+        models read from a file are then named tuples with the same fields.
+      traced: same as ``score``, in jax.numpy operations that ONNX can express, for exported
+        networks; None if the score cannot be exported.
+      shapes: fields of the model that determine shapes; ``traced`` receives them as NumPy arrays.
+      comparing: how examples of new classes are added to its model. A score without
+        ``names_class`` then returns an :class:`Answer` that names them. None if the score takes no
+        examples.
     """
 
     name: str
@@ -129,13 +132,13 @@ class Score:
     shapes: tuple[str, ...] = ()
 
     def __post_init__(self):
-        """Checks the name, which becomes part of the names of arrays."""
+        """Checks the name, which is used in array names."""
         if not self.name.isidentifier():
             raise ValueError(f"name of a score: got {self.name!r}, wanted an identifier")
 
     @property
     def all_needs(self) -> frozenset[str]:
-        """Names of what it and its members need beside the logits."""
+        """Names of the arrays that it and its members need besides the logits."""
         return frozenset(self.needs).union(*(member.all_needs for member in self.members))
 
     @property
@@ -150,7 +153,7 @@ class Score:
 
     @property
     def takes_classes(self) -> bool:
-        """Whether classes can be added to its fitted model without a training."""
+        """Whether classes can be added to its fitted model without training."""
         if self.comparing is not None:
             return True
         by_members = self.names_class and bool(self.members)
@@ -160,26 +163,26 @@ class Score:
         """Computes the score of n examples, ``[n]``.
 
         Raises:
-          ValueError: as :meth:`answer`.
+          ValueError: as for :meth:`answer`.
         """
         return self.answer(model, outputs).score
 
     def classify(self, model: Any, outputs: Outputs) -> np.ndarray:
-        """Names the class of n examples, ``[n]``; see :meth:`answer`.
+        """Predicts the known class of n examples, ``[n]``; see :meth:`answer`.
 
         Raises:
-          ValueError: as :meth:`answer`.
+          ValueError: as for :meth:`answer`.
         """
         return self.answer(model, outputs).label if self.names_class else outputs.predicted
 
     def answer(self, model: Any, outputs: Outputs) -> Answer:
-        """Computes score and class of n examples at once.
+        """Computes the score and the class of n examples.
 
-        The class is the one that the score names, or else the closed-set classifier's.
+        The class is the score's own if it names one, and the closed-set classifier's otherwise.
 
         Raises:
-          ValueError: the function gives another shape than one value for each example, or a class
-            that is not among the known ones.
+          ValueError: the score function does not return one value per example, or returns a class
+            that is not known.
         """
         found = self.score(model, outputs)
         if not isinstance(found, Answer):

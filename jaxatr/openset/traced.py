@@ -1,7 +1,7 @@
-"""A decision in operations of jax.numpy, for a graph: from a network's outputs to the answer.
+"""A decision in jax.numpy operations, for export as a graph.
 
-It is :class:`~jaxatr.openset.decision.Decision` in float32 and without anything that depends on
-values, so that it can be traced and written as ONNX.
+It computes :class:`~jaxatr.openset.decision.Decision` in float32 without value-dependent control
+flow, so that it can be traced and written as ONNX.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,20 +19,20 @@ from jaxatr.openset.score import Answer, Score
 from jaxatr.typing import Array, PyTree
 
 FARTHEST = 3e38
-"""In place of infinity in float32."""
+"""Stands for infinity in float32."""
 
 
 class TracedDecision(NamedTuple):
-    """A decision for a graph.
+    """A decision that can be traced.
 
     Attributes:
-      apply: ``(arrays, outputs of the network) -> answer``. The answer has by name, for each of n
-        examples: ``decision``, the class's number, or -1 for an unknown one; ``nearest``, the class
-        that it is most like; ``score``; ``threshold``, which the score was compared with;
-        ``class_probabilities`` ``[n, k]``; and, of a decision that has them, ``known_probability``,
-        ``p_value``, and ``class_distances`` ``[n, k]``, to the nearest training example of each
-        class.
-      arrays: that it takes, by name: float32, and float16 of a gallery.
+      apply: ``(arrays, outputs of the network) -> answer``. For n examples, the answer maps names
+        to arrays: ``decision``, the number of the class, or -1 for unknown; ``nearest``, the class
+        that each most resembles; ``score``; ``threshold``, the threshold that the score was
+        compared with; ``class_probabilities`` ``[n, k]``; and, if the decision provides them,
+        ``known_probability``, ``p_value``, and ``class_distances`` ``[n, k]``, the distances to
+        the nearest training example of each class.
+      arrays: the arrays for ``apply``, by name: float32, or float16 for those of a gallery.
     """
 
     apply: Callable[[PyTree, Outputs], dict[str, Array]]
@@ -40,19 +40,19 @@ class TracedDecision(NamedTuple):
 
 
 def traced_decision(decision: Decision, classes: int) -> TracedDecision:
-    """Prepares a decision for a graph.
+    """Converts a decision to a form that can be traced.
 
     Args:
-      decision: it has a threshold, and is that of one network.
-      classes: k.
+      decision: the decision of a single network, with a threshold.
+      classes: k, number of known classes.
 
     Raises:
-      ValueError: a score has no form in ONNX, or values that float32 does not tell apart.
+      ValueError: a score cannot be exported to ONNX, or its values are not distinct in float32.
     """
     if type(decision) is not Decision:
         raise ValueError(f"{decision.score.name}: a decision of several networks is not one graph")
     if missing := without_form(decision.score):
-        raise ValueError(f"{missing}: it has no form in ONNX")
+        raise ValueError(f"{missing}: this score cannot be exported to ONNX")
     fixed, arrays = _parts(decision)
     thresholds = np.clip(decision.thresholds(classes), -FARTHEST, FARTHEST)
     arrays["thresholds"] = thresholds.astype(np.float32)
@@ -65,14 +65,13 @@ def traced_decision(decision: Decision, classes: int) -> TracedDecision:
             arrays["known_classes"] = np.eye(classes, dtype=np.float32)[own.nearest[order]].T
 
     def apply(arrays: PyTree, outputs: Outputs) -> dict[str, Array]:
-        found: dict[str, Answer] = {}
-        answer = _answer(decision.score, fixed, arrays, outputs, found)
-        # float32 as the graph: a score that equals the threshold is accepted there too.
+        answer = _answer(decision.score, fixed, arrays, outputs, {})
+        # In float32 like the threshold, so that a score equal to it is accepted.
         score = answer.score.astype(jnp.float32)
         nearest = answer.label if decision.gallery else jnp.argmax(outputs.logits, axis=-1)
         threshold = arrays["thresholds"][nearest]
         temperature = 1.0 if own is None else own.temperature
-        told = {
+        results = {
             "decision": jnp.where(score >= threshold, nearest, UNKNOWN),
             "nearest": nearest,
             "score": score,
@@ -81,36 +80,36 @@ def traced_decision(decision: Decision, classes: int) -> TracedDecision:
         p_value = None if own is None else _p_values(arrays, score, nearest)
         known = _known_probability(decision, score, p_value)
         if known is not None:
-            told["known_probability"] = known
+            results["known_probability"] = known
         if p_value is not None:
-            told["p_value"] = p_value
-        told["class_probabilities"] = jax.nn.softmax(outputs.logits / temperature, axis=-1)
+            results["p_value"] = p_value
+        results["class_probabilities"] = jax.nn.softmax(outputs.logits / temperature, axis=-1)
         if answer.distances is not None:
-            told["class_distances"] = answer.distances
-        return told
+            results["class_distances"] = answer.distances
+        return results
 
     return TracedDecision(apply, arrays)
 
 
 def without_form(score: Score) -> str:
-    """Names the score itself, or one that it is made of, that cannot be traced; empty for none."""
+    """Returns the name of the first score or member that cannot be traced; empty if all can."""
     if score.traced is None:
         return score.name
     return next(filter(None, map(without_form, score.members)), "")
 
 
 def _check_digits(name: str, scores: np.ndarray) -> None:
-    """Refuses scores, such as probabilities of nearly 1, whose order float32 does not keep."""
+    """Rejects scores whose order is lost in float32, such as probabilities close to 1."""
     different, kept = (len(np.unique(one)) for one in (scores, scores.astype(np.float32)))
     if kept < 0.99 * different:
         raise ValueError(
-            f"{name}: its {different} different values of known examples are {kept} in float32, "
-            "which a graph computes in: take another score"
+            f"{name}: the {different} distinct scores of known examples are only {kept} in "
+            "float32, which an exported graph computes in; choose another score"
         )
 
 
 def _parts(decision: Decision) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Divides the fitted models into the fields that decide shapes and those of the graph."""
+    """Splits the fitted models into fields that determine shapes, and arrays of the graph."""
     fixed: dict[str, Any] = {}
     arrays: dict[str, Any] = {}
     for score in _all(decision.score):
@@ -118,7 +117,7 @@ def _parts(decision: Decision) -> tuple[dict[str, Any], dict[str, Any]]:
         if model is None:
             continue
         own = {name: jax.tree.map(np.asarray, value) for name, value in model._asdict().items()}
-        if "index" in own:  # of what is searched in two stages, as predict does
+        if "index" in own:  # the two-stage search that predict uses as well
             own["index"] = jax.tree.map(np.asarray, ready(model).index)
         fixed[score.name] = model._replace(**{name: own[name] for name in score.shapes})
         rest = jax.tree.map(_single, {n: own[n] for n in own if n not in score.shapes})
@@ -140,13 +139,13 @@ def _answer(
     fixed: Mapping[str, Any],
     arrays: PyTree,
     outputs: Outputs,
-    found: dict[str, Answer],
+    answers: dict[str, Answer],
 ) -> Answer:
     """Computes a score after its members, as :class:`~jaxatr.openset.Fitted` does."""
-    if score.name not in found:
+    if score.name not in answers:
         more = dict(outputs.more)
         for member in score.members:
-            one = _answer(member, fixed, arrays, outputs, found)
+            one = _answer(member, fixed, arrays, outputs, answers)
             fields = {name: value for name, value in one._asdict().items() if value is not None}
             more |= {f"{name}_{member.name}": value for name, value in fields.items()}
         model = fixed.get(score.name)
@@ -156,12 +155,12 @@ def _answer(
         value = score.traced(model, outputs._replace(more=more))
         if not isinstance(value, Answer):
             value = Answer(value, jnp.argmax(outputs.logits, axis=-1))
-        found[score.name] = value
-    return found[score.name]
+        answers[score.name] = value
+    return answers[score.name]
 
 
 def _p_values(arrays: PyTree, score: Array, nearest: Array) -> Array:
-    """Counts the known examples that are no more usual, as a conformal p-value does."""
+    """Computes conformal p-values."""
     below = (arrays["known_scores"] <= score[:, None]).astype(jnp.float32)
     if "known_classes" not in arrays:
         return (1 + jnp.sum(below, axis=1)) / (arrays["known_scores"].shape[0] + 1)

@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from jaxatr import data, openset
-from jaxatr.openset import gallery, nearest_neighbour
+from jaxatr.openset import gallery, nearest_neighbour, reduction
 from jaxatr.tasks.open_set import fitted
 from jaxatr.tasks.open_set.loading import open_task
 from jaxatr.tasks.open_set.views import kept_as
@@ -128,7 +128,7 @@ def build_examples(
     if features is None:
         return Examples(part, run.classes, np.arange(len(part.indices)), None), ""
     known = np.flatnonzero(part.labels != openset.UNKNOWN)
-    rows = known[gallery.sample(part.labels[known], most)]
+    rows = known[reduction.sample(part.labels[known], most)]
     name = f"{kept_as(_FILE, run.config)}_{len(rows)}"
     kept = _kept(run, name, rows)
     if kept is None:

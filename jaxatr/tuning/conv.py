@@ -1,4 +1,4 @@
-"""A convolution, with the letters of MIOpen's driver.
+"""Measures a convolution, with the flags of MIOpen's driver.
 
 jaxatr tune conv -n 32 -c 64 -H 56 -W 56 -k 64 -y 3 -x 3 -p 1 -q 1 --direction=weight
 """
@@ -28,8 +28,8 @@ _OPTIONS = {
     "g": Option(1, "groups", 1),
     "mode": Option("conv", "A convolution or a transposed one.", choices=("conv", "trans")),
 }
-# The directions of a transposed convolution are those of the convolution that takes its result
-# back, the first two exchanged.
+# The directions of a transposed convolution, as directions of the convolution that maps its result
+# back to its input.
 _OF_TRANSPOSED: dict[Direction, Direction] = {
     "forward": "data",
     "data": "forward",
@@ -44,14 +44,14 @@ def define_flags() -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Lists, verifies and times what computes the convolution."""
+    """Lists, verifies and times the solvers of the convolution."""
     asked, transposed = flags.FLAGS.direction, flags.FLAGS.mode == "trans"
     directions: list[Direction] = options.directions(get_args(Direction))
     if flags.FLAGS.dtype == "int8":
         if asked not in ("all", "forward") or transposed:
             raise ValueError(
-                f"--direction: got {asked} of {flags.FLAGS.mode}, and int8 has the forward "
-                "product alone, of a convolution"
+                f"--dtype=int8: got --direction={asked} --mode={flags.FLAGS.mode}, but int8 "
+                "supports only --direction=forward --mode=conv"
             )
         directions = ["forward"]
     make = _transposed if transposed else _problem
@@ -63,7 +63,7 @@ def _problem(direction: Direction) -> Problem:
     n, c, h, w = (given[name] for name in "ncHW")
     problem = _made(direction, (n, h, w, c), given["k"], given)
     if min(problem.y_shape[1:3]) < 1:
-        raise ValueError(f"-H and -W: got {h} and {w}, smaller than the kernel: no result is left")
+        raise ValueError(f"-H and -W: got {h} and {w}, smaller than the kernel: no result remains")
     return problem
 
 
@@ -74,7 +74,7 @@ def _transposed(direction: Direction) -> Problem:
         for size, stride, pad, taps, dilation in ("Hupyl", "Wvqxj")
     )
     if min(rows, columns) < 1:
-        raise ValueError(f"-p and -q: got {given['p']} and {given['q']}: no result is left")
+        raise ValueError(f"-p and -q: got {given['p']} and {given['q']}: no result remains")
     return _made(
         _OF_TRANSPOSED[direction], (given["n"], rows, columns, given["k"]), given["c"], given
     )

@@ -1,4 +1,4 @@
-"""Lists, verifies and times what can compute a problem, for the sub-commands of ``tune``."""
+"""Lists, verifies and times the solvers of a problem, for the sub-commands of ``tune``."""
 
 import math
 from collections.abc import Sequence
@@ -18,34 +18,36 @@ EXIT_WRONG = 1
 
 
 def define_flags() -> None:
-    """Defines the flags that every such sub-command has."""
-    flags.DEFINE_bool("list", False, "Only list what can compute it.")
-    flags.DEFINE_bool("verify", True, "Compare every solver, in each configuration, with float64.")
-    flags.DEFINE_bool("time", True, "Time the solvers, and keep the best in the database.")
+    """Defines the flags that all of these sub-commands have."""
+    flags.DEFINE_bool("list", False, "Only list the solvers that apply.")
+    flags.DEFINE_bool(
+        "verify", True, "Compare every solver, in each configuration, with a float64 reference."
+    )
+    flags.DEFINE_bool("time", True, "Time the solvers and save the fastest in the database.")
     flags.DEFINE_float("budget", 20.0, "Seconds of measuring for each problem.")
 
 
 def drive_all(problems: Sequence[Any], arguments: Sequence[str]) -> int:
-    """Does what the flags say with several problems.
+    """Lists, verifies and times the solvers of several problems, as the flags say.
 
     Args:
-      problems: what to compute.
-      arguments: what the command line has besides flags, which must be nothing.
+      problems: the problems.
+      arguments: the arguments of the command line that are not flags; there must be none.
 
     Returns:
-      The exit code.
+      The exit code, 1 if any solver was wrong or failed.
 
     Raises:
       ValueError: there are arguments.
     """
     if arguments:
-        raise ValueError(f"got {arguments[0]!r}, which is no flag: write -n 32 or --n=32")
+        raise ValueError(f"got {arguments[0]!r}, which is not a flag: write -n 32 or --n=32")
     wrong = sum(_drive_if_possible(problem) for problem in problems)
     return EXIT_WRONG if wrong else 0
 
 
 def _drive_if_possible(problem: Any) -> int:
-    """Says what cannot be measured at all, and lets the other problems have their turn."""
+    """Measures a problem; a failure is printed and does not stop the other problems."""
     try:
         return drive(problem)
     except (RuntimeError, MemoryError) as error:
@@ -54,10 +56,10 @@ def _drive_if_possible(problem: Any) -> int:
 
 
 def drive(problem: Any) -> int:
-    """Does what the flags say with a problem, and prints it.
+    """Lists, verifies and times the solvers of a problem, as the flags say.
 
     Returns:
-      How many solvers gave a wrong result or failed.
+      The number of solvers that gave a wrong result or failed.
     """
     device = jax.local_devices()[0]
     operation, here = operation_of(problem), describe(device)
@@ -74,25 +76,28 @@ def drive(problem: Any) -> int:
         _time(problem)
         kept = database.user_file(here)
         if database.mode() != "none" and problem.key in database.entries(kept):
-            print(f"  the best is kept in {kept}")
+            print(f"  the fastest is saved in {kept}")
     return wrong
 
 
 def _verify(problem: Any, solvers: Sequence[Solver]) -> int:
-    """Returns how many solvers were wrong or failed; what it drew is gone before they are timed."""
+    """Returns how many solvers were wrong or failed.
+
+    The arguments and the reference are freed on return, before the solvers are timed.
+    """
     device, operation = jax.local_devices()[0], operation_of(problem)
     allowed = operation.tolerance(problem, describe(device))
     bench, limit, wrong = Bench(operation, problem, device), half_of_memory(device), 0
     for solver in solvers:
         if (memory := solver.workspace_bytes(problem)) <= limit:
             wrong += not _verified(bench, solver, allowed)
-        else:  # the system would end the process
-            print(f"  {solver.name:<12} left out: wants {memory / 2**20:.0f} MiB", flush=True)
+        else:  # the system would kill the process
+            print(f"  {solver.name:<12} left out: needs {memory / 2**20:.0f} MiB", flush=True)
     return wrong
 
 
 def _verified(bench: Bench, solver: Solver, allowed: float) -> bool:
-    """Compares each configuration, and prints the largest error and every failure."""
+    """Verifies each configuration of a solver; prints the largest error and every failure."""
     errors = []
     for config in solver.configs(bench.problem):
         label = " ".join(word for word in (f"  {solver.name:<12}", _listed(config)) if word)

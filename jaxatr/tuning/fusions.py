@@ -1,4 +1,4 @@
-"""Which sequences of operations are computed as one, and the constraint graph of each solver.
+"""Prints the supported fusions and the constraint graph of each fusion solver.
 
 jaxatr tune fusions
 """
@@ -11,22 +11,22 @@ from jaxatr.kernels.contrib.fusion.solvers import SOLVERS
 
 
 def define_flags() -> None:
-    """There are none."""
+    """Defines no flags."""
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Prints each solver's combinations, as the paper's tables I and II, and its graph.
+    """Prints each solver's combinations, as in the paper's tables I and II, and its graph.
 
-    An edge of a graph says what its operation must be.
+    Each edge of a graph is printed with the constraints on its operation.
     """
     if arguments:
-        raise ValueError(f"got {arguments[0]!r}: there is nothing to be given")
+        raise ValueError(f"got {arguments[0]!r}, but this command takes no arguments")
     print(", ".join(f"{kind.letter} {kind.__name__}" for kind in ORDER))
     combinations = supported_fusions()
     for name, solver in SOLVERS.items():
         print(f"{name} (on {', '.join(solver.platforms) or 'every platform'})")
-        found = [one.combination for one in combinations if one.solver == name]
-        print(f"  {' '.join(sorted(found, key=len))}")
+        own = [one.combination for one in combinations if one.solver == name]
+        print(f"  {' '.join(sorted(own, key=len))}")
         for edge in solver.edges:
             source = edge.source.__name__ if edge.source else "start"
             texts = "; ".join(constraint.text for constraint in edge.constraints)

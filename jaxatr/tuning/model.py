@@ -1,4 +1,4 @@
-"""Every problem of a network's training step and of its inference.
+"""Measures every problem of a network's training step and of its inference.
 
 jaxatr tune model --name=resnet18 --size=64 --batch=32
 """
@@ -25,14 +25,14 @@ def define_flags() -> None:
     flags.DEFINE_integer("batch", 32, "Chips on one device.")
     flags.DEFINE_integer("classes", 10, "Known classes.")
     flags.DEFINE_enum("dtype", "float32", ["float32", "bfloat16"], "Type of the computation.")
-    flags.DEFINE_bool("train", True, "Training too; --notrain leaves the forward products.")
+    flags.DEFINE_bool("train", True, "Include training; --notrain measures inference only.")
     driver.define_flags()
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Lists, verifies and times what computes each problem of the network."""
+    """Lists, verifies and times the solvers of each problem of the network."""
     if arguments:
-        raise ValueError(f"got {arguments[0]!r}, which is no flag: write --name=resnet18")
+        raise ValueError(f"got {arguments[0]!r}, which is not a flag: write --name=resnet18")
     for name in ("size", "channels", "batch", "classes"):
         if (value := getattr(flags.FLAGS, name)) < 1:
             raise ValueError(f"--{name}: got {value}, wanted at least 1")
@@ -48,12 +48,12 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def problems_of(model: nn.Module, shape: tuple[int, ...], *, training: bool) -> list[Any]:
-    """Returns the different problems of a network on a batch of chips, nothing being computed.
+    """Returns the distinct problems of a network on a batch of chips, without computing anything.
 
     Args:
-      model: of images, with an argument ``train``.
-      shape: of the batch, ``(b, h, w, c)``.
-      training: with those of a gradient of all parameters.
+      model: a network for images, with an argument ``train``.
+      shape: shape of the batch, ``(b, h, w, c)``.
+      training: whether to include the problems of a gradient of all parameters.
     """
     images = jax.ShapeDtypeStruct(shape, jnp.float32)
     variables = jax.eval_shape(model.init, jax.random.key(0), images)
@@ -69,7 +69,7 @@ def problems_of(model: nn.Module, shape: tuple[int, ...], *, training: bool) -> 
         jax.jit(infer).lower(variables, images)
         if training:
             rest = {name: value for name, value in variables.items() if name != "params"}
-            # Batch norm goes over the devices' axis.
+            # Batch norm reduces over the devices' axis.
             step = jax.pmap(jax.grad(loss), axis_name=parallel.AXIS)
             given = variables["params"], rest, images
             step.lower(*jax.tree.map(_on_one_device, given))

@@ -1,26 +1,26 @@
-"""The sub-command of an operation that describes its problems by options."""
+"""The sub-commands of operations that describe their problems by options."""
 
 from collections.abc import Sequence
 
 from absl import flags
 
-import jaxatr.kernels.contrib  # noqa: F401 - makes its operations known
+import jaxatr.kernels.contrib  # noqa: F401 - registers its operations
 from jaxatr.kernels.options import Command
 from jaxatr.kernels.solver import operations
 from jaxatr.tuning import driver, options
 
 
 def commands() -> dict[str, "OperationCommand"]:
-    """Returns the sub-commands by name: one for each operation that has options."""
-    found = [one.command for one in operations().values() if one.command is not None]
-    return {one.name: OperationCommand(one) for one in sorted(found, key=lambda one: one.name)}
+    """Returns the sub-commands by name, one for each operation that has options."""
+    known = [one.command for one in operations().values() if one.command is not None]
+    return {one.name: OperationCommand(one) for one in sorted(known, key=lambda one: one.name)}
 
 
 class OperationCommand:
-    """Lists, verifies and times what computes the problems of an operation."""
+    """A sub-command that lists, verifies and times the solvers of an operation's problems."""
 
     def __init__(self, command: Command):
-        """Takes the operation's options."""
+        """Makes the sub-command of an operation."""
         self._command = command
 
     def define_flags(self) -> None:
@@ -29,7 +29,7 @@ class OperationCommand:
         driver.define_flags()
 
     def main(self, arguments: Sequence[str]) -> int:
-        """Makes the problems that the flags describe, and does with them what the flags say."""
+        """Lists, verifies and times the solvers of the problems that the flags describe."""
         values = options.given(self._command.options)
         problems = [
             self._command.problem(direction=direction, dtype=flags.FLAGS.dtype, **values)

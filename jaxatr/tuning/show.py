@@ -1,4 +1,4 @@
-"""Shows the database for this device, and why an entry is not used.
+"""Prints the database for this device, with the reason why an entry is not used.
 
 jaxatr tune show
 """
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import jax
 
-import jaxatr.kernels.contrib  # noqa: F401 - makes its operations known
+import jaxatr.kernels.contrib  # noqa: F401 - registers its operations
 from jaxatr.kernels import database
 from jaxatr.kernels.device import describe
 from jaxatr.kernels.entries import Entry
@@ -15,13 +15,13 @@ from jaxatr.kernels.solver import operations
 
 
 def define_flags() -> None:
-    """There are none."""
+    """Defines no flags."""
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Prints the shipped entries and the user's, which win."""
+    """Prints the shipped entries and the user's, which take precedence."""
     if arguments:
-        raise ValueError(f"got {arguments[0]!r}: there is nothing to be given")
+        raise ValueError(f"got {arguments[0]!r}, but this command takes no arguments")
     device = describe(jax.local_devices()[0])
     print(f"{device.kind}, jax {jax.__version__}, JAXATR_FIND={database.mode()}")
     for owner, path in (
@@ -39,8 +39,8 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _outdated(key: str, entry: Entry) -> str:
-    name = key.split()[0].removeprefix("log_")  # a softmax's may begin so
+    name = key.split()[0].removeprefix("log_")  # the keys of log_softmax belong to softmax
     operation = operations().get(name)
     if operation is None:
-        return f"there is no operation {name!r} (any more)"
+        return f"the operation {name!r} does not exist"
     return database.outdated(operation, entry)

@@ -1,4 +1,4 @@
-"""Compiling for accelerators that are not here; skipped without the extra ``aot``."""
+"""Compilation for accelerators that are not present; skipped without the extra ``aot``."""
 
 import importlib
 import sys
@@ -20,7 +20,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(autouse=True)
 def needed(request):
-    """Skips where nothing here compiles for the platform that a test's module names."""
+    """Skips the test if the compiler of a platform in its module's ``PLATFORMS`` is missing."""
     for platform in request.module.PLATFORMS:
         if message := described.missing(platform):
             pytest.skip(message)
@@ -28,7 +28,7 @@ def needed(request):
 
 @pytest.fixture(autouse=True)
 def all_optimizations():
-    """Asks the compilers for what users get; other tests ask for little."""
+    """Enables all compiler optimizations, as for users; the other tests disable most."""
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", False)
     yield

@@ -1,18 +1,20 @@
-"""Hopper's kernels through ptxas, and whole programs through XLA, for a described H200."""
+"""Hopper's kernels compiled by ptxas, and whole programs by XLA, for a described H200."""
 
 import itertools
 import math
 
 import described
 import jax
+import kernel_cases
+import program_reports
 import pytest
 
 from jaxatr.kernels import lstm, recurrent
 from jaxatr.kernels.contrib.fusion.solvers import SOLVERS
 
 PLATFORMS = ("cuda",)
-CASES = {case.name: case for case in described.hopper_cases()}
-# Of each kind one is compiled with the fast tests, the rest with the slow ones.
+CASES = {case.name: case for case in kernel_cases.hopper_cases()}
+# The fast tests compile one case of each kind, the slow ones the rest.
 FAST = (
     "conv 3x3 8x28x28 64>64 bfloat16 shift+relu",
     "conv 3x3 256x224x224",
@@ -26,33 +28,33 @@ def slow(name):
 
 @pytest.mark.parametrize("name", list(map(slow, CASES)))
 def test_a_kernel_fits_a_multiprocessor(name):
-    program, report = described.compile_kernel("h200", CASES[name])
-    assert described.custom_calls(program) == {"mosaic_gpu_v2": 1}
-    hungry = "residual+swish" in name  # on 128 features; all others keep within what is recorded
+    program, report = program_reports.compile_kernel("h200", CASES[name])
+    assert program_reports.custom_calls(program) == {"mosaic_gpu_v2": 1}
+    hungry = "residual+swish" in name  # the one kind, with 128 features, that spills
     assert report.registers <= (255 if hungry else 176)
     assert report.spills <= (16 if hungry else 0)
-    assert report.shared <= described.SHARED
+    assert report.shared <= program_reports.SHARED
     first, *others = report.grid
-    assert first < 2**31 and max(others) <= 65_535  # or the launch ends the process
+    assert first < 2**31 and max(others) <= 65_535  # or the launch aborts the process
     wide = any(a.shape[-1] % 128 == 0 for a in CASES[name].arguments[1:2])
     if name.startswith("conv") and not (wide and "residual" in name):
-        assert report.shared <= described.HALF  # two blocks
+        assert report.shared <= program_reports.HALF  # two blocks
 
 
 def test_the_launches_of_a_step_of_an_lstm():
-    """For results alone, the kernel and the loop's counter; one product and its gates are five."""
+    """For inference a step launches the kernel and the loop's counter; XLA launches five."""
 
     def count(algorithm):
         init = lambda key: recurrent.init(key, "lstm", 1024, 1024, dtype="bfloat16")  # noqa: E731
         params = jax.eval_shape(init, jax.random.key(0))
         x = jax.ShapeDtypeStruct((64, 50, 1024), "bfloat16")
         run = lambda params, x: lstm(params, x, algorithm=algorithm)[0]  # noqa: E731
-        return described.launches(described.compile_for("h200", run, params, x))
+        return program_reports.launches(described.compile_for("h200", run, params, x))
 
     assert count("hopper") == 2 < count("gemm")
 
 
-PLANS = list(itertools.product(described.TAILS, described.SHAPES, ("bfloat16", "float32")))
+PLANS = list(itertools.product(kernel_cases.TAILS, kernel_cases.SHAPES, ("bfloat16", "float32")))
 
 
 @pytest.mark.parametrize(
@@ -63,29 +65,29 @@ PLANS = list(itertools.product(described.TAILS, described.SHAPES, ("bfloat16", "
     ],
 )
 def test_a_plan_is_one_call_of_cudnn(combination, shape, dtype):
-    """What auto chooses on a GPU; with float32 after the convolution it is not."""
-    fused = described.plan_case(combination, shape, dtype, "xla_folded")
+    """The form that auto chooses on a GPU is one call; with float32 after the convolution not."""
+    fused = kernel_cases.plan_case(combination, shape, dtype, "xla_folded")
     program = described.compile_for("h200", fused.function, *fused.arguments)
-    assert described.custom_calls(program) == {"__cudnn$convBiasActivationForward": 1}
-    wide = described.plan_case(combination, shape, dtype, "xla")
+    assert program_reports.custom_calls(program) == {"__cudnn$convBiasActivationForward": 1}
+    wide = kernel_cases.plan_case(combination, shape, dtype, "xla")
     other = described.compile_for("h200", wide.function, *wide.arguments)
     if dtype == "bfloat16":
-        assert described.custom_calls(other) == {"__cudnn$convForward": 1}
-        # The result is not written and read once more.
+        assert program_reports.custom_calls(other) == {"__cudnn$convForward": 1}
+        # A write and a read of the result are saved.
         result = math.prod(wide.arguments[0].shape) * 2
-        saved = described.traffic(other) - described.traffic(program)
+        saved = program_reports.traffic(other) - program_reports.traffic(program)
         assert saved > 1.9 * result
     else:
-        assert described.traffic(program) < 1.05 * described.traffic(other)
+        assert program_reports.traffic(program) < 1.05 * program_reports.traffic(other)
 
 
 def test_every_solver_is_compiled():
-    """Where a solver is added, its plans belong here, too."""
+    """Plans of a new solver must be added to these tests."""
     assert set(SOLVERS) == {"xla", "xla_folded", "hopper", "tpu"}
 
 
-@pytest.mark.parametrize("combination", described.TAILS)
+@pytest.mark.parametrize("combination", kernel_cases.TAILS)
 def test_a_plan_by_the_kernel(combination):
-    case = described.plan_case(combination, "1x1 28x28 256", "bfloat16", "hopper")
+    case = kernel_cases.plan_case(combination, "1x1 28x28 256", "bfloat16", "hopper")
     program = described.compile_for("h200", case.function, *case.arguments)
-    assert described.custom_calls(program) == {"mosaic_gpu_v2": 1}
+    assert program_reports.custom_calls(program) == {"mosaic_gpu_v2": 1}

@@ -3,6 +3,7 @@
 import itertools
 
 import described
+import program_reports
 import pytest
 import steps
 
@@ -12,15 +13,15 @@ EVERY = list(itertools.product(steps.CONFIGS, steps.DTYPES, described.DEVICES))
 
 
 @pytest.fixture(autouse=True, scope="module")
-def checked_by_the_compiler_alone():
-    """Shapes are checked when a program is traced; here thousands of them would be."""
+def cleared_caches():
+    """Clears the caches of tasks and batches, which other modules must not share."""
     steps.task_of.cache_clear()
     yield
     steps.task_of.cache_clear()
     steps.batch_of.cache_clear()
 
 
-# libtpu 0.0.42.1 ends the process: its compiler recurses until the stack overflows.
+# libtpu 0.0.42.1 crashes the process: its compiler recurses until the stack overflows.
 OVERFLOWS = ("cbc", "bfloat16", "v6e")
 
 
@@ -36,15 +37,15 @@ def test_a_step_fits_and_talks_to_nobody(config, dtype, device):
     task, (first, *_) = steps.task_of(config, dtype), described.devices(device)
     for phase in task.phases:
         program = steps.training_step(task, phase, [first])
-        assert 0 < described.memory(program) <= described.DEVICES[device].memory
-        assert not described.collectives(program)
-        calls = described.custom_calls(program)
+        assert 0 < program_reports.memory(program) <= described.DEVICES[device].memory
+        assert not program_reports.collectives(program)
+        calls = program_reports.custom_calls(program)
         if device in ("h100", "h200"):
             convolutions = sum(n for name, n in calls.items() if name.startswith("__cudnn$conv"))
-            assert convolutions >= 3  # of each direction, at least
+            assert convolutions >= 3  # at least one per direction
     program = steps.inference(task, first)
-    assert 0 < described.memory(program) <= described.DEVICES[device].memory
-    assert not described.collectives(program)
+    assert 0 < program_reports.memory(program) <= described.DEVICES[device].memory
+    assert not program_reports.collectives(program)
 
 
 @pytest.mark.slow
@@ -52,9 +53,9 @@ def test_a_step_fits_and_talks_to_nobody(config, dtype, device):
 @pytest.mark.parametrize("device", ["h200", "v5e"])
 @pytest.mark.parametrize("config", steps.CONFIGS)
 def test_devices_sum_and_do_nothing_else(config, device, count):
-    """Data parallelism adds gradients, metrics and batch statistics; anything else is a mistake."""
+    """Data parallelism sums gradients, metrics and batch statistics, and needs nothing else."""
     task = steps.task_of(config, "bfloat16")
     for phase in task.phases:
         program = steps.training_step(task, phase, described.devices(device)[:count])
-        found = described.collectives(program)
+        found = program_reports.collectives(program)
         assert set(found) == {"all-reduce"}, found

@@ -208,7 +208,7 @@ def test_the_command(trained_run, damaged_chips, flags, capsys, tmp_path):
     assert command.main(flags(*given, damaged_chips)) == 0
     printed = capsys.readouterr()
     assert not printed.out
-    assert f"{damaged_chips}: passed over: 1 of the kind .txt" in printed.err
+    assert f"{damaged_chips}: skipped: 1 of type .txt" in printed.err
     assert f"{tmp_path / 'out'}: 2 predicted, 1 not, in 2 parts" in printed.err
     assert command.main(flags(*given, damaged_chips)) == 0
     assert "2 of them were there" in capsys.readouterr().err

@@ -121,7 +121,7 @@ def test_an_error_of_a_worker_is_the_users(predict, test_chips, tmp_path, monkey
     import ray
 
     monkeypatch.setattr(ray, "init", _with_cpus(ray.init))
-    with pytest.raises(ValueError, match="cbc searches no gallery that could be cut"):
+    with pytest.raises(ValueError, match="cbc has no gallery to split"):
         predict(engine="ray", gallery_workers=1, options={"score": "cbc"})
     with pytest.raises(ValueError, match="--workers: got 9, and the cluster has 4 CPU"):
         predict(engine="ray", workers=9)

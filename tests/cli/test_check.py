@@ -75,7 +75,7 @@ def test_everything_wrong_is_said_at_once_and_ends_with_1(folder, tmp_path, caps
     for wanted in (
         "  train/car/0.png: not a readable image (cannot identify image file)",
         "  train/<tank>/1.png: not a readable image",
-        "passed over: 1 of the kind .txt (first: train/readme.txt)",
+        "passed over: 1 of type .txt (first: train/readme.txt)",
         "!! 2 files cannot be read\n     left out by --skip_corrupt, in a training by "
         "--config.data.skip_corrupt=true\n",
         "of equal images of two classes: labels contradict each other (",
@@ -123,5 +123,5 @@ def test_a_path_takes_no_source(folder):
     with pytest.raises(ValueError, match="no option 'layuot'; did you mean 'layout'"):
         run_here(str(folder), option=["layuot=1"])
     (folder.parent / "x.rar").write_bytes(b"Rar!")
-    with pytest.raises(ValueError, match="x.rar is a file, and neither an archive .* nor a table"):
+    with pytest.raises(ValueError, match="x.rar is a file, but neither an archive .* nor a table"):
         run_here(str(folder.parent / "x.rar"))

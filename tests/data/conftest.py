@@ -1,4 +1,4 @@
-"""Folders of small images, and a data directory of their own for every test."""
+"""Fixtures: folders of small images, and a separate data directory for every test."""
 
 import importlib.util
 import os
@@ -16,7 +16,7 @@ def data_dir(tmp_path):
 
 @pytest.fixture
 def save():
-    """Returns a function that writes an array as an image file, its folders included."""
+    """Returns a function that writes an array as an image file, creating its folders."""
 
     def write(path: Path, array: np.ndarray) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -28,7 +28,7 @@ def save():
 
 @pytest.fixture
 def folder(tmp_path, save):
-    """A folder of two splits and three classes: image number i is filled with the value i."""
+    """A folder of two splits and three classes; image number i has the constant value i."""
     root = tmp_path / "source"
     value = 0
     for split, count in (("test", 2), ("train", 4)):
@@ -41,7 +41,7 @@ def folder(tmp_path, save):
 
 @pytest.fixture(scope="session")
 def real_data():
-    """The folder of real images that JAXATR_DATA names."""
+    """The folder of real images given by JAXATR_DATA."""
     default = Path(__file__).parents[3] / "shared" / "data"
     found = Path(os.environ.get("JAXATR_DATA", default))
     if not found.is_dir():
@@ -51,7 +51,7 @@ def real_data():
 
 @pytest.fixture(scope="session")
 def dsiac_files():
-    """The module ``dsiac_files``: the tests' folder is no package, so it is loaded by its path."""
+    """The module ``dsiac_files``, loaded by its path because the tests' folder is not a package."""
     path = Path(__file__).parent / "dsiac_files.py"
     spec = importlib.util.spec_from_file_location("jaxatr_test_dsiac_files", path)
     module = importlib.util.module_from_spec(spec)

@@ -1,4 +1,4 @@
-"""Writes files of the DSIAC database byte by byte, and reads ARF again in the plainest way.
+"""Writes files of the DSIAC database byte by byte, and reads ARF with a minimal reader.
 
 Both are made from the published layout alone and share nothing with what they test.
 """
@@ -49,7 +49,7 @@ def footer(number, flags):
 
 
 def arf(frames, image_type, *, flags=0, footer_flags=0, padding=0, colour_bytes=3072, types=None):
-    """``frames`` holds a list of images a frame: one, but for multiband and hyperband files."""
+    """Writes an ARF file; ``frames`` holds a list of images per frame, usually one."""
     types = types or (image_type,)
     first = frames[0]
     sizes = [image.shape for image in first]
@@ -71,7 +71,7 @@ def arf(frames, image_type, *, flags=0, footer_flags=0, padding=0, colour_bytes=
 
 
 class Plain:
-    """Reads forward over bytes; anything beyond their end is a ValueError."""
+    """Reads forward over bytes; reading beyond the end is a ValueError."""
 
     def __init__(self, content, at, end):
         self.content, self.at, self.end = content, at, end
@@ -95,7 +95,7 @@ class Plain:
 
 
 def plain_arf(content):
-    """Returns ``frame number, band → image`` as a function, and the shape of the whole."""
+    """Returns a function from frame number and band to the image, and the numbers of both."""
     if len(content) < 32:
         raise ValueError("short")
     magic, version, rows, columns, kind, count, offset, flags = struct.unpack_from(">8I", content)
@@ -109,7 +109,7 @@ def plain_arf(content):
             layouts.append(_plain_layout(content, rows, columns, kind, offset, flags, colours))
         except ValueError:
             continue
-    layouts.sort(key=lambda layout: layout[0] != offset)  # stable: 3072 first where both end alike
+    layouts.sort(key=lambda layout: layout[0] != offset)  # stable: 3072 first
     for _, bands, told in layouts:
         size = sum(r * c * struct.calcsize(">" + CODES[t]) for t, r, c in bands)
         for tail in (told, 0, 40, 96, 136):
@@ -186,7 +186,7 @@ class _PlainArf:
 
 
 def target(kind="T72", ply="054", aspect=90.0, distance=1000, pixel=(20, 15), **more):
-    """The fields of a Tgt; one that is None is left out."""
+    """Writes the fields of a Tgt, leaving out those that are None."""
     fields = {
         "TgtType": None if kind is None else f'"{kind}"',
         "PlyId": None if ply is None else f'"{ply}"',
@@ -199,7 +199,7 @@ def target(kind="T72", ply="054", aspect=90.0, distance=1000, pixel=(20, 15), **
 
 
 def agt(frames, *, fov=None, note='Keyword  "Frame# {}"'):
-    """``frames`` maps a number to the targets in it."""
+    """Writes an AGT file; ``frames`` maps frame numbers to targets."""
     lines = ["Agt", " {", "  PrjSect", "   {", '    Name   "ATR"', '    Scenario "02003"', "   }"]
     lines += ["  SenSect", "   {", '    Name     "cegr"']
     lines += [f"    Fov      {fov[0]} {fov[1]}"] if fov else []
@@ -218,7 +218,7 @@ def agt(frames, *, fov=None, note='Keyword  "Frame# {}"'):
 
 
 def metric(rows):
-    """``rows`` holds (frame, ply, x, y) of upper left corners."""
+    """Writes a metric file; ``rows`` holds (frame, ply, x, y) of upper left corners."""
     return "".join(
         f"APHILL,NA,base,cegr,02003,{frame},{ply},3.2,NULL,{x},{y},9000,120,300,280,8800,90,900\n"
         for frame, ply, x, y in rows

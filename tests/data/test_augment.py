@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-# ``jaxatr.data.augment`` is the function, which hides the module that it stands in.
+# As an attribute, ``jaxatr.data.augment`` is the function, which hides its module.
 augmentation = importlib.import_module("jaxatr.data.augment")
 augment = jax.jit(
     augmentation.augment,
@@ -131,7 +131,7 @@ def test_the_place_in_the_batch_does_not_matter():
     np.testing.assert_allclose(jnp.concatenate(halves), whole, atol=1e-6)
 
 
-@pytest.mark.slow  # op by op, so everything compiles by itself
+@pytest.mark.slow  # runs op by op, each compiled separately
 def test_jit_is_eager():
     args = images(2), jnp.array([[False, True]] * 2), jnp.array([[1, -2], [0, 3]])
     np.testing.assert_array_equal(flip_and_shift(*args), augmentation.flip_and_shift(*args))
@@ -160,7 +160,7 @@ def test_amounts_are_spread_over_their_range():
 def test_a_chip_is_the_middle_of_its_image():
     x = images(height=14, width=12)
     np.testing.assert_array_equal(augment(KEY, x, ids(), zeros(), shape=(8, 6)), x[:, 3:11, 3:9])
-    # What is drawn for it is what is drawn without surroundings.
+    # The draws are the same as without surroundings.
     alone = augment(KEY, x[:, 3:11, 3:9], ids(), zeros(), **ALL)
     np.testing.assert_array_equal(augment(KEY, x, ids(), zeros(), shape=(8, 6), **ALL), alone)
 
@@ -203,7 +203,7 @@ def test_a_cut_matches_a_plain_loop():
 
 
 def test_boxes_are_off_by_up_to_what_is_asked():
-    """A ramp of rows shows where a chip begins and how large it is."""
+    """A ramp over the rows, which shows the position and size of a chip."""
     count = 4000
     ramp = jnp.broadcast_to(jnp.arange(30.0)[None, :, None, None], (count, 30, 30, 1))
     asked = {"box_shift": 0.2, "box_scale": 0.1, "shape": (10, 10)}

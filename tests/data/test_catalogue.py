@@ -17,7 +17,7 @@ from jaxatr.data.sources import simulated
 
 @pytest.fixture
 def preparations(monkeypatch):
-    """Counts how often records are written."""
+    """Counts the preparations, i.e. how often records are written."""
     calls = []
     write = records.write
 
@@ -61,14 +61,14 @@ def test_any_change_is_noticed(folder, data_dir, save, preparations):
     (folder / "coarse.json").write_text('{"car": "a", "tank": "b", "van": "a"}')
     seen.append(opened())
     assert seen[-1].coarse_classes == ("a", "b")
-    assert len(preparations) in (5, 6)  # taking the added file away restores an earlier state
+    assert len(preparations) in (5, 6)  # removing the added file restores an earlier state
     fingerprints = [dataset.fingerprint for dataset in seen]
     assert fingerprints[1] == fingerprints[3]
     assert len({*fingerprints}) == 5
 
 
 def rewritten(path, content):
-    """Puts other bytes of the same number in a file's place, and sets its date back."""
+    """Replaces a file's content by other bytes of the same length, and restores its date."""
     before = path.stat()
     assert len(content) == before.st_size and content != path.read_bytes()
     path.write_bytes(content)
@@ -126,7 +126,7 @@ def test_an_archive_is_its_folder(folder, data_dir, tmp_path, preparations, suff
     assert packed.fingerprint == plain.fingerprint
     data.open_dataset("image_folder", source=archive, data_dir=data_dir)
     assert len(preparations) == 2
-    assert not list(data_dir.rglob("*.png"))  # what was unpacked is gone
+    assert not list(data_dir.rglob("*.png"))  # extracted files are deleted
     shutil.copy(archive, tmp_path / "other")
     os.utime(archive, (1, 1))
     data.open_dataset("image_folder", source=archive, data_dir=data_dir)
@@ -168,7 +168,7 @@ def test_a_name_remembers_that_corrupt_images_may_be_skipped(folder, data_dir):
 
 @pytest.fixture(scope="module")
 def mine(tmp_path_factory):
-    """A data directory with a set of the name ``mine``."""
+    """A data directory with a set named ``mine``."""
     root = tmp_path_factory.mktemp("named")
     for name in ("s/train/a", "s/train/b"):
         (root / name).mkdir(parents=True)
@@ -207,9 +207,9 @@ def test_what_is_not_there_is_named(mine, name, arguments, match):
     [
         ("image_folder", "cifar10", "already the name"),
         ("image_folder", "simulated", "already the name"),
-        ("image_folder", "../up", "a name is letters"),
+        ("image_folder", "../up", "name: got '../up', wanted letters"),
         ("image_folder", "dsiac", "already the name"),
-        ("simulated", "mine", "only one of dsiac, fgvc_aircraft, image_folder, mstar can"),
+        ("simulated", "mine", "only sets of dsiac, fgvc_aircraft, image_folder, mstar can"),
     ],
 )
 def test_a_name_must_be_free_and_plain(folder, data_dir, name, as_name, match):
@@ -227,7 +227,7 @@ def test_the_default_place_is_used(folder, data_dir, monkeypatch):
 def test_an_index_of_another_version_is_not_read(folder, data_dir, monkeypatch):
     data.prepare("image_folder", source=folder, data_dir=data_dir, as_name="mine")
     monkeypatch.setattr(index, "INDEX_VERSION", 2)
-    with pytest.raises(ValueError, match="no set that this version reads: prepare it again"):
+    with pytest.raises(ValueError, match="no set that this version can read: prepare it again"):
         data.open_dataset("mine", data_dir=data_dir)
     data.prepare("image_folder", source=folder, data_dir=data_dir, as_name="mine")
     assert data.open_dataset("mine", data_dir=data_dir).name == "mine"

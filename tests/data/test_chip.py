@@ -125,7 +125,7 @@ GEOMETRIES = [
 @pytest.mark.parametrize("chip", GEOMETRIES)
 @pytest.mark.parametrize("shape", [(24, 36, 1), (36, 24, 3), (36, 36, 1)])
 def test_masks_and_boxes_follow_the_image(chip, shape):
-    """A white block: where the chip is brighter than half is the mask, and it fills the box."""
+    """A white block, whose mask is where the chip exceeds half brightness, and whose box fits."""
     y0, x0, y1, x1 = 9, 7, 17, 23
     block = np.zeros(shape, np.float32)
     block[y0:y1, x0:x1] = 1
@@ -167,7 +167,7 @@ def test_surroundings_are_concentric():
     chip = Chip(center_crop=6)
     assert chip.cuts and not Chip(size=6).cuts and not Chip(center_crop=6, size=4).cuts
     np.testing.assert_array_equal(chip.surrounded(3)(x)[3:-3, 3:-3], chip(x))
-    with pytest.raises(ValueError, match="only a chip that is cut out as it is"):
+    with pytest.raises(ValueError, match="only a chip cut out by data.center_crop"):
         Chip(center_crop=6, size=4).surrounded(1)
 
 

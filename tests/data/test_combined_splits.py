@@ -1,4 +1,4 @@
-"""Images from a file as further examples of a split."""
+"""Images from a file as additional examples of a split."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from jaxatr import data
 
 
 class Images:
-    """Records of a split: images of flat values."""
+    """Records of constant images."""
 
     def __init__(self, count, side):
         self.images = np.full((count, side, side, 1), 0, np.uint8)
@@ -62,10 +62,10 @@ def test_a_file_that_holds_no_images_is_named(tmp_path):
     with pytest.raises(ValueError, match="none.npz: there is no such file"):
         data.read_images(tmp_path / "none.npz")
     (tmp_path / "torn.npz").write_bytes(b"PK\3\4 no archive")
-    with pytest.raises(ValueError, match="torn.npz: no array 'images' can be read"):
+    with pytest.raises(ValueError, match="torn.npz: cannot read an array 'images'"):
         data.read_images(tmp_path / "torn.npz")
     np.savez(tmp_path / "other.npz", pictures=np.zeros(3))
-    with pytest.raises(ValueError, match="other.npz: no array 'images'"):
+    with pytest.raises(ValueError, match="other.npz: cannot read an array 'images'"):
         data.read_images(tmp_path / "other.npz")
     np.savez(tmp_path / "flat.npz", images=np.zeros((3, 4)))
     with pytest.raises(ValueError, match=r"flat.npz: got images of shape \(3, 4\)"):

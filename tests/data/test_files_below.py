@@ -39,7 +39,7 @@ def test_a_missing_folder_is_named(tmp_path):
     with pytest.raises(ValueError, match="there is no folder .*gone"):
         files_below(tmp_path / "gone")
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match="file is a file, and a folder is wanted"):
+    with pytest.raises(ValueError, match="file is a file, wanted a folder"):
         files_below(tmp_path / "file")
 
 

@@ -11,7 +11,7 @@ from jaxatr.data.sources import dsiac, simulated
 MSTAR = ("2S1", "BMP2", "BRDM_2", "BTR60", "BTR70", "D7", "T62", "T72", "ZIL131", "ZSU_23_4")
 CARS = tuple(tfds_cars196._NAMES)
 BIRDS = tuple(str(number) for number in range(200))
-# Of each group of CIFAR-100 one, and the group.
+# One class of each group of CIFAR-100, and the group.
 CIFAR100 = {
     "whale": "aquatic mammals",
     "ray": "fish",
@@ -37,7 +37,7 @@ CIFAR100 = {
 
 
 def members(found, classes):
-    """Returns coarse class to the fine ones in it."""
+    """Returns coarse classes to the fine classes in them."""
     groups = {name: [] for name in found.coarse_classes}
     for fine, coarse in zip(classes, found.fine_to_coarse, strict=True):
         groups[found.coarse_classes[coarse]].append(fine)
@@ -52,7 +52,7 @@ def coarse(name, fine):
 
 def test_cifar100_is_twenty_groups_of_five():
     classes = sorted(groups.CIFAR100.spellings)
-    # As the data set numbers them, which is by the alphabet.
+    # In the data set's order, which is alphabetical.
     for number, name in {0: "apple", 23: "cloud", 52: "oak_tree", 85: "tank", 99: "worm"}.items():
         assert classes[number] == name
     found = data.hierarchy("cifar100", classes)
@@ -158,7 +158,7 @@ def test_awkward_cars(car, type_, body):
 def test_cub_has_37_families_of_200_birds():
     names = cub200.FAMILIES.spellings
     assert len(set(names)) == 200
-    # The data set's order is that of the birds' last words, but for a few of one word or two.
+    # The data set orders birds by their last word, with a few exceptions.
     kinds = [name.split("_")[-1].lower() for name in names]
     assert sum(one > other for one, other in zip(kinds, kinds[1:], strict=False)) <= 8
     sizes = Counter(data.hierarchy("cub200", BIRDS).fine_to_coarse)
@@ -209,7 +209,7 @@ def test_a_bird_by_its_number_or_its_name(number, bird, family):
         ("cub200", ("200",), "for 1 of 1 classes, '200'"),
         ("cub200", ("007",), "'007'"),
         ("cub200", ("002.Black_footed_Albatross",), "'002.Black_footed_Albatross'"),
-        ("cars196", ("Audi S5 Coupe",), "names are make, model, type and year, as 'Audi S5"),
+        ("cars196", ("Audi S5 Coupe",), "names: make, model, type and year, as 'Audi S5"),
         ("cars196", ("Audi S5 Quattro 2012",), "'Audi S5 Quattro 2012'"),
         ("cars196/body", ("Audi S5 Quattro 2012",), "'Audi S5 Quattro 2012'"),
     ],

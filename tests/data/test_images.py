@@ -96,7 +96,7 @@ def test_a_truncated_file_is_named(tmp_path, save, suffix):
 
 
 def test_a_truncated_file_is_named_whatever_else_is_imported(tmp_path, save, monkeypatch):
-    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)  # as sarpy and TFDS leave it
+    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)  # as sarpy and TFDS set it
     truncated(tmp_path / "half.png", save)
     with pytest.raises(ImageError, match="half.png: not a readable image"):
         read_image(tmp_path / "half.png")
@@ -112,7 +112,7 @@ def test_what_is_no_image_is_named(tmp_path, content, why):
 def test_missing_and_folder_are_named(tmp_path):
     with pytest.raises(ImageError, match="gone.png: No such file"):
         read_image(tmp_path / "gone.png")
-    with pytest.raises(ImageError, match=r"a folder, and an image file is wanted: .*/\*"):
+    with pytest.raises(ImageError, match=r"a folder, wanted an image file: .*/\*"):
         read_image(tmp_path)
 
 
@@ -137,10 +137,10 @@ def test_other_formats_of_eight_bits(kind):
         Image.fromarray(array).save(file, kind, **options)
         image = decode_image(file.getvalue(), "x")
         assert image.dtype == np.uint8
-        if kind == "WEBP":  # which knows no gray
+        if kind == "WEBP":  # has no gray mode
             array = np.broadcast_to(array.reshape(5, 7, -1), (5, 7, 3))
         if kind == "GIF" and array.ndim == 3:
-            continue  # which has a palette of 256 colours at most
+            continue  # has at most 256 colours
         np.testing.assert_array_equal(image, array.reshape(5, 7, -1))
 
 
@@ -248,7 +248,7 @@ def test_an_array_that_is_no_image_is_refused(tmp_path, array, why):
 
 
 def sio(values):
-    """Returns a SIO file: five numbers of 4 bytes (type 13 is complex), no words, the pixels."""
+    """Returns an SIO file: five 4-byte numbers (type 13 is complex), no words, the pixels."""
     head = struct.pack(">5I", 0xFF017FFE, *values.shape, 13, 8)
     return head + values.astype(">c8").tobytes()
 
@@ -285,7 +285,7 @@ def test_a_raw_chip_of_mstar(tmp_path):
 
 
 def png(colour_type, depth, samples):
-    """Returns a PNG of one pixel; Pillow writes none with 16 bits in several channels."""
+    """Returns a PNG of one pixel with 16 bits in several channels, which Pillow cannot write."""
 
     def chunk(kind, body):
         whole = kind + body
@@ -356,7 +356,7 @@ def test_whatever_a_decoder_raises_names_the_file(monkeypatch, error):
 
 
 def mutated(content, rng):
-    """Returns a file with a few bytes changed behind its first four, and perhaps cut."""
+    """Returns a file with a few bytes changed after the first four, and sometimes truncated."""
     damaged = bytearray(content)
     for _ in range(rng.integers(1, 4)):
         damaged[rng.integers(4, len(damaged))] = rng.integers(256)
@@ -375,9 +375,9 @@ WHOLE = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore")  # Pillow warns of some damage that it reads over
+@pytest.mark.filterwarnings("ignore")  # Pillow warns about some damage that it tolerates
 def test_damage_gives_an_image_or_an_image_error(monkeypatch):
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10_000)  # a damaged width costs no memory here
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10_000)  # bounds the memory
     rng, refused = np.random.default_rng(0), 0
     for _ in range(60):
         for content in WHOLE:

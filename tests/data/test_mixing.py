@@ -1,4 +1,4 @@
-"""Mixup and CutMix: the share of a label is that of its image."""
+"""Mixup and CutMix: the share of a label equals that of its image."""
 
 import jax
 import jax.numpy as jnp
@@ -29,11 +29,11 @@ def test_cutmix_takes_a_rectangle_over():
     rows, columns = taken.any(axis=2).sum(axis=1), taken.any(axis=1).sum(axis=1)
     np.testing.assert_array_equal(taken.sum(axis=(1, 2)), rows * columns)
     assert taken.any(axis=0).all()  # every pixel, in some mixture
-    assert 0.55 < share.mean() < 0.85  # more than a half: what lies outside is cut off
+    assert 0.55 < share.mean() < 0.85  # more than a half due to clipping
 
 
 def test_cutmix_by_the_papers_lines():
-    """The bounds are those of the published code for the same draws."""
+    """The rectangle's bounds equal those of the published code for the same draws."""
     height, width = 30, 20
     keys, images = KEYS[:50], jnp.zeros((50, height, width, 1))
     mixed, _ = cutmix(keys, images, images + 1, 1.0)
@@ -56,7 +56,7 @@ def test_both_are_drawn_and_some_images_stay():
     mixed = np.asarray(mixed)[..., 0]
     flat = np.ptp(mixed, axis=(1, 2)) < 1e-6
     kept = (mixed == 1).all(axis=(1, 2)) & (share == 1)
-    assert abs(kept.mean() - 0.2) < 0.06  # and CutMix has taken nothing, now and then
+    assert abs(kept.mean() - 0.2) < 0.06  # sometimes CutMix replaces no pixel
     assert abs((flat & ~kept).mean() - 0.4) < 0.06
     np.testing.assert_allclose(2 - mixed.mean(axis=(1, 2)), share, atol=1e-5)
 

@@ -1,4 +1,4 @@
-"""Test chips by boxes that are off: what they show, and of what they are drawn."""
+"""Test chips cut by inaccurate boxes: their content and draws."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from jaxatr.data import Chip, Split, other_boxes
 
 
 def split(side=40, ids=(0, 1, 2, 3), channels=1):
-    """Images whose pixels say where they are: rows in one, columns in the next, and so on."""
+    """Images of the pixels' positions: rows in even images, columns in odd ones."""
     rows, columns = np.mgrid[:side, :side].astype(np.float32)[..., None]
     images = [np.repeat(rows if i % 2 == 0 else columns, channels, axis=2) for i in range(len(ids))]
     columns = {
@@ -20,7 +20,7 @@ def split(side=40, ids=(0, 1, 2, 3), channels=1):
 
 
 def placed(chip):
-    """Centre and pixel size of a chip of a ramp, along it."""
+    """Returns centre and pixel size of a chip along a ramp."""
     line = chip[:, :, 0].mean(axis=int(np.ptp(chip[:, 0]) > 0))
     return line.mean(), (line[-2] - line[1]) / (len(line) - 3)
 
@@ -57,5 +57,5 @@ def test_no_error_is_the_chip():
 
 @pytest.mark.parametrize("chip, side", [(Chip(center_crop=20), 24), (Chip(size=20), 40)])
 def test_images_without_surroundings_are_refused(chip, side):
-    with pytest.raises(ValueError, match=r"off by 0.1 want images of \d+ pixels or more"):
+    with pytest.raises(ValueError, match=r"off by 0.1 need chips .* images of \d+ pixels or more"):
         other_boxes(split(side), chip, error=0.1)

@@ -7,7 +7,7 @@ from jaxatr.data import Chip, Split, dataset, eval_batches, image_statistics, tr
 
 
 def make_split(count=10, shape=(6, 5, 1), dtype=np.uint8, odd=None):
-    """Image i is filled with i; its id is 100 + i."""
+    """Records in which image i has the constant value i and the id 100 + i."""
     images = [np.full(shape, i, dtype) for i in range(count)]
     if odd is not None:
         images[odd] = np.full((9, 9, 1), odd, dtype)
@@ -99,7 +99,7 @@ def test_a_set_smaller_than_a_batch():
 @pytest.mark.parametrize(
     "arguments, match",
     [
-        ({"batch_size": 6, "process_count": 4}, "6 does not divide by 4 processes"),
+        ({"batch_size": 6, "process_count": 4}, "6 is not divisible by 4 processes"),
         ({"batch_size": 0}, "a batch of 0"),
         ({"indices": np.array([], int)}, "no examples of split 'train'"),
         ({"chip": Chip(center_crop=7)}, "6x5 is smaller than data.center_crop=7"),
@@ -119,7 +119,7 @@ def test_sizes_that_differ_are_refused_unless_the_chip_makes_them_one():
 
 
 def test_labels_must_match_the_indices(unchecked):
-    with pytest.raises(ValueError, match="3 indices need as many labels"):
+    with pytest.raises(ValueError, match="wanted one for each of 3 indices"):
         eval_batches(make_split(), np.arange(3), np.arange(2), chip=Chip(), batch_size=2)
     with pytest.raises(ValueError, match="batch size"):
         eval_batches(make_split(), np.arange(3), np.arange(3), chip=Chip(), batch_size=0)

@@ -1,4 +1,4 @@
-"""Sets that earlier versions prepared are found again, with the fingerprints that runs recorded.
+"""Sets prepared by earlier versions are found again, with the fingerprints that runs recorded.
 
 The literals were taken before the sources became plug-ins. A change here makes every prepared set
 be prepared anew, or a run's data unrecognisable: raise a source's version only where its records
@@ -15,7 +15,7 @@ import pytest
 from jaxatr import data
 
 RENDERED = {"size": 8, "bands": ["thermal"], "seed": 3}
-WINDOW = {"crop": "window"}  # there was no other, so no set says it
+WINDOW = {"crop": "window"}  # the only crop then, so sets do not record it
 VIEWS = {"aspects": 1, "ranges": [3000], **RENDERED, **WINDOW}
 TRACKS = {"tracks": 1, "frames": (1, 2), **RENDERED, **WINDOW}
 AIRCRAFT = {
@@ -26,7 +26,7 @@ AIRCRAFT = {
 
 
 class Undated:
-    """A file's status with the same dates on every machine and day."""
+    """A file status with the same dates on every machine and day."""
 
     st_mtime_ns, st_ctime_ns = 1_000, 2_000
 
@@ -50,7 +50,7 @@ def write(path: Path, content: bytes | str) -> None:
 
 @pytest.fixture(autouse=True)
 def rendered(monkeypatch):
-    """Renders plain numbers: another processor's last bits may move a real pixel by one."""
+    """Renders constant numbers: real pixels may differ in the last bit between processors."""
 
     def render(views, size, *, crop, surround):
         assert (crop, surround) == ("window", 0)
@@ -63,7 +63,7 @@ def rendered(monkeypatch):
 
 
 def gray(rows, columns, start) -> bytes:
-    """An image as PGM, whose bytes no library's version changes."""
+    """Encodes an image as PGM, whose bytes are the same with every library version."""
     pixels = (start + 7 * np.arange(rows * columns)) % 256
     return f"P5 {columns} {rows} 255\n".encode() + pixels.astype(np.uint8).tobytes()
 

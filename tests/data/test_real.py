@@ -1,4 +1,4 @@
-"""The real archives of the folder that JAXATR_DATA names."""
+"""Tests on the real archives in the folder given by JAXATR_DATA."""
 
 import tarfile
 import time
@@ -27,7 +27,7 @@ def mstar(real_data, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def part_of_mstar(real_data, tmp_path_factory):
-    """Six chips of each class and split: all that is told by their sizes."""
+    """Six chips of each class and split, enough to check what depends on their sizes."""
     archive, root = real_data / "mstar10.tar.gz", tmp_path_factory.mktemp("part")
     if not archive.is_file():
         pytest.skip(f"no real images: there is no {archive}")

@@ -1,4 +1,4 @@
-"""Chips that a person looks at."""
+"""Thumbnails of chips, for display."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The geometry in JAX's operations beside that of Pillow and NumPy, to the bit where it can be."""
+"""The geometry in JAX operations against Pillow and NumPy, bit-exact where possible."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -39,7 +39,7 @@ def test_chips_are_those_of_the_host(chip, shape, dtype):
     assert found.dtype == np.float32
     if dtype == np.uint8:
         np.testing.assert_array_equal(found, wanted)
-    elif dtype == np.uint16:  # which Pillow adds up in double, and rounds once
+    elif dtype == np.uint16:  # Pillow sums in double precision and rounds once
         apart = np.abs(found - wanted)
         assert apart.max() <= 1 and apart.mean() < 0.02
     else:
@@ -48,7 +48,7 @@ def test_chips_are_those_of_the_host(chip, shape, dtype):
 
 @pytest.mark.slow
 def test_every_reduction_has_pillows_rounding():
-    """Over many sizes: a weight that is off by one of its 22 bits would show somewhere."""
+    """Many sizes are tested, so that a weight that is off by 2⁻²² has an effect somewhere."""
     chip = Chip(size=9, channels=1)
     for side in range(1, 120, 3):
         image = image_of((side, 119 - side, 1), np.uint8)

@@ -1,4 +1,4 @@
-"""Which chips are one track, in which order, and what stands beyond its end."""
+"""Grouping of chips into tracks: membership, order and padding."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from jaxatr.data import Chip, Split, eval_tuple_batches, tracks_of
 
 
 def make_split(track, frame, **columns):
-    """Image i is filled with i; its label is its track's number."""
+    """Records in which image i has the constant value i, labelled by its track's number."""
     count = len(track)
     images = [{"image": np.full((4, 3, 1), i, np.uint8)} for i in range(count)]
     columns |= {"track": np.array(track), "frame": np.array(frame), "label": np.array(track) % 3}

@@ -1,4 +1,4 @@
-"""Batches of tuples and of classes: who is in them, in which order, and that they resume."""
+"""Batches of tuples and of classes: membership, order and resumption."""
 
 import itertools
 
@@ -11,7 +11,7 @@ COUNT = 12
 
 
 def make_split(name="train", start=0, count=COUNT, **columns):
-    """Image i is filled with i; its id is 100 + i; three classes in turn."""
+    """Records in which image i has the value i and the id 100 + i, of three classes in turn."""
     numbers = np.arange(start, start + count)
     images = [{"image": np.full((4, 3, 1), i, np.uint8)} for i in numbers]
     sides = {"height": 4, "width": 3, "channels": 1}
@@ -21,7 +21,7 @@ def make_split(name="train", start=0, count=COUNT, **columns):
 
 
 def members():
-    """Every example with the next one and the last one."""
+    """Tuples of every example, the next one and the last one."""
     numbers = np.arange(COUNT)
     return np.stack([numbers, (numbers + 1) % COUNT, np.full(COUNT, COUNT - 1)], axis=1)
 
@@ -98,10 +98,10 @@ def test_batches_have_several_of_each_class():
     for batch in batches:
         labels, counts = np.unique(batch["label"], return_counts=True)
         assert counts.tolist() == [3, 3]
-        assert len(set(batch["id"])) == 6  # nobody twice
+        assert len(set(batch["id"])) == 6  # no repetition
         np.testing.assert_array_equal(batch["label"], (batch["id"] - 100) % 3)
         seen.add(tuple(labels))
-    assert len(seen) == 3  # every pair of classes comes
+    assert len(seen) == 3  # every pair of classes occurs
     assert [batch["epoch"][0] for batch in batches[:5]] == [0, 0, 1, 1, 2]
     assert {int(n) for batch in batches for n in batch["draw"]} == set(range(40))
 
@@ -131,7 +131,7 @@ def test_class_batches_resume():
 def test_what_cannot_be_is_refused():
     with pytest.raises(ValueError, match="per_class: got 7, wanted 1 to the batch's 6"):
         classes(per_class=7)
-    with pytest.raises(ValueError, match="a batch of 4 does not divide by 3 processes"):
+    with pytest.raises(ValueError, match="a batch of 4 is not divisible by 3 processes"):
         tuples(process_count=3)
 
 

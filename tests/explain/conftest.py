@@ -1,4 +1,4 @@
-"""A small network as three functions, and the same in PyTorch."""
+"""A small network as three functions, and the same network in PyTorch."""
 
 from types import SimpleNamespace
 

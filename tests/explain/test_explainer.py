@@ -40,13 +40,13 @@ QUICK = {
 
 @pytest.fixture
 def surrogate_run(earlier):
-    """The folder of a surrogate of the small classifier, hardly trained."""
+    """The run folder of a briefly trained surrogate of the small classifier."""
     return earlier / "distillation"
 
 
 @pytest.fixture
 def trained_run(earlier):
-    """The folder of a small classifier."""
+    """The run folder of a small classifier."""
     return earlier / "open_set"
 
 
@@ -93,9 +93,9 @@ def test_a_surrogate_of_black_and_constant_images(surrogate_run):
         np.testing.assert_allclose(found.saliency, saliency, atol=1e-5)
         assert 0 < found.saliency.min() < found.saliency.max()
         assert found.label in explainer.classes
-        # Blurred, the image is what it was, so that what is inserted changes nothing.
+        # The image equals its blur, so insertion changes nothing.
         assert found.insertion == pytest.approx(found.score, abs=1e-4)
-    assert black.deletion == pytest.approx(black.score, abs=1e-4)  # what is deleted was black
+    assert black.deletion == pytest.approx(black.score, abs=1e-4)  # deleted pixels were black
 
 
 def test_the_target_of_a_surrogate_is_the_run_that_it_explains(surrogate_run, trained_run, images):
@@ -112,7 +112,7 @@ def test_the_target_of_a_surrogate_is_the_run_that_it_explains(surrogate_run, tr
     ("method", "given"), [("occlusion", [1]), ("smoothgrad", [1]), ("grad_cam", [16])]
 )
 def test_one_image_is_explained_once(method, given):
-    """A network of two halves; a batch is filled up where it costs one pass and no more."""
+    """Batches are padded for methods that make a single pass."""
     explained = []
 
     def logits(scale, images):
@@ -145,7 +145,7 @@ def test_methods_that_draw_are_repeatable(trained_run, images):
 
 @pytest.fixture
 def gradients(tmp_path, monkeypatch):
-    """The module of docs/explanations.md with a method of one's own, outside the package."""
+    """The module of docs/explanations.md, which defines a method outside the package."""
     page = (Path(__file__).parents[2] / "docs" / "explanations.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(# gradients\.py.*?)```", page, re.DOTALL)
     (tmp_path / "gradients.py").write_text(code, encoding="utf-8")
@@ -172,9 +172,9 @@ def test_defaults_and_refusals(surrogate_run, trained_run, earlier):
     assert Explainer.load(surrogate_run).method == "surrogate"
     assert Explainer.load(trained_run).method == "grad_cam"
     assert Explainer.load(trained_run, "gradcam").method == "grad_cam"
-    with pytest.raises(ValueError, match="'all' is several explainers, which load_explainers"):
+    with pytest.raises(ValueError, match="'all' needs load_explainers"):
         Explainer.load(trained_run, "all")
-    with pytest.raises(ValueError, match="a surrogate takes the run of configs/distill.py"):
+    with pytest.raises(ValueError, match="'surrogate' needs a run of configs/distill.py"):
         Explainer.load(trained_run, "surrogate")
     with pytest.raises(ValueError, match="method: got 'grad_can', .* did you mean 'grad_cam'"):
         Explainer.load(trained_run, "grad_can")
@@ -199,7 +199,7 @@ def test_the_command_writes_picture_map_and_figures(surrogate_run, images, flags
     assert command.main(arguments) == 1
     printed = capsys.readouterr()
     assert len(printed.out.splitlines()) == 2 and "broken.png" in printed.err
-    # Both are called 000.png, in folders of their own.
+    # Both are called 000.png, in different folders.
     second = f"{paths[2].parent.name}/000"
     assert files_below(out) == {
         f"{stem}.{suffix}" for stem in ("000", second) for suffix in ("png", "npy", "json")

@@ -1,4 +1,4 @@
-"""Methods: found by name or path, joined with a network, given images in batches."""
+"""Methods: looked up by name or path, bound to a network, run in batches."""
 
 import sys
 
@@ -91,11 +91,11 @@ def test_a_method_of_ones_own_is_found_by_its_path(own, images):
 def test_a_method_of_ones_own_that_cannot_be_used(own):
     with pytest.raises(ValueError, match="FUNCTION is of type function, wanted a jaxatr.explain.M"):
         find_method(f"{own}:FUNCTION")
-    with pytest.raises(ValueError, match="TAKEN is called 'rise', as a method of jaxatr is"):
+    with pytest.raises(ValueError, match="TAKEN has the name of a built-in method, 'rise'"):
         find_method(f"{own}:TAKEN")
     with pytest.raises(ValueError, match="no 'GRADENT' in my_methods; did you mean 'GRADIENT'"):
         find_method(f"{own}:GRADENT")
-    with pytest.raises(ValueError, match="methods: two of .* are called 'gradient'"):
+    with pytest.raises(ValueError, match="methods: two of .* have the name 'gradient'"):
         find_methods(f"{own}:GRADIENT,{own}:OTHER")
 
 
@@ -117,7 +117,7 @@ SURROGATE = Method("surrogate", "surrogate", lambda predict, images: images, in_
 @pytest.mark.parametrize(
     ("name", "given"),
     [
-        ("rise", [5]),  # which takes them one by one itself
+        ("rise", [5]),  # which loops over images itself
         ("lime", [5]),
         ("occlusion", [5]),
         ("surrogate", [2, 2, 2]),

@@ -1,4 +1,4 @@
-"""Superpixels: enough of them whatever the chip's size, unit and channels."""
+"""Superpixels: their number is sufficient for any size, unit and channels of the chip."""
 
 import numpy as np
 import pytest

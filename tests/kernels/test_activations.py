@@ -1,4 +1,4 @@
-"""Activations against jax's own."""
+"""Activations against those of jax."""
 
 from functools import cache
 
@@ -18,7 +18,7 @@ FAR = (-1e4, -100.0, 100.0, 1e4)
 
 @cache
 def evaluated(points, dtype="float32"):
-    """Values and slopes of every activation, ours and jax's, by one program."""
+    """Returns values and slopes of every activation, ours and jax's, from one program."""
 
     @jax.jit
     def both(a):

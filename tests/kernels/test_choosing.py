@@ -1,4 +1,4 @@
-"""The choice of ``"auto"``: by the rules, the database, a measurement, or what was pinned."""
+"""The choice of ``"auto"``: by the heuristic, the database, a measurement or a pinned choice."""
 
 import sys
 
@@ -28,7 +28,7 @@ def own_database(monkeypatch, tmp_path):
 
 @pytest.fixture
 def used(monkeypatch):
-    """The choices that convolutions are lowered to, by direction, each time anew."""
+    """Returns a function that lowers a program and gives its choices by direction."""
     found, function = {}, primitive.function
 
     def noted(problem, choice, device):
@@ -106,14 +106,14 @@ def test_what_was_pinned_while_tracing_holds_for_a_gradient_and_for_lowering(use
     with kernels.choices({PROBLEM.key: Choice("taps"), key: Choice("matmul")}):
         traced = jax.jit(jax.grad(lambda w: kernels.convolution(X, w, padding=1).sum())).trace(W)
     traced.lower()
-    assert found == ["matmul"]  # of a sum the gradient needs no forward product
+    assert found == ["matmul"]  # the gradient of a sum needs no forward product
 
 
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
         ({"algorithm": "fft", "config": {}}, "cannot be used: 'fft' cannot compute it"),
-        ({"algorithm": "gone", "config": {}}, "no algorithm 'gone'"),
+        ({"algorithm": "gone", "config": {}}, "the algorithm 'gone' does not exist"),
         ({"algorithm": "matmul", "config": {"a": 1}}, "no configuration {'a': 1}"),
     ],
 )
@@ -142,7 +142,7 @@ def finds(monkeypatch):
         remember("matmul", problem=problem)
         return [kernels.Performance("matmul", (), 1.0, 0)]
 
-    # The package's attribute of this name is the function.
+    # By sys.modules, because the package's attribute "find" is the function.
     monkeypatch.setattr(sys.modules["jaxatr.kernels.find"], "find", find)
     monkeypatch.setattr(choosing._IMMEDIATE, "_measured", {})
     return asked
@@ -172,7 +172,7 @@ def test_a_search_that_finds_nothing_leaves_it_to_the_rules(used, monkeypatch):
     monkeypatch.setattr(sys.modules["jaxatr.kernels.find"], "find", find)
     monkeypatch.setattr(choosing._IMMEDIATE, "_measured", {})
     monkeypatch.setenv("JAXATR_FIND", "enforce")
-    with pytest.warns(UserWarning, match="left to the rules: .*no solver can be used"):
+    with pytest.warns(UserWarning, match="the heuristic decides: .*no solver can be used"):
         assert used() == plain
 
 
@@ -186,7 +186,7 @@ def test_a_search_measures_while_a_program_is_traced(monkeypatch):
 
 @pytest.mark.parametrize("mode", ["db", "search"])
 def test_a_free_batch_goes_by_the_rules(monkeypatch, finds, mode):
-    """As in a program that is exported; a stem, whose rule cuts the batch where there is one."""
+    """As in an exported program; for this first layer the heuristic cuts a known batch."""
     monkeypatch.setenv("JAXATR_FIND", mode)
     (batch,) = jax.export.symbolic_shape("b")
     x = jax.ShapeDtypeStruct((batch, 32, 32, 3), jnp.float32)

@@ -1,4 +1,4 @@
-"""The database of kernels: whose word counts, who may write, and what is broken or stale."""
+"""The database of kernels: precedence, concurrent writers, malformed and outdated entries."""
 
 import dataclasses
 import hashlib
@@ -29,7 +29,7 @@ PROBLEM = Problem(
 
 @pytest.fixture(autouse=True)
 def folders(monkeypatch, tmp_path):
-    """A user's and a shipped folder of this test's own; what is not expected to warn must not."""
+    """Gives each test its own user's and shipped folders, and turns warnings into errors."""
     monkeypatch.setenv("JAXATR_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(database, "SHIPPED", tmp_path / "shipped")
     with warnings.catch_warnings():
@@ -84,7 +84,7 @@ def test_the_users_word_counts_before_the_shipped_one():
     [
         (entry(solver_version=9), "version 9 of 'matmul', this is version 1"),
         (entry(jax_version="0.0.1"), "jax 0.0.1, this is"),
-        (entry("gone"), "no algorithm 'gone'"),
+        (entry("gone"), "the algorithm 'gone' does not exist"),
         (entry("direct"), "'direct' cannot compute it"),
         (entry("blocked", (("images", 7),)), r"no configuration \{'images': 7\}"),
     ],
@@ -100,10 +100,10 @@ def test_a_shipped_file_that_has_aged_is_named_once():
     other = dataclasses.replace(PROBLEM, direction="weight")
     aged = entry(jax_version="0.0.1")
     ship(**{PROBLEM.key: aged, other.key: aged})
-    with pytest.warns(UserWarning, match="came with the package.* not used: .*jax 0.0.1") as told:
+    with pytest.warns(UserWarning, match="choices shipped.* not used: .*jax 0.0.1") as caught:
         assert lookup() is None
         assert database.lookup(OPERATION, other, DEVICE) is None
-    assert len(told) == 1
+    assert len(caught) == 1
 
 
 def test_a_solver_of_another_version_is_not_used(monkeypatch):
@@ -126,7 +126,7 @@ def test_a_broken_file_is_named_and_kept_beside_when_another_is_written(text):
     path = database.user_file(DEVICE)
     path.parent.mkdir(parents=True)
     path.write_text(text)
-    with pytest.warns(UserWarning, match="no record of kernels that can be read"):
+    with pytest.warns(UserWarning, match="cannot be read as a database of kernels"):
         assert lookup() is None
     database.store(DEVICE, {PROBLEM.key: entry()})
     assert lookup() == Choice("matmul")
@@ -150,20 +150,20 @@ def test_a_broken_entry_is_named_and_the_others_are_used(value):
     content = json.loads(path.read_text())
     content["entries"]["another"] = value
     path.write_text(json.dumps(content))
-    with pytest.warns(UserWarning, match="the entry 'another' is broken and not used"):
+    with pytest.warns(UserWarning, match="the entry 'another' is malformed and not used"):
         assert lookup() == Choice("matmul")
 
 
 def test_a_folder_that_cannot_be_written_is_told(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("JAXATR_CACHE", str(tmp_path / "file"))
-    with pytest.warns(UserWarning, match="what was measured is not kept: .*file"):
+    with pytest.warns(UserWarning, match="the timings cannot be saved: .*file"):
         database.store(DEVICE, {PROBLEM.key: entry()})
     assert lookup() is None
 
 
 def test_what_may_not_be_read_is_neither_broken_nor_replaced(monkeypatch):
-    """As another user's file is; root may read everything, so the refusal is made here."""
+    """Like another user's file; the refusal is simulated because root can read everything."""
     database.store(DEVICE, {PROBLEM.key: entry()})
     path = database.user_file(DEVICE)
     before, opened = path.read_text(), Path.open
@@ -175,7 +175,7 @@ def test_what_may_not_be_read_is_neither_broken_nor_replaced(monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "open", refuse)
-        with pytest.warns(UserWarning, match="is not kept: .*Permission denied"):
+        with pytest.warns(UserWarning, match="cannot be saved: .*Permission denied"):
             database.store(DEVICE, {"another": entry()})
     assert path.read_text() == before and not path.with_suffix(".broken").exists()
 
@@ -190,7 +190,7 @@ def test_others_may_read_what_is_kept_if_the_user_lets_them():
 
 
 def test_what_comes_with_the_package_is_of_these_solvers():
-    """Whether the version of jax is this one, is another matter: it ages."""
+    """The version of jax is not compared, because the shipped file may be older."""
     paths = sorted((Path(database.__file__).parent / "tuned").glob("*.json"))
     assert paths
     for path in paths:
@@ -200,7 +200,7 @@ def test_what_comes_with_the_package_is_of_these_solvers():
 
 
 def test_the_shipped_choices_are_those_of_the_file_with_an_object_for_each():
-    """All 906, from before the compact form; to be made anew with the file (see ship.py)."""
+    """All 906 entries, written before the compact form; to be updated with the file (ship.py)."""
     path = Path(database.__file__).parent / "tuned" / "cpu-amd-epyc-2-cores.json"
     lines = [
         f"{key}: {one.choice.algorithm} {dict(one.choice.config)} {one.solver_version} "
@@ -258,7 +258,7 @@ def test_two_processes_that_write_at_once_lose_nothing():
     path = database.user_file(Device("cpu", "shared"))
     while any(writer.poll() is None for writer in writers):
         if path.exists():
-            json.loads(path.read_text())  # whole at every moment
+            json.loads(path.read_text())  # complete at every moment
         time.sleep(0.005)
     assert [writer.communicate()[1] for writer in writers] == [b"", b""]
     expected = {f"{name} {index}" for name in "ab" for index in range(40)}

@@ -1,4 +1,4 @@
-"""The find step on an operation of a few solvers, some of which are no good."""
+"""The find step on an operation with a few solvers, some of which are slow, wrong or broken."""
 
 import dataclasses
 import re
@@ -22,7 +22,7 @@ CPU = of_platform("cpu")
 
 @dataclasses.dataclass(frozen=True)
 class Sines:
-    """Sines of so many numbers."""
+    """The problem of computing the sines of some numbers."""
 
     size: int
 
@@ -217,7 +217,7 @@ def test_what_is_hopeless_after_its_first_turn_has_no_other(registered, monkeypa
 
 @pytest.mark.parametrize(("each", "count"), [(2**-6, 1), (2**-8, 1 + 3 + 3), (2**-11, 1 + 21 + 21)])
 def test_a_turn_of_short_runs_has_many(registered, monkeypatch, each, count):
-    """One run, and if it is short a moment of 10 ms that does not count, and one that does."""
+    """One run, and if it is short, 10 ms of warm-up and 10 ms of timed runs."""
     bench = Bench(registered(Plain()), Sines(10), jax.devices()[0])
     clock, runs = [0.0], []
 
@@ -232,7 +232,7 @@ def test_a_turn_of_short_runs_has_many(registered, monkeypatch, each, count):
 
 
 def test_an_accelerator_is_given_short_runs_many_at_once(registered, monkeypatch):
-    """Each of these takes 1 ms, and the way there and back 4 ms."""
+    """Each run takes 1 ms, and each synchronization 4 ms."""
     bench = Bench(registered(Plain()), Sines(10), jax.devices()[0])
     clock, given = [0.0], []
 
@@ -276,7 +276,7 @@ def test_a_reference_that_does_not_fit_the_memory_leaves_the_problem_to_the_rule
 
     made = dataclasses.replace(registered(Plain()), reference=reference)
     monkeypatch.setitem(solver._OPERATIONS, Sines, made)
-    with pytest.warns(UserWarning, match="sines 9: left to the rules: MemoryError.*1.00 PiB"):
+    with pytest.warns(UserWarning, match="sines 9: .*heuristic decides: MemoryError.*1.00 PiB"):
         assert found_choice(Sines(9)) is None
 
 

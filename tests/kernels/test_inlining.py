@@ -1,4 +1,4 @@
-"""A call that XLA does not inline changes nothing but how often things are computed."""
+"""A call that XLA does not inline only changes how often things are computed."""
 
 import jax
 import jax.numpy as jnp

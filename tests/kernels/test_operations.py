@@ -1,4 +1,4 @@
-"""Operations that jax differentiates: every form and direction, and the references themselves."""
+"""Operations that jax differentiates: every form and direction, and their references."""
 
 import dataclasses
 from itertools import product
@@ -89,7 +89,7 @@ def test_half_precision(problem, dtype):
 
 @pytest.mark.parametrize("problem", named(PROBLEMS + OTHERS))
 def test_the_reference_gradient_is_the_slope_of_the_reference(problem):
-    """Along a random direction, in float64, where a difference of 1e-6 leaves nine digits."""
+    """Along a random direction, in float64, where a step of 1e-6 leaves nine accurate digits."""
     backward = dataclasses.replace(problem, direction="backward")
     operation, rng = operation_of(problem), np.random.default_rng(5)
     given = operation.arguments(backward, rng)
@@ -121,7 +121,7 @@ def test_keys_tell_problems_apart():
 
 
 def test_the_loss_of_ctc_by_hand():
-    """Two steps, one label: it is written as aa, _a or a_."""
+    """With two steps and one label, the paths are aa, _a and a_."""
     logits = np.log(np.array([[[0.6, 0.4], [0.7, 0.3]]]))
     problem = ctc.Problem("forward", 1, 2, 1, 2, "float64")
     none = np.zeros((1, 2)), np.ones((1, 1), int), np.zeros((1, 1))

@@ -1,6 +1,6 @@
 """Random problems: every solver that applies agrees with the float64 reference.
 
-The examples are the same in every run. A few are tried always, many by the slow tests.
+The examples are the same in every run: a few in the fast tests, many in the slow ones.
 """
 
 import math
@@ -25,7 +25,7 @@ from jaxatr.kernels.solver import Choice, operation_of
 
 CPU = of_platform("cpu")
 FLOATS = ("float32", "bfloat16", "float16", "float64")
-# A single number may be small by chance, and then its error is not against its summands.
+# The error is relative to the largest result. With few results, all may be small by cancellation.
 LEAST = 24
 
 repeatable = partial(
@@ -103,7 +103,7 @@ def recurrents(draw):
 
 
 def images(draw, low=1, batch=2):
-    """Draws ``(batch, height, width, channels)`` of at least as many numbers as count."""
+    """Draws ``(batch, height, width, channels)`` with at least ``LEAST`` numbers."""
     shape = (batch, *draw(sizes(low, 6, 3)))
     assume(math.prod(shape) >= LEAST)
     return shape
@@ -163,7 +163,7 @@ def ctcs(draw):
 def tensors(draw):
     a_shape = draw(sizes(1, 6, 3))
     assume(math.prod(a_shape) >= LEAST)
-    return (  # the problem is made outside: the check of its types draws numbers of its own
+    return (  # fields only, because checking a problem's types would draw numbers
         draw(st.sampled_from(["forward", "backward"])),
         draw(st.sampled_from(["add", "mul", "min", "max"])),
         a_shape,
@@ -174,7 +174,7 @@ def tensors(draw):
 
 
 def check(problem):
-    """Compares every solver, in its first and last configuration, all in one program."""
+    """Compares every solver in its first and last configuration, in one program."""
     operation = operation_of(problem)
     choices = [
         Choice(name, config)

@@ -1,4 +1,4 @@
-"""Hinge losses beside their formulas, and which way they pull."""
+"""Hinge losses against their formulas, and the signs of their gradients."""
 
 import jax
 import numpy as np

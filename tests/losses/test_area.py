@@ -1,4 +1,4 @@
-"""The area prior: against plain loops, its bounds, its gradient."""
+"""The area prior against plain loops: values, bounds and gradient."""
 
 import jax
 import numpy as np
@@ -7,7 +7,7 @@ from jax.test_util import check_grads
 
 from jaxatr import losses
 
-# An operation compiled by itself takes longer than a small loss compiled whole.
+# Compiling single operations takes longer than compiling a small loss at once.
 area = jax.jit(losses.saliency_area, static_argnames="share")
 
 

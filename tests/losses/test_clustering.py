@@ -1,4 +1,4 @@
-"""Facility-location clustering: hand-derived values, plain loops in float64, scikit-learn's NMI."""
+"""Facility-location clustering against hand-derived values, plain loops and scikit-learn's NMI."""
 
 from functools import partial
 
@@ -29,7 +29,7 @@ def draw(seed, b=10, d=3):
 
 
 def assign(distances, medoids):
-    """Cluster numbers: a medoid its own, everyone else that of the nearest, the first of equals."""
+    """Assigns clusters: a medoid to its own, others to the nearest medoid, ties to the first."""
     clusters = []
     for i in range(len(distances)):
         nearest = min(range(len(medoids)), key=lambda slot: distances[medoids[slot]][i])

@@ -1,4 +1,4 @@
-"""The differentiable insertion and deletion: against the measures themselves."""
+"""The differentiable insertion and deletion against the measures themselves."""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ from jax.test_util import check_grads
 from jaxatr import losses
 from jaxatr.explain import measures
 
-# An operation compiled by itself takes longer than a small loss compiled whole.
+# Compiling single operations takes longer than compiling a small loss at once.
 top_share = jax.jit(losses.top_share, static_argnames="softness")
 
 
@@ -68,7 +68,7 @@ def test_gradients_agree_with_finite_differences():
 
     @jax.jit
     def loss(saliency, images):
-        # The threshold is a constant of the loss: it is given, as the gradient sees it.
+        # The threshold is passed as a constant, as in the gradient.
         taken = jax.nn.sigmoid((saliency - 0.5) / 0.3)[..., None]
         return losses.faithfulness(
             predict(taken * images), predict((1 - taken) * images), classes
@@ -99,7 +99,7 @@ def test_the_slope_of_flat_maps_is_bounded():
         np.testing.assert_array_equal(slope_of(maps), 0)
     flat = 0.3 + 1e-6 * draw(7, 1, 4, 4)
     assert 1 < np.abs(slope_of(flat)).max() <= 0.25 / (0.1 * 0.01) * 1.001
-    # Above the least deviation it is the map's own that counts, beside flat maps too.
+    # Above the lower bound each map's own deviation counts, even next to flat maps.
     wide = draw(8, 1, 4, 4)
     own = 0.25 / (0.1 * wide.std())
     both = slope_of(np.concatenate([wide, flat]))

@@ -1,4 +1,4 @@
-"""Distances, exact and with finite gradients, and the masked mean and variance."""
+"""Exact distances with finite gradients, and the masked mean and variance."""
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +42,7 @@ def test_pairwise_agrees_with_plain_loops():
 
 
 def test_pairwise_keeps_its_digits_far_from_the_origin():
-    # Points 2⁻¹⁰ apart at 1: expanded into inner products nothing of the distance would be left.
+    # Points 2⁻¹⁰ apart at 1: expanded into inner products, the distance would be lost.
     step = 2.0**-10
     points = 1 + step * np.float32([[0.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
     found = jax.jit(distances.pairwise_squared_l2)(points)
@@ -77,7 +77,7 @@ def test_masked_moments():
 
 
 def test_the_slope_of_distances_is_right_where_xla_fuses_what_the_points_come_from():
-    """Points of unit length within one program: rounding may leave a point off itself."""
+    """Points normalised within the same program, where rounding may differ between two copies."""
     rng = np.random.default_rng(0)
     given, weights = rng.normal(size=(16, 8)), rng.normal(size=(8, 8))
 

@@ -1,5 +1,4 @@
-"""Equations 4 to 9 and 11 against hand-derived values, plain loops in float64, PyTorch, and their
-gradients."""
+"""Equations 4 to 9 and 11 against hand-derived values, plain loops in float64 and PyTorch."""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +8,7 @@ from jax.test_util import check_grads
 
 from jaxatr import losses
 
-# An operation compiled by itself takes longer than a small loss compiled whole.
+# Compiling single operations takes longer than compiling a small loss at once.
 distillation = jax.jit(losses.distillation, static_argnames=("temperature", "alpha"))
 end_to_end = jax.jit(losses.end_to_end, static_argnames=("temperature", "alpha", "l1_weight"))
 explanation, soft_distillation = (

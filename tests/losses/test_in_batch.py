@@ -1,4 +1,4 @@
-"""Losses over tuples of the batch: hand-derived values, plain loops in float64, peers."""
+"""Losses over in-batch tuples against hand-derived values, plain loops and other libraries."""
 
 from functools import partial
 
@@ -18,7 +18,7 @@ WITH_GRADIENT = {
     "global": jax.jit(jax.value_and_grad(losses.triplet_global)),
 }
 
-# An operation compiled by itself takes longer than a small loss compiled whole.
+# Compiling single operations takes longer than compiling a small loss at once.
 semi_hard = jax.jit(losses.semi_hard_triplet, static_argnames=("margin", "negatives", "squared"))
 lifted = jax.jit(losses.lifted_structure, static_argnames="margin")
 n_pairs = jax.jit(losses.n_pairs, static_argnames="l2_weight")

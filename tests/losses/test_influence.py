@@ -1,4 +1,4 @@
-"""A map learnt from random masks: against plain loops, and against RISE itself."""
+"""Maps learnt from random masks, against plain loops and RISE."""
 
 from functools import partial
 
@@ -44,7 +44,7 @@ def test_its_least_is_the_order_of_rise():
     best = flat - np.asarray(slope(flat)) * 64 / 2  # the loss is quadratic: one step of Newton's
     np.testing.assert_allclose(slope(best), 0, atol=1e-6)
     explained = rise(predict, image, key=key, targets=np.array([0]), samples=4000, raw=True)
-    # RISE's map has the masks' own unevenness in it, which these scores are without.
+    # RISE's map includes the masks' unevenness, which these scores do not.
     level = np.asarray(masks).mean(0) * float(scores.mean()) / 0.5
     found, wanted = np.ravel(best), np.ravel(explained[0] - level)
     assert np.corrcoef(found, wanted)[0, 1] > 0.999

@@ -10,7 +10,7 @@ from jax.test_util import check_grads
 
 from jaxatr import losses
 
-# An operation compiled by itself takes longer than a small loss compiled whole.
+# Compiling single operations takes longer than compiling a small loss at once.
 jitted = {
     name: jax.jit(getattr(losses, name))
     for name in ("cross_entropy", "entropy", "cbc", "open_set", "one_vs_rest_bce", "masked_mean")
@@ -186,7 +186,7 @@ def test_labels_must_be_integers(unchecked):
 
 @pytest.mark.parametrize("loss", [losses.cbc, losses.cross_entropy, losses.one_vs_rest_bce])
 def test_there_is_a_label_for_each_example(loss, unchecked):
-    for labels in (jnp.zeros(1, int), jnp.zeros((2, 1), int)):  # which would be broadcast
+    for labels in (jnp.zeros(1, int), jnp.zeros((2, 1), int)):  # would otherwise be broadcast
         with pytest.raises(AssertionError, match=r"but expected \(2,?\)"):
             loss(jnp.zeros((2, 3)), labels)
 

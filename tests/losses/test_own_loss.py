@@ -1,4 +1,4 @@
-"""Losses of one's own, named by their dotted paths: the module of docs/extending.md."""
+"""User-defined losses, given by their dotted paths: the module of docs/extending.md."""
 
 import sys
 from pathlib import Path
@@ -30,7 +30,7 @@ def recorded(workdir, name):
 def test_a_loss_of_the_binary_classifiers(small_config, tmp_path):
     config = small_config.copy_and_resolve_references()
     config.loss.open, config.train.steps = "own_losses:focal", 4
-    config.open_set.score = "cbc"  # one score alone, whose fit is not what is tried here
+    config.open_set.score = "cbc"  # a single score; its fit is not tested here
     runs.train_run(config, tmp_path / "run", progress=False)
     found = recorded(tmp_path / "run", "own_losses:focal")
     assert found and np.isfinite(found).all() and min(found) > 0
@@ -40,7 +40,7 @@ def test_a_loss_of_an_embedding_and_its_margin(embedding_config, tmp_path):
     config = embedding_config.copy_and_resolve_references()
     config.embedding.loss, config.train.steps = "own_losses:compact", 2
     config.embedding.class_weights = (0.0, 0.0)
-    config.embedding.margin = 100.0  # nothing is so far apart
+    config.embedding.margin = 100.0  # larger than any distance
     runs.train_run(config, tmp_path / "run", progress=False)
     assert set(recorded(tmp_path / "run", "own_losses:compact")) == {0.0}
 

@@ -87,7 +87,7 @@ def loop_classes(logits, labels, weights):
 
 
 def on_a_line(*columns):
-    """Quadruplets whose reference is the origin and whose others lie at the given distances."""
+    """Quadruplets with the reference at the origin and the others at the given distances."""
     others = [np.float32(np.stack([np.zeros(len(c)), c], axis=1)) for c in columns]
     return [np.zeros_like(others[0]), *others]
 

@@ -1,4 +1,4 @@
-"""Losses beside the papers' own, each against plain loops in float64, PyTorch and by hand."""
+"""Losses beyond the papers', against plain loops in float64, PyTorch and hand-derived values."""
 
 from functools import partial
 
@@ -9,7 +9,7 @@ from jax.test_util import check_grads
 
 from jaxatr import losses
 
-# An operation compiled by itself takes longer than a small loss compiled whole.
+# Compiling single operations takes longer than compiling a small loss at once.
 smoothed = jax.jit(losses.smoothed_cross_entropy, static_argnames="smoothing")
 normalised = jax.jit(losses.normalised_logits, static_argnames="temperature")
 slope_of_normalised = jax.jit(
@@ -115,7 +115,7 @@ def test_supervised_contrastive_by_hand():
 
 @pytest.mark.parametrize("labels", [[0, 1, 2], [-1, -1, -1], [0, 0, 1]])
 def test_supervised_contrastive_of_nothing(labels):
-    """No two of a class, and features that are all zero."""
+    """No two examples share a class, and features are all zero."""
     labels = np.array(labels)
     features = np.zeros((3, 2), np.float32)
     value, gradient = contrastive_and_slope(features, labels)

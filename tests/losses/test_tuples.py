@@ -8,7 +8,7 @@ from jax.test_util import check_grads
 
 from jaxatr import losses
 
-# An operation compiled by itself takes longer than a small loss compiled whole.
+# Compiling single operations takes longer than compiling a small loss at once.
 contrastive = jax.jit(losses.contrastive, static_argnames="margin")
 triplet = jax.jit(losses.triplet, static_argnames="margin")
 

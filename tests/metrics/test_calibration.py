@@ -1,4 +1,4 @@
-"""Reliability and risk-coverage against plain loops, by hand, and degenerate."""
+"""Reliability and risk-coverage against plain loops and hand-derived values, and edge cases."""
 
 import itertools
 

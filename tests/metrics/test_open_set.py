@@ -1,4 +1,4 @@
-"""Measures against plain loops over all thresholds, scikit-learn, and hand-derived values."""
+"""Metrics against plain loops over all thresholds, scikit-learn, and hand-derived values."""
 
 import math
 
@@ -18,7 +18,7 @@ def draw(seed, ties):
 
 
 def loop_area(known, correct, unknown):
-    """Trapezoid through one point per distinct threshold, swept from above."""
+    """Area of trapezoids through one point per distinct threshold, from the highest down."""
     points = [(0.0, 0.0)]
     for threshold in sorted({*known, *unknown}, reverse=True):
         accepted_unknown = sum(u >= threshold for u in unknown) / len(unknown)

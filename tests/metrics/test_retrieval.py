@@ -6,13 +6,13 @@ from jaxatr import metrics
 
 
 def a_set(n=80, dimensions=2, classes=7, seed=0):
-    """Whole numbers, so that distances are exact and often tie."""
+    """Integer embeddings, for exact distances with many ties."""
     draw = np.random.default_rng(seed)
     return draw.integers(-4, 5, (n, dimensions)).astype(float), draw.integers(0, classes, n)
 
 
 def neighbours(embeddings, query):
-    """All others by distance, then index, by a plain stable sort."""
+    """Sorts all other examples by distance, then index, with a stable sort."""
     distances = [np.sum((embeddings[query] - other) ** 2) for other in embeddings]
     order = sorted(range(len(embeddings)), key=lambda i: (distances[i], i))
     return [i for i in order if i != query]

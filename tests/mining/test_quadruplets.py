@@ -16,7 +16,7 @@ PAIRS = list(product(METHODS[:2], ("any", "drawn")))
 
 
 def a_set(n=60, dimensions=3, seed=0, classes=9):
-    """Whole numbers, so that every distance is exact in single precision, with many ties.
+    """Integer embeddings, so that every distance is exact in single precision, with many ties.
 
     All but the first dimensions are 0. Sets of one shape share what is compiled for it.
     """
@@ -28,13 +28,13 @@ def a_set(n=60, dimensions=3, seed=0, classes=9):
 
 
 def select(embeddings, fine, coarse, references, method, sibling_class=None, **options):
-    """The quadruplets as NumPy arrays."""
+    """Returns the quadruplets as NumPy arrays."""
     options |= {"method": method, "sibling_class": sibling_class, "key": KEY}
     return jax.device_get(mining.quadruplets(embeddings, fine, coarse, references, **options))
 
 
 def by_loops(embeddings, fine, coarse, reference, method, sibling_fine=None):
-    """Section 3.3 in plain loops; returns positive, sibling, negative, None for none."""
+    """Section 3.3 in plain loops; returns positive, sibling and negative, None for missing ones."""
 
     def distances(centre):
         return np.sum((embeddings.astype(np.float64) - embeddings[centre]) ** 2, axis=1)
@@ -211,7 +211,7 @@ def test_blocks_and_shares_do_not_change_the_answer(method):
     for block_size in (1, 7, 48):
         for one, other in zip(whole, of(references, block_size), strict=True):
             np.testing.assert_array_equal(one, other)
-    for start in range(0, 48, 16):  # what another device would be given
+    for start in range(0, 48, 16):  # the share of another device
         for one, other in zip(whole, of(references[start : start + 16]), strict=True):
             np.testing.assert_array_equal(one[start : start + 16], other)
 
@@ -231,7 +231,7 @@ def test_how_far_from_the_origin_does_not_matter(method, sibling_class, shift):
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_what_is_not_finite_takes_no_part(method, bad, sibling_class):
     embeddings, fine, coarse = a_set()
-    fine[:3], coarse[:3] = 9, 3  # a class whose going leaves the other draws as they are
+    fine[:3], coarse[:3] = 9, 3  # removing this class does not change the other draws
     embeddings[:3, 1] = bad
     found = select(embeddings, fine, coarse, np.arange(60), method, sibling_class)
     assert not found.valid[:3].any() and found.valid[3:].all()
@@ -270,7 +270,7 @@ np.savez(sys.argv[2], **found)
 
 @pytest.mark.slow
 def test_eight_devices_select_as_one_does(tmp_path):
-    x, fine, coarse = a_set(61)  # no multiple of eight
+    x, fine, coarse = a_set(61)  # not a multiple of eight
     np.savez(tmp_path / "set.npz", x=x, fine=fine, coarse=coarse)
     found = {}
     for count in (1, 8):

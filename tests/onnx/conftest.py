@@ -1,4 +1,4 @@
-"""Small models, built in memory."""
+"""Fixtures that build small models in memory."""
 
 import numpy as np
 import pytest
@@ -7,16 +7,16 @@ onnx = pytest.importorskip("onnx")
 
 
 def build(nodes, inputs, outputs, weights=None, *, opset=18, domains=(), **more):
-    """Returns a model.
+    """Builds a model proto.
 
     Args:
-      nodes: protos.
-      inputs: name to (type, shape), or to a shape of float32.
-      outputs: names.
-      weights: name to array.
-      opset: of ONNX's own domain.
-      domains: other domains, at version 1.
-      **more: of ``make_model``.
+      nodes: the node protos.
+      inputs: names to (type, shape), or to shapes of float32 tensors.
+      outputs: names of the outputs.
+      weights: names to arrays.
+      opset: version of ONNX's standard domain.
+      domains: other domains, all at version 1.
+      **more: arguments of ``make_model``.
     """
     infos = []
     for name, kind in inputs.items():
@@ -32,7 +32,7 @@ def build(nodes, inputs, outputs, weights=None, *, opset=18, domains=(), **more)
 
 
 def a_network(batch="n"):
-    """Returns convolution, batch norm, dropout, flattening by shape arithmetic, a dense layer."""
+    """Returns a network: convolution, batch norm, dropout, a computed reshape, a dense layer."""
     rng, node = np.random.default_rng(0), onnx.helper.make_node
     weights = {
         "conv.weight": rng.normal(size=(4, 3, 3, 3)),
@@ -67,7 +67,7 @@ def a_network(batch="n"):
 
 @pytest.fixture(scope="session")
 def small_network():
-    """Makes the network."""
+    """The function that builds the network."""
     return a_network
 
 

@@ -1,4 +1,4 @@
-"""A network from a file as the backbone that heads are trained on."""
+"""A network from an ONNX file as a backbone."""
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ CONFIGS = bundled.folder()
 
 
 def a_model(channels=1, output="map"):
-    """Returns convolution, batch norm, ReLU and a global average pool of gray images."""
+    """Returns a model of gray images: convolution, batch norm, ReLU, global average pooling."""
     rng, node = np.random.default_rng(0), onnx.helper.make_node
     weights = {
         "stem/conv.weight": rng.normal(size=(6, channels, 3, 3)),
@@ -74,7 +74,7 @@ def test_a_part_of_a_model(path, images):
     np.testing.assert_array_equal(jax.jit(by_node.apply)(by_node.variables, nchw), maps)
     dense = np.asarray(maps).mean((2, 3)) @ np.asarray(whole.variables["params"]["dense"])
     np.testing.assert_allclose(jax.jit(whole.apply)(whole.variables, nchw), dense, atol=1e-5)
-    with pytest.raises(ValueError, match="output: got 'mop', .* did you mean 'map'"):
+    with pytest.raises(ValueError, match="output: the model has no 'mop'.* did you mean 'map'"):
         until(whole, "mop")
 
 
@@ -110,7 +110,7 @@ def test_devices_share_their_running_statistics(path):
 
 @pytest.fixture(scope="module")
 def run(small_config, tmp_path_factory):
-    """The folder of a run with the network, which lies in a folder of its own, as backbone."""
+    """The folder of a run whose backbone is the network, stored in another folder."""
     config, workdir = small_config.copy_and_resolve_references(), tmp_path_factory.mktemp("run")
     config.model.onnx, config.model.output = str(workdir / "small.onnx"), "flatten"
     config.train.steps, config.train.evaluate_every = 12, 100.0
@@ -133,7 +133,7 @@ def test_it_trains_by_the_one_loop_and_is_used(run):
 
 
 def with_sizes():
-    """Returns the model with a Reshape in place of its Flatten, to a size out of a Shape."""
+    """Returns the model with a Reshape, to a size from a Shape, in place of its Flatten."""
     model, node = a_model(), onnx.helper.make_node
     place = [n.op_type for n in model.graph.node].index("Flatten")
     nodes = [
@@ -152,7 +152,7 @@ def with_sizes():
 
 
 def test_a_run_goes_out_again(run, flags_of, tmp_path):
-    """With its Flatten for any batch, with a Shape in the file for one size alone."""
+    """A Flatten allows any batch size, a Shape in the file only one."""
     runtime = pytest.importorskip("onnxruntime")
     target, out = load_target(run), tmp_path / "out.onnx"
     images = np.random.default_rng(0).integers(0, 255, (5, 24, 24, 1), np.uint8)
@@ -184,7 +184,7 @@ def test_a_run_goes_out_again(run, flags_of, tmp_path):
     ],
 )
 def test_what_is_frozen_of_a_file(small_config, path, tmp_path, freeze, frozen):
-    """The running statistics stay as soon as any part does."""
+    """The running statistics are frozen as soon as any part is."""
     config = small_config.copy_and_resolve_references()
     config.model.onnx, config.model.output, config.model.freeze = path, "flatten", freeze
     config.train.steps, config.train.evaluate_every = 2, 100.0
@@ -259,7 +259,7 @@ def test_both_configurations_train(parsed, name, path, levels, tmp_path):
 
 def test_a_part_of_a_model_goes_out_as_a_function_alone(path, tmp_path):
     part = until(load(path), "relu")
-    with pytest.raises(ValueError, match="a part of one that was read"):
+    with pytest.raises(ValueError, match="got part of a loaded model"):
         export(part, part.variables, (), tmp_path / "part.onnx")
     assert not list(tmp_path.iterdir())
     x = np.random.default_rng(0).normal(size=(2, 1, 8, 8)).astype(np.float32)
@@ -283,7 +283,9 @@ def test_what_cannot_be_a_backbone(path, images, tmp_path):
     two = a_model()
     two.graph.output.append(onnx.helper.make_value_info("flat", onnx.TypeProto()))
     onnx.save(two, tmp_path / "two.onnx")
-    with pytest.raises(ValueError, match="model.output: .* gives y, flat: set which"):
+    with pytest.raises(
+        ValueError, match="model.output: .* has several outputs, choose one: y, flat"
+    ):
         OnnxBackbone(str(tmp_path / "two.onnx")).init(jax.random.key(0), images)
     onnx.save(a_model(channels=3), tmp_path / "colour.onnx")
     with pytest.raises(ValueError, match="input 'x': got shape"):

@@ -1,4 +1,4 @@
-"""The interface of ONNX's own suite, and a tenth of the suite."""
+"""The backend interface of ONNX's test suite."""
 
 import importlib
 

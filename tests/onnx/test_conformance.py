@@ -1,8 +1,8 @@
-"""Fixed shares of ONNX's own suite, by the hash of a test's name; the floors only rise.
+"""Fixed shares of ONNX's test suite, selected by the hash of a test's name.
 
-The tests are run by the reader and, those of single nodes, as generated source. They are in one
-file because those of single nodes take longer to build than most of them to run; the few that are
-always run are of those that lie on the disk.
+The reader runs all of them, and generated source those of single nodes. They are in one file since
+single-node tests take longer to build than to run. The few that always run are tests whose models
+are stored on disk. The minimum numbers of passed tests may only be raised.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ def conformance(generated):
 
 
 def failures(conformance, share: int, kinds, prepare) -> tuple[int, list[str]]:
-    """Returns how many tests a share has, and why some fail."""
+    """Returns the number of tests in a share, and the reasons of failures."""
     found = [
         test
         for _, test in conformance.cases(kinds)
@@ -49,8 +49,8 @@ def test_a_few(conformance):
     assert not failed
 
 
-# Generated source is run without the type checks: NumPy gives scalars where operators say arrays,
-# which only `apply` undoes.
+# Generated source runs without type checks: NumPy returns scalars where the annotations of
+# operators are arrays, which only `apply` converts back.
 def test_a_few_as_source(generated, unchecked):
     count, failed = failures(generated.conformance, 20, ON_DISK, generated.prepare)
     assert count >= 5

@@ -1,4 +1,4 @@
-"""Layers beside torch's, and the helpers of generated modules."""
+"""Layers agree with torch's; helpers of generated modules."""
 
 import jax
 import jax.numpy as jnp

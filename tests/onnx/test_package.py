@@ -1,4 +1,4 @@
-"""The room without the package ``onnx``."""
+"""``jaxatr.onnx`` without the package ``onnx``."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Models that PyTorch has written: the same outputs, the same gradients."""
+"""Models exported from PyTorch have the same outputs and gradients."""
 
 import io
 import warnings
@@ -56,16 +56,16 @@ class Block(torch.nn.Module):
 
 
 def written(network, x, **options):
-    """Returns the bytes of the model as PyTorch writes it."""
+    """Exports a network with PyTorch and returns the bytes."""
     stream = io.BytesIO()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what this exporter will be replaced by
+        warnings.simplefilter("ignore")  # the exporter is deprecated
         torch.onnx.export(network, (x,), stream, dynamo=False, input_names=["x"], **options)
     return stream.getvalue()
 
 
 def exported(network, x):
-    """Returns the model as PyTorch writes it, its outputs, and the gradients of their squares."""
+    """Returns PyTorch's export of a network, its outputs, and the gradients of their squares."""
     raw = written(network, x, do_constant_folding=False)
     x = x.clone().requires_grad_(True)
     y = network(x)
@@ -106,7 +106,7 @@ def test_forward_and_gradient(network, shape):
 
 
 def test_weights_of_a_recurrent_layer():
-    """Those that PyTorch joins and reorders when it writes them: gates i, f, g, o as i, o, f, g."""
+    """PyTorch joins and reorders them in the export: gates i, f, g, o become i, o, f, g."""
     torch.manual_seed(0)
     lstm = torch.nn.LSTM(4, 5, bidirectional=True)
     x = torch.randn(6, 3, 4)
@@ -126,7 +126,7 @@ def test_weights_of_a_recurrent_layer():
     found = {g.shape: g for g in jax.jit(jax.grad(loss))(model.variables["params"]).values()}
 
     def ours(kind):
-        """Returns PyTorch's gradient of both directions as ONNX has it."""
+        """Returns PyTorch's gradient of both directions in ONNX's layout."""
         both = [getattr(lstm, f"{kind}_l0{end}").grad.numpy() for end in ("", "_reverse")]
         return np.stack([np.concatenate([np.split(g, 4)[i] for i in (0, 3, 1, 2)]) for g in both])
 
@@ -151,7 +151,7 @@ def test_derivatives_where_a_function_has_a_corner():
 
 
 def fresh():
-    """Returns a network as training begins with it: scales and variances 1, all else 0."""
+    """Returns an untrained network: scales and variances are 1, shifts and means 0."""
     torch.manual_seed(0)
     return torch.nn.Sequential(
         torch.nn.Conv2d(1, 4, 3),
@@ -163,7 +163,7 @@ def fresh():
 
 
 def trained(step, variables, x):
-    """Returns variables after two steps down the gradient."""
+    """Returns the variables after two steps of gradient descent."""
     for _ in range(2):
         state, gradient = step(variables, x)
         params = jax.tree.map(lambda p, g: p - 0.1 * g, variables["params"], gradient)

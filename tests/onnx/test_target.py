@@ -1,4 +1,4 @@
-"""A network from an ONNX file as the target of an explanation."""
+"""A network from an ONNX file as the target of explanations."""
 
 import json
 
@@ -16,7 +16,7 @@ from jaxatr.explain.two_parts import in_two_parts  # noqa: E402
 
 
 def a_classifier(classes, *, channels=1, extra=()):
-    """Returns a small classifier of gray images, with its classes in the metadata."""
+    """Returns a small classifier of gray images with its classes in the metadata."""
     rng, node = np.random.default_rng(0), onnx.helper.make_node
     weights = {
         "conv": rng.normal(size=(6, channels, 3, 3)) / 100,
@@ -114,13 +114,13 @@ def test_a_surrogate_of_it_is_trained_and_explains(small_config, tmp_path):
 def test_what_is_no_target(tmp_path):
     model, _ = a_classifier(())
     onnx.save(model, tmp_path / "unnamed.onnx")
-    with pytest.raises(ValueError, match="wanted the names of its classes as a JSON list"):
+    with pytest.raises(ValueError, match="wanted metadata with the class names as a JSON list"):
         load_target(tmp_path / "unnamed.onnx")
     model, _ = a_classifier("abc", extra=("flat",))
     del model.graph.output[1]
     model.graph.output.append(onnx.helper.make_value_info("pooled", onnx.TypeProto()))
     onnx.save(model, tmp_path / "other.onnx")
-    with pytest.raises(ValueError, match="it takes x and gives flat, pooled"):
+    with pytest.raises(ValueError, match="got inputs x and outputs flat, pooled"):
         load_target(tmp_path / "other.onnx")
     with pytest.raises(ValueError, match="none.onnx"):
         load_target(tmp_path / "none.onnx")

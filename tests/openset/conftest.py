@@ -1,4 +1,4 @@
-"""The detectors of pytorch-ood, which the scores are compared with."""
+"""The detectors of pytorch-ood, as references for the scores."""
 
 import importlib
 import importlib.util
@@ -10,10 +10,11 @@ import pytest
 
 @pytest.fixture(scope="session")
 def pytorch_ood():
-    """Its detectors by name; ``tensor`` and ``linear`` make a tensor and a layer of arrays.
+    """Its detectors by name; ``tensor`` and ``linear`` convert arrays to a tensor and a layer.
 
-    The package itself imports its data sets, and they torchvision, which has no build for every
-    PyTorch. The detectors need neither: an empty package in its place lets them be imported alone.
+    The package imports its data sets, which import torchvision, which is not built for every
+    PyTorch. The detectors need neither, so an empty package in its place lets them be imported
+    alone.
     """
     torch = pytest.importorskip("torch")
     spec = importlib.util.find_spec("pytorch_ood")
@@ -30,7 +31,7 @@ def pytorch_ood():
 
 
 def linear(kernel, bias):
-    """Makes a linear layer of PyTorch's of ``[d, k]`` and ``[k]``."""
+    """Creates a PyTorch linear layer from a kernel ``[d, k]`` and a bias ``[k]``."""
     import torch
 
     layer = torch.nn.Linear(*kernel.shape)

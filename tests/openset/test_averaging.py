@@ -1,4 +1,4 @@
-"""Means over groups of neighbouring rows, against a loop."""
+"""Means over groups of consecutive rows, against a loop."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Conformal acceptance: its promise by simulation, values by hand, too few examples."""
+"""Conformal acceptance: its guarantee by simulation, values by hand, too few examples."""
 
 import math
 
@@ -37,7 +37,7 @@ def test_the_promise_holds_on_exchangeable_draws(n, tpr, tied):
     error = 4 * math.sqrt(level * (1 - level) / draws)
     assert rejected <= level + error
     if not tied:
-        assert rejected >= level - error  # and not far below: the promise is kept, not outdone
+        assert rejected >= level - error  # and not far below: the guarantee is tight
 
 
 def test_the_threshold_and_the_p_value_are_one_test():
@@ -62,7 +62,7 @@ def test_each_class_has_its_own_promise():
         rejected[1, groups[80]] += scores[80] < together
     shares = rejected / (draws / 2)
     assert np.all(shares[0] < 0.11) and np.all(shares[0] > 0.06)
-    assert shares[1, 1] > 0.14  # one threshold for all breaks it for a class
+    assert shares[1, 1] > 0.14  # a common threshold violates it for one class
 
 
 def test_a_class_with_few_examples_rejects_nothing():
@@ -79,5 +79,5 @@ def test_a_level_out_of_range_is_refused(tpr):
 def test_a_score_that_is_no_number_is_refused():
     with pytest.raises(ValueError, match="1 of 2 are NaN"):
         openset.conformal_threshold([1.0, math.nan])
-    with pytest.raises(ValueError, match="no known example may be rejected"):
+    with pytest.raises(ValueError, match="never rejects anything"):
         openset.examples_needed(1.0)

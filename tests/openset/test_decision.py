@@ -158,7 +158,7 @@ def test_a_file_keeps_it_without_pickle(decision):
 
 def test_what_is_no_such_file_is_refused():
     arrays = openset.to_arrays(shifted())
-    with pytest.raises(ValueError, match="got what was fitted for shifted, wanted gallery"):
+    with pytest.raises(ValueError, match="got a model fitted for shifted, wanted gallery"):
         openset.from_arrays(GALLERY, arrays)
     arrays["model.shifted"] = np.array(["other"])
     with pytest.raises(ValueError, match="got a model of .'other'"):

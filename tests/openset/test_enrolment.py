@@ -1,4 +1,4 @@
-"""Classes that are added to what a score compares with, and groups of what is rejected."""
+"""Enrolment of classes after training, and groups of rejected examples."""
 
 import io
 from dataclasses import replace
@@ -64,7 +64,7 @@ def test_the_further_classes_are_named_and_the_others_stay(name):
     answers = after(TEST)
     further = TEST.labels >= K
     assert np.mean(answers.nearest[further] == TEST.labels[further]) >= 0.75
-    # The class from the head, but where the score names a further one.
+    # The head's class, except where the score names an enrolled one.
     own = answers.nearest < K
     np.testing.assert_array_equal(answers.nearest[own], TEST.predicted[own])
     assert answers.probabilities.shape == (60, K)
@@ -91,7 +91,7 @@ def test_a_gallery_with_further_examples_is_as_one_that_was_built_with_them():
     found = gallery.extended(gallery.build(rows, labels, 3), more, further)
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_array_equal(one, other)
-    with pytest.raises(ValueError, match="float16 cannot hold"):
+    with pytest.raises(ValueError, match="beyond the range of float16"):
         gallery.extended(wanted, np.full((1, 5), 1e6), further[:1])
 
 
@@ -120,7 +120,7 @@ def test_thresholds_are_those_of_the_chips_left_out_in_turn():
     further = after.further
     np.testing.assert_allclose(further.scores, [score for score, _ in by_hand], rtol=1e-6)
     np.testing.assert_array_equal(further.nearest, [nearest for _, nearest in by_hand])
-    np.testing.assert_array_equal(further.labels, [3] * 4)  # one chip says nothing of its class
+    np.testing.assert_array_equal(further.labels, [3] * 4)  # one chip has no such score
     own = further.scores[further.nearest == 3]
     scored = after.score_of(HELD_OUT)[0]
     of_all = openset.conformal_threshold(scored, tpr=0.9)
@@ -139,7 +139,7 @@ def test_thresholds_are_those_of_the_chips_left_out_in_turn():
 
 
 def test_the_promise_is_kept():
-    """A further chip is rejected at most as often as chips that are left out in turn would be."""
+    """New chips are rejected at most as often as left-out ones."""
     base, pool, rejected = decision("nndr_features"), draw(7, np.full(200, 3)), []
     for rows in np.arange(200).reshape(40, 5):
         made = openset.enrol(base, pool.select(rows[:4]), 1, validation=HELD_OUT)

@@ -10,7 +10,7 @@ MLS, SOFTMAX = openset.SCORES["mls"], openset.SCORES["softmax"]
 
 
 def outputs(seed, count, *, scale=1.0, of=0):
-    """Draws logits of three classes: those of one label share their examples' difficulty."""
+    """Draws logits of three classes; the difficulty of an example is the same for all members."""
     labels = np.random.default_rng(of).integers(0, 3, count)
     hard = np.random.default_rng(of + 1).exponential(size=(count, 1))
     rng = np.random.default_rng((seed, of))
@@ -24,7 +24,7 @@ def member(score, validation, *, sigmoid=None, gallery=False):
 
 
 def ensemble(scores, count=80, **options):
-    """Makes an ensemble of scores of its own networks, and what they were fitted to."""
+    """Creates an ensemble, and the outputs that it was fitted to."""
     validation = [outputs(seed, count, scale=1 + seed) for seed, _ in enumerate(scores)]
     members = [member(s, one, **options) for s, one in zip(scores, validation, strict=True)]
     pooled = openset.pool(members, validation)

@@ -1,4 +1,4 @@
-"""The figures of the paper's tables, from outputs whose answer is known."""
+"""The measures of the paper's tables, from outputs with known results."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Every score of the package: found, fitted and computed."""
+"""Every score of the package is looked up, fitted and computed."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from jaxatr.openset import mahalanobis, nearest_neighbour, openmax, vim
 
 
 def outputs(count, distance, seed, classes=3, width=8):
-    """Features in one cluster per class, or away from all of them; a linear head reads them."""
+    """Features in one cluster per class, or away from all of them, with a linear head's logits."""
     draw = np.random.default_rng(seed)
     labels = np.arange(count) % classes
     centres = 4 * np.eye(classes, width)
@@ -20,7 +20,7 @@ def outputs(count, distance, seed, classes=3, width=8):
     if distance:
         features[:, :classes] = draw.normal(size=(count, classes))
         labels = np.full(count, openset.UNKNOWN)
-    features = np.maximum(features, 0)  # as after a rectifier
+    features = np.maximum(features, 0)  # as after a ReLU
     logits = features @ HEAD.kernel + HEAD.bias
     best = logits.max(axis=1)
     norms = np.exp(-best[:, None]) * [1, 2]
@@ -58,7 +58,7 @@ def test_all_is_every_score_and_each_is_higher_for_the_known(fitted):
 
 
 def test_a_score_with_a_training_of_its_own_wants_its_model():
-    with pytest.raises(ValueError, match="conflabel_detector: wanted the model that its own train"):
+    with pytest.raises(ValueError, match="conflabel_detector: wanted the model of its own"):
         one("conflabel_detector")
     norms = [part.more["gradient_norms"] for part in (TRAINING, UNKNOWN)]
     detector = openset.conflabel_detector.fit(*norms, key=jax.random.key(0))
@@ -99,7 +99,7 @@ def test_models_are_recorded_without_the_training_set(fitted):
     searched = ("knn", "nearest", "nnguide", "nndr", "spatial", "template")
     assert not [name for name in recorded if name.split("_")[1] in searched]
     assert {"openmax", "mahalanobis", "vim"} < {name.split("_")[1] for name in recorded}
-    assert max(array.size for array in recorded.values()) <= 8 * 8  # of no number of examples
+    assert max(array.size for array in recorded.values()) <= 8 * 8  # not of n examples
     np.testing.assert_array_equal(recorded["fitted_vim_alpha"], fitted.models["vim"].alpha)
 
 
@@ -138,7 +138,7 @@ def test_the_evaluation_takes_any_of_them(fitted):
 
 
 def shifted(name, by, **fields):
-    """A score that is fitted to a number of examples, and names the class that it is ``by``."""
+    """A score that is fitted to the number of examples, and names the class shifted by ``by``."""
 
     def fit(outputs, head):
         return Count(len(outputs.labels))
@@ -159,7 +159,7 @@ class Mean(NamedTuple):
 
 
 def summed(members):
-    """The sum of members less its mean on validation examples."""
+    """The sum of members minus its mean on validation examples."""
 
     def total(outputs):
         return sum(outputs.more[f"score_{member.name}"] for member in members)

@@ -1,4 +1,4 @@
-"""Leaving known classes out, and the choice by it: against loops, and by hand."""
+"""Comparison of scores on left-out known classes, against loops and by hand."""
 
 from typing import NamedTuple
 
@@ -32,7 +32,7 @@ FLAT = Score("flat", "Flat", lambda _, out: np.zeros(len(out.labels)))
 
 
 def outputs(n, k=4, seed=0):
-    """Features about k corners; logits are as much of a coin as of the class."""
+    """Features around k corners; the logits are half noise."""
     rng = np.random.default_rng(seed)
     labels = np.arange(n) % k
     features = 6 * np.eye(k)[labels] + rng.normal(size=(n, k))

@@ -1,4 +1,4 @@
-"""Galleries in pieces answer as whole ones."""
+"""Galleries in pieces give the same results as undivided ones."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ CLASSES = 5
 
 
 def decision(count=60, seed=0):
-    """A decision by the ratio of distances in features, and what it decides about."""
+    """A decision by the ratio of distances between features, and outputs to decide about."""
     score = openset.SCORES["nndr_features"]
     rng = np.random.default_rng(seed)
     examples = _outputs(rng, count, np.arange(count) % CLASSES)
@@ -92,9 +92,9 @@ def test_only_the_rows_of_a_piece_are_copied_from_a_mapped_file(tmp_path):
 
 def test_what_cannot_be_cut_is_refused():
     whole, _ = decision()
-    with pytest.raises(ValueError, match="gallery of 60 examples makes no 61 pieces"):
+    with pytest.raises(ValueError, match="cannot split its gallery of 60 examples into 61"):
         pieces.piece_of(whole, 0, 61)
     rule = openset.gamma_rule(0.5)
-    with pytest.raises(ValueError, match="cbc searches no gallery that could be cut"):
+    with pytest.raises(ValueError, match="cbc has no gallery to split"):
         pieces.without(rule, asked([]))
     assert not pieces.galleries_of(rule) and gallery.is_gallery(*whole.models.values())

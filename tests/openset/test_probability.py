@@ -1,4 +1,4 @@
-"""Temperature and sigmoid against a search by another method, and with nothing to fit."""
+"""Temperature and sigmoid against another optimiser, and without anything to fit."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from jaxatr import openset
 
 
 def smoothed(logits, labels, temperature):
-    """Plain loops: cross-entropy with the target that the docstring says."""
+    """Cross-entropy with smoothed targets, by plain loops."""
     n, total = len(logits), 0.0
     for row, label in zip(logits, labels, strict=True):
         log_shares = scipy.special.log_softmax(row / temperature)

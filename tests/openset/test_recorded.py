@@ -1,4 +1,4 @@
-"""Recorded scores, the figures and the mistakes that follow from them."""
+"""Recorded scores, and the measures and mistakes computed from them."""
 
 import io
 import json
@@ -57,7 +57,7 @@ EARLIER = ("open_set", "open_set/gopenmax/classifier", "track", "embedding")
 
 @pytest.fixture(scope="module")
 def earlier():
-    """Evaluation and arrays of runs that were evaluated before every score had its array."""
+    """Evaluation and arrays of runs that were evaluated before every score was recorded."""
     found = {}
     with tarfile.open(ARCHIVE) as archive:
         for member in archive:

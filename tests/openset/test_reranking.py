@@ -1,4 +1,4 @@
-"""Searches in two stages, beside the comparison of all examples."""
+"""Searches in two stages, compared with exhaustive ones."""
 
 import jax
 import numpy as np
@@ -12,7 +12,7 @@ WIDTH = 2 * reranking.DIRECTIONS + 20
 
 
 def clustered(n, classes, seed=0):
-    """Examples and queries about the same few means, in any direction of a plane in space."""
+    """Examples and queries around the same few means, in a random low-dimensional subspace."""
     rng = np.random.default_rng(seed)
     basis = rng.normal(size=(30, WIDTH))
     means = rng.normal(size=(classes, 30))

@@ -43,5 +43,5 @@ def test_fitted_gamma_reaches_the_wanted_rate(shift, tpr):
     gamma = openset.calibrate_gamma(scores, tpr=tpr)
     accepted = np.asarray(openset.decide(logits, open_logits, gamma=gamma)) >= 0
     assert accepted.mean() >= tpr
-    if shift < 20 and tpr < 1:  # where float64 probabilities still tell the scores apart
+    if shift < 20 and tpr < 1:  # where float64 probabilities are distinct
         assert accepted.mean() <= tpr + 0.01

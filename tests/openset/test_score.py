@@ -1,4 +1,4 @@
-"""How a score is described, found by its name, and given from outside the package."""
+"""Descriptions of scores, and their lookup by name or from outside the package."""
 
 from types import ModuleType
 
@@ -17,7 +17,7 @@ IMPOSTOR = openset.Score("mls", "Other", MARGIN.score)
 
 @pytest.fixture(autouse=True)
 def module(tmp_path, monkeypatch):
-    """This module's scores on the import path, by a name of their own."""
+    """A module with this module's scores on the import path."""
     names = "MARGIN, TWIN, IMPOSTOR = (None,) * 3\nNOTHING = 3\n"
     (tmp_path / "outside_scores.py").write_text(names)
     monkeypatch.syspath_prepend(tmp_path)
@@ -43,7 +43,7 @@ def test_scores_are_chosen_by_a_list_of_names():
         (",", "scores: got none, wanted 'all', or some of softmax"),
         ("outside_scores:MARGEN", "no 'MARGEN' in outside_scores; did you mean 'MARGIN'"),
         ("outside_scores:NOTHING", "outside_scores:NOTHING is a int, wanted a Score"),
-        ("outside_scores:IMPOSTOR", "has the name of one of the package, 'mls'"),
+        ("outside_scores:IMPOSTOR", "has the name of a built-in score, 'mls'"),
         ("outside_scores:MARGIN,outside_scores:TWIN", "two of .* have the name 'margin'"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Decisions as graphs: every score that can decide, in onnxruntime as in NumPy."""
+"""Decisions as graphs: every exported score in onnxruntime equals the one in NumPy."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ LAST = openset.Head(np.random.default_rng(1).normal(size=(12, CLASSES)), None)
 
 
 def outputs_of(count, seed):
-    """Draws outputs that are somewhat of their classes, with everything that scores need."""
+    """Draws outputs that are correlated with their classes, with all arrays that scores need."""
     rng = np.random.default_rng(seed)
     labels = np.arange(count) % CLASSES
 
@@ -48,7 +48,7 @@ def decision_of(name, parts, **options):
 
 
 def in_onnx(decision, outputs, path):
-    """Returns onnxruntime's answers to outputs."""
+    """Computes a decision's results by onnxruntime."""
     traced = openset.traced_decision(decision, CLASSES)
     needs = sorted(decision.score.all_needs - {"open_logits"})
     given = [outputs.logits, outputs.open_logits, *(outputs.more[name] for name in needs)]
@@ -108,7 +108,7 @@ def test_a_score_as_a_probability_and_a_threshold_that_accepts_everything(parts,
 
 def test_what_has_no_form_is_refused(parts):
     decision = openset.Decision(openset.SCORES["conflabel"], {}, threshold=0.0)
-    with pytest.raises(ValueError, match="conflabel: it has no form in ONNX"):
+    with pytest.raises(ValueError, match="conflabel: this score cannot be exported"):
         openset.traced_decision(decision, CLASSES)
     plain = openset.Score("plain", "Plain", lambda _, out: out.logits.max(axis=1))
     made = openset.Score("made", "Made", plain.score, members=(plain,), traced=plain.score)
@@ -122,7 +122,7 @@ def test_values_that_float32_does_not_tell_apart_are_refused(parts):
     decision = decision_of("mls", parts)
     fine = 1 - 1e-10 * np.arange(len(decision.calibration.scores))
     calibration = decision.calibration._replace(scores=fine)
-    with pytest.raises(ValueError, match="mls: its 40 different values .* are . in float32"):
+    with pytest.raises(ValueError, match="mls: the 40 distinct scores .* only . in float32"):
         openset.traced_decision(
             openset.Decision(decision.score, {}, calibration=calibration), CLASSES
         )

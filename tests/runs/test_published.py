@@ -41,7 +41,7 @@ def folder(patch, tmp_path_factory):
     network = PublishedNetwork(
         name="tiny",
         backbone="tiny",
-        project="tiny-weights",
+        command="pip install tiny-weights",
         package="jaxatr_test_no_such_package",
         folder="models",
         files=(file,),

@@ -85,7 +85,7 @@ def test_the_chips_of_that_group_are_the_same_for_every_run(config):
         ("augment", "box_scale", 1.0, "augment.box_scale: got 1.0, wanted a share"),
         ("data", "box_margin", -1.0, "data.box_margin: got -1.0, wanted 0 or a share"),
         ("data", "box_error", 1.0, "data.box_error: got 1.0, wanted a share"),
-        ("data", "box_error", 0.5, "data.box_error: boxes that are off by 0.5 want images of 38"),
+        ("data", "box_error", 0.5, "data.box_error: boxes that are off by 0.5 need chips cut"),
     ],
 )
 def test_what_cannot_be_is_refused(config, group, field, value, message):

@@ -45,7 +45,7 @@ def test_a_folder_is_searched_in_the_order_of_its_paths(trained_run, folder, fla
     printed = capsys.readouterr()
     lines = [json.loads(line) for line in printed.out.splitlines()]
     assert [line["image"] for line in lines] == [f"{folder}/{name}" for name in ORDER[1:]]
-    assert f"{folder}: passed over: 2 of the kind .txt, 1 without a suffix" in printed.err
+    assert f"{folder}: skipped: 2 of type .txt, 1 without a suffix" in printed.err
     assert f"error: {folder}/a/broken.png: not a readable image" in printed.err
     wanted = jaxatr.load(trained_run)([data.read_image(line["image"]) for line in lines])
     for line, one in zip(lines, wanted, strict=True):
@@ -139,9 +139,9 @@ def test_a_table_without_any_image_is_an_error(trained_run, flags, capsys, tmp_p
 @pytest.mark.parametrize(
     ("out", "message"),
     [
-        ("table.xlsx", r"table.xlsx: a table's name ends in .csv, .jsonl or .parquet"),
+        ("table.xlsx", r"table.xlsx: wanted a table's name, ending in .csv, .jsonl or .parquet"),
         ("none/table.csv", "there is no folder .*none"),
-        (".", "name ends in"),
+        (".", "ending in"),
     ],
 )
 def test_a_table_that_cannot_be_written_is_refused_first(flags, tmp_path, out, message):

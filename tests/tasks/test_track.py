@@ -220,7 +220,7 @@ def test_the_recogniser_says_what_the_evaluation_did(base, run, tmp_path, flags_
     assert predict.main(arguments) == 1
     printed = capsys.readouterr()
     assert f"{tmp_path}/track: {predictions[0].label} (" in printed.out
-    assert "there is no image in this folder" in printed.err and "a folder is wanted" in printed.err
+    assert "there is no image in this folder" in printed.err and "wanted a folder" in printed.err
 
 
 def test_it_goes_out_as_onnx(base, run, tmp_path):

@@ -1,7 +1,8 @@
-"""Augmentations that are off by default: every module of this folder gives one.
+"""Augmentations that are off by default; each module of this folder defines one.
 
-A module that ends with ``AUGMENTATION`` is found by itself: its fields join the configuration, its
-limits are checked, and :func:`jaxatr.data.augment` applies it where its first field is set.
+A module with an object ``AUGMENTATION`` is discovered automatically: its fields join the
+configuration, its limits are checked, and :func:`jaxatr.data.augment` applies it where its first
+field is set.
 """
 
 import importlib
@@ -29,21 +30,21 @@ def _augmentations() -> tuple[Augmentation, ...]:
     return tuple(sorted(found, key=lambda one: one.place))
 
 
-#: In the order in which they are applied.
+#: All augmentations, in the order in which they are applied.
 AUGMENTATIONS: tuple[Augmentation, ...] = _augmentations()
 
-#: Their configuration fields.
+#: The configuration fields of all augmentations.
 FIELDS: Fields = {name: field for one in AUGMENTATIONS for name, field in one.fields.items()}
 
 
 def check(given: Mapping[str, Any]) -> None:
-    """Refuses values that an augmentation cannot have.
+    """Checks the values of the augmentations' options.
 
     Args:
       given: the group ``augment`` of a configuration.
 
     Raises:
-      ValueError: a value will not do; the message has its name.
+      ValueError: a value is not allowed; the message names the option.
     """
     for one in AUGMENTATIONS:
         for name, option in one.options.items():
@@ -62,25 +63,25 @@ def vary(
     mean: Float[ArrayLike, " c"] | float = 0.0,
     std: Float[ArrayLike, " c"] | float = 1.0,
 ) -> Float[Array, "b h w c"]:
-    """Returns images varied by the augmentations that are switched on.
+    """Applies the augmentations that are switched on.
 
     Args:
-      key: the run's.
+      key: the run's random key.
       images: normalised chips.
-      ids: of the examples.
-      epochs: how often the stream had gone round before each example.
-      given: names of options to values; one that is not given has its default.
-      first: apply those that come before flips, shifts and turns; else the others.
-      mean: that was taken out of the images, by channel.
-      std: that they were divided by.
+      ids: example ids.
+      epochs: the number of completed passes over the data before each example.
+      given: option names to values; missing options have their defaults.
+      first: apply the augmentations that precede flips, shifts and rotations; otherwise the rest.
+      mean: per-channel mean that was subtracted from the images.
+      std: per-channel standard deviation that the images were divided by.
 
     Raises:
-      ValueError: there is no such option.
+      ValueError: an option does not exist.
     """
     known = [name.removeprefix("augment.") for name in FIELDS]
     for name in given:
         if name not in known:
-            raise ValueError(f"augment: got {name!r}, which is no field{nearest(name, known)}")
+            raise ValueError(f"augment: got {name!r}, which is not a field{nearest(name, known)}")
     centre, scale = np.asarray(mean, np.float32), np.asarray(std, np.float32)
     for one in AUGMENTATIONS:
         values = [given.get(name, option.default) for name, option in one.options.items()]
@@ -96,8 +97,8 @@ def vary(
 def keys_of(
     key: Key, ids: Int[ArrayLike, " b"], epochs: Int[ArrayLike, " b"], name: str
 ) -> Shaped[Array, " b"]:
-    """Returns a key for each example, ``[b]``: it belongs to the example, the epoch and a name."""
-    number = np.uint32(zlib.crc32(name.encode()))  # of no other name, and the same in every process
+    """Returns one key per example, ``[b]``, derived from the example, the epoch and a name."""
+    number = np.uint32(zlib.crc32(name.encode()))  # unlike hash(), equal in all processes
 
     def own(example: Array, epoch: Array) -> Array:
         seen = jax.random.fold_in(jax.random.fold_in(key, example), epoch)

@@ -1,4 +1,4 @@
-"""An augmentation as one object that holds everything the package knows about it."""
+"""The description of an augmentation: its function, options and place in the order."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,17 +8,17 @@ from jaxatr.config import Field
 from jaxatr.typing import Array
 
 Units = Literal["raw", "normalised"]
-"""Units of the pixels that it takes: as the sensor gave them, or of mean 0 and deviation 1."""
+"""Units of the pixels an augmentation takes: raw sensor units, or mean 0 and deviation 1."""
 
 
 class Option(NamedTuple):
-    """One field of an augmentation.
+    """One option of an augmentation.
 
     Attributes:
-      default: its value where nothing sets it.
-      meaning: in a few words, for the tables; Markdown.
-      fits: whether a value will do.
-      wanted: what does, for the error message.
+      default: its default value.
+      meaning: a short description in Markdown, for the documentation's tables.
+      fits: returns whether a value is allowed.
+      wanted: the allowed values, for the error message.
     """
 
     default: Any
@@ -29,16 +29,16 @@ class Option(NamedTuple):
 
 @dataclass(frozen=True)
 class Augmentation:
-    """One way to vary images, off by default.
+    """An augmentation, off by default.
 
     Attributes:
-      apply: ``(keys [b], images [b, h, w, c], *values of the options) -> images``. Each image is
-        varied by its own key alone.
-      options: names, in the group ``augment``, to fields; the first one switches it on, and is
-        falsy where it is off.
-      place: augmentations are applied in ascending order; those below 0 come before the flips,
-        shifts and turns of :func:`jaxatr.data.augment`.
-      units: of the pixels.
+      apply: ``(keys [b], images [b, h, w, c], *option values) -> images``. Each image is varied by
+        its own key.
+      options: option names in the group ``augment`` to options; the augmentation is on where the
+        first one is truthy.
+      place: augmentations are applied in ascending order; those below 0 precede the flips, shifts
+        and rotations of :func:`jaxatr.data.augment`.
+      units: units of the pixels.
     """
 
     apply: Callable[..., Array]
@@ -48,12 +48,12 @@ class Augmentation:
 
     @property
     def name(self) -> str:
-        """The field that switches it on."""
+        """The name of the option that switches the augmentation on."""
         return next(iter(self.options))
 
     @property
     def fields(self) -> dict[str, Field]:
-        """Its configuration fields."""
+        """The augmentation's configuration fields."""
         return {
             f"augment.{name}": Field(option.default, option.meaning)
             for name, option in self.options.items()

@@ -1,4 +1,4 @@
-"""Background suppression: the surroundings of the target taken away from some images."""
+"""Background suppression: replaces the target's surroundings in some images."""
 
 import jax
 import jax.numpy as jnp
@@ -11,14 +11,14 @@ from jaxatr.typing import Array, Float, Shaped
 def centre_window(
     height: int, width: int, share: float, edge: float = 0.0
 ) -> Float[np.ndarray, "h w"]:
-    """Returns the weights of a window about the centre: 1 within it, 0 far outside.
+    """Returns the weights of a centred window: 1 inside, 0 far outside.
 
     Args:
-      height: of the image, in pixels.
-      width: likewise.
+      height: the image's height in pixels.
+      width: the image's width in pixels.
       share: the window's height and width as shares of the image's.
-      edge: share of the image's sides over which the weight falls to 0 as a raised cosine, outside
-        of the window; 0 is a hard edge.
+      edge: width of the raised-cosine transition outside the window, as a share of the image's
+        sides; 0 is a hard edge.
     """
 
     def along(length: int) -> np.ndarray:
@@ -38,14 +38,14 @@ def suppress_background(
     share: float,
     edge: float,
 ) -> Float[Array, "b h w c"]:
-    """Returns images, some of which have nothing but the training mean outside of a window.
+    """Replaces everything outside a centred window by the training mean, in some of the images.
 
     Args:
       keys: one per image.
       images: normalised, so that the training mean is 0.
-      probability: that an image's background is taken away.
-      share: as :func:`centre_window` has it.
-      edge: as there.
+      probability: probability that an image's background is replaced.
+      share: the window's height and width as shares of the image's.
+      edge: width of the window's soft edge, as a share of the image's sides; 0 is a hard edge.
     """
     _, height, width, _ = images.shape
     window = jnp.asarray(centre_window(height, width, share, edge))[None, :, :, None]
@@ -62,8 +62,8 @@ AUGMENTATION = Augmentation(
     {
         "background": Option(
             0.0,
-            "probability that what lies outside of a centre window becomes the training mean, "
-            "before flips, shifts and turns; 0: off",
+            "probability that everything outside a centre window becomes the training mean, "
+            "before flips, shifts and rotations; 0: off",
             _share,
             "a probability in [0, 1]",
         ),

@@ -1,4 +1,4 @@
-"""Dropped pixels: single ones that the sensor has lost."""
+"""Dropped pixels: simulates dead detector elements."""
 
 import jax
 import jax.numpy as jnp
@@ -10,14 +10,14 @@ from jaxatr.typing import Array, Float, Shaped
 def drop_pixels(
     keys: Shaped[Array, " b"], images: Float[Array, "b h w c"], share: float
 ) -> Float[Array, "b h w c"]:
-    """Returns images whose pixels are dead with a probability, each by itself.
+    """Drops each pixel independently with a given probability.
 
-    A dead pixel has, in every channel, the smallest value of its image there.
+    A dropped pixel takes the smallest value of its image in each channel.
 
     Args:
       keys: one per image.
       images: in any units.
-      share: probability that a pixel is dead.
+      share: probability that a pixel is dropped.
     """
     shape = (*images.shape[1:3], 1)
     dead = jax.vmap(lambda key: jax.random.bernoulli(key, share, shape))(keys)
@@ -29,7 +29,7 @@ AUGMENTATION = Augmentation(
     {
         "dropped_pixels": Option(
             0.0,
-            "share of the pixels that are dead, and have their image's smallest value; 0: off",
+            "share of the pixels that are dead and take their image's smallest value; 0: off",
             lambda value: 0 <= value < 1,
             "a share in [0, 1)",
         )

@@ -1,4 +1,4 @@
-"""Gain: the sensor's sensitivity, another one for each image."""
+"""Gain: varies the sensor's sensitivity from image to image."""
 
 import jax
 import jax.numpy as jnp
@@ -10,12 +10,12 @@ from jaxatr.typing import Array, Float, Shaped
 def gain(
     keys: Shaped[Array, " b"], images: Float[Array, "b h w c"], largest: float
 ) -> Float[Array, "b h w c"]:
-    """Returns images times a factor, log-uniform in ``[1 / largest, largest]``, each its own.
+    """Multiplies each image by a factor that is log-uniform in ``[1 / largest, largest]``.
 
     Args:
       keys: one per image.
       images: in raw units.
-      largest: factor, at least 1.
+      largest: the largest factor, at least 1.
     """
     exponent = jax.vmap(lambda key: jax.random.uniform(key, minval=-1.0, maxval=1.0))(keys)
     return images * jnp.exp(exponent * jnp.log(largest))[:, None, None, None]
@@ -26,8 +26,8 @@ AUGMENTATION = Augmentation(
     {
         "gain": Option(
             0.0,
-            "multiply the raw image by a factor, log-uniform between one over this and this; 0: "
-            "off",
+            "multiply the raw image by a factor, log-uniform from one over this value to this "
+            "value; 0: off",
             lambda value: value == 0 or value >= 1,
             "0 (off), or 1 or more",
         )

@@ -1,4 +1,4 @@
-"""Offset: the sensor's level, another one for each image."""
+"""Offset: varies the sensor's level from image to image."""
 
 import jax
 
@@ -9,12 +9,12 @@ from jaxatr.typing import Array, Float, Shaped
 def offset(
     keys: Shaped[Array, " b"], images: Float[Array, "b h w c"], largest: float
 ) -> Float[Array, "b h w c"]:
-    """Returns images plus a number that is uniform in ``[-largest, largest]``, each its own.
+    """Adds to each image a number that is uniform in ``[-largest, largest]``.
 
     Args:
       keys: one per image.
-      images: normalised: the unit is the deviation of the training images, in each channel.
-      largest: of the numbers.
+      images: normalised: the unit is the per-channel standard deviation of the training images.
+      largest: the largest offset.
     """
     draw = jax.vmap(lambda key: jax.random.uniform(key, minval=-1.0, maxval=1.0))
     return images + largest * draw(keys)[:, None, None, None]
@@ -25,8 +25,8 @@ AUGMENTATION = Augmentation(
     {
         "offset": Option(
             0.0,
-            "add a number drawn uniformly from ± this, in deviations of the training images; 0: "
-            "off",
+            "add a number drawn uniformly from ± this value, in standard deviations of the "
+            "training images; 0: off",
             lambda value: value >= 0,
             "0 (off) or more",
         )

@@ -1,8 +1,8 @@
-"""RandAugment (Cubuk et al. 2020): operations drawn at random, all of one strength.
+"""RandAugment (Cubuk et al. 2020): randomly drawn operations of equal strength.
 
-The operations are Pillow's, on floats: an image is brought from its own smallest and largest value
-to 0 and 1, changed, and brought back, so that chips of any unit can be varied. Where Pillow leaves
-black behind, the image is mirrored. An operation on colours is among them for three channels only.
+The operations are those of Pillow, on floats: each image's value range is mapped to [0, 1] before
+an operation and back after it, so that chips of any unit can be varied. Where Pillow leaves black
+borders, the image is mirrored. Colour operations are used for images of three channels only.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from jaxatr.data.warp import warp
 from jaxatr.typing import Array, Float, Int, Shaped
 
 HIGHEST = 30.0
-"""The magnitude of the strongest form of the operations."""
+"""The magnitude at which the operations are strongest."""
 
 _DEGREES, _SHEAR, _TRANSLATION, _ENHANCEMENT = 30.0, 0.3, 150 / 331, 0.9
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)
@@ -31,22 +31,22 @@ def rand_augment(
     operations: int,
     magnitude: float = 9.0,
 ) -> Float[Array, "b h w c"]:
-    """Returns images after some operations, drawn with replacement, each image's its own.
+    """Applies randomly drawn operations to each image, with replacement.
 
     Args:
       keys: one per image.
-      images: in raw units, 1 or 3 channels.
-      operations: N of the paper, how many.
-      magnitude: M, from 0 to 30, as torchvision and timm count it. Where an operation has a
-        direction (a turn to the left, more contrast or less), it is drawn.
+      images: in raw units, with 1 or 3 channels.
+      operations: the paper's N, the number of operations per image.
+      magnitude: the paper's M, from 0 to 30 as in torchvision and timm. Where an operation has two
+        directions (rotation to either side, more or less contrast), one is drawn.
     """
     changes = [*PHOTOMETRIC, *([colour] if images.shape[-1] == 3 else [])]
-    names = len(changes) + _GEOMETRIC
+    count = len(changes) + _GEOMETRIC
     level = magnitude / HIGHEST
 
     def once(key: Array, image: Array) -> Array:
         which, direction = jax.random.split(key)
-        index = jax.random.randint(which, (), 0, names)
+        index = jax.random.randint(which, (), 0, count)
         signed = jnp.where(jax.random.bernoulli(direction), level, -level)
         return operate(image, changes, index, level, signed)
 
@@ -67,15 +67,15 @@ def operate(
     level: float | Array,
     signed: Array,
 ) -> Image:
-    """Returns an image of values in [0, 1] after one operation, in [0, 1] too.
+    """Applies one operation to an image with values in [0, 1], and clips the result to [0, 1].
 
     Args:
       unit: the image.
-      changes: the operations on values.
-      index: which of them, or, counted on from their end: shear of the columns, of the rows, turn,
-        shift across, shift down.
+      changes: the photometric operations.
+      index: which operation: a number of ``changes`` or, counting on from their end, column shear,
+        row shear, rotation, horizontal shift, vertical shift.
       level: strength in [0, 1].
-      signed: the same with the direction as its sign.
+      signed: ``level`` with the direction as its sign.
     """
     count = len(changes)
 
@@ -92,7 +92,7 @@ _GEOMETRIC = 5
 
 
 def _affine(which: Array, signed: Array, height: int, width: int) -> tuple[Array, Array]:
-    """Returns the map of one of the five geometric operations, as :func:`warp` takes it."""
+    """Returns the matrix and shift of one of the five geometric operations, for :func:`warp`."""
     angle = jnp.deg2rad(_DEGREES) * signed
     sine, cosine, zero, one = jnp.sin(angle), jnp.cos(angle), 0 * signed, 1 + 0 * signed
     shear, far = _SHEAR * signed, _TRANSLATION * signed
@@ -108,59 +108,59 @@ def _affine(which: Array, signed: Array, height: int, width: int) -> tuple[Array
 
 
 def identity(unit: Image, level: Array, signed: Array) -> Image:
-    """Returns the image."""
+    """Returns the image unchanged."""
     del level, signed
     return unit
 
 
 def auto_contrast(unit: Image, level: Array, signed: Array) -> Image:
-    """Returns each channel stretched to [0, 1]; a single one is already."""
+    """Stretches each channel to [0, 1]; with one channel, this changes nothing."""
     del level, signed
     least, most = jnp.min(unit, axis=(0, 1)), jnp.max(unit, axis=(0, 1))
     return jnp.where(most > least, (unit - least) / jnp.where(most > least, most - least, 1), unit)
 
 
 def equalize(unit: Image, level: Array, signed: Array) -> Image:
-    """Returns the ranks of a channel's values, from 0 to 1, after they are put into 256 bins."""
+    """Replaces the values of each channel by their ranks in 256 bins, scaled to [0, 1]."""
     del level, signed
     last = unit[..., 0].size - 1
 
     def channel(values: Array) -> Array:
         bins = jnp.minimum(jnp.floor(values * 256), 255).astype(jnp.int32)
         counts = jnp.zeros(256).at[bins].add(1.0)
-        ranks = jnp.cumsum(counts) - (counts + 1) / 2  # of a bin's values, their mean
+        ranks = jnp.cumsum(counts) - (counts + 1) / 2  # the mean rank of each bin
         return ranks[bins] / max(last, 1)
 
     return jax.vmap(channel, in_axes=2, out_axes=2)(unit)
 
 
 def solarize(unit: Image, level: Array, signed: Array) -> Image:
-    """Returns the image with all values above a threshold inverted: the brightest, then more."""
+    """Inverts all values above a threshold that falls as the strength rises."""
     del signed
     return jnp.where(unit > 1 - level, 1 - unit, unit)
 
 
 def posterize(unit: Image, level: Array, signed: Array) -> Image:
-    """Returns the image in fewer steps: 8 bits, at the strongest 4."""
+    """Quantises the image to 8 bits at strength 0, down to 4 bits at full strength."""
     del signed
     steps = 2.0 ** (8 - jnp.round(4 * level))
     return jnp.minimum(jnp.floor(unit * steps), steps - 1) / (steps - 1)
 
 
 def brightness(unit: Image, level: Array, signed: Array) -> Image:
-    """Returns the image times a factor."""
+    """Multiplies the image by a factor."""
     del level
     return unit * (1 + _ENHANCEMENT * signed)
 
 
 def contrast(unit: Image, level: Array, signed: Array) -> Image:
-    """Returns the image nearer to its mean gray, or farther."""
+    """Moves the image towards or away from its mean gray."""
     del level
     return _blend(jnp.mean(_gray(unit)), unit, signed)
 
 
 def sharpness(unit: Image, level: Array, signed: Array) -> Image:
-    """Returns the image nearer to a smoothed form of it, or farther; the border stays."""
+    """Moves the image towards or away from its smoothed version; the border is unchanged."""
     del level
     height, width, _ = unit.shape
     if min(height, width) < 3:
@@ -175,7 +175,7 @@ def sharpness(unit: Image, level: Array, signed: Array) -> Image:
 
 
 def colour(unit: Image, level: Array, signed: Array) -> Image:
-    """Returns the image nearer to gray, or farther."""
+    """Moves the image towards or away from its gray version."""
     del level
     return _blend(_gray(unit), unit, signed)
 
@@ -190,7 +190,7 @@ PHOTOMETRIC = [
     contrast,
     sharpness,
 ]
-"""The operations on the values of an image of one channel."""
+"""The photometric operations for images of one channel."""
 
 
 def _gray(unit: Image) -> Float[Array, "h w 1"]:

@@ -15,17 +15,17 @@ def erase(
     probability: float,
     largest: float = 0.4,
 ) -> Float[Array, "b h w c"]:
-    """Returns images, some with a rectangle of random pixels (algorithm 1).
+    """Replaces a rectangle by random pixels in some of the images (algorithm 1).
 
-    The rectangle's area is uniform in ``[0.02, largest]`` of the image's and its ratio of height to
-    width in ``[0.3, 1 / 0.3]``; its place is uniform among those where it is all in the image. One
-    that is too long is cut to the image's side, where the paper draws anew.
+    The rectangle's area is uniform in ``[0.02, largest]`` of the image's area and its ratio of
+    height to width in ``[0.3, 1 / 0.3]``; its position is uniform within the image. A side that
+    exceeds the image's is clipped, whereas the paper draws again.
 
     Args:
       keys: one per image.
-      images: normalised; the random pixels are normal with mean 0 and deviation 1, the images' own.
-      probability: that an image is changed.
-      largest: share of the image.
+      images: normalised; the random pixels are normal with mean 0 and deviation 1, like the images.
+      probability: probability that an image is changed.
+      largest: the rectangle's largest area, as a share of the image's.
     """
     _, height, width, channels = images.shape
 

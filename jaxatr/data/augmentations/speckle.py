@@ -10,18 +10,19 @@ from jaxatr.typing import Array, Float, Shaped
 def speckle(
     keys: Shaped[Array, " b"], images: Float[Array, "b h w c"], looks: int, of: str = "intensity"
 ) -> Float[Array, "b h w c"]:
-    r"""Returns images times speckle of mean 1, drawn for every pixel.
+    r"""Multiplies each pixel by speckle of mean 1.
 
-    The intensity of :math:`L` looks averaged is the true one times gamma noise of shape :math:`L`
-    and mean 1 (variance :math:`1/L`), the mean of :math:`L` exponential variables; an amplitude is
-    multiplied by its square root (Goodman 1976, "Some fundamental properties of speckle"). The
-    channels of a pixel share one draw, so that a gray image in three channels stays gray.
+    The intensity averaged over :math:`L` looks is the true intensity times gamma noise of shape
+    :math:`L` and mean 1 (variance :math:`1/L`), i.e. the mean of :math:`L` exponential variables;
+    an amplitude is multiplied by its square root (Goodman 1976, "Some fundamental properties of
+    speckle"). The channels of a pixel share one draw, so that a gray image in three channels stays
+    gray.
 
     Args:
       keys: one per image.
       images: in raw units.
-      looks: :math:`L`.
-      of: ``"intensity"`` or ``"amplitude"``, what the pixels are.
+      looks: :math:`L`, the number of looks.
+      of: ``"intensity"`` or ``"amplitude"``, the quantity the pixels hold.
     """
     _, height, width, _ = images.shape
 
@@ -37,14 +38,14 @@ AUGMENTATION = Augmentation(
     {
         "speckle": Option(
             0,
-            "multiply by speckle of so many looks, for radar (Goodman 1976); 1 is the strongest, "
-            "0: off",
+            "multiply by speckle of this number of looks, for radar (Goodman 1976); 1 is the "
+            "strongest, 0: off",
             lambda value: value >= 0 and value == int(value),
             "0 (off) or a whole number of looks",
         ),
         "speckle_of": Option(
             "amplitude",
-            "what the radar's pixels are: `amplitude` or `intensity`",
+            "the quantity the radar's pixels hold: `amplitude` or `intensity`",
             lambda value: value in ("amplitude", "intensity"),
             "'amplitude' or 'intensity'",
         ),

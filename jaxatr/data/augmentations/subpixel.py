@@ -1,4 +1,4 @@
-"""Shifts by parts of a pixel, as of a target that the pixels' grid does not follow."""
+"""Sub-pixel shifts: varies the target's position on the pixel grid."""
 
 import jax
 import jax.numpy as jnp
@@ -11,12 +11,12 @@ from jaxatr.typing import Array, Float, Shaped
 def shift_subpixel(
     keys: Shaped[Array, " b"], images: Float[Array, "b h w c"], largest: float
 ) -> Float[Array, "b h w c"]:
-    """Returns images moved down and right by parts of a pixel, bilinearly interpolated.
+    """Shifts each image down and right by fractions of a pixel, with bilinear interpolation.
 
     Args:
       keys: one per image.
       images: in any units.
-      largest: both parts are uniform in ``[-largest, largest]``.
+      largest: both shifts are uniform in ``[-largest, largest]``, in pixels.
     """
 
     def one(key: Array, image: Array) -> Array:
@@ -31,8 +31,8 @@ AUGMENTATION = Augmentation(
     {
         "subpixel": Option(
             0.0,
-            "move by a number of pixels drawn uniformly from ± this, bilinearly interpolated; 0: "
-            "off",
+            "shift by a number of pixels drawn uniformly from ± this value, bilinearly "
+            "interpolated; 0: off",
             lambda value: value >= 0,
             "0 (off) or more",
         )

@@ -1,8 +1,8 @@
-"""A check of a data set before anything is trained on it.
+"""Checks of a data set before training.
 
-A :class:`Subject` is a set of labelled images; ``facts`` about each come from one reading of it.
-From these, ``alike`` finds equal and nearly equal images, ``leaks`` how far the class is known
-without its target, and ``diagnosis`` says what is to be mended.
+A :class:`Subject` is a set of labelled images; one pass over them gathers ``facts`` about each.
+From these, ``alike`` finds duplicates and near-duplicates, ``leaks`` measures how well the class
+can be predicted without the target, and ``diagnosis`` lists the findings and remedies.
 """
 
 from jaxatr.data.doctor.alike import Pairs

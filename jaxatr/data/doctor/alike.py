@@ -1,4 +1,4 @@
-"""Equal and nearly equal images of a set."""
+"""Duplicates and near-duplicates in a set of images."""
 
 from typing import NamedTuple
 
@@ -7,17 +7,17 @@ import numpy as np
 from jaxatr.data.doctor.facts import Facts
 from jaxatr.typing import Float, Int
 
-_BLOCK = 2048  # rows of correlations at once
-_MOST = 100_000  # pairs that are kept, so that a set of one picture does not fill the memory
+_BLOCK = 2048  # rows of the correlation matrix at a time
+_MOST = 100_000  # limits memory where all images are alike
 
 
 class Pairs(NamedTuple):
-    """Pairs of images, of two rows of the facts each.
+    """Pairs of images, as row numbers of the facts.
 
     Attributes:
-      first, second: ``[p]``, rows, the first the smaller one.
+      first, second: ``[p]``, rows; the first is the smaller one.
       correlation: ``[p]``, of the small gray images; 1 where they are equal.
-      total: pairs that there are; more than p where not all are kept.
+      total: the number of pairs found, more than p if not all are kept.
     """
 
     first: Int[np.ndarray, " p"]
@@ -26,19 +26,19 @@ class Pairs(NamedTuple):
     total: int
 
     def where(self, chosen: np.ndarray) -> "Pairs":
-        """Returns some of the pairs."""
+        """Returns the chosen pairs."""
         first, second, correlation = self.first[chosen], self.second[chosen], self.correlation
         return Pairs(first, second, correlation[chosen], len(first))
 
 
 def equal(facts: Facts) -> Pairs:
-    """Returns the pairs of images that are equal to the last bit, each image with its first equal.
+    """Finds images that are bitwise equal; each is paired with the first of its group.
 
-    Of k equal images k - 1 pairs are returned, so that as many are too many; but where they are of
-    several classes or splits, each is paired with the first one of each of these too.
+    A group of k equal images gives k - 1 pairs, the number of redundant images. If the group spans
+    several classes or splits, each image is also paired with the first one of each of these.
 
     Args:
-      facts: of the images.
+      facts: facts about the images.
     """
     order = np.argsort(facts.digest, kind="stable")
     digests = facts.digest[order]
@@ -61,23 +61,23 @@ def equal(facts: Facts) -> Pairs:
 
 
 def nearly_equal(facts: Facts, least: float) -> Pairs:
-    """Returns the pairs of images that are not equal and correlate, the most alike first.
+    """Finds pairs of images that are not equal but highly correlated, in falling order.
 
-    The correlation is of gray images made small, so that neither size, brightness nor contrast
-    count, and a slight shift, crop or change of coding does little.
+    The correlation is between downscaled gray images, so that size, brightness and contrast do not
+    matter, and a slight shift, crop or re-encoding matters little.
 
     Args:
-      facts: of the images.
-      least: the correlation from which a pair counts.
+      facts: facts about the images.
+      least: the lowest correlation of a pair.
     """
     kept: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     total = count = 0
     codes = np.unique(facts.digest, return_inverse=True)[1]
     for start in range(0, len(facts.small), _BLOCK):
         rows = facts.small[start : start + _BLOCK]
-        found = rows @ facts.small[start:].T
-        first, second = np.nonzero(np.triu(found >= least, 1))
-        values = found[first, second]
+        correlations = rows @ facts.small[start:].T
+        first, second = np.nonzero(np.triu(correlations >= least, 1))
+        values = correlations[first, second]
         first, second = first + start, second + start
         different = codes[first] != codes[second]
         first, second, values = first[different], second[different], values[different]

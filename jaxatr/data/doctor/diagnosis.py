@@ -1,4 +1,4 @@
-"""The findings about a set: what to mend before a training, what to know, and how."""
+"""The diagnosis of a data set: problems to fix before training, notes, and remedies."""
 
 import dataclasses
 from typing import Literal, NamedTuple
@@ -13,10 +13,10 @@ from jaxatr.data.doctor.subject import Subject
 from jaxatr.typing import Int
 
 ALIKE = 0.98
-"""Correlation from which two images count as nearly equal."""
-_UNEVEN = 10  # times as many examples in the largest class as in the smallest
-_FEW = 10  # examples of a class
-_KNOWN, _TOLD = 0.5, 0.15  # shares of the way from guessing to knowing the class
+"""The correlation at which two images count as nearly equal."""
+_UNEVEN = 10  # ratio of the largest class's size to the smallest's
+_FEW = 10  # examples in a class
+_KNOWN, _LEAKING = 0.5, 0.15  # shares of the way from guessing to knowing the class
 _REMEDIES = {
     "size": "cut the same window out of every image (data.center_crop) before any resize",
     "mean": "vary the brightness (augment.gain, augment.offset)",
@@ -30,9 +30,9 @@ class Finding(NamedTuple):
     """A finding.
 
     Attributes:
-      level: an error spoils a training or its figures, a warning may, a note is to be known.
-      text: a sentence.
-      remedy: what helps, or empty.
+      level: an error spoils a training or its figures, a warning may do so, a note informs.
+      text: the finding as a sentence.
+      remedy: how to fix it; may be empty.
     """
 
     level: Level
@@ -42,16 +42,16 @@ class Finding(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Diagnosis:
-    """All that was found.
+    """The result of :func:`examine`.
 
     Attributes:
-      subject: that was checked.
-      facts: about its images.
-      counts: ``[splits, classes]``, images that were read.
+      subject: the set that was checked.
+      facts: facts about its images.
+      counts: ``[splits, classes]``, the number of images that were read.
       equal: pairs of equal images.
-      alike: pairs of nearly equal ones, the most alike first.
-      leaks: by kind of fact, none where there is too little to learn from.
-      findings: the worst first.
+      alike: pairs of nearly equal images, the most correlated first.
+      leaks: one per kind of fact; empty if there are too few images to learn from.
+      findings: in order of severity.
     """
 
     subject: Subject
@@ -66,16 +66,16 @@ class Diagnosis:
 def examine(
     subject: Subject, *, chip: Chip | None = None, alike: float = ALIKE, limit: int = 0
 ) -> Diagnosis:
-    """Reads a set's images and says what is wrong with them.
+    """Reads a set's images and diagnoses problems.
 
     Args:
-      subject: whose images.
-      chip: geometry that each goes through first, as in a training with it.
-      alike: correlation from which two images count as nearly equal.
-      limit: more images than so many are not read, but as many drawn; 0 reads all.
+      subject: the set to check.
+      chip: geometry applied to each image first, as in training.
+      alike: the correlation at which two images count as nearly equal.
+      limit: the largest number of images to read, drawn at random from more; 0 reads all.
 
     Raises:
-      ValueError: no image can be read, or ``alike`` is no correlation.
+      ValueError: no image can be read, or ``alike`` is not in (0, 1].
     """
     if not 0 < alike <= 1:
         raise ValueError(f"alike: got {alike}, wanted a correlation in (0, 1]")
@@ -84,31 +84,31 @@ def examine(
     np.add.at(counts, (facts.part, facts.label), 1)
     same, near = equal(facts), nearly_equal(facts, alike)
     train, test = _roles(subject.splits)
-    told = leaks(facts, train, test)
-    found = [
+    leaking = leaks(facts, train, test)
+    findings = [
         *_damage(facts),
         *_pairs(subject, facts, same, "equal"),
         *_pairs(subject, facts, near, "nearly equal"),
         *_balance(subject, counts, train),
         *_formats(facts),
-        *_told(told),
+        *_leaks(leaking),
     ]
     if len(facts.number) + len(facts.unreadable) < facts.total:
         read = len(facts.number)
-        found.append(Finding("note", f"{read} of {facts.total} images were drawn and read"))
+        findings.append(Finding("note", f"{read} of {facts.total} images were drawn and read"))
     rank = {"error": 0, "warning": 1, "note": 2}
-    found.sort(key=lambda one: rank[one.level])
-    return Diagnosis(subject, facts, counts, same, near, told, found)
+    findings.sort(key=lambda one: rank[one.level])
+    return Diagnosis(subject, facts, counts, same, near, leaking, findings)
 
 
 def relations(facts: Facts, pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
-    """Returns ``[p]`` whether the images of each pair are of two classes, and of two splits."""
+    """Returns, ``[p]`` each, whether a pair's images differ in class, and in split."""
     a, b = pairs.first, pairs.second
     return facts.label[a] != facts.label[b], facts.part[a] != facts.part[b]
 
 
 def _roles(splits: tuple[str, ...]) -> tuple[int, int | None]:
-    """Returns the numbers of the split that trains and of the test split."""
+    """Returns the numbers of the training split and of the test split (None without one)."""
     train = splits.index("train") if "train" in splits else 0
     test = splits.index("test") if "test" in splits else None
     return train, None if test == train else test
@@ -137,7 +137,7 @@ def _pairs(subject: Subject, facts: Facts, pairs: Pairs, kind: str) -> list[Find
     if (across := parts & ~classes).any():
         where = _example(subject, facts, pairs, across)
         text = f"{_count(across)} of {kind} images of two splits ({where})"
-        found.append(Finding(level, text, "what is tested must not be trained on: remove one"))
+        found.append(Finding(level, text, "test images must not be trained on: remove one"))
     if (within := ~classes & ~parts).any():
         text = f"{_count(within)} of {kind} images of one class and split"
         found.append(Finding("warning" if exact else "note", text))
@@ -152,7 +152,7 @@ def _count(chosen: np.ndarray) -> str:
 
 
 def _example(subject: Subject, facts: Facts, pairs: Pairs, chosen: np.ndarray) -> str:
-    """Names the first pair of some."""
+    """Names the images of the first chosen pair."""
     place = int(np.flatnonzero(chosen)[0])
     rows = pairs.first[place], pairs.second[place]
     return " and ".join(subject.names[int(facts.number[row])] for row in rows)
@@ -170,14 +170,16 @@ def _balance(subject: Subject, counts: Int[np.ndarray, "s c"], train: int) -> li
             f"the classes of {split} are uneven: {names[most]} has {of_train[most]} images, "
             f"{names[least]} {of_train[least]}"
         )
-        found.append(Finding("warning", text, "measure by class, and collect more of the rare"))
+        found.append(
+            Finding("warning", text, "measure per class, and collect more of the rare ones")
+        )
     few = [f"{names[c]} {of_train[c]}" for c in there if of_train[c] < _FEW]
     if few:
         text = f"classes of fewer than {_FEW} images in {split}: {_listed(few)}"
         found.append(Finding("warning", text))
     untrained = [names[c] for c in np.flatnonzero((of_train == 0) & (counts.sum(0) > 0))]
     if untrained:
-        text = f"not in {split}, and so unknown to a run without open_set.split: "
+        text = f"not in {split}, therefore unknown in a run without open_set.split: "
         found.append(Finding("note", text + _listed(untrained)))
     for number, name in enumerate(subject.splits):
         absent = [names[c] for c in np.flatnonzero((counts[number] == 0) & (of_train > 0))]
@@ -196,7 +198,7 @@ def _formats(facts: Facts) -> list[Finding]:
     types, counts = np.unique(facts.dtype, return_counts=True)
     if len(types) > 1:
         text = ", ".join(f"{count} {name}" for name, count in zip(types, counts, strict=True))
-        found.append(Finding("error", f"bit depths differ: {text}", "a set has one: convert them"))
+        found.append(Finding("error", f"bit depths differ: {text}", "convert them to one type"))
     channels, counts = np.unique(facts.size[:, 2], return_counts=True)
     if len(channels) > 1:
         text = ", ".join(f"{n} of {c}" for c, n in zip(channels, counts, strict=True))
@@ -206,20 +208,20 @@ def _formats(facts: Facts) -> list[Finding]:
     if len(sizes) > 1:
         (low, left), (high, right) = sizes.min(axis=0), sizes.max(axis=0)
         text = f"{len(sizes)} sizes, {low} to {high} high and {left} to {right} wide"
-        found.append(Finding("note", text, "data.center_crop or data.size makes them one"))
+        found.append(Finding("note", text, "data.center_crop or data.size gives all the same size"))
     if flat := int(np.sum(~facts.small.any(axis=1))):
-        found.append(Finding("warning", f"{flat} images are of one value, without any structure"))
+        found.append(Finding("warning", f"{flat} image{'s are' if flat > 1 else ' is'} constant"))
     return found
 
 
-def _told(told: list[Leak]) -> list[Finding]:
+def _leaks(leaking: list[Leak]) -> list[Finding]:
     found = []
-    for leak in told:
+    for leak in leaking:
         share = max(leak.share, leak.share_within)
-        if share < _TOLD:
+        if share < _LEAKING:
             continue
         level: Level = "warning" if leak.share >= _KNOWN else "note"
-        verb = "gives the class away" if level == "warning" else "says something of the class"
+        verb = "gives the class away" if level == "warning" else "partly predicts the class"
         text = f"the {leak.fact} alone {verb}: {leak.within:.1%} right within the training split"
         if leak.across is not None:
             text += f", {leak.across:.1%} from it to the test split"

@@ -1,4 +1,4 @@
-"""Facts about every image of a set, from one reading of it."""
+"""Facts about every image of a set, gathered in one pass."""
 
 import dataclasses
 import hashlib
@@ -16,30 +16,30 @@ from jaxatr.data.doctor.subject import Subject
 from jaxatr.typing import Float, Int, Shaped
 
 SIDE = 24
-"""Pixels to which an image is made small, to compare it with others."""
-_RING = 8  # of the shorter side, an eighth is border
+"""Side in pixels of the downscaled images that are compared with each other."""
+_RING = 8  # the border's width is the shorter side divided by this
 _QUANTILES = (0.1, 0.5, 0.9)
-_AHEAD = 64  # images that are read before the first of them is needed
+_AHEAD = 64  # images read in advance
 
 
 class Facts(NamedTuple):
-    """Facts about n images that could be read.
+    """Facts about the n images that could be read.
 
     Attributes:
-      number: ``[n]``, which of the subject's images.
-      label: ``[n]``, its class.
-      part: ``[n]``, its split.
+      number: ``[n]``, the image's number in the subject.
+      label: ``[n]``, the image's class.
+      part: ``[n]``, the image's split.
       size: ``[n, 3]``, height, width and channels.
-      dtype: ``[n]``, name of its type.
-      mean: ``[n]``, over all pixels, in raw units.
-      spread: ``[n]``, their standard deviation.
-      border: ``[n, f]``, mean, deviation, three quantiles and the four sides' means of the outer
-        eighth.
-      digest: ``[n]``, a text that only equal images share.
-      small: ``[n, 24 * 24]``, the image made small and gray, less its mean, of unit length; 0 for
-        one without any structure.
-      unreadable: (file, why) of the others.
-      total: images that there are, of which these may be a draw.
+      dtype: ``[n]``, name of the dtype.
+      mean: ``[n]``, mean over all pixels, in raw units.
+      spread: ``[n]``, standard deviation over all pixels.
+      border: ``[n, f]``, mean, deviation, three quantiles and the four sides' means of the border,
+        an eighth of the shorter side wide.
+      digest: ``[n]``, hash of shape, dtype and pixels.
+      small: ``[n, 24 * 24]``, the image downscaled and gray, centred and of unit length; 0 for a
+        constant image.
+      unreadable: (file, reason) of images that could not be read.
+      total: number of images in the subject, of which a sample may have been read.
     """
 
     number: Int[np.ndarray, " n"]
@@ -68,16 +68,16 @@ class _Image:
 
 
 def gather(subject: Subject, *, chip: Chip | None = None, limit: int = 0, seed: int = 0) -> Facts:
-    """Reads every image once.
+    """Reads every image once and gathers facts about it.
 
     Args:
-      subject: whose images.
-      chip: geometry that each goes through first; one that it refuses counts as unreadable.
-      limit: more images than so many are not read: those that are read are drawn; 0 reads all.
-      seed: of the draw.
+      subject: the set of images.
+      chip: geometry applied to each image first; an image it refuses counts as unreadable.
+      limit: the largest number of images to read, drawn at random from more; 0 reads all.
+      seed: seed of the draw.
 
     Raises:
-      ValueError: none can be read.
+      ValueError: no image can be read.
     """
     numbers = np.arange(len(subject))
     if 0 < limit < len(numbers):
@@ -94,7 +94,7 @@ def gather(subject: Subject, *, chip: Chip | None = None, limit: int = 0, seed: 
     found: list[_Image] = []
     unreadable = list(subject.unreadable)
     with bar:
-        for number, image in zip(numbers, _looked_at(subject, numbers, chip), strict=True):
+        for number, image in zip(numbers, _facts(subject, numbers, chip), strict=True):
             bar.update()
             if isinstance(image, _Image):
                 kept.append(int(number))
@@ -121,10 +121,8 @@ def gather(subject: Subject, *, chip: Chip | None = None, limit: int = 0, seed: 
     )
 
 
-def _looked_at(
-    subject: Subject, numbers: np.ndarray, chip: Chip | None
-) -> Iterator["_Image | str"]:
-    """Yields the facts about each image, or why there are none, a few read ahead."""
+def _facts(subject: Subject, numbers: np.ndarray, chip: Chip | None) -> Iterator["_Image | str"]:
+    """Yields the facts about each image, or the reason why it cannot be read, a few in advance."""
 
     def look(number: int) -> _Image | str:
         try:
@@ -155,7 +153,7 @@ def _image(image: Shaped[np.ndarray, "h w c"]) -> _Image:
 
 
 def border(gray: Float[np.ndarray, "h w"]) -> list[float]:
-    """Describes the outer eighth of an image: what is around a target, most of all."""
+    """Returns statistics of an image's border, which mostly shows the target's surroundings."""
     wide = max(1, min(gray.shape) // _RING)
     sides = [gray[:wide], gray[-wide:], gray[:, :wide], gray[:, -wide:]]
     ring = np.ones(gray.shape, bool)
@@ -167,10 +165,10 @@ def border(gray: Float[np.ndarray, "h w"]) -> list[float]:
 
 
 def small(gray: Float[np.ndarray, "h w"]) -> Float[np.ndarray, " p"]:
-    """Makes an image small, so that the product of two is their correlation.
+    """Downscales and normalises an image, so that the product of two is their correlation.
 
     Args:
-      gray: of any size.
+      gray: an image of any size.
 
     >>> a = small(np.arange(100.0).reshape(10, 10))
     >>> float(round(a @ small(3 * np.arange(100.0).reshape(10, 10) + 5), 6))

@@ -1,4 +1,4 @@
-"""How far a class is known without looking at the target: from size, mean, spread or border."""
+"""Leaks: how well the class can be predicted from size, mean, spread or border alone."""
 
 import math
 from typing import NamedTuple
@@ -12,20 +12,20 @@ from jaxatr.data.doctor.facts import Facts
 from jaxatr.typing import Float, Int
 
 _FOLDS = 5
-_MOST = 300  # examples of a class, which is enough for four figures
+_MOST = 300  # examples per class, enough for these four estimates
 _TREES = 20
 
 
 class Leak(NamedTuple):
-    """How far one kind of fact gives the class away.
+    """How well one kind of fact predicts the class.
 
     Attributes:
       fact: ``"size"``, ``"mean"``, ``"spread"`` or ``"border"``.
-      within: mean accuracy over the classes, cross-validated within the split that trains.
-      across: the same, learnt on the split that trains and measured on the test split; None without
-        them.
-      chance: of guessing.
-      measured: examples that ``within`` and ``across`` are over.
+      within: balanced accuracy, cross-validated within the training split.
+      across: balanced accuracy on the test split after learning on the training split; None
+        without a test split that has all the classes.
+      chance: accuracy of guessing.
+      measured: number of examples behind ``within`` and ``across``.
     """
 
     fact: str
@@ -36,30 +36,30 @@ class Leak(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The way from guessing, 0, to knowing, 1, on the test split where there is one."""
+        """Position between guessing, 0, and knowing, 1, on the test split if there is one."""
         if self.across is None:
             return self.share_within
         return self._share(self.across, self.measured[1])
 
     @property
     def share_within(self) -> float:
-        """The same within the split that trains, where neighbours in a series may help."""
+        """The same within the training split, where neighbouring frames of a series may help."""
         return self._share(self.within, self.measured[0])
 
     def _share(self, accuracy: float, count: int) -> float:
-        """Returns 0 for what guessing reaches too: up to three standard errors above its mean."""
+        """Returns 0 for accuracies within three standard errors of guessing."""
         luck = 3 * math.sqrt(self.chance * (1 - self.chance) / max(count, 1))
         better = accuracy - self.chance
         return better / (1 - self.chance) if better > luck else 0.0
 
 
 def leaks(facts: Facts, train: int, test: int | None) -> list[Leak]:
-    """Learns the class from each kind of fact alone, by a small forest.
+    """Predicts the class from each kind of fact alone with a small random forest.
 
     Args:
-      facts: of the images.
-      train: the split to learn on.
-      test: the split to measure on too, if there is one.
+      facts: facts about the images.
+      train: number of the split to learn on.
+      test: number of the split to measure on as well, or None.
     """
     values = {
         "size": facts.size.astype(np.float64),
@@ -67,7 +67,7 @@ def leaks(facts: Facts, train: int, test: int | None) -> list[Leak]:
         "spread": facts.spread[:, None],
         "border": facts.border,
     }
-    rows = _drawn(facts.label, np.flatnonzero(facts.part == train))
+    rows = _balanced(facts.label, np.flatnonzero(facts.part == train))
     classes, counts = np.unique(facts.label[rows], return_counts=True)
     classes = classes[counts >= _FOLDS]
     rows = rows[np.isin(facts.label[rows], classes)]
@@ -76,7 +76,7 @@ def leaks(facts: Facts, train: int, test: int | None) -> list[Leak]:
     other = np.empty(0, np.int64)
     if test is not None:
         tested = np.flatnonzero((facts.part == test) & np.isin(facts.label, classes))
-        other = _drawn(facts.label, tested)
+        other = _balanced(facts.label, tested)
     measured = []
     for fact, columns in values.items():
         within = _within(columns[rows], facts.label[rows])
@@ -103,8 +103,8 @@ def _accuracy(labels: Int[np.ndarray, " n"], predicted: Int[np.ndarray, " n"]) -
     return float(balanced_accuracy_score(labels, predicted))
 
 
-def _drawn(labels: Int[np.ndarray, " n"], rows: Int[np.ndarray, " m"]) -> Int[np.ndarray, " d"]:
-    """Returns rows with so many of each class at most, drawn by a fixed seed."""
+def _balanced(labels: Int[np.ndarray, " n"], rows: Int[np.ndarray, " m"]) -> Int[np.ndarray, " d"]:
+    """Returns at most ``_MOST`` rows of each class, drawn with a fixed seed."""
     shuffled = np.random.default_rng(0).permutation(rows)
     taken: dict[int, int] = {}
     kept = []

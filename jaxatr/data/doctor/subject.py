@@ -1,4 +1,4 @@
-"""Images to be checked, wherever they come from: each with its split, class and name."""
+"""Labelled images to check, from a folder or a prepared data set."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -13,19 +13,18 @@ from jaxatr.typing import Int, Shaped
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
-    """A set of labelled images, by number.
+    """A numbered set of labelled images.
 
     Attributes:
-      name: for the reader.
-      classes: names; ``labels`` counts them.
-      splits: names; ``parts`` counts them.
-      labels: ``[n]``.
-      parts: ``[n]``, the split of each image.
-      names: ``[n]``, paths or the like.
-      read: returns the image ``[h, w, c]`` of a number; raises ``ValueError`` for one that cannot
-        be read.
-      unreadable: (file, why) of what is known to be damaged, and is not among the images.
-      passed: lines on what was passed over.
+      name: name of the set, for reports.
+      classes: class names.
+      splits: split names.
+      labels: ``[n]``, the number of each image's class.
+      parts: ``[n]``, the number of each image's split.
+      names: ``[n]``, paths or other names of the images.
+      read: returns the image ``[h, w, c]`` of a number; raises ``ValueError`` if it cannot be read.
+      unreadable: (file, reason) of files known to be damaged, which are not among the images.
+      passed: lines about skipped files.
     """
 
     name: str
@@ -44,11 +43,11 @@ class Subject:
 
 
 def of_folder(folder: ImageFolder, name: str) -> Subject:
-    """Takes the files of a folder, unread: damaged ones are found by reading them.
+    """Creates a subject from a folder's files without reading them.
 
     Args:
-      folder: as it was scanned.
-      name: for the reader.
+      folder: the scanned folder.
+      name: name of the set, for reports.
     """
     splits = tuple(sorted(folder.files))
     listed = [
@@ -69,10 +68,10 @@ def of_folder(folder: ImageFolder, name: str) -> Subject:
 
 
 def of_dataset(dataset: Dataset) -> Subject:
-    """Takes the examples of a prepared set.
+    """Creates a subject from the examples of a prepared set.
 
     Args:
-      dataset: any; what was left out of it as damaged is listed too.
+      dataset: the set; files left out of it as damaged are listed as unreadable.
     """
     splits = tuple(dataset.splits)
     sizes = [len(split) for split in dataset.splits.values()]

@@ -1,4 +1,4 @@
-"""Coarse classes of data sets that come without: written tables, by the names of the fine classes.
+"""Written tables of coarse classes, by fine class name, for data sets that have none.
 
 >>> hierarchy("mstar", ("T62", "T72", "ZIL131"))
 Hierarchy(name='mstar', coarse_classes=('tank', 'utility'), fine_to_coarse=(0, 0, 1))
@@ -26,12 +26,12 @@ NAMES = tuple(_TABLES)
 
 @dataclasses.dataclass(frozen=True)
 class Hierarchy:
-    """Which coarse class each fine one belongs to.
+    """The assignment of fine classes to coarse classes.
 
     Attributes:
-      name: of the table, or of the data set that has it of its own.
+      name: the table's name, or that of the data set that has a hierarchy of its own.
       coarse_classes: names, each with at least one fine class.
-      fine_to_coarse: for each fine class, in the data set's order, its place in ``coarse_classes``.
+      fine_to_coarse: for each fine class, in the data set's order, its index in ``coarse_classes``.
     """
 
     name: str
@@ -40,20 +40,20 @@ class Hierarchy:
 
 
 def hierarchy(name: str, classes: Sequence[str]) -> Hierarchy:
-    """Returns the coarse classes of a data set's classes, or of some of them, by a written table.
+    """Looks up the coarse classes of fine classes in a written table.
 
     Args:
       name: ``"cifar100"`` (its 20 superclasses), ``"cub200"`` (37 families of birds), ``"mstar"``,
-        ``"simulated"`` (the DSIAC database's vehicles too), ``"cars196"`` (22 types, the last
-        words of the names, as the quadruplet paper has most likely done) or ``"cars196/body"``
-        (12 real bodies); see :mod:`jaxatr.data.hierarchies.cars196`.
-      classes: names of fine classes. Only in the cars' do case, blanks and punctuation count.
+        ``"simulated"`` (also covers the DSIAC database's vehicles), ``"cars196"`` (22 types, the
+        last words of the names, most likely those of the quadruplet paper) or ``"cars196/body"``
+        (12 body styles); see :mod:`jaxatr.data.hierarchies.cars196`.
+      classes: names of fine classes. Case, blanks and punctuation matter for the cars only.
 
     Returns:
-      The hierarchy. Coarse classes are sorted by name; those of no class given are left out.
+      The hierarchy. Coarse classes are sorted by name; those without a given class are left out.
 
     Raises:
-      ValueError: there is no such table, or some classes are not in it; the message names them.
+      ValueError: the table does not exist, or it lacks some classes; the message names them.
     """
     if name not in _TABLES:
         raise ValueError(
@@ -66,22 +66,23 @@ def hierarchy(name: str, classes: Sequence[str]) -> Hierarchy:
         listed = ", ".join(map(repr, missing[:5])) + (", …" if len(missing) > 5 else "")
         raise ValueError(
             f"hierarchy {name!r} has no coarse class for {len(missing)} of {len(classes)} classes, "
-            f"{listed}{nearest(missing[0], table.spellings)} (its names are {table.names})"
+            f"{listed}{nearest(missing[0], table.spellings)} (expected names: {table.names})"
         )
     names = sorted(set(coarse.values()))
     return Hierarchy(name, tuple(names), tuple(names.index(coarse[fine]) for fine in classes))
 
 
 def coarse_of(dataset: Dataset, name: str) -> Hierarchy:
-    """Returns the coarse classes of a data set's classes.
+    """Returns a data set's coarse classes, from a written table or its own hierarchy.
 
     Args:
       dataset: the data set.
-      name: of :func:`hierarchy`; ``""`` for what the data set has of its own (``coarse.json`` in a
-        folder of images, TFDS's ``coarse_label``, the level above in ``fgvc_aircraft``).
+      name: a table's name, see :func:`hierarchy`; ``""`` for the data set's own hierarchy
+        (``coarse.json`` in a folder of images, TFDS's ``coarse_label``, the next level in
+        ``fgvc_aircraft``).
 
     Raises:
-      ValueError: as there; or the data set has none of its own.
+      ValueError: the table does not exist or does not fit, or the data set has no hierarchy.
     """
     if name:
         return hierarchy(name, dataset.classes)

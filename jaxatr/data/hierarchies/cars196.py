@@ -1,10 +1,10 @@
-"""Cars-196 (Krause et al. 2013): the coarse class by words of a name as 'Audi S5 Coupe 2012'.
+"""Coarse classes of Cars-196 (Krause et al. 2013), from names such as 'Audi S5 Coupe 2012'.
 
 The quadruplet paper (Karaman et al. 2019, section 4) has "22 coarse classes … using the types of
-the cars" and prints no table. :data:`TYPES` takes the last word before the year: of the 196 names
-that gives exactly 22 different words, so it is most likely what the authors did. It is also crude:
-11 of the 22 hold one car (``ZR1``, ``Superleggera`` …), which so has no sibling, and nearly all
-cabs are one. :data:`BODIES` is by the cars' real bodies: 12 of them, each with two cars or more.
+the cars" but no table. :data:`TYPES` takes the last word before the year: the 196 names have
+exactly 22 different ones, so this is most likely the authors' choice. It is crude: 11 of the 22
+have a single car (``ZR1``, ``Superleggera`` …) without a sibling, and nearly all cabs share one.
+:data:`BODIES` has 12 body styles, each with two cars or more.
 """
 
 import re
@@ -18,7 +18,7 @@ _TYPES = frozenset(
 
 _BODIES = {
     "Cargo Van": "cargo van",
-    "Club Cab": "extended cab",  # as SuperCab: the makers' names for two doors and a rear bench
+    "Club Cab": "extended cab",  # like SuperCab: two doors and a rear bench
     "Convertible": "convertible",
     "Coupe": "coupe",
     "Crew Cab": "crew cab",
@@ -35,7 +35,7 @@ _BODIES = {
 }
 _BODY = re.compile(rf"\b(?:{'|'.join(_BODIES)})\b")
 
-# Names that say a version and no body.
+# Names that state a version but no body style.
 _VERSIONS = {
     "Acura Integra Type R": "hatchback",
     "Acura TL Type-S": "sedan",
@@ -49,13 +49,13 @@ _VERSIONS = {
     "Dodge Challenger SRT8": "coupe",
     "Dodge Charger SRT-8": "sedan",
     "FIAT 500 Abarth": "hatchback",
-    "Jaguar XK XKR": "coupe",  # there is an open one too
+    "Jaguar XK XKR": "coupe",  # a convertible exists too
     "Lamborghini Gallardo LP 570-4 Superleggera": "coupe",
 }
 
 
 def _car(name: str) -> str:
-    """Returns a name without its year, or nothing where it ends in none."""
+    """Returns a name without its year, or an empty string if it does not end in a year."""
     found = re.fullmatch(r"(.+) (?:19|20)\d\d", name.replace("_", " "))
     return found[1] if found else ""
 
@@ -66,7 +66,7 @@ def _type(name: str) -> str | None:
 
 
 def _body(name: str) -> str | None:
-    """The last body in the name counts: a 'Cargo Van Minivan' is a minivan."""
+    """Returns the last body style in the name: a 'Cargo Van Minivan' is a minivan."""
     car = _car(name)
     named = _BODY.findall(car)
     return _VERSIONS.get(car) or (_BODIES[named[-1]] if named else None)

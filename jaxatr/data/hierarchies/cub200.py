@@ -1,15 +1,15 @@
-"""CUB-200-2011 (Wah et al. 2011): the 200 birds by family.
+"""Coarse classes of CUB-200-2011 (Wah et al. 2011): the families of its 200 birds.
 
-The families are those of the eBird/Clements checklist, whose cardinals take in the buntings of
-*Passerina*, the blue and the rose-breasted grosbeak and both tanagers, which are not one family
-with the other birds of those names; sparrows of the New World, towhees and the junco are
-Passerellidae, and the house sparrow is not; the yellow-breasted chat has a family of its own.
+The families follow the eBird/Clements checklist. Cardinalidae therefore include the *Passerina*
+buntings, the blue and rose-breasted grosbeaks and both tanagers, unlike other birds of those
+names; New World sparrows, towhees and the junco are Passerellidae, but the house sparrow is not;
+the yellow-breasted chat has a family of its own.
 """
 
 from jaxatr.data.hierarchies.table import Table, plain
 
-# The classes in the data set's own order, which is that of their numbers 001 to 200 (its spelling
-# too: Artic_Tern), as runs of one family.
+# The classes in the data set's order, numbers 001 to 200, and with its spelling (Artic_Tern),
+# grouped into runs of one family.
 _RUNS = (
     ("Diomedeidae", "Black_footed_Albatross Laysan_Albatross Sooty_Albatross"),
     ("Cuculidae", "Groove_billed_Ani"),
@@ -136,7 +136,7 @@ _NUMBERS = {plain(bird): number for number, (bird, _) in enumerate(_BIRDS)}
 
 
 def _family(name: str) -> str | None:
-    if name.isdecimal():  # TFDS knows the classes by their number, from 0
+    if name.isdecimal():  # TFDS names the classes by number, from 0
         number = int(name)
         return _BIRDS[number][1] if name == str(number) and number < len(_BIRDS) else None
     ordinal, _, bird = name.rpartition(".")

@@ -1,4 +1,4 @@
-"""Hierarchies that are a list of groups: CIFAR-100, MSTAR, and the vehicles of ``simulated``."""
+"""Hierarchies given as groups of names: CIFAR-100, MSTAR, and the vehicles of ``simulated``."""
 
 from jaxatr.data.hierarchies.table import grouped
 
@@ -39,9 +39,9 @@ MSTAR = grouped(
     "MSTAR's, as 'BRDM_2'",
 )
 
-# By running gear and weapon, which is what the chips show, and so that each of the eight vehicles
-# has a sibling: by role the T72 would be the only tank and the BMP2 a carrier like the wheeled
-# BTR70. The DSIAC database has three more, and its chips go by the same table.
+# By running gear and weapon, which are visible in the chips, and so that each of the eight vehicles
+# has a sibling: by role, the T72 would be the only tank and the BMP2 a carrier like the wheeled
+# BTR70. The three further vehicles are in the DSIAC database, which uses the same table.
 SIMULATED = grouped(
     {
         "artillery": "ZSU23 2S3 D20",

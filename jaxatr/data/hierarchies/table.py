@@ -1,4 +1,4 @@
-"""A written table from the names of fine classes to their coarse ones."""
+"""Tables that map the names of fine classes to coarse classes."""
 
 import dataclasses
 import re
@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A table.
+    """A table of coarse classes.
 
     Attributes:
-      coarse: the coarse class of a fine one by its name, or None where the table has no such class.
-      names: what its names look like, for error messages.
-      spellings: the names themselves where they are a list, to find the nearest one.
+      coarse: returns the coarse class of a fine class's name, or None if the table has no such
+        class.
+      names: a description of the accepted names, for error messages.
+      spellings: the accepted names if they are enumerable, to suggest the nearest one.
     """
 
     coarse: Callable[[str], str | None]
@@ -21,12 +22,12 @@ class Table:
 
 
 def grouped(groups: Mapping[str, str], names: str) -> Table:
-    """Returns the table of coarse classes, each with its fine ones separated by blanks."""
+    """Creates a table from coarse classes, each with its fine classes separated by blanks."""
     found = {plain(fine): coarse for coarse, members in groups.items() for fine in members.split()}
     spellings = tuple(fine for members in groups.values() for fine in members.split())
     return Table(lambda name: found.get(plain(name)), names, spellings)
 
 
 def plain(name: str) -> str:
-    """Returns a name's letters and digits: ``"BRDM-2"`` and ``"brdm_2"`` are one class."""
+    """Reduces a name to lower-case letters and digits, so that ``"BRDM-2"`` equals ``"brdm_2"``."""
     return re.sub("[^0-9a-z]", "", name.lower())

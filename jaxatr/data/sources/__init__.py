@@ -1,6 +1,6 @@
-"""The data sources: every module of this folder gives its own as ``SOURCE``, under its own name.
+"""The data sources: each module of this folder defines one as ``SOURCE``, with the module's name.
 
-A source is imported when it is asked for. Modules whose names begin with an underscore are none.
+A source is imported on first use. Modules whose names begin with an underscore are not sources.
 """
 
 import importlib
@@ -11,25 +11,25 @@ from jaxatr.data.source import Flag, Source
 from jaxatr.data.sources import _tfds
 from jaxatr.resolve import resolve
 
-_DOTTED_PATH = re.compile(r"[\w.]+:[^\W\d][\w.]*")  # and not TFDS's name:1.2.3
+_DOTTED_PATH = re.compile(r"[\w.]+:[^\W\d][\w.]*")  # does not match TFDS's name:1.2.3
 
 
 def names() -> list[str]:
-    """Returns the names of the package's own sources, none of which is imported."""
+    """Returns the names of the package's sources without importing them."""
     found = (module.name for module in pkgutil.iter_modules(__path__))
     return sorted(name for name in found if not name.startswith("_"))
 
 
 def find(name: str) -> Source | None:
-    """Returns a source of the package by its name, another by its dotted path, or None.
+    """Finds a source of the package by name or another one by its dotted path; None if not found.
 
     Args:
       name: ``"simulated"``, or ``"my.module:Source"`` for a class (or an object) that follows
         :class:`jaxatr.data.source.Source`.
 
     Raises:
-      ValueError: there is nothing at the dotted path, or no source, or one whose name cannot be a
-        folder's or is a name of the package's own.
+      ValueError: the dotted path does not lead to a source, or the source's name is taken or is not
+        a valid folder name.
     """
     if _DOTTED_PATH.fullmatch(name):
         return _from_outside(name)
@@ -44,9 +44,9 @@ def _from_outside(path: str) -> Source:
     if not isinstance(source, Source):
         lacks = [name for name in ("name", "version", "scan") if not hasattr(source, name)]
         raise ValueError(
-            f"{path!r} is no data source: it has no {', '.join(lacks)}"
+            f"{path!r} is not a data source: it has no {', '.join(lacks)}"
             if lacks
-            else f"{path!r} is no data source: wanted a class that inherits jaxatr.data.Source"
+            else f"{path!r} is not a data source: wanted a class that inherits jaxatr.data.Source"
         )
     check_name(source.name)
     if source.name in names() or _tfds.exists(source.name):
@@ -55,9 +55,9 @@ def _from_outside(path: str) -> Source:
 
 
 def check_name(name: str) -> None:
-    """Refuses a name that is no plain folder's."""
+    """Checks that a name is a valid folder name."""
     if not re.fullmatch(r"\w[\w.-]*", name):
-        raise ValueError(f"a name is letters, digits, '_', '.' and '-', got {name!r}")
+        raise ValueError(f"name: got {name!r}, wanted letters, digits, '_', '.' and '-'")
 
 
 def with_path() -> list[str]:
@@ -66,7 +66,7 @@ def with_path() -> list[str]:
 
 
 def flags() -> dict[str, dict[str, Flag]]:
-    """Returns the sources' flags of ``jaxatr prepare``: the flag's name to source to flag."""
+    """Returns the sources' flags of ``jaxatr prepare``: flag name to source name to flag."""
     found: dict[str, dict[str, Flag]] = {}
     for name in names():
         source = find(name)

@@ -1,6 +1,6 @@
-"""Public data sets by their TFDS name: many sets, which TFDS prepares and keeps in its own folders.
+"""Public data sets by their TFDS name, which TFDS prepares and stores in its own folders.
 
-TensorFlow is needed only while one is being prepared.
+TensorFlow is needed only to prepare a set.
 """
 
 import importlib.util
@@ -12,7 +12,7 @@ from jaxatr.data.records import quiet, tfds
 
 
 def names() -> list[str]:
-    """Returns the names that TFDS knows without asking the network."""
+    """Returns the names known to TFDS without network access."""
     return tfds().list_builders(with_community_datasets=False)
 
 
@@ -26,16 +26,16 @@ def exists(name: str) -> bool:
 
 
 def prepared(name: str, data_dir: Path, *, download: bool) -> Path:
-    """Returns the folder of a TFDS set with its index.
+    """Returns the folder of a TFDS set, after adding an index.
 
     Args:
-      name: TFDS's.
-      data_dir: where TFDS keeps it.
-      download: fetch and prepare it if it is not there.
+      name: TFDS's name of the set.
+      data_dir: TFDS's data folder.
+      download: download and prepare the set if it is missing.
 
     Raises:
-      ValueError: it is not there and may not be fetched, TensorFlow is missing to prepare it, or it
-        holds no labelled images.
+      ValueError: the set is missing and must not be downloaded, TensorFlow is not installed to
+        prepare it, or it does not hold labelled images.
     """
     with quiet():
         builder = tfds().builder(name, data_dir=data_dir, file_format="array_record")
@@ -51,7 +51,7 @@ def prepared(name: str, data_dir: Path, *, download: bool) -> Path:
 def _prepare(name: str, builder: Any, data_dir: Path, download: bool) -> None:
     if not download:
         raise ValueError(
-            f"{name!r} is not in {data_dir}, and nothing is downloaded unasked: run "
+            f"{name!r} is not in {data_dir}, and nothing is downloaded automatically: run "
             f"jaxatr prepare {name} --data_dir={data_dir}"
         )
     if importlib.util.find_spec("tensorflow") is None:
@@ -66,7 +66,7 @@ def _describe(name: str, features: Any) -> tuple[dict[str, Any], dict[str, str]]
     for key, kind in wanted.items():
         if key not in features or not isinstance(features[key], kind):
             raise ValueError(
-                f"{name!r} is no set of labelled images: it has the features {', '.join(features)}"
+                f"{name!r} is not a set of labelled images: its features are {', '.join(features)}"
             )
     keys, coarse = {"image": "image", "label": "label"}, None
     if "coarse_label" in features:

@@ -1,7 +1,7 @@
-"""Measures of saliency maps: NumPy in, NumPy out, an array with one number per image.
+"""Measures of saliency maps, from NumPy arrays to NumPy arrays with one number per image.
 
-Insertion and deletion run the network; the others look at the maps alone. Shapes that do not fit
-are an ``AssertionError`` of chex.
+Insertion and deletion run the network; the others need the maps only. Mismatched shapes raise
+chex's ``AssertionError``.
 """
 
 from jaxatr.explain.measures.blur import RISE_BLUR, Blur

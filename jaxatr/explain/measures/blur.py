@@ -13,17 +13,17 @@ from jaxatr.typing import Array, ArrayLike, Float
 
 @dataclass(frozen=True)
 class Blur:
-    """A separable blur with a kernel of limited size; works on images of any size.
+    """A separable Gaussian blur with a finite kernel, for images of any size.
 
     Attributes:
       size: rows and columns of the kernel, odd.
       sigma: standard deviation in pixels.
-      kernel: ``"truncated"`` is the Gaussian cut off at the kernel's edge. ``"reflected"`` is what
-        RISE's own code computes: there the tails beyond the edge are folded back into the kernel,
-        which at 11 × 11 with σ 5 is nearly a box.
-      border: ``"reflect"`` continues the image by its mirror image (the edge pixel repeated), which
-        keeps its mean and leaves a constant image as it is; ``"zeros"``, as in RISE's own code,
-        lets the edges fade towards 0.
+      kernel: ``"truncated"`` is the Gaussian cut off at the kernel's edge. ``"reflected"`` is the
+        kernel of RISE's own code, which folds the tails beyond the edge back into the kernel; at
+        11 × 11 with σ 5 it is nearly a box.
+      border: ``"reflect"`` extends the image by its mirror image (repeating the edge pixel), which
+        preserves the mean and leaves a constant image unchanged; ``"zeros"``, as in RISE's own
+        code, lets the edges fade towards 0.
 
     >>> weights = Blur().weights()
     >>> round(float((weights[5] / weights[0]) ** 2), 2)  # centre to corner: e
@@ -36,7 +36,7 @@ class Blur:
     border: Literal["reflect", "zeros"] = "reflect"
 
     def __post_init__(self):
-        """Refuses what is no blur."""
+        """Checks the fields."""
         if self.size < 1 or self.size % 2 == 0:
             raise ValueError(f"blur.size: got {self.size}, wanted an odd number of pixels")
         if not self.sigma > 0:
@@ -47,8 +47,8 @@ class Blur:
             raise ValueError(f"blur.border: got {self.border!r}, wanted 'reflect' or 'zeros'")
 
     def weights(self) -> Float[np.ndarray, " s"]:
-        """Returns the kernel's weights along one axis, which sum to 1."""
-        from scipy import ndimage  # takes a second, and most of this room does not need it
+        """Computes the kernel's weights along one axis, which sum to 1."""
+        from scipy import ndimage  # slow to import
 
         middle = self.size // 2
         if self.kernel == "reflected":
@@ -57,7 +57,7 @@ class Blur:
         return weights / weights.sum()
 
     def __call__(self, images: Float[np.ndarray, "b h w c"]) -> Float[np.ndarray, "b h w c"]:
-        """Returns the images, blurred over rows and columns."""
+        """Blurs images over rows and columns."""
         from scipy import ndimage
 
         mode, weights = {"reflect": "reflect", "zeros": "constant"}[self.border], self.weights()
@@ -66,7 +66,7 @@ class Blur:
         return images
 
     def traced(self, images: Float[ArrayLike, "b h w c"]) -> Float[Array, "b h w c"]:
-        """Returns the same inside a jitted function, up to rounding."""
+        """Blurs images inside a jitted function; equal to :meth:`__call__` up to rounding."""
         images = jnp.asarray(images)
         mode = {"reflect": "symmetric", "zeros": "constant"}[self.border]
         for axis in (1, 2):

@@ -1,16 +1,16 @@
-"""Insertion and deletion: does the model need the pixels that a saliency map calls important?
+"""Insertion and deletion: does the model need the pixels that a saliency map marks as important?
 
-Appendix A of Lee and Kim (2021), after Petsiuk et al. (2018, "RISE"). Figures of different
-conventions cannot be compared, so every result carries its own; what is the same in all of them:
+Appendix A of Lee and Kim (2021), after Petsiuk et al. (2018, "RISE"). Results under different
+conventions cannot be compared, so every result records its convention. All of them share:
 
-- The score is the softmax probability of the target class: by default the top class of the
-  original image, right or wrong.
-- Pixels are taken in order of falling saliency, equal ones in pixel order (row by row); all
+- The score is the softmax probability of the target class, which by default is the predicted class
+  of the original image, right or wrong.
+- Pixels are changed in order of decreasing saliency, ties in pixel order (row by row), and all
   channels of a pixel at once.
-- A curve begins at the start image and ends when every pixel was changed. (The paper's algorithms
-  stop as soon as the image *equals* its end, which for a black image is at once.)
-- Where the step does not divide the number of pixels the last step is smaller. The area is the
-  trapezoid over the share of pixels changed: over equal steps, where it divides.
+- A curve begins at the start image and ends when every pixel has been changed. (The paper's
+  algorithms stop as soon as the image *equals* the end image, which for a black image is at once.)
+- If the step does not divide the number of pixels, the last step is smaller. The area is computed
+  by the trapezoidal rule over the share of pixels changed.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,19 +29,19 @@ from jaxatr.typing import ArrayLike, Float, Int
 
 @dataclass(frozen=True)
 class Convention:
-    """How a curve was made; ``dataclasses.asdict`` gives what JSON can hold.
+    """How a curve was computed; ``dataclasses.asdict`` converts it to JSON values.
 
     Attributes:
       measure: ``"insertion"`` or ``"deletion"``.
-      start: the image that the curve begins with.
-      end: the image that it ends with.
+      start: the image at the beginning of the curve.
+      end: the image at the end of the curve.
       pixels_per_step: pixels changed at once; the last step may change fewer.
-      target: whose score it is: ``"top class of the image"`` or ``"given"``.
-      blur: of the insertion's start.
-      fill: of the deletion's end, one value a channel or one for all.
-      score: what is measured.
-      ties: which of equally salient pixels comes first.
-      area: how the curve became one number.
+      target: the class that is scored, ``"top class of the image"`` or ``"given"``.
+      blur: blur of the start image of insertion.
+      fill: fill of the end image of deletion, one value per channel or one for all.
+      score: the quantity on the curve.
+      ties: order of equally salient pixels.
+      area: how the curve is reduced to a number.
     """
 
     measure: Literal["insertion", "deletion"]
@@ -62,10 +62,10 @@ class Faithfulness:
 
     Attributes:
       curve: ``[b, steps + 1]``, the target class's probability after each step.
-      auc: ``[b]``, in [0, 1]; high is good for insertion, low for deletion.
-      shares: ``[steps + 1]``, of the pixels that are changed, from 0 to 1.
-      targets: ``[b]``, the classes.
-      convention: how all this was made.
+      auc: ``[b]``, in [0, 1]; higher is better for insertion, lower for deletion.
+      shares: ``[steps + 1]``, share of pixels changed, from 0 to 1.
+      targets: ``[b]``, the scored classes.
+      convention: how the curves were computed.
     """
 
     curve: Float[np.ndarray, "b s"]
@@ -85,25 +85,25 @@ def insertion(
     blur: Blur = Blur(),  # noqa: B008 (frozen)
     batch_size: int = 64,
 ) -> Faithfulness:
-    """Returns how the target's score rises as pixels enter a blurred image, algorithm A1.
+    """Measures how the target's score rises as pixels enter a blurred image (algorithm A1).
 
     Args:
-      predict: images ``[n, h, w, c]`` → logits ``[n, k]``, traceable by jax. It is compiled once
-        per function, with what it closes over as constants; as a ``jax.tree_util.Partial`` its
-        bound arrays are arguments, and other parameters need no compilation.
-      images: ``[b, h, w, c]``, as ``predict`` takes them.
+      predict: maps images ``[n, h, w, c]`` to logits ``[n, k]``; traceable by JAX. It is compiled
+        once per function object, with captured arrays as constants. Arrays bound in a
+        ``jax.tree_util.Partial`` are arguments instead, so that new values need no compilation.
+      images: ``[b, h, w, c]``, in the unit of ``predict``'s input.
       saliency: ``[b, h, w]``, higher is more important; only the order matters.
-      pixels_per_step: pixels entered at once. RISE's code takes one row of 224 in its figures of
-        one image, 8 rows in its tables.
-      targets: ``[b]``, classes; by default each image's top class.
-      blur: of the start image. The paper says no size; the default has that of RISE's code, 11 ×
-        11 with σ 5, and :data:`jaxatr.explain.measures.RISE_BLUR` is that code's kernel exactly.
-      batch_size: images at a time through ``predict``. The device holds no more than these, the
-        ones that they are made from, and what ``predict`` makes of them.
+      pixels_per_step: pixels inserted at once. RISE's code uses one row of 224 for single images,
+        and 8 rows for its tables.
+      targets: ``[b]``, classes; by default each image's predicted class.
+      blur: blur of the start image. The paper gives no size; the default has that of RISE's code,
+        11 × 11 with σ 5. :data:`jaxatr.explain.measures.RISE_BLUR` is that code's exact kernel.
+      batch_size: number of images per call of ``predict``. The device holds only these, their
+        originals, and the intermediate results of ``predict``.
 
     Raises:
-      ValueError: there is no image, a map is not finite or of other images, a target is no
-        class, or ``pixels_per_step`` or ``batch_size`` is below 1.
+      ValueError: there is no image, a map is not finite, a target is not a class, or
+        ``pixels_per_step`` or ``batch_size`` is below 1.
     """
     convention = Convention(
         "insertion", "blurred image", "image", pixels_per_step, _named(targets), blur=blur
@@ -122,24 +122,24 @@ def deletion(
     fill: float | Sequence[float] | Float[ArrayLike, " c"] = 0.0,
     batch_size: int = 64,
 ) -> Faithfulness:
-    """Returns how the target's score falls as pixels are erased, algorithm A2.
+    """Measures how the target's score falls as pixels are erased (algorithm A2).
 
-    As printed, A2 scores its blank image D after every step, which never changes, and also to begin
-    with; the image that is being erased is meant.
+    As printed, A2 scores the blank image D, which never changes, at the beginning and after every
+    step. This function scores the image that is being erased, which is clearly meant.
 
     Args:
-      predict: as :func:`insertion` has it.
-      images: ``[b, h, w, c]``, as ``predict`` takes them.
+      predict: maps images ``[n, h, w, c]`` to logits ``[n, k]``, as in :func:`insertion`.
+      images: ``[b, h, w, c]``, in the unit of ``predict``'s input.
       saliency: ``[b, h, w]``, higher is more important; only the order matters.
       pixels_per_step: pixels erased at once.
-      targets: ``[b]``, classes; by default each image's top class.
-      fill: what an erased pixel becomes, in the units of ``images``, for all channels or for each.
-        Zero is black where images are raw, as algorithm A2 has it, and the mean colour where they
-        are normalised, as RISE's own code has it.
-      batch_size: as :func:`insertion` has it.
+      targets: ``[b]``, classes; by default each image's predicted class.
+      fill: value of erased pixels, in the unit of ``images``, one for all channels or one each.
+        Zero is black for raw images, as in algorithm A2, and the mean colour for normalised ones,
+        as in RISE's own code.
+      batch_size: number of images per call of ``predict``.
 
     Raises:
-      ValueError: as :func:`insertion` raises, or ``fill`` has neither one value nor one a channel.
+      ValueError: as for :func:`insertion`, or ``fill`` has neither one value nor one per channel.
     """
     images = np.asarray(images, np.float32)
     values = tuple(np.ravel(fill).astype(float).tolist())
@@ -165,7 +165,7 @@ def _measured(
     targets: ArrayLike | None,
     batch_size: int,
 ) -> Faithfulness:
-    """Returns the curves of images on the way from ``before`` to ``after``."""
+    """Computes the curves of images that change from ``before`` to ``after``."""
     per_step = convention.pixels_per_step
     for name, value in (("pixels_per_step", per_step), ("batch_size", batch_size)):
         if value < 1:
@@ -175,7 +175,7 @@ def _measured(
     rank = _ranks(check_maps("saliency", saliency, before.shape[:3]))
     count, pixels = len(rank), rank[0].size
     changed = np.append(np.arange(0, pixels, per_step), pixels)
-    # Each image's way is gone from its original, whose top class the rest of it needs.
+    # Each curve is computed from the original image, which determines the target class.
     way = slice(None, None, -1 if convention.measure == "insertion" else 1)
     classes = jax.eval_shape(predict, before[:1]).shape[-1]
     top = np.zeros(count, int) if targets is None else _checked(targets, classes, count)
@@ -189,7 +189,7 @@ def _measured(
 
 
 def _ranks(saliency: np.ndarray) -> np.ndarray:
-    """Returns each pixel's place in the order of falling saliency, [b, h, w] int32."""
+    """Ranks pixels by decreasing saliency, ``[b, h, w]`` int32."""
     order = np.argsort(-saliency.reshape(len(saliency), -1), axis=1, kind="stable")
     rank = np.empty(order.shape, np.int32)
     np.put_along_axis(rank, order, np.arange(order.shape[1], dtype=np.int32)[None], axis=1)
@@ -217,10 +217,10 @@ def _batches(
     changed: np.ndarray,
     batch_size: int,
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yields rows, steps and probabilities [n, k] of every image with ``changed[step]`` pixels.
+    """Yields rows, steps and probabilities ``[n, k]`` of every image after every step.
 
-    The device is sent the few images that a batch is made of. What it is sent has one shape, which
-    does not depend on how many images there are: it compiles once for all portions of a set.
+    Only the originals that a batch needs are sent to the device. The arrays sent have a fixed
+    shape, independent of the number of images, so that one compilation serves a whole data set.
     """
     predict = predict if isinstance(predict, Partial) else Partial(predict)
     steps, last = len(changed), len(rank) - 1

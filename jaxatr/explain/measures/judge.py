@@ -1,4 +1,4 @@
-"""Saliency maps measured by everything that is known: the network, masks and boxes."""
+"""Evaluates saliency maps by all measures that the network, masks and boxes allow."""
 
 import dataclasses
 from collections.abc import Callable
@@ -19,7 +19,7 @@ TITLES = {
     "share_inside": "share inside",
     "pointing_game": "pointing game",
 }
-"""A measure in records to its name in print, in the order of tables."""
+"""Display names of the recorded measures, in the order of tables."""
 
 
 def judge(
@@ -31,21 +31,21 @@ def judge(
     batch_size: int = 64,
     truth: Truth = Truth(),  # noqa: B008 (immutable)
 ) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
-    """Measures saliency maps by everything that can be known of them.
+    """Evaluates saliency maps by all available measures.
 
     Args:
-      predict: chips ``[b, h, w, c]`` in their raw units to logits; not jitted.
+      predict: maps chips ``[b, h, w, c]`` in their raw units to logits; not jitted.
       images: ``[n, h, w, c]``, in their raw units.
       saliency: ``[n, h, w]`` in [0, 1].
-      pixels_per_step: of insertion and deletion; 0 for one row of the chip.
-      batch_size: images at a time.
-      truth: where the targets are.
+      pixels_per_step: pixels changed per step of insertion and deletion; 0 for one row of the chip.
+      batch_size: number of images per batch.
+      truth: masks and boxes of the targets, if known.
 
     Returns:
-      ``(values, convention)``. The values are name to ``[n]``: ``insertion`` and ``deletion``, the
-      areas; ``fidelity``, the first less the second; ``mean_intensity``; where masks are known
-      ``share_inside``, 0 for a map of zeros; where boxes are known ``pointing_game``. The
-      convention is that of insertion and of deletion, as JSON values.
+      ``(values, convention)``. The values are arrays ``[n]`` by name: ``insertion`` and
+      ``deletion``, the areas; ``fidelity``, insertion minus deletion; ``mean_intensity``; with
+      masks, ``share_inside``, which is 0 for a map of zeros; with boxes, ``pointing_game``. The
+      convention lists those of insertion and of deletion, as JSON values.
     """
     step = pixels_per_step or saliency.shape[2]
     options: dict[str, Any] = {"pixels_per_step": step, "batch_size": batch_size}

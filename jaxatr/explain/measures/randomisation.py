@@ -1,4 +1,4 @@
-"""Networks with some layers made random, to see whether an explanation depends on them."""
+"""Randomises layers of a network, to check whether an explanation depends on them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,25 +11,24 @@ from jaxatr.typing import Key, PyTree
 
 
 def randomise_layers(params: PyTree, layers: Sequence[str], key: Key) -> PyTree:
-    """Returns ``params`` with what the named layers have learnt destroyed.
+    """Returns ``params`` with the arrays of some layers randomly permuted.
 
     For the randomisation checks of Adebayo et al. (2018, "Sanity Checks for Saliency Maps",
-    section 3), there by drawing from the initialiser again. That is unknown here, so each array's
-    values are put in random order instead: the arrangement, which holds what was learnt, is lost,
-    while every array keeps its distribution exactly. What an
-    initialiser makes constant, and training left so, stays as it is, as it would there.
+    section 3), which re-initialise the layers. The initialiser is unknown here, so the values of
+    each array are permuted instead: this destroys the learnt arrangement, but keeps the exact
+    distribution of the values. Constant arrays are left unchanged.
 
-    Their *cascading* check names more and more layers from the logits down; naming one at a time is
-    their *independent* one.
+    For the *cascading* check, name more and more layers from the logits down; for the *independent*
+    one, name one layer at a time.
 
     Args:
-      params: nested dictionaries of arrays, as flax gives them.
-      layers: path of each, as in ``"backbone/stage_4"``; all arrays below it are meant. An array
-        is permuted by ``key`` and its place in the tree alone, whatever else is named.
-      key: of the permutations.
+      params: nested dictionaries of arrays, as in flax.
+      layers: paths of the layers, such as ``"backbone/stage_4"``; each selects all arrays below it.
+        The permutation of an array depends only on ``key`` and on its position in the tree.
+      key: random key of the permutations.
 
     Raises:
-      ValueError: there is no such layer.
+      ValueError: a layer does not exist.
     """
     leaves, structure = jax.tree_util.tree_flatten_with_path(params)
     paths = [jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in leaves]

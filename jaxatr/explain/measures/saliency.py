@@ -1,4 +1,4 @@
-"""Measures of saliency maps themselves: how much they mark, where, and how alike two are."""
+"""Measures of saliency maps alone: their intensity, location and similarity."""
 
 import chex
 import numpy as np
@@ -7,13 +7,13 @@ from jaxatr.typing import ArrayLike, Bool, Float, Shaped
 
 
 def mean_intensity(saliency: Float[ArrayLike, "b h w"]) -> Float[np.ndarray, " b"]:
-    r"""Returns the mean of each map over its pixels, table 3 of Lee and Kim (2021).
+    r"""Computes the mean of each map over its pixels (Lee and Kim 2021, table 3).
 
-    The paper writes :math:`\mathbb{E}\|H_x\|_1` and gives 1.0 for a map of ones: the norm over the
-    number of pixels.
+    The paper writes :math:`\mathbb{E}\|H_x\|_1` and reports 1.0 for a map of ones, so the norm is
+    divided by the number of pixels.
 
     Args:
-      saliency: ``[b, h, w]``, in [0, 1]: raw maps of different methods cannot be compared so.
+      saliency: ``[b, h, w]``, in [0, 1], because raw maps of different methods are not comparable.
 
     Raises:
       ValueError: a value is not in [0, 1].
@@ -27,16 +27,16 @@ def mean_intensity(saliency: Float[ArrayLike, "b h w"]) -> Float[np.ndarray, " b
 def saliency_similarity(
     first: Float[ArrayLike, "b h w"], second: Float[ArrayLike, "b h w"]
 ) -> Float[np.ndarray, " b"]:
-    """Returns Spearman's rank correlation of each map with its other, over the pixels.
+    """Computes Spearman's rank correlation of pairs of maps, over their pixels.
 
-    For the check of Adebayo et al. (2018, "Sanity Checks for Saliency Maps"): after
-    :func:`~jaxatr.explain.measures.randomise_layers` of its top layers, a map that explains the
-    network has changed. Equal values share their mean rank. A constant map has no order, and the
-    result is NaN.
+    For the check of Adebayo et al. (2018, "Sanity Checks for Saliency Maps"): a map that explains
+    the network changes when the top layers are randomised
+    (:func:`~jaxatr.explain.measures.randomise_layers`). Ties share their mean rank. The result is
+    NaN if a map is constant.
 
     Args:
       first: ``[b, h, w]``.
-      second: likewise.
+      second: ``[b, h, w]``.
 
     Raises:
       ValueError: a map is not finite.
@@ -45,7 +45,7 @@ def saliency_similarity(
     >>> float(saliency_similarity(rising, np.exp(rising))[0].round(6))
     1.0
     """
-    from scipy import stats  # takes a second, and most measures do not need it
+    from scipy import stats  # slow to import
 
     maps = check_maps("first", first)
     others = check_maps("second", second, maps.shape)
@@ -60,15 +60,15 @@ def saliency_similarity(
 def pointing_game(
     saliency: Float[ArrayLike, "b h w"], boxes: Float[ArrayLike, "b 4"]
 ) -> Bool[np.ndarray, " b"]:
-    """Returns whether each map's maximum lies in the target's box (Zhang et al. 2016).
+    """Checks whether each map's maximum lies in the target's box (Zhang et al. 2016).
 
-    The paper is "Top-down Neural Attention by Excitation Backprop"; the 15 pixels of tolerance of
-    its evaluation are not granted here. Of several equal maxima the first in pixel order counts. A
-    pixel lies in the box where its centre does, its row r spanning r to r + 1.
+    Unlike the evaluation of that paper, "Top-down Neural Attention by Excitation Backprop", this
+    one has no tolerance of 15 pixels. The first of several equal maxima counts, in pixel order. A
+    pixel lies in the box if its centre does; row r spans r to r + 1.
 
     Args:
       saliency: ``[b, h, w]``.
-      boxes: ``[b, 4]``, y0, x0, y1, x1 in pixels of the map, y1 and x1 outside the box.
+      boxes: ``[b, 4]``, y0, x0, y1, x1 in pixels of the map; y1 and x1 are exclusive.
 
     Raises:
       ValueError: a map is not finite.
@@ -83,10 +83,9 @@ def pointing_game(
 def share_inside(
     saliency: Float[ArrayLike, "b h w"], masks: Shaped[ArrayLike, "b h w"]
 ) -> Float[np.ndarray, " b"]:
-    """Returns the share of each map's saliency that lies on the target.
+    """Computes the share of each map's saliency that lies on the target.
 
-    By chance, as of a constant map, it is the share of the image that the target covers. A map of
-    zeros has no saliency to share out, and the result is NaN.
+    A constant map gives the share of the image that the target covers. A map of zeros gives NaN.
 
     Args:
       saliency: ``[b, h, w]``, not negative.
@@ -108,10 +107,15 @@ def share_inside(
 def check_maps(
     name: str, saliency: Float[ArrayLike, "b h w"], shape: tuple[int, ...] | None = None
 ) -> Float[np.ndarray, "b h w"]:
-    """Converts maps, of a ``shape`` if one is given, to float64.
+    """Converts maps to float64, and checks that they are finite.
+
+    Args:
+      name: name of the maps in error messages.
+      saliency: ``[b, h, w]``.
+      shape: their required shape; None for any.
 
     Raises:
-      ValueError: a map is not finite; the message calls them ``name``.
+      ValueError: a map is not finite.
     """
     maps = np.asarray(saliency, np.float64)
     chex.assert_shape(maps, shape or (None, None, None))

@@ -1,25 +1,25 @@
-"""Methods of explanation: every module of this folder declares its own as ``METHOD``.
+"""Explanation methods: every module of this folder declares one as ``METHOD``.
 
-Each module has a function ``name(predict, images, *, targets=None, ...)`` too, which gives
-``[b, h, w]`` and knows no model. ``predict`` maps float images ``[b, h, w, c]``, in the unit that
-the caller uses, to logits ``[b, k]``, each row from its own image alone (batch normalisation as at
-test time). Grad-CAM and Grad-CAM++ take a network in two parts instead: ``features`` and ``head``,
-with ``head(features(images))`` the logits.
+Each module also has a function ``name(predict, images, *, targets=None, ...)``, which computes maps
+``[b, h, w]`` and works with any model. ``predict`` maps float images ``[b, h, w, c]``, in the
+caller's unit, to logits ``[b, k]``; each row must depend on its own image alone (batch
+normalisation in test mode). Grad-CAM and Grad-CAM++ take a network in two parts instead,
+``features`` and ``head``, with ``head(features(images))`` the logits.
 
-- **The class** is ``targets``, or the prediction's own, right or wrong.
-- **The values** are in [0, 1], each map from its own least to its own greatest value; a constant
-  map is 0 everywhere. With ``raw=True`` they are the method's own.
-- **Compiled code** is kept for each function object: give the same one at each call. A
-  ``jax.tree_util.Partial(network, variables)`` makes the variables arguments of that code, not
-  constants in it, so that other variables need no new compilation; whatever else it holds must bear
-  to become an array too.
-- **Loops** over copies and steps are on the host, each turn compiled: on a CPU, XLA takes four
-  times as long for convolutions within a loop of its own. Under a ``jax.jit`` of the caller they
-  unroll; LIME, whose superpixels are found on the host, cannot be under one.
-- **Memory** of the methods that try masked copies (RISE, LIME, occlusion) is that of one forward
-  pass of ``batch_size`` copies; of the others, that of one backward pass of all images.
-- **Random methods** take a ``key``; every image gets the same draws, so that its map does not
-  depend on the images next to it, nor on ``batch_size``, but for rounding.
+- **Class**: ``targets``, or by default the predicted class, right or wrong.
+- **Values**: each map is scaled to [0, 1] by its own minimum and maximum; a constant map is 0
+  everywhere. With ``raw=True`` the values are in the method's own unit.
+- **Compilation** is cached per function object, so pass the same one at each call. With a
+  ``jax.tree_util.Partial(network, variables)``, the variables are arguments of the compiled code
+  instead of constants, so that new values need no compilation; everything else it binds has to be
+  convertible to an array too.
+- **Loops** over copies and steps run on the host, with a compiled body, because XLA on CPUs is four
+  times slower at convolutions inside its own loops. Under the caller's ``jax.jit`` they are
+  unrolled. LIME cannot run under jit, because it computes superpixels on the host.
+- **Memory**: methods that evaluate masked copies (RISE, LIME, occlusion) need that of one forward
+  pass on ``batch_size`` copies; the others need that of one backward pass on all images.
+- **Randomness**: random methods take a ``key`` and use the same draws for every image, so that up
+  to rounding a map does not depend on the other images of the batch or on ``batch_size``.
 """
 
 import importlib
@@ -38,20 +38,21 @@ def _methods() -> dict[str, Method]:
     return {module.METHOD.name: module.METHOD for module in modules}
 
 
-#: By name; each needs nothing but the network, and a surrogate can be compared with it.
+#: The package's methods, by name.
 METHODS: dict[str, Method] = _methods()
 
 
 def find_method(name: str, among: Mapping[str, Method] = METHODS) -> Method:
-    """Finds a method by its name, by an alias, or by the dotted path of a user's own.
+    """Looks up a method by its name or an alias, or imports a user's own.
 
     Args:
-      name: ``"rise"``, ``"gradcam"`` or ``"my.module:METHOD"``.
-      among: the methods that have a name, by it.
+      name: a name such as ``"rise"``, an alias such as ``"gradcam"``, or an import path such as
+        ``"my.module:METHOD"``.
+      among: the methods to choose from, by name.
 
     Raises:
-      ValueError: there is no such method, or the path names something else, or a method whose name
-        is taken: records could not tell the two apart.
+      ValueError: the method does not exist, the path leads to something else, or the user's method
+        has the name of one of the package, which would make records ambiguous.
     """
     if ":" in name:
         return _users_own(name)
@@ -65,25 +66,25 @@ def find_method(name: str, among: Mapping[str, Method] = METHODS) -> Method:
 
 
 def _users_own(path: str) -> Method:
-    found = resolve(path)
-    if not isinstance(found, Method):
+    method = resolve(path)
+    if not isinstance(method, Method):
         raise ValueError(
-            f"method: {path} is of type {type(found).__name__}, wanted a jaxatr.explain.Method"
+            f"method: {path} is of type {type(method).__name__}, wanted a jaxatr.explain.Method"
         )
-    if found.name == "surrogate" or METHODS.get(found.name, found) is not found:
-        raise ValueError(f"method: {path} is called {found.name!r}, as a method of jaxatr is")
-    return found
+    if method.name == "surrogate" or METHODS.get(method.name, method) is not method:
+        raise ValueError(f"method: {path} has the name of a built-in method, {method.name!r}")
+    return method
 
 
 def find_methods(names: str | Collection[str]) -> tuple[Method, ...]:
-    """Finds several methods, each once, in the order given.
+    """Looks up several methods, in the given order and without repetitions.
 
     Args:
-      names: ``"all"`` of :data:`METHODS`, names with commas between them, or a collection of names,
-        each for :func:`find_method`.
+      names: ``"all"`` for those in :data:`METHODS`, comma-separated names, or a collection of
+        names; each is looked up by :func:`find_method`.
 
     Raises:
-      ValueError: there is no such method, or two have one name.
+      ValueError: a method does not exist, or two different methods have the same name.
     """
     wanted = [name for name in names.split(",") if name] if isinstance(names, str) else [*names]
     if wanted == ["all"]:
@@ -92,10 +93,10 @@ def find_methods(names: str | Collection[str]) -> tuple[Method, ...]:
     for name in wanted:
         method = find_method(name)
         if found.setdefault(method.name, method) is not method:
-            raise ValueError(f"methods: two of {', '.join(wanted)} are called {method.name!r}")
+            raise ValueError(f"methods: two of {', '.join(wanted)} have the name {method.name!r}")
     return tuple(found.values())
 
 
 def method_title(name: str) -> str:
-    """Looks up the name in print of a recorded method; of a surrogate or a user's, the same."""
+    """Returns the title of a recorded method; surrogates and users' methods keep their names."""
     return METHODS[name].title if name in METHODS else name

@@ -19,7 +19,7 @@ from jaxatr.explain.method import Method
 from jaxatr.explain.scaling import finished
 from jaxatr.typing import Array, ArrayLike, Float, Int
 
-_SMALLEST = 8  # rows and columns of a feature map; a coarser one says too little about a chip
+_SMALLEST = 8  # rows and columns of a feature map; coarser maps do not resolve a chip
 
 
 def grad_cam(
@@ -30,24 +30,24 @@ def grad_cam(
     targets: Int[ArrayLike, " b"] | None = None,
     raw: bool = False,
 ) -> Float[Array, "b h w"]:
-    r"""Returns the Grad-CAM map (Selvaraju et al. 2017, equations 1 and 2).
+    r"""Computes Grad-CAM maps (Selvaraju et al. 2017, equations 1 and 2).
 
     .. math::
       \alpha_f = \frac{1}{pq} \sum_{ij} \frac{\partial y}{\partial A^f_{ij}}, \qquad
       L_{ij} = \operatorname{ReLU}\Big(\sum_f \alpha_f A^f_{ij}\Big)
 
-    where y is the target's logit, before any softmax. The map is enlarged bilinearly. One forward
-    pass, and one backward pass through ``head``.
+    where y is the target's logit, before any softmax. The map is upsampled bilinearly. The cost is
+    one forward pass, and one backward pass through ``head``.
 
     Args:
-      features: from images to feature maps ``[b, p, q, f]``.
-      head: from feature maps to logits ``[b, k]``.
+      features: maps images to feature maps ``[b, p, q, f]``.
+      head: maps feature maps to logits ``[b, k]``.
       images: ``[b, h, w, c]``.
-      targets: ``[b]``, classes; None for the predicted ones.
-      raw: return L itself, not scaled to [0, 1].
+      targets: ``[b]``, classes; None for the predicted classes.
+      raw: return L itself instead of scaling to [0, 1].
 
     Raises:
-      ValueError: the feature maps are below 8×8, or an argument does not fit.
+      ValueError: the feature maps are below 8×8, or an argument is invalid.
     """
     return explained(_mean_gradient, features, head, images, targets, raw)
 
@@ -60,18 +60,18 @@ def explained(
     targets: Int[ArrayLike, " b"] | None,
     raw: bool,
 ) -> Float[Array, "b h w"]:
-    """Makes the map of weighted feature maps; the methods differ in the weights.
+    """Computes maps from weighted feature maps; the methods differ in their weights.
 
     Args:
-      weigh: ``(maps, gradient)``, both ``[b, p, q, f]``, to weights ``[b, f]``.
-      features: from images to feature maps.
-      head: from feature maps to logits.
+      weigh: maps ``(maps, gradient)``, both ``[b, p, q, f]``, to weights ``[b, f]``.
+      features: maps images to feature maps.
+      head: maps feature maps to logits.
       images: ``[b, h, w, c]``.
-      targets: ``[b]``, classes; None for the predicted ones.
+      targets: ``[b]``, classes; None for the predicted classes.
       raw: do not scale to [0, 1].
 
     Raises:
-      ValueError: the feature maps are below 8×8, or an argument does not fit.
+      ValueError: the feature maps are below 8×8, or an argument is invalid.
     """
     images = checked_images(images)
     features, head = as_argument(features), as_argument(head)
@@ -79,7 +79,7 @@ def explained(
     if maps.ndim != 4 or len(maps) != len(images) or min(maps.shape[1:3]) < _SMALLEST:
         raise ValueError(
             f"features: got shape {maps.shape}, wanted ({len(images)}, p, q, f), p and q at least "
-            f"{_SMALLEST}: take an earlier stage of the network"
+            f"{_SMALLEST}; use an earlier stage of the network"
         )
     targets = checked_targets(head, maps, targets)
     return finished(_weighted(weigh, features, head, images, targets), raw=raw)

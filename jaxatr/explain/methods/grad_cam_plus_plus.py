@@ -19,27 +19,27 @@ def grad_cam_plus_plus(
     targets: Int[ArrayLike, " b"] | None = None,
     raw: bool = False,
 ) -> Float[Array, "b h w"]:
-    r"""Returns the Grad-CAM++ map (Chattopadhay et al. 2018, equations 10, 11 and 19).
+    r"""Computes Grad-CAM++ maps (Chattopadhay et al. 2018, equations 10, 11 and 19).
 
     .. math::
       \alpha^f_{ij} = \frac{(g^f_{ij})^2}{2 (g^f_{ij})^2 + (g^f_{ij})^3 \sum_{ab} A^f_{ab}}, \qquad
       w_f = \sum_{ij} \alpha^f_{ij} \operatorname{ReLU}(g^f_{ij}), \qquad
       L_{ij} = \operatorname{ReLU}\Big(\sum_f w_f A^f_{ij}\Big)
 
-    with g the gradient of the target's logit S. The paper's score is exp(S), which makes this
-    closed form and multiplies each map by exp(S): that factor, which can overflow, is left out of
-    the raw map. α is 0 where its denominator is. The authors' code also divides the α of a feature
+    with g the gradient of the target's logit S. The paper's score is exp(S), which gives this
+    closed form and multiplies each map by exp(S); that factor can overflow, and is left out of the
+    raw map. α is 0 where its denominator is 0. The authors' code also divides the α of a feature
     map by their sum; the equations do not.
 
     Args:
-      features: from images to feature maps ``[b, p, q, f]``, not negative (after a ReLU).
-      head: from feature maps to logits ``[b, k]``.
+      features: maps images to feature maps ``[b, p, q, f]``, not negative (after a ReLU).
+      head: maps feature maps to logits ``[b, k]``.
       images: ``[b, h, w, c]``.
-      targets: ``[b]``, classes; None for the predicted ones.
-      raw: return L itself, not scaled to [0, 1].
+      targets: ``[b]``, classes; None for the predicted classes.
+      raw: return L itself instead of scaling to [0, 1].
 
     Raises:
-      ValueError: the feature maps are below 8×8, or an argument does not fit.
+      ValueError: the feature maps are below 8×8, or an argument is invalid.
     """
     return explained(_higher_orders, features, head, images, targets, raw)
 

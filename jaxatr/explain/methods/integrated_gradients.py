@@ -1,4 +1,4 @@
-"""Integrated gradients: the gradient along the way from a baseline to the image."""
+"""Integrated gradients: the gradient along the path from a baseline to the image."""
 
 from functools import partial
 from typing import Literal
@@ -33,30 +33,29 @@ def integrated_gradients(
     channels: Channels = "abs_of_sum",
     raw: bool = False,
 ) -> Float[Array, "b h w"]:
-    r"""Returns integrated gradients (Sundararajan et al. 2017, equation 1).
+    r"""Computes integrated gradients (Sundararajan et al. 2017, equation 1).
 
     .. math::
       (x - x') \odot \int_0^1 \nabla_x\, y(x' + t (x - x'))\, dt
 
-    where y is the target's logit. The integral is taken by Gauss-Legendre quadrature, as captum
-    does by default, or by the paper's own sum of equation 3, at 1/m, 2/m … 1 (``"riemann"``,
-    captum's ``riemann_right``). Summed over pixels and channels the attributions are
-    :math:`y(x) - y(x')`, but for the error of the integral: so is the sum of the raw map with
-    ``channels="sum"``.
+    where y is the target's logit. The integral is computed by Gauss-Legendre quadrature, captum's
+    default, or by the sum of the paper's equation 3, at 1/m, 2/m … 1 (``"riemann"``, captum's
+    ``riemann_right``). Up to the error of the integral, the attributions sum to
+    :math:`y(x) - y(x')` over pixels and channels, and so does the raw map with ``channels="sum"``.
 
     Args:
-      predict: from images to logits ``[b, k]``.
+      predict: maps images to logits ``[b, k]``.
       images: ``[b, h, w, c]``.
-      targets: ``[b]``, classes; None for the predicted ones.
+      targets: ``[b]``, classes; None for the predicted classes.
       baseline: x', a number, ``[c]`` or ``[h, w, c]`` in the images' unit.
-      steps: m, gradients per image.
-      method: of integration.
-      channels: one number per pixel: ``"sum"``, with its sign; ``"abs_of_sum"``, how much the pixel
-        matters either way; ``"sum_of_abs"``, in which its channels do not cancel.
-      raw: return the attributions themselves, not scaled to [0, 1].
+      steps: m, number of gradients per image.
+      method: integration method, ``"gausslegendre"`` or ``"riemann"``.
+      channels: reduction over channels: ``"sum"``, with its sign; ``"abs_of_sum"``, the pixel's
+        importance regardless of sign; ``"sum_of_abs"``, in which channels cannot cancel.
+      raw: return the attributions themselves instead of scaling to [0, 1].
 
     Raises:
-      ValueError: an argument does not fit.
+      ValueError: an argument is invalid.
     """
     check_channels(channels)
     check_at_least(1, steps=steps)
@@ -71,7 +70,7 @@ def integrated_gradients(
 
 
 def _quadrature(method: str, steps: int) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-    """Returns points in [0, 1] and weights that sum to 1."""
+    """Computes quadrature points in [0, 1], and weights that sum to 1."""
     if method == "riemann":
         points, weights = np.arange(1, steps + 1) / steps, np.full(steps, 1 / steps)
     elif method == "gausslegendre":

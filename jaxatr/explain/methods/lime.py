@@ -1,4 +1,4 @@
-"""LIME: a linear model of what each superpixel does to the target's probability."""
+"""LIME: a linear model of each superpixel's effect on the target's probability."""
 
 from collections.abc import Callable
 from functools import partial
@@ -36,32 +36,32 @@ def lime(
     raw: bool = False,
     progress: bool = False,
 ) -> Float[Array, "b h w"]:
-    r"""Returns the LIME map (Ribeiro et al. 2016): each pixel has its superpixel's coefficient.
+    r"""Computes LIME maps (Ribeiro et al. 2016): each pixel has its superpixel's coefficient.
 
-    Superpixels are shown (1) or hidden (0) at random, each with probability 1/2, and all are shown
-    in the first sample; one that is hidden becomes its mean colour. The target's probability is
-    then regressed on them, with a penalty on the squared coefficients and none on the intercept,
-    and with the weight :math:`\sqrt{\exp(-d^2 / \sigma^2)}` of a sample, where d is its cosine
-    distance from the first one. The constants are those of the authors' repository. All superpixels
-    count, as there.
+    Superpixels are shown (1) or hidden (0) at random, each with probability 1/2; the first sample
+    shows all of them. A hidden superpixel is filled with its mean colour. Ridge regression then
+    predicts the target's probability from the superpixels shown, without a penalty on the
+    intercept, and with the weight :math:`\sqrt{\exp(-d^2 / \sigma^2)}` for a sample at cosine
+    distance d from the first one. The constants are those of the authors' repository, and as in
+    that repository all superpixels are used.
 
     Args:
-      predict: from images to logits ``[b, k]``.
+      predict: maps images to logits ``[b, k]``.
       images: ``[b, h, w, c]``.
-      key: of the samples, which images with equally many superpixels share.
-      targets: ``[b]``, classes; None for the predicted ones.
-      segmentation: from one image, a NumPy array ``[h, w, c]``, to integers ``[h, w]``, one per
-        superpixel. :func:`quickshift` takes images of one or three channels.
-      samples: forward passes per image.
+      key: random key of the samples, which images with equally many superpixels share.
+      targets: ``[b]``, classes; None for the predicted classes.
+      segmentation: maps an image, a NumPy array ``[h, w, c]``, to integers ``[h, w]``, the number
+        of each pixel's superpixel. The default, :func:`quickshift`, takes images of one or three
+        channels.
+      samples: number of forward passes per image.
       kernel_width: σ.
-      ridge: the penalty.
-      batch_size: masked copies of one image at a time. Memory is that of so many images and masks,
-        and of the forward pass of ``predict`` on them.
-      raw: return the coefficients themselves, with their signs, not scaled to [0, 1].
-      progress: show a bar at a terminal.
+      ridge: penalty on the squared coefficients.
+      batch_size: number of masked copies per batch, all of one image; it bounds the memory.
+      raw: return the signed coefficients instead of scaling to [0, 1].
+      progress: show a progress bar at a terminal.
 
     Raises:
-      ValueError: an argument does not fit, or the segmentation's result.
+      ValueError: an argument or the segmentation's result is invalid.
     """
     check_at_least(1, batch_size=batch_size, samples=samples)
     for name, value in (("kernel_width", kernel_width), ("ridge", ridge)):
@@ -80,7 +80,7 @@ def lime(
 
 
 def _numbered(labels: np.ndarray, shape: tuple[int, ...]) -> Int[np.ndarray, "h w"]:
-    """Returns the superpixels' labels as 0, 1, 2 …"""
+    """Renumbers the superpixels as 0, 1, 2 …"""
     labels = np.asarray(labels)
     if labels.shape != shape or not np.issubdtype(labels.dtype, np.integer):
         raise ValueError(
@@ -91,8 +91,8 @@ def _numbered(labels: np.ndarray, shape: tuple[int, ...]) -> Int[np.ndarray, "h 
 
 
 def _shows(key: Key, samples: int, count: int) -> Float[np.ndarray, "n s"]:
-    """Returns which superpixels each sample shows, as 0 and 1."""
-    # Drawn for a power of two, so that few numbers of superpixels mean compiling anew.
+    """Draws the superpixels that each sample shows (1) and hides (0)."""
+    # Drawn for a power of two, so that few numbers of superpixels need another compilation.
     drawn = jax.random.bernoulli(key, 0.5, (samples, _power_of_two(count)))
     shows = np.array(drawn[:, :count], np.float32)
     shows[0] = 1
@@ -112,7 +112,7 @@ def _scores(
     batch_size: int,
     advance: Callable[[int], object],
 ) -> Float[np.ndarray, " n"]:
-    """Returns the target's probability for each sample."""
+    """Computes the target's probability for each sample."""
     samples, count = shows.shape
     hidden = _mean_colours(np.asarray(image, np.float64), segments).astype(image.dtype)
     padded = np.zeros((samples, _power_of_two(count)), np.float32)
@@ -133,7 +133,7 @@ def _keep(shows: Float[ArrayLike, "m s"], segments: Int[ArrayLike, "h w"]) -> Fl
 def _mean_colours(
     image: Float[np.ndarray, "h w c"], segments: Int[np.ndarray, "h w"]
 ) -> Float[np.ndarray, "h w c"]:
-    """Returns the image in which each superpixel has its mean colour."""
+    """Fills each superpixel with its mean colour."""
     flat, pixels = segments.ravel(), image.reshape(-1, image.shape[-1])
     sums = np.stack([np.bincount(flat, channel) for channel in pixels.T], axis=-1)
     return (sums / np.bincount(flat)[:, None])[segments]
@@ -145,8 +145,8 @@ def _coefficients(
     kernel_width: float,
     penalty: float,
 ) -> Float[np.ndarray, " s"]:
-    """Returns the superpixels' coefficients, 0 where below the rounding of the probabilities."""
-    from sklearn.linear_model import Ridge  # takes a second, and a training has no use for it
+    """Fits the superpixels' coefficients; those below the rounding of the probabilities are 0."""
+    from sklearn.linear_model import Ridge  # slow to import, and not needed for training
 
     distance = 1 - np.sqrt(shows.mean(axis=1, dtype=np.float64))  # cosine, from all ones
     weights = np.exp(-(distance**2) / (2 * kernel_width**2))

@@ -1,4 +1,4 @@
-"""Occlusion: how much of the target's probability goes when a window of the image does."""
+"""Occlusion: the drop of the target's probability when a window of the image is hidden."""
 
 from functools import partial
 
@@ -33,28 +33,28 @@ def occlusion(
     raw: bool = False,
     progress: bool = False,
 ) -> Float[Array, "b h w"]:
-    """Returns the drop of the target's probability under a window (Zeiler and Fergus 2014).
+    """Computes the drop of the target's probability under a window (Zeiler and Fergus 2014).
 
-    The window goes over the image in steps of the stride, and the last one of a row or a column
-    ends at the image's edge. A pixel's value is the mean drop over the windows that cover it; it is
-    negative where hiding the pixel makes the target more probable.
+    The window slides over the image by the stride; the last window of a row or column is aligned to
+    the image's edge. A pixel's value is the mean drop over the windows that cover it, which is
+    negative if hiding the pixel makes the target more probable.
 
     Args:
-      predict: from images to logits ``[b, k]``.
+      predict: maps images to logits ``[b, k]``.
       images: ``[b, h, w, c]``.
-      targets: ``[b]``, classes; None for the predicted ones.
-      window: pixels, of both sides or ``(rows, columns)``. The defaults of window and stride are
-        for chips of 32 to 64 pixels.
-      stride: pixels, likewise; at most the window, so that no pixel is left out.
-      baseline: what is seen in the window, a number, ``[c]`` or ``[h, w, c]`` in the images' unit.
-        The authors take gray.
-      batch_size: occluded copies of one image at a time. Memory is that of so many images and
-        masks, and of the forward pass of ``predict`` on them.
-      raw: return the drops themselves, with their signs, not scaled to [0, 1].
-      progress: show a bar at a terminal.
+      targets: ``[b]``, classes; None for the predicted classes.
+      window: size in pixels, one number or ``(rows, columns)``. The defaults of window and stride
+        are for chips of 32 to 64 pixels.
+      stride: step in pixels, one number or ``(rows, columns)``; at most the window's size, so that
+        every pixel is covered.
+      baseline: replacement for the window's pixels, a number, ``[c]`` or ``[h, w, c]`` in the
+        images' unit. The authors use gray.
+      batch_size: number of occluded copies per batch, all of one image; it bounds the memory.
+      raw: return the signed drops instead of scaling to [0, 1].
+      progress: show a progress bar at a terminal.
 
     Raises:
-      ValueError: an argument does not fit.
+      ValueError: an argument is invalid.
     """
     check_at_least(1, batch_size=batch_size)
     images, predict = checked_images(images), as_argument(predict)
@@ -74,7 +74,7 @@ def occlusion(
             for i, image in enumerate(images):
                 case = image, hidden, targets[i], whole[i]
                 maps[i] = _added(maps[i], predict, *case, windows, counted)
-                jax.block_until_ready(maps[i])  # so that memory is what the batch size says
+                jax.block_until_ready(maps[i])  # to bound memory by the batch size
                 shown.update(counted.sum())
     return finished(jnp.stack(maps) / cover, raw=raw)
 
@@ -88,7 +88,7 @@ def _added(total, predict, image, hidden, target, whole, windows, counted) -> Fl
 def _corners(
     shape: tuple[int, ...], window: tuple[int, int], stride: tuple[int, int]
 ) -> Int[np.ndarray, "n 2"]:
-    """Returns the first row and column of each window."""
+    """Computes the first row and column of each window."""
     firsts = []
     for name, side, size, step in zip(("rows", "columns"), shape, window, stride, strict=True):
         if not 1 <= size <= side:
@@ -103,7 +103,7 @@ def _corners(
 def _windows(
     corners: Int[ArrayLike, "m 2"], shape: tuple[int, ...], window: tuple[int, int]
 ) -> Float[Array, "m h w"]:
-    """Returns masks that are 1 in their window."""
+    """Creates masks that are 1 in their window."""
     inside = []
     for axis, (side, size) in enumerate(zip(shape, window, strict=True)):
         after = jnp.arange(side) - corners[:, axis, None]

@@ -1,4 +1,4 @@
-"""RISE: random masks, averaged by the probability that the target keeps under each."""
+"""RISE: random masks, averaged with the target's probability under each as the weight."""
 
 from functools import partial
 
@@ -35,37 +35,35 @@ def rise(
     raw: bool = False,
     progress: bool = False,
 ) -> Float[Array, "b h w"]:
-    r"""Returns the RISE map (Petsiuk et al. 2018, equation 6), from :func:`rise_masks`.
+    r"""Computes RISE maps (Petsiuk et al. 2018, equation 6) with the masks of :func:`rise_masks`.
 
     .. math::
       S = \frac{1}{N p} \sum_{i=1}^{N} f(x \odot M_i)\, M_i
 
-    where f is the target's probability, softmax included. The notebooks of the authors' repository
-    disagree about the constants (N is 6000, 5000 or 2000, the grid 8 or 10, p 0.1 or 0.5), so the
-    defaults are the paper's own: p = 0.5, a grid of 7, and the N of its residual network; for VGG
-    it is 4000.
+    where f is the target's softmax probability. The notebooks of the authors' repository disagree
+    about the constants (N is 6000, 5000 or 2000, the grid 8 or 10, p 0.1 or 0.5), so the defaults
+    are those of the paper: p = 0.5, a grid of 7, and the N of its residual network (4000 for VGG).
 
-    The map has no zero of its own: where no mask changes the probability (one class, a constant
-    image), it shows how unevenly the masks cover the image, and nothing else.
+    The map has no natural zero: if no mask changes the probability (one class, a constant image),
+    it only shows how unevenly the masks cover the image.
 
     Args:
-      predict: from images to logits ``[b, k]``.
+      predict: maps images to logits ``[b, k]``.
       images: ``[b, h, w, c]``.
-      key: of the masks, which all images share.
-      targets: ``[b]``, classes; None for the predicted ones.
-      samples: N, forward passes per image.
+      key: random key of the masks, which all images share.
+      targets: ``[b]``, classes; None for the predicted classes.
+      samples: N, number of forward passes per image.
       cells: rows and columns of a mask's grid.
       keep: p, the share of the grid that is kept.
-      baseline: what is seen under a mask, a number, ``[c]`` or ``[h, w, c]`` in the images' unit.
-        The authors mask normalised images, whose 0 is the data's mean: on images in another unit,
-        give that mean.
-      batch_size: masked copies of one image at a time. Memory is that of so many images and masks,
-        and of the forward pass of ``predict`` on them.
-      raw: return S itself, not scaled to [0, 1].
-      progress: show a bar at a terminal.
+      baseline: replacement for masked pixels, a number, ``[c]`` or ``[h, w, c]`` in the images'
+        unit. The authors mask normalised images, whose 0 is the data's mean; for images in another
+        unit, pass that mean.
+      batch_size: number of masked copies per batch, all of one image; it bounds the memory.
+      raw: return S itself instead of scaling to [0, 1].
+      progress: show a progress bar at a terminal.
 
     Raises:
-      ValueError: an argument does not fit.
+      ValueError: an argument is invalid.
     """
     check_at_least(1, batch_size=batch_size)
     images, predict = checked_images(images), as_argument(predict)
@@ -79,7 +77,7 @@ def rise(
             counted = numbers < samples
             for i, image in enumerate(images):
                 totals[i] = _added(totals[i], predict, image, hidden, targets[i], masks, counted)
-                jax.block_until_ready(totals[i])  # so that memory is what the batch size says
+                jax.block_until_ready(totals[i])  # to bound memory by the batch size
                 shown.update(counted.sum())
     return finished(jnp.stack(totals) / (samples * keep), raw=raw)
 
@@ -93,16 +91,16 @@ def _added(total, predict, image, hidden, target, masks, counted) -> Float[Array
 def rise_masks(
     key: Key, samples: int, shape: tuple[int, int], *, cells: int = 7, keep: float = 0.5
 ) -> Float[Array, "n h w"]:
-    """Returns the masks that :func:`rise` takes for a key (section 3.2 of the paper).
+    """Generates the masks that :func:`rise` uses for a key (section 3.2 of the paper).
 
-    A grid of ``cells`` × ``cells`` numbers, each 1 with probability ``keep`` and else 0, is
-    enlarged bilinearly to ``cells + 1`` cells a side, where one cell is ``ceil(side / cells)``
-    pixels, and cropped to the image at a random offset within one cell. A mask is a function of the
-    key and of its number alone.
+    A grid of ``cells`` × ``cells`` numbers, each 1 with probability ``keep`` and otherwise 0, is
+    upsampled bilinearly to ``cells + 1`` cells per side of ``ceil(side / cells)`` pixels each, and
+    cropped to the image at a random offset within one cell. A mask depends only on the key and on
+    its own number.
 
     Args:
-      key: of the masks.
-      samples: how many.
+      key: random key of the masks.
+      samples: number of masks.
       shape: rows and columns of the image; they need be neither equal nor multiples of ``cells``.
       cells: rows and columns of the grid.
       keep: probability of a 1.
@@ -136,7 +134,7 @@ def _masks(
     enlarged = tuple((cells + 1) * -(-side // cells) for side in shape)
 
     def mask(number: Int[Array, ""]) -> Float[Array, "h w"]:
-        # One draw for both: every further one takes seconds to compile.
+        # Grid and offset share one draw, because each further one takes seconds to compile.
         drawn = jax.random.uniform(jax.random.fold_in(key, number), (cells * cells + 2,))
         grid = (drawn[2:] < keep).astype(jnp.float32).reshape(cells, cells)
         offset = (drawn[:2] * cell).astype(jnp.int32)
@@ -150,6 +148,6 @@ METHOD = Method(
     "RISE",
     partial(rise, raw=True),
     draws=True,
-    hides_behind_mean=True,  # as its authors do
+    hides_behind_mean=True,  # as the authors do
     batching="copies",
 )

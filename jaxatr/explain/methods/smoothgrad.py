@@ -30,30 +30,30 @@ def smoothgrad(
     channels: Channels = "sum_of_abs",
     raw: bool = False,
 ) -> Float[Array, "b h w"]:
-    r"""Returns the mean gradient of the target's logit over noisy copies (Smilkov et al. 2017).
+    r"""Computes the mean gradient of the target's logit over noisy copies (Smilkov et al. 2017).
 
     .. math::
       \frac{1}{n} \sum_{i=1}^{n} \nabla_x\, y(x + \epsilon_i), \qquad
       \epsilon_i \sim \mathcal{N}(0, \sigma^2), \qquad
       \sigma = \mathtt{noise} \cdot (\max x - \min x)
 
-    The numbers are the defaults of the authors' repository (the paper's figures have n = 50 and
-    noise of 0.1 to 0.2); the plain mean is the paper's, while the repository squares by default.
+    The default n and noise are those of the authors' repository (the paper's figures use n = 50 and
+    noise of 0.1 to 0.2). The plain mean follows the paper; the repository squares by default.
 
     Args:
-      predict: from images to logits ``[b, k]``.
+      predict: maps images to logits ``[b, k]``.
       images: ``[b, h, w, c]``.
-      key: of the noise, which all images share up to their σ.
+      key: random key of the noise, which all images share up to their σ.
       targets: ``[b]``, classes; None for those predicted without noise.
-      samples: n, gradients per image.
+      samples: n, number of gradients per image.
       noise: σ as a share of the image's range, over all of its channels.
       squared: average the squares of the gradients ("SmoothGrad-Squared", Hooker et al. 2019).
-      channels: one number per pixel: ``"sum"``, with its sign; ``"abs_of_sum"``; ``"sum_of_abs"``,
-        as the authors show it.
-      raw: return the means themselves, not scaled to [0, 1].
+      channels: reduction over channels: ``"sum"``, with its sign; ``"abs_of_sum"``; or
+        ``"sum_of_abs"``, which the authors show.
+      raw: return the means themselves instead of scaling to [0, 1].
 
     Raises:
-      ValueError: an argument does not fit.
+      ValueError: an argument is invalid.
     """
     check_channels(channels)
     check_at_least(1, samples=samples)

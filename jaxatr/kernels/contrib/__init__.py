@@ -1,8 +1,8 @@
-"""Operations of MIOpen that no configuration of jaxatr reaches.
+"""Operations of MIOpen that no configuration of jaxatr uses.
 
 Local response norm, softmax, CTC and tensor operations as problems of the find step, and fusion
-plans. The rest of the package does not import this room. A file here is found by itself: its
-operation is known to the find step, the database and ``tune``.
+plans. The rest of the package does not import this folder. Every module here is imported
+automatically, which registers its operation with the find step, the database and ``tune``.
 """
 
 import importlib
@@ -15,8 +15,8 @@ __all__ = ["import_operations", "local_response_norm"]
 
 def import_operations() -> None:
     """Imports every module of this folder, which registers its operation."""
-    for found in pkgutil.iter_modules(__path__):
-        importlib.import_module(f"{__name__}.{found.name}")
+    for module in pkgutil.iter_modules(__path__):
+        importlib.import_module(f"{__name__}.{module.name}")
 
 
 import_operations()

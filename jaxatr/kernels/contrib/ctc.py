@@ -1,7 +1,7 @@
-"""Connectionist temporal classification, as problems to be verified and timed.
+"""Connectionist temporal classification (CTC) loss, as a problem to verify and time.
 
-optax has the loss, and its gradient is as good as one by hand: a program calls ``optax.ctc_loss``,
-which is what the one form here does.
+The only form calls ``optax.ctc_loss``, whose gradient is as good as a hand-written one. Programs
+should call optax directly.
 """
 
 import dataclasses
@@ -21,14 +21,14 @@ BLANK = 0
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """One direction of the loss of sequences of different lengths.
+    """One direction of the CTC loss of sequences of different lengths.
 
     Attributes:
       direction: ``"forward"``, the loss of each sequence, or ``"backward"``, the logits' gradient.
-      batch: how many sequences there are.
-      steps: of the longest one.
-      labels: of the longest one, at most half of its steps, so that it can be written.
-      classes: the blank, which is the first, among them.
+      batch: number of sequences.
+      steps: steps of the longest sequence.
+      labels: labels of the longest sequence, at most half of its steps, so that a path exists.
+      classes: number of classes, including the blank, which is class 0.
       dtype: name of the logits' type.
     """
 
@@ -41,18 +41,18 @@ class Problem:
 
     @property
     def key(self) -> str:
-        """The problem in one line, by which its choice is recorded."""
+        """One line of text that identifies the problem in databases and records."""
         sizes = f"b{self.batch} t{self.steps} n{self.labels} k{self.classes}"
         return f"ctc {self.direction} {sizes} {self.dtype}"
 
 
 def xla(problem: Problem, logits: Array, padding: Array, labels: Array, beyond: Array) -> Array:
-    """Returns optax's loss of each sequence."""
+    """Returns the loss of each sequence by ``optax.ctc_loss``."""
     return optax.ctc_loss(logits, padding, labels, beyond, blank_id=BLANK)
 
 
 def arguments(problem: Problem, generator: np.random.Generator) -> tuple[np.ndarray, ...]:
-    """Returns logits, what of them is padding, labels, what of them is padding, and a cotangent."""
+    """Returns logits and their padding mask, labels and their padding mask, and the cotangent."""
     batch, steps, longest = problem.batch, problem.steps, problem.labels
     lengths = generator.integers(1, longest + 1, batch)
     given = (
@@ -75,7 +75,7 @@ def _beyond(lengths: np.ndarray, longest: int) -> np.ndarray:
 
 
 def reference(problem: Problem, given: tuple[np.ndarray, ...]) -> np.ndarray | tuple:
-    """Returns the losses, or the gradient of the logits, a sequence at a time."""
+    """Returns the losses or the gradient of the logits, computed one sequence at a time."""
     logits, padding, labels, beyond, *cotangent = wide(*given)
     losses, gradient = np.zeros(problem.batch), np.zeros_like(logits)
     for index in range(problem.batch):
@@ -103,7 +103,7 @@ def _one(logits: np.ndarray, word: Sequence[int]) -> tuple[float, np.ndarray]:
 
 
 def _reached(likely: np.ndarray, path: Sequence[int]) -> np.ndarray:
-    """Returns the log probability to be at each place of the path after each step."""
+    """Returns the log probability of being at each place of the path after each step."""
     result = np.full(likely.shape, -np.inf)
     result[0, :2] = likely[0, :2]
     for step in range(1, len(likely)):

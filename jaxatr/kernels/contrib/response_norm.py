@@ -34,10 +34,10 @@ class Problem:
       mode: neighbours are channels of the same pixel (``"across"``), or pixels of the same channel
         (``"within"``).
       x_shape: ``(batch, height, width, channels)``.
-      size: neighbours along an axis, the place itself among them.
+      size: neighbours along an axis, including the element itself.
       alpha: weight of the mean square.
       beta: exponent.
-      k: added to the mean square.
+      k: constant added to the weighted mean square.
       dtype: name of the element type.
     """
 
@@ -52,19 +52,19 @@ class Problem:
 
     @property
     def key(self) -> str:
-        """The problem in one line, by which its choice is recorded."""
+        """One line of text that identifies the problem in databases and records."""
         shape = "x".join(map(str, self.x_shape))
         numbers = f"n{self.size} {float(self.alpha)} {float(self.beta)} {float(self.k)}"
         return f"response_norm {self.direction} {self.mode} {shape} {numbers} {self.dtype}"
 
     @property
     def axes(self) -> tuple[int, ...]:
-        """Along which the neighbours are."""
+        """The axes along which the neighbours lie."""
         return (3,) if self.mode == "across" else (1, 2)
 
     @property
     def edge(self) -> tuple[int, int]:
-        """How many neighbours there are before and after a place."""
+        """Numbers of neighbours before and after an element."""
         return (self.size - 1) // 2, self.size // 2
 
 
@@ -78,7 +78,7 @@ def local_response_norm(
     k: float = 1.0,
     algorithm: str = "auto",
 ) -> Float[Array, "b h w c"]:
-    """Returns ``x / (k + alpha * mean)^beta``, ``mean`` being that of the neighbours' squares.
+    """Returns ``x / (k + alpha * mean)^beta``, with ``mean`` the mean square of the neighbours.
 
     Neighbours beyond the edge count as zeros. Computed in float32 or wider.
 
@@ -86,15 +86,15 @@ def local_response_norm(
       x: images.
       mode: neighbours are channels of the same pixel (``"across"``), or pixels of the same channel
         in a square (``"within"``).
-      size: neighbours along an axis, the place itself among them; of an even number one more after
-        than before.
-      alpha: see above.
-      beta: see above.
-      k: see above.
-      algorithm: ``"auto"``, as of :func:`jaxatr.kernels.convolution`, ``"taps"`` or ``"xla"``.
+      size: neighbours along an axis, including the element itself; an even size has one more
+        neighbour after the element than before it.
+      alpha: weight of the mean square.
+      beta: exponent.
+      k: constant added to the weighted mean square.
+      algorithm: ``"auto"``, the fastest known for the problem, or ``"taps"`` or ``"xla"``.
 
     Raises:
-      ValueError: the mode, the size or the algorithm is none of these.
+      ValueError: the mode, the size or the algorithm is invalid.
     """
     if mode not in ("across", "within"):
         raise ValueError(f"mode: got {mode!r}, wanted 'across' or 'within'")
@@ -107,7 +107,7 @@ def local_response_norm(
 
 
 def taps(problem: Problem, x: Array) -> Array:
-    """Returns the norm with the neighbours as slices, an axis after the other."""
+    """Computes the norm with the neighbours summed as slices, one axis after the other."""
 
     def sums(squares: Array) -> Array:
         for axis in problem.axes:
@@ -124,7 +124,7 @@ def taps(problem: Problem, x: Array) -> Array:
 
 
 def xla(problem: Problem, x: Array) -> Array:
-    """Returns the norm with the neighbours summed by ``reduce_window``."""
+    """Computes the norm with the neighbours summed by ``reduce_window``."""
     window = [problem.size if axis in problem.axes else 1 for axis in range(4)]
     pads = [problem.edge if axis in problem.axes else (0, 0) for axis in range(4)]
     sums = lambda a: jax.lax.reduce_window(a, 0.0, jax.lax.add, window, [1] * 4, pads)  # noqa: E731
@@ -151,7 +151,7 @@ def reference(problem: Problem, given: tuple[np.ndarray, ...]) -> np.ndarray | t
     if problem.direction == "forward":
         return x * norm**-problem.beta
     (dy,) = cotangent
-    # A place is a neighbour of those that are its neighbours the other way round.
+    # The transposed window: the numbers of neighbours before and after are swapped.
     before, after = problem.edge
     met = _sums(problem, dy * x * norm ** (-problem.beta - 1), (after, before))
     return (dy * norm**-problem.beta - 2 * alpha * problem.beta * x * met,)
@@ -173,11 +173,11 @@ COMMAND = Command(
     _from_options,
     {
         **IMAGES,
-        "N": Option(5, "neighbours along an axis, the place itself among them", 1),
+        "N": Option(5, "neighbours along an axis, including the element itself", 1),
         "mode": Option("across", "Across channels or within one.", choices=get_args(Mode)),
         "alpha": Option(1e-4, "Weight of the mean square."),
         "beta": Option(0.75, "Exponent."),
-        "k": Option(1.0, "Added to the mean square."),
+        "k": Option(1.0, "Constant added to the weighted mean square."),
     },
 )
 OPERATION = operation(

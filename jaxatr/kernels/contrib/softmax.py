@@ -1,7 +1,7 @@
-"""Softmax in MIOpen's two modes, as problems to be verified and timed.
+"""Softmax in MIOpen's two modes, as a problem to verify and time.
 
-XLA fuses it, so there is nothing to add: a program calls ``jax.nn.softmax`` or
-``jax.nn.log_softmax`` itself, which is what the one form here does.
+The only form calls ``jax.nn.softmax`` or ``jax.nn.log_softmax``, which XLA fuses. Programs should
+call these directly.
 """
 
 import dataclasses
@@ -24,9 +24,9 @@ class Problem:
 
     Attributes:
       direction: ``"forward"`` or ``"backward"``.
-      mode: what sums to one: ``"instance"``, all numbers of an example, or ``"channel"``, the
-        channels of each pixel.
-      log: the logarithm is asked for.
+      mode: the values that sum to one: ``"instance"``, all values of an example, or
+        ``"channel"``, the channels of each pixel.
+      log: whether to compute the logarithm of the softmax.
       x_shape: ``(batch, height, width, channels)``.
       dtype: name of the element type.
     """
@@ -44,13 +44,13 @@ class Problem:
 
     @property
     def key(self) -> str:
-        """The problem in one line, by which its choice is recorded."""
+        """One line of text that identifies the problem in databases and records."""
         name, shape = "log_softmax" if self.log else "softmax", "x".join(map(str, self.x_shape))
         return f"{name} {self.direction} {self.mode} {shape} {self.dtype}"
 
 
 def xla(problem: Problem, x: Array) -> Array:
-    """Returns jax's own."""
+    """Returns the softmax or log-softmax of ``jax.nn``."""
     return (jax.nn.log_softmax if problem.log else jax.nn.softmax)(x, axis=problem.axes)
 
 
@@ -84,9 +84,9 @@ COMMAND = Command(
     {
         **IMAGES,
         "mode": Option(
-            "channel", "What sums to one: of an example, or of a pixel.", choices=get_args(Mode)
+            "channel", "Values that sum to one: an example's or a pixel's.", choices=get_args(Mode)
         ),
-        "log": Option(False, "The logarithm of the softmax."),
+        "log": Option(False, "Compute the logarithm of the softmax."),
     },
 )
 OPERATION = operation("softmax", [Form("xla", xla)], arguments, reference, COMMAND)

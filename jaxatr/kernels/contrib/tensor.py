@@ -1,7 +1,7 @@
-"""MIOpen's tensor operations, as problems to be verified and timed.
+"""MIOpen's tensor operations, as problems to verify and time.
 
-``op(alpha1 a, alpha2 b) + beta c`` is three elementwise operations, which XLA fuses into one pass,
-with each other and with their neighbours: a program writes them with ``jax.numpy``.
+``op(alpha1 a, alpha2 b) + beta c`` is elementwise, so XLA fuses it into one pass together with its
+neighbours. Programs should write it with ``jax.numpy``.
 """
 
 import dataclasses
@@ -26,9 +26,9 @@ class Problem:
 
     Attributes:
       direction: ``"forward"`` or ``"backward"``.
-      name: of the operation.
-      a_shape: of ``a``, ``c`` and the result.
-      b_shape: of as many axes, each as in ``a`` or 1, along which ``b`` is repeated.
+      name: name of the operation ``op``.
+      a_shape: shape of ``a``, ``c`` and the result.
+      b_shape: shape of ``b``, which is broadcast along axes of size 1.
       scales: ``(alpha1, alpha2, beta)``.
       dtype: name of the element type.
     """
@@ -42,14 +42,14 @@ class Problem:
 
     @property
     def key(self) -> str:
-        """The problem in one line, by which its choice is recorded."""
+        """One line of text that identifies the problem in databases and records."""
         a, b = ("x".join(map(str, shape)) for shape in (self.a_shape, self.b_shape))
         scales = " ".join(str(float(scale)) for scale in self.scales)
         return f"tensor {self.direction} {self.name} {a} {b} {scales} {self.dtype}"
 
 
 def xla(problem: Problem, a: Array, b: Array, c: Array) -> Array:
-    """Returns the result by ``jax.numpy``."""
+    """Computes the result with ``jax.numpy``."""
     alpha1, alpha2, beta = problem.scales
     single = jnp.promote_types(a.dtype, jnp.float32)
     a, b, c = (array.astype(single) for array in (a, b, c))
@@ -76,7 +76,7 @@ def reference(problem: Problem, given: tuple[np.ndarray, ...]) -> np.ndarray | t
         da, db = dy, dy
     elif problem.name == "mul":
         da, db = dy * b, dy * a
-    else:  # where both are equal, each has half a part in the result
+    else:  # a tie splits the gradient in half
         below = (a < b) + (a == b) / 2
         share = below if problem.name == "min" else 1 - below
         da, db = dy * share, dy * (1 - share)
@@ -101,9 +101,9 @@ COMMAND = Command(
         **IMAGES,
         "name": Option("add", "The operation.", choices=get_args(Name)),
         "shared": Option("", "Letters of the axes along which b has one element."),
-        "alpha1": Option(1.0, "See the formula."),
-        "alpha2": Option(1.0, "See the formula."),
-        "beta": Option(0.0, "See the formula."),
+        "alpha1": Option(1.0, "Factor of a."),
+        "alpha2": Option(1.0, "Factor of b."),
+        "beta": Option(0.0, "Factor of c, which is added to the result."),
     },
 )
 OPERATION = operation("tensor", [Form("xla", xla, differentiated=3)], arguments, reference, COMMAND)

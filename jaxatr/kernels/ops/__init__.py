@@ -1,1 +1,1 @@
-"""The operations, one room each."""
+"""The operations, one folder each."""

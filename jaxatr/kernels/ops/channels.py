@@ -1,7 +1,8 @@
-"""Vectors of channels spread over pixels, and sums over pixels: two linear maps, transposes.
+"""Broadcasts of channel vectors over pixels, and sums over pixels: each other's transpose.
 
-Left to jax, each of these sums is an operation of its own, and XLA:CPU writes what is summed into
-memory first. Here all sums of a gradient are taken in one loop (:mod:`jaxatr.kernels.ops.sums`).
+With jax's own operations, XLA:CPU computes each sum of a gradient separately and first writes its
+terms to memory. Here all sums of a gradient are computed in one loop
+(:mod:`jaxatr.kernels.ops.sums`).
 """
 
 import math
@@ -24,12 +25,12 @@ spread_p.multiple_results = totals_p.multiple_results = True
 
 
 def spread(shape: Shape, *vectors: Array) -> list[Array]:
-    """Returns each vector ``[c]`` as ``[*shape, c]``, the same at each place."""
+    """Broadcasts each vector ``[c]`` to ``[*shape, c]``."""
     return spread_p.bind(*vectors, shape=tuple(shape))
 
 
 def totals(*arrays: Array) -> list[Array]:
-    """Returns the sums ``[c]`` of arrays ``[..., c]`` of one shape and type, without the others."""
+    """Sums each array ``[..., c]`` over all axes but the last; all have one shape and type."""
     return totals_p.bind(*arrays)
 
 
@@ -41,14 +42,14 @@ def _totals(*arrays: ArrayLike) -> list[Array]:
     return [jnp.sum(jnp.asarray(a), tuple(range(jnp.ndim(a) - 1))) for a in arrays]
 
 
-#: The primitives by what jax has, for those who translate a program.
+#: The primitives in terms of jax.numpy, for translating programs into other formats.
 PLAIN: dict[str, Callable[..., list[Array]]] = {"spread": _spread, "totals": _totals}
 
 
 def _totals_in_blocks(*arrays: Array) -> list[Array]:
     batch, *pixels, channels = arrays[0].shape
     if not all(isinstance(side, int) for side in (batch, *pixels)):
-        return _totals(*arrays)  # in a program that is exported
+        return _totals(*arrays)  # symbolic dimensions of jax.export
     height = pixels[0] if len(pixels) > 1 else 1
     images = [a.reshape(batch, height, math.prod(pixels) // height, channels) for a in arrays]
     terms = [lambda start, stop, a=a: a[:, start:stop] for a in images]
@@ -79,7 +80,7 @@ ad.deflinear2(
 
 
 def _batch(plain, arguments, dims, **options):
-    """The plain form of each argument, mapped where that has a batch."""
+    """Applies ``plain`` to each argument, under ``vmap`` if the argument is batched."""
     results = [
         plain(a, **options)[0] if d is None else jax.vmap(lambda a: plain(a, **options)[0], d)(a)
         for a, d in zip(arguments, dims, strict=True)

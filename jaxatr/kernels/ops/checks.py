@@ -1,4 +1,4 @@
-"""Checks of arguments that several operations share."""
+"""Argument checks shared by several operations."""
 
 from typing import Any
 
@@ -19,13 +19,13 @@ def check_floating(x: Any) -> None:
 
 
 def refuse_varying(name: str, *avals: Any) -> None:
-    """Raises a ``NotImplementedError`` where ``jax.shard_map`` follows which values vary.
+    """Raises a ``NotImplementedError`` under ``jax.shard_map`` with ``check_vma=True``.
 
-    The primitives do not tell it, and the gradient of what all devices share would then be one
-    device's in silence.
+    The primitives do not track which values vary over devices, so gradients with respect to
+    replicated values would silently miss the other devices' contributions.
 
     Args:
-      name: of the operation.
+      name: name of the operation.
       *avals: the abstract arguments.
     """
     axes = sorted({str(axis) for aval in avals for axis in aval.mat.varying})

@@ -1,8 +1,8 @@
 """Operations whose solvers are functions that jax differentiates.
 
-A problem of theirs is a frozen dataclass with a ``direction`` and a ``dtype``. *Forward* is the
-function; *backward* takes its arguments and the cotangent of its result, and gives the gradients,
-what it needs of the forward pass included: that is what a training step computes.
+Their problems are frozen dataclasses with a ``direction`` and a ``dtype``. *Forward* is the
+function itself. *Backward* takes the function's arguments and the cotangent of its result and
+returns the gradients, including the necessary part of the forward pass, as in a training step.
 """
 
 import dataclasses
@@ -24,22 +24,28 @@ Direction: TypeAlias = Literal["forward", "backward"]
 
 
 class Form(Solver):
-    """A function of a problem and its arguments, for every problem on every device."""
+    """A solver for every problem on every device, given as a function."""
 
     def __init__(self, name: str, run: Callable[..., Any], differentiated: int = 1):
-        """Takes its name, the function, and how many of its first arguments have a gradient."""
+        """Makes the solver.
+
+        Args:
+          name: the name of the solver.
+          run: ``(problem, *arguments) -> result``, the forward function.
+          differentiated: the number of leading arguments that have gradients.
+        """
         self.name, self.run, self._count = name, run, differentiated
 
     def applies(self, problem: Any, device: Device) -> bool:
-        """Always."""
+        """Returns True."""
         return True
 
     def workspace_bytes(self, problem: Any) -> int:
-        """Unknown, so 0: XLA decides what it fuses."""
+        """Returns 0, because XLA's fusion is unknown."""
         return 0
 
     def build(self, problem: Any, config: Config) -> Callable[..., Any]:
-        """Returns the function of a direction's arguments."""
+        """Returns the function that computes the problem's direction."""
         if problem.direction == "forward":
             return partial(self.run, problem)
 
@@ -59,7 +65,15 @@ def operation(
     reference: Callable[[Any, tuple[np.ndarray, ...]], Any],
     command: Command,
 ) -> Operation:
-    """Returns the operation of some forms, of which the first is the rule."""
+    """Returns the operation of some forms.
+
+    Args:
+      name: the name of the operation.
+      forms: its solvers; the heuristic chooses the first.
+      arguments: ``(problem, generator) -> arrays``, random arguments.
+      reference: ``(problem, arguments) -> result``, a float64 reference.
+      command: the sub-command of ``jaxatr tune``.
+    """
     solvers = {form.name: form for form in forms}
     return Operation(
         name=name,
@@ -74,19 +88,19 @@ def operation(
 
 
 def check_algorithm(solvers: Any, name: str) -> None:
-    """Raises a ``ValueError`` unless there is such an algorithm."""
+    """Raises a ``ValueError`` unless ``name`` is ``"auto"`` or the name of a solver."""
     if name != "auto" and name not in solvers:
         raise ValueError(f"algorithm: got {name!r}, wanted 'auto' or one of {sorted(solvers)}")
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def run(problem: Any, algorithm: str, x: Array) -> Array:
-    """Returns the result for a forward problem; differentiated, it is the backward problem's form.
+    """Computes a forward problem; its derivative uses the form chosen for the backward problem.
 
     Args:
-      problem: forward.
-      algorithm: a form's name, or ``"auto"``: who chooses at the moment does so when the program is
-        traced, for jax's default platform.
+      problem: the forward problem.
+      algorithm: the name of a form, or ``"auto"`` to let the current chooser decide when the
+        program is traced, for jax's default platform.
       x: the argument.
     """
     return _form(problem, algorithm)(problem, x)
@@ -99,16 +113,16 @@ def _derivative(problem, algorithm, primals, tangents):
 
 
 def _form(problem: Any, algorithm: str) -> Callable[..., Any]:
-    found = operation_of(problem)
+    known = operation_of(problem)
     if algorithm == "auto":
         device = of_platform(jax.default_backend())
-        algorithm = choosing.current().choose(found, problem, device).algorithm
-    form: Any = found.solvers[algorithm]
+        algorithm = choosing.current().choose(known, problem, device).algorithm
+    form: Any = known.solvers[algorithm]
     return form.run
 
 
 def draw(generator: np.random.Generator, dtype: str, *shapes: tuple[int, ...]) -> list[np.ndarray]:
-    """Returns normal numbers of a type."""
+    """Returns arrays of standard normal numbers of a type."""
     return [generator.standard_normal(shape).astype(dtype) for shape in shapes]
 
 

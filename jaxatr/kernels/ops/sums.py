@@ -1,9 +1,9 @@
-"""Sums of many arrays over batch and pixels, in blocks that XLA:CPU computes with vectors.
+"""Sums of many arrays over batch and pixels, in blocks that XLA:CPU vectorizes.
 
-XLA:CPU computes one result of a reduction after the other, so that a sum over all pixels of each
-channel steps through memory by whole pixels, a number at a time. Of a block of up to eight pixels
-the compiler unrolls the loop, and then takes neighbouring channels as a vector. A reduction of
-several arrays at once is one loop, which reads what they share once.
+XLA:CPU computes the results of a reduction one by one, so a sum over pixels for each channel
+strides through memory, one number at a time. For blocks of up to eight pixels the compiler unrolls
+the loop and vectorizes over neighbouring channels. Reducing several arrays together takes one loop,
+which reads shared inputs once.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,17 +15,17 @@ import jax.numpy as jnp
 from jaxatr.kernels.ops.windows import Pair
 from jaxatr.typing import Array
 
-BLOCK = 8  # pixels in a sum: of more the compiler does not unroll the loop
-_TOGETHER = 9  # arrays in one loop, likewise
+BLOCK = 8  # pixels in a block; the compiler does not unroll longer loops
+_TOGETHER = 9  # arrays in one loop; the compiler does not unroll loops over more
 
 
 def sums(terms: Sequence[Callable[[int, int], Array]], rows: int, block: int = BLOCK) -> Array:
     """Returns ``[terms, c]``, the sums of ``[b, rows, w, c]`` arrays over batch and pixels.
 
     Args:
-      terms: each gives the rows from one number up to another, ``[b, stop - start, w, c]``.
-      rows: how many there are.
-      block: pixels in a sum.
+      terms: functions ``(start, stop) -> [b, stop - start, w, c]``, each giving rows of an array.
+      rows: number of rows of each array.
+      block: pixels in a block.
     """
     totals = [
         sum(_together([term(*part) for term in some], block) for part in _parts(rows, block))
@@ -35,13 +35,13 @@ def sums(terms: Sequence[Callable[[int, int], Array]], rows: int, block: int = B
 
 
 def _parts(rows: int, block: int) -> list[Pair]:
-    """Returns first and last rows of parts that can be cut into blocks: of 23, 16 and 7."""
+    """Returns ``(start, stop)`` of parts that divide into blocks well: 23 rows become 16 and 7."""
     rest = 0 if _divisor(rows, block) * 2 > min(rows, block) else rows % block
     return [part for part in ((0, rows - rest), (rows - rest, rows)) if part[0] < part[1]]
 
 
 def _divisor(number: object, most: int) -> int:
-    """Returns the largest divisor up to ``most``; 1 of a batch that is left free."""
+    """Returns the largest divisor of ``number`` up to ``most``, or 1 for a symbolic dimension."""
     if not isinstance(number, int):
         return 1
     return max(d for d in range(1, max(1, most) + 1) if number % d == 0)

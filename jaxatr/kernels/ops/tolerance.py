@@ -1,6 +1,6 @@
-"""The accepted error of a result, as MIOpen's driver has it.
+"""Tolerances for results, in the error measure of :func:`jaxatr.kernels.benchmark.relative_error`.
 
-See :func:`jaxatr.kernels.benchmark.relative_error`.
+The values are those of MIOpen's driver.
 """
 
 from collections.abc import Mapping
@@ -13,10 +13,15 @@ PLAIN = {"float32": 1.5e-6, "float16": 8.2e-3, "bfloat16": 8 * 8.2e-3, "float64"
 
 
 def of_products(dtype: str, device: Device, table: Mapping[str, float]) -> float:
-    """Returns the accepted error of what is made of matrix products; integers must be exact.
+    """Returns the tolerance for results of matrix products; it is 0 for integers.
 
-    Unless jax's ``default_matmul_precision`` asks for more, products of ``float32`` are rounded as
-    TF32 on a GPU, whose fraction is that of ``float16``, and as ``bfloat16`` on a TPU.
+    Unless jax's ``default_matmul_precision`` asks for more, ``float32`` products are computed in
+    TF32 on a GPU, with the mantissa of ``float16``, and in ``bfloat16`` on a TPU.
+
+    Args:
+      dtype: name of the element type.
+      device: the device that computes.
+      table: the tolerance of each type.
     """
     precise = jax.config.values["jax_default_matmul_precision"] in ("highest", "float32")
     if dtype == "float32" and not precise:

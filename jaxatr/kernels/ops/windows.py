@@ -1,4 +1,4 @@
-"""Windows that move over an image: the ways to write their strides and their padding."""
+"""Parsing of the strides and the padding of windows that move over an image."""
 
 from numbers import Integral
 from typing import Any, TypeAlias
@@ -9,10 +9,15 @@ Padding: TypeAlias = int | tuple[int, int] | tuple[Pair, Pair] | str
 
 
 def pair(name: str, value: Any, minimum: int) -> Pair:
-    """Returns ``(rows, columns)`` of a number or of a pair.
+    """Returns ``(rows, columns)``, given a pair or one number for both.
+
+    Args:
+      name: name of the argument, for the message.
+      value: an integer or a pair of integers.
+      minimum: the smallest valid number.
 
     Raises:
-      ValueError: it is neither, or less than ``minimum``.
+      ValueError: ``value`` is neither, or a number is below ``minimum``.
     """
     both = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
     numbers = [isinstance(v, Integral) and not isinstance(v, bool) for v in both]
@@ -24,19 +29,19 @@ def pair(name: str, value: Any, minimum: int) -> Pair:
 def edges(
     value: Any, sizes: Shape, window: Shape, stride: Pair, dilation: Pair = (1, 1)
 ) -> tuple[Pair, Pair]:
-    """Returns ``((top, bottom), (left, right))`` for every way to write the padding.
+    """Returns the padding as ``((top, bottom), (left, right))``.
 
     Args:
       value: one number, ``(rows, columns)``, ``((top, bottom), (left, right))``, ``"VALID"``
-        (none) or ``"SAME"`` (as many as give ``ceil(size / stride)`` results, an odd one at the
+        (none) or ``"SAME"`` (enough for ``ceil(size / stride)`` results, an odd pixel at the
         bottom and right).
       sizes: rows and columns of the image.
-      window: rows and columns of taps.
-      stride: between neighbouring results.
-      dilation: between neighbouring taps.
+      window: rows and columns of the window.
+      stride: rows and columns between neighbouring results.
+      dilation: rows and columns between neighbouring taps.
 
     Raises:
-      ValueError: it is none of these.
+      ValueError: ``value`` is none of the above.
     """
     if value == "VALID":
         return (0, 0), (0, 0)

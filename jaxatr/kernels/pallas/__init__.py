@@ -1,7 +1,7 @@
-"""Kernels for accelerators, put together from parts: loading tiles, the product, and epilogues.
+"""Pallas kernels for accelerators, composed of tile loading, the matrix product and epilogues.
 
-``hopper`` is for NVIDIA's Hopper through Mosaic GPU, ``tpu`` for TPU through Pallas TPU. What is
-the same on both stands here.
+``hopper`` has the kernels for NVIDIA Hopper (Mosaic GPU), ``tpu`` those for TPUs. The shared parts
+are in this folder.
 """
 
 import importlib
@@ -15,15 +15,15 @@ _HOPPER = ("H100", "H200", "H800", "H20")
 
 
 def runs_on(device: Device, here: Target) -> bool:
-    """Says whether the kernels for a device run on this one."""
+    """Returns whether the kernels for ``device`` run on the device ``here``."""
     if device == "tpu":
         return here.platform == "tpu"
     return here.platform == "gpu" and any(name in here.kind for name in _HOPPER)
 
 
 def kernel(device: Device, operation: Literal["convolution", "lstm"]) -> Any:
-    """Returns the module of a kernel, imported when it is first asked for.
+    """Imports and returns the module of a kernel.
 
-    Mosaic takes most of a second to import, which nobody without its device should wait for.
+    The import is late because Mosaic takes most of a second to import.
     """
     return importlib.import_module(f"jaxatr.kernels.pallas.{device}.{operation}")

@@ -1,4 +1,4 @@
-"""Costs of the kernels, for XLA's scheduler and analyses, which cannot look into them."""
+"""Cost estimates of the kernels, for XLA's scheduler and cost analysis."""
 
 import math
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from jax.experimental import pallas as pl
 from jaxatr.kernels.pallas.epilogue import Epilogue
 from jaxatr.kernels.pallas.gates import GATES
 
-TRANSCENDENTAL = ("elu", "sigmoid", "swish", "tanh")  # of the activations
+TRANSCENDENTAL = ("elu", "sigmoid", "swish", "tanh")  # activations with such a function
 
 
 def convolution(
@@ -18,11 +18,11 @@ def convolution(
     """Returns the cost of a convolution with its epilogue.
 
     Args:
-      rows: for which results are computed.
+      rows: number of rows of results.
       w: the kernel, ``[..., c, n]``.
-      epilogue: what follows.
+      epilogue: the epilogue.
       arrays: all operands and results.
-      again: bytes that are read more than once.
+      again: bytes of repeated reads.
     """
     return pl.CostEstimate(
         flops=2 * rows * math.prod(w.shape),
@@ -32,14 +32,14 @@ def convolution(
 
 
 def lstm(h: Any, r: Any, part: Any, saved: int, again: int = 0) -> pl.CostEstimate:
-    """Returns the cost of an LSTM's step.
+    """Returns the cost of one step of an LSTM.
 
     Args:
       h: the state, ``[b, h]``.
       r: the recurrent matrix.
-      part: the input's part of the gates, of one step.
-      saved: how many arrays of gates are written, in float32 as the cell's state.
-      again: bytes that are read more than once.
+      part: the input's part of the gates for one step.
+      saved: number of float32 arrays of gates that are written.
+      again: bytes of repeated reads.
     """
     return pl.CostEstimate(
         flops=2 * h.size * r.shape[1],

@@ -1,7 +1,6 @@
-"""The arithmetic on a tile of results before it leaves the chip.
+"""Epilogues: arithmetic on a tile of results before it is written to memory.
 
-An epilogue is ordinary arithmetic on an array, so that every kernel can call it on its accumulator,
-whatever the hardware.
+An epilogue is ordinary array arithmetic that a kernel on any hardware can apply to its accumulator.
 """
 
 import dataclasses
@@ -14,13 +13,13 @@ from jaxatr.typing import Array, Float
 
 @dataclasses.dataclass(frozen=True)
 class Epilogue:
-    """``activation(scale * a + shift + residual)``, each part but the last optional.
+    """Computes ``activation(scale * a + shift + residual)``, where each part is optional.
 
     A bias is a shift; a folded batch norm is a scale and a shift (see :func:`folded`).
 
     Attributes:
-      scale: whether each feature has a factor.
-      shift: whether each feature has a summand.
+      scale: whether features are scaled.
+      shift: whether features are shifted.
       residual: whether an array of the result's shape is added.
       activation: a name of :data:`~jaxatr.kernels.activations.ACTIVATIONS`.
     """
@@ -41,7 +40,7 @@ class Epilogue:
         shift: Float[Array, "#m n"] | None,
         residual: Float[Array, "m n"] | None,
     ) -> Float[Array, "m n"]:
-        """Returns the finished tile; what the epilogue does not have is None."""
+        """Applies the epilogue to a tile; the arguments of absent parts are None."""
         if scale is not None:
             a = a * scale
         if shift is not None:
@@ -59,13 +58,13 @@ def folded(
     epsilon: float,
     bias: Float[Array, " n"] | None = None,
 ) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
-    """Returns the factor and summand that a batch norm with known statistics comes down to.
+    """Folds a batch norm with known statistics into a scale and a shift.
 
     Args:
       scale: the norm's gamma.
-      shift: its beta.
-      mean: of each feature.
-      variance: of each feature.
+      shift: the norm's beta.
+      mean: mean of each feature.
+      variance: variance of each feature.
       epsilon: added to the variance.
       bias: added to the features before the norm.
     """

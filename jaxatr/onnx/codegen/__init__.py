@@ -1,6 +1,6 @@
-"""From a program to the source of a flax module.
+"""Generates the source of a flax module from a program.
 
-:mod:`steps` and :mod:`recognition` turn calls into layers and applications of operators,
-:mod:`repetition` and :mod:`blocks` find what repeats, :mod:`paths` names it all, :mod:`classes`,
-:mod:`printing` and :mod:`source` write it down.
+:mod:`steps` and :mod:`recognition` turn calls into layers and operator calls, :mod:`repetition`
+and :mod:`blocks` find repeated structure, :mod:`paths` chooses names, and :mod:`classes`,
+:mod:`printing` and :mod:`source` write the code.
 """

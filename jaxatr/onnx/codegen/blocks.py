@@ -1,4 +1,4 @@
-"""Repeated structure in a graph: each repetition becomes one class, made several times."""
+"""Folds repeated structure of a graph into blocks: one class with several instances."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,17 +9,17 @@ from jaxatr.onnx.codegen.steps import Constant, Local, Step, StepGraph, Weight
 
 
 def fold(graph: StepGraph, *, named: bool = False) -> Body:
-    """Returns a graph with everything that repeats made to blocks, in blocks where they repeat.
+    """Returns a graph as a body in which repeated structure is folded into (nested) blocks.
 
     Args:
-      graph: of a model.
-      named: whether the names of weights are paths of modules: then a block is one of these.
+      graph: graph of a model.
+      named: whether the names of weights are module paths; a block must then be such a module.
     """
     rows = [Row([step]) for step in graph.steps]
     model = Body("", rows, [graph.inputs], [graph.outputs], named=named)
     bodies = [model]
-    while (found := best(bodies)) is not None:
-        bodies.append(_replace(found, f"block {len(bodies)}"))
+    while (repetition := best(bodies)) is not None:
+        bodies.append(_replace(repetition, f"block {len(bodies)}"))
     titles: dict[str, int] = {}
     for block in blocks_of(model):
         title = _title(block)
@@ -29,7 +29,7 @@ def fold(graph: StepGraph, *, named: bool = False) -> Body:
 
 
 def blocks_of(body: Body) -> Iterator[Body]:
-    """Yields the classes that a body is made of, each once, those first that others are made of."""
+    """Yields the blocks that a body uses, each once, with nested blocks before their users."""
     seen: set[int] = set()
 
     def visit(one: Body) -> Iterator[Body]:
@@ -42,27 +42,27 @@ def blocks_of(body: Body) -> Iterator[Body]:
     return visit(body)
 
 
-def _replace(found: Repetition, function: str) -> Body:
-    """Puts a block's rows in the place of every occurrence; returns the block's body."""
-    length = found.occurrences[0].stop - found.occurrences[0].start
-    named = found.occurrences[0].body.named
+def _replace(repetition: Repetition, function: str) -> Body:
+    """Replaces every occurrence of a repetition by a block; returns the block's body."""
+    length = repetition.occurrences[0].stop - repetition.occurrences[0].start
+    named = repetition.occurrences[0].body.named
     block = Body(function, [Row([]) for _ in range(length)], [], [], named=named)
-    # From the back, so that replacing one moves none of those still to come.
-    made: list[tuple[Occurrence, Row]] = []
-    for occurrence in found.occurrences:
+    # Replaced from the back, so that the positions of the others stay valid.
+    replacements: list[tuple[Occurrence, Row]] = []
+    for occurrence in repetition.occurrences:
         rows = occurrence.body.rows[occurrence.start : occurrence.stop]
         row = Row([])
         for instance in range(len(rows[0].steps)):
             steps = [one.steps[instance] for one in rows]
-            row.steps.append(_instance(block, steps, found.output))
-        made.append((occurrence, row))
-    for occurrence, row in sorted(made, key=lambda pair: -pair[0].start):
+            row.steps.append(_instance(block, steps, repetition.output))
+        replacements.append((occurrence, row))
+    for occurrence, row in sorted(replacements, key=lambda pair: -pair[0].start):
         occurrence.body.rows[occurrence.start : occurrence.stop] = [row]
     return block
 
 
 def _instance(block: Body, steps: list[Step], output: tuple[int, int]) -> Step:
-    """Adds steps to a block as one instance more; returns the step that stands for them."""
+    """Adds steps to a block as a further instance; returns the step that calls it."""
     block.star = takes_any(steps[0])
     produced = {name for step in steps for name in step.targets}
     names: dict[str, None] = dict.fromkeys(
@@ -77,7 +77,7 @@ def _instance(block: Body, steps: list[Step], output: tuple[int, int]) -> Step:
     block.inputs.append(tuple(names))
     block.outputs.append((Local(target),))
     return Step(
-        block.title,  # until all blocks are found
+        block.title,  # provisional until all blocks are found
         (target,),
         tuple(Local(name) for name in names),
         kind="block",
@@ -87,7 +87,7 @@ def _instance(block: Body, steps: list[Step], output: tuple[int, int]) -> Step:
 
 
 def _title(block: Body) -> str:
-    """Returns the name of a class, by what it computes."""
+    """Returns a class name that describes the computation of a block."""
     steps = [row.steps[0] for row in block.rows]
     functions = {step.function for step in steps}
     produced = {name for step in steps for name in step.targets}
@@ -107,11 +107,11 @@ def _computed(step: Step) -> list[str]:
 
 
 def fields(body: Body, shapes: Mapping[str, tuple | None]) -> None:
-    """Finds by what the instances of each class differ, the innermost classes first.
+    """Adds a field to each class for every setting that differs between its instances.
 
     Args:
       body: the model.
-      shapes: of the values in it, as far as they are known.
+      shapes: shapes of its values, as far as they are known.
     """
     for block in [*blocks_of(body), body]:
         columns: dict[str, str] = {}
@@ -129,7 +129,7 @@ def fields(body: Body, shapes: Mapping[str, tuple | None]) -> None:
 
 
 def _inherit(row: Row) -> None:
-    """Gives the steps of a block's row the values of the block's fields."""
+    """Sets the options of steps that call a block to the values of the block's fields."""
     for step in row.steps:
         if step.kind == "block":
             member = step.block
@@ -143,7 +143,7 @@ def _operand_name(row: Row, position: int) -> str:
 
 
 def _differing(row: Row, shapes: Mapping) -> Iterator[tuple[Any, list[Any]]]:
-    """Yields each setting, or operand, that is not the same in all instances, with its values."""
+    """Yields each setting or operand that differs between the instances, with its values."""
     for key in {key: None for step in row.steps for key in step.options}:
         values = [step.options.get(key, VARYING.get(key)) for step in row.steps]
         if len({repr(value) for value in values}) > 1:
@@ -163,7 +163,7 @@ def _differing(row: Row, shapes: Mapping) -> Iterator[tuple[Any, list[Any]]]:
 
 
 def _by_channel(step: Step, position: int, like: int, shapes: Mapping) -> bool:
-    """Returns whether a weight ``[c, 1, …]`` goes with a value ``[b, c, …]``."""
+    """Returns whether a weight ``[c, 1, …]`` matches the channels of a value ``[b, c, …]``."""
     if len(step.operands) != 2 or not isinstance(step.operands[like], Local):
         return False
     weight = step.operands[position].shape  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]

@@ -1,4 +1,4 @@
-"""Classes to be: their statements, for all instances at once."""
+"""Bodies of the classes to generate: their statements, for all instances at once."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -7,19 +7,20 @@ from typing import Any, NamedTuple
 from jaxatr.onnx.codegen.steps import Local, Operand, Step, Weight
 
 VARYING = {"features": None, "strides": None, "group": 1, "hidden_size": None}
-"""Settings by which blocks of one class may differ, with their defaults."""
+"""Settings that may differ between instances of a class, with their defaults."""
 
 
 @dataclass
 class Row:
-    """The same statement of several instances of a body.
+    """One statement of a body, for all its instances.
 
     Attributes:
-      steps: one for each instance.
-      name: of the layer or block, or of the weight.
-      fields: settings that differ, to the body's field; a number stands for an operand.
-      channels: weights that have one number for each channel of another operand: their position to
-        that operand's.
+      steps: the step of each instance.
+      name: name of the layer, block or weight.
+      fields: settings that differ between the instances, to the body's field for each; an integer
+        key is the position of an operand.
+      channels: for weights with one number per channel of another operand, their position to that
+        of the operand.
     """
 
     steps: list[Step]
@@ -30,16 +31,16 @@ class Row:
 
 @dataclass
 class Body:
-    """A class: the whole model, or a block that is made several times.
+    """The body of a class: the whole model, or a block with several instances.
 
     Attributes:
-      title: of the class; empty for the model.
-      rows: its statements.
-      inputs: for each instance, the names of what it is applied to.
-      outputs: for each instance, what it returns.
-      star: whether it is applied to any number of values.
-      fields: each a value for each instance.
-      named: whether the names of weights are paths of modules, which the code keeps.
+      title: name of the class; empty for the model.
+      rows: the statements.
+      inputs: names of the inputs of each instance.
+      outputs: outputs of each instance.
+      star: whether the block takes any number of inputs.
+      fields: the class's fields, each with a value for every instance.
+      named: whether the names of weights are module paths, which the code keeps.
     """
 
     title: str
@@ -52,32 +53,32 @@ class Body:
 
 
 class Member(NamedTuple):
-    """One instance of a body."""
+    """An instance of a body, given by its index."""
 
     body: Body
     index: int
 
 
 def module_of(step: Step) -> tuple[str, ...] | None:
-    """Returns the path of a step's module by the paths of its weights; None without weights.
+    """Returns the module path of a step, derived from its weights; None without weights.
 
-    The first part of a weight's path is its collection. The parameter that an operator is applied
-    to is a place of its own.
+    The first part of a weight's path is its collection. A parameter that is the operand of an
+    operator counts as a module.
     """
     if step.block is not None:
-        found = [module_of(row.steps[step.block.index]) for row in step.block.body.rows]
+        paths = [module_of(row.steps[step.block.index]) for row in step.block.body.rows]
     elif step.weights:
-        found = [tuple(one.name.split("/")[1:-1]) for one in step.weights.values()]
+        paths = [tuple(one.name.split("/")[1:-1]) for one in step.weights.values()]
     else:
         names = [one.name for one in step.operands if isinstance(one, Weight)]
-        found = [tuple(name.split("/")[1:]) for name in names if "/" in name]
-    return shared([one for one in found if one is not None]) if any(found) else None
+        paths = [tuple(name.split("/")[1:]) for name in names if "/" in name]
+    return shared([one for one in paths if one is not None]) if any(paths) else None
 
 
 def shared(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """Returns the parts that all paths begin with."""
+    """Returns the common prefix of paths."""
     count = 0
-    for column in zip(*paths):  # noqa: B905 — as far as the shortest goes
+    for column in zip(*paths):  # noqa: B905 — ends with the shortest
         if len(set(column)) > 1:
             break
         count += 1
@@ -85,19 +86,19 @@ def shared(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
 
 
 def last_uses(body: Body) -> dict[str, int]:
-    """Returns the row that uses each value last, in the first instance of a body."""
-    found: dict[str, int] = {}
+    """Returns the last row that uses each value, in the first instance of a body."""
+    rows: dict[str, int] = {}
     for index, row in enumerate(body.rows):
         for operand in used(row.steps[0]):
-            found[operand] = index
+            rows[operand] = index
     for operand in body.outputs[0]:
         if isinstance(operand, Local):
-            found[operand.name] = len(body.rows)
-    return found
+            rows[operand.name] = len(body.rows)
+    return rows
 
 
 def used(step: Step) -> Iterator[str]:
-    """Yields the names of values that a step reads, its subgraphs included."""
+    """Yields the names of the values that a step reads, including those in its subgraphs."""
     for operand in (*step.operands, *step.options.values()):
         if isinstance(operand, Local):
             yield operand.name
@@ -108,7 +109,7 @@ def used(step: Step) -> Iterator[str]:
 
 
 def takes_any(step: Step) -> bool:
-    """Returns whether a step joins any number of computed values."""
+    """Returns whether a step takes any number of computed values, such as a concatenation."""
     joins = step.operator is not None and step.operator.variadic and not step.operator.operands
     names = {operand.name for operand in step.operands if isinstance(operand, Local)}
     return joins and len(names) == len(step.operands)

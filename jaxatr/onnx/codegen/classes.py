@@ -1,4 +1,4 @@
-"""Whole classes, and the imports that they need."""
+"""Writes the classes of a module, and the imports that they need."""
 
 import re
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ from jaxatr.onnx.codegen.steps import Constant, Weight
 
 
 def kinds(values: Sequence[Any]) -> str:
-    """Returns the annotation of a field with these values."""
-    found = []
+    """Returns the type annotation of a field with these values."""
+    names = []
     for value in values:
         if value is None:
             name = "None"
@@ -25,12 +25,12 @@ def kinds(values: Sequence[Any]) -> str:
             name = "tuple[int, ...]"
         else:
             name = type(value).__name__ if isinstance(value, (int, str, float)) else "object"
-        found += [] if name in found else [name]
-    return " | ".join(sorted(found, key=lambda name: name == "None"))
+        names += [] if name in names else [name]
+    return " | ".join(sorted(names, key=lambda name: name == "None"))
 
 
 def block_class(body: Body, module: SourceFile, where: str) -> list[str]:
-    """Returns a block's class."""
+    """Returns the lines of a block's class; ``where`` is its docstring."""
     printer = Printer(module, Names(body.fields), {})
     printer.is_model = False
     printer.names.taken |= module.names.taken
@@ -41,37 +41,37 @@ def block_class(body: Body, module: SourceFile, where: str) -> list[str]:
         printer.names.take("features")
     else:
         for value in inputs:
-            printer.own(value, next(n for n in SHORT_NAMES if n not in printer.owners))
+            printer.assign(value, next(n for n in SHORT_NAMES if n not in printer.owners))
         arguments = tuple(printer.variables[value] for value in inputs)
-    found = [f"class {body.title}(nn.Module):", f'    """{where}"""', ""]
+    code = [f"class {body.title}(nn.Module):", f'    """{where}"""', ""]
     required = {k: v for k, v in body.fields.items() if None not in v}
     optional = {k: v for k, v in body.fields.items() if k not in required}
-    found += [f"    {name}: {kinds(values)}" for name, values in required.items()]
-    found += [f"    {name}: {kinds(values)} = None" for name, values in optional.items()]
-    found += [""] * bool(body.fields)
+    code += [f"    {name}: {kinds(values)}" for name, values in required.items()]
+    code += [f"    {name}: {kinds(values)} = None" for name, values in optional.items()]
+    code += [""] * bool(body.fields)
     if any(step.trains for row in body.rows for step in row.steps[:1]):
         arguments = (*arguments, "train: bool = False")
-    found += ["    @nn.compact", *lines("def ", call("__call__", "self", *arguments), 4, ":")]
-    found += printer.statements(body.rows, 8, dict(paths.runs(body)))
+    code += ["    @nn.compact", *lines("def ", call("__call__", "self", *arguments), 4, ":")]
+    code += printer.statements(body.rows, 8, dict(paths.runs(body)))
     (output,) = body.outputs[0]
-    return [*found, *lines("return ", printer.output(output), 8)]
+    return [*code, *lines("return ", printer.output(output), 8)]
 
 
 def model_class(body: Body, module: SourceFile, title: str, inputs: Sequence[Any]) -> list[str]:
-    """Returns the class of the whole model; ``inputs``: an ``ValueInfo`` for each."""
+    """Returns the lines of the model's class; ``inputs`` are ``ValueInfo`` objects."""
     printer = Printer(module, Names(module.names.taken), {})
     printer.last = last_uses(body)
     facts: dict[str, Expression] = {}
     for info in inputs:
         name = printer.names.take(variable_name(info.name))
-        printer.variables[info.name] = name  # not owned: an input keeps its name
+        printer.variables[info.name] = name  # without an owner, so that it is not reused
         fact = None if info.dtype is None else (info.dtype, info.shape)
         facts[name] = literal(fact)
-    found = ["class Model(nn.Module):", f'    """{title}"""', ""]
-    found += lines("@", call("entry", **facts), 4) + ["    @nn.compact"]
+    code = ["class Model(nn.Module):", f'    """{title}"""', ""]
+    code += lines("@", call("entry", **facts), 4) + ["    @nn.compact"]
     arguments = ("self", *facts, "train: bool = False")
-    found += lines("def ", call("__call__", *arguments), 4, ":")
-    found += printer.statements(body.rows, 8, dict(paths.runs(body)))
+    code += lines("def ", call("__call__", *arguments), 4, ":")
+    code += printer.statements(body.rows, 8, dict(paths.runs(body)))
     results = []
     for position, operand in enumerate(body.outputs[0]):
         if isinstance(operand, Weight):
@@ -79,19 +79,19 @@ def model_class(body: Body, module: SourceFile, title: str, inputs: Sequence[Any
             results.append(fetch(operand, name, literal(operand.shape), ""))
         else:
             results.append(printer.output(operand))
-    made = results[0] if len(results) == 1 else Group("", tuple(results))
-    return [*found, *lines("return ", made, 8)]
+    result = results[0] if len(results) == 1 else Group("", tuple(results))
+    return [*code, *lines("return ", result, 8)]
 
 
 def imports(text: str) -> list[str]:
-    """Returns the import statements that the text of a file needs."""
-    found = ["import jax.numpy as jnp"] if re.search(r"\bjnp\.", text) else []
-    found += ["from flax import linen as nn"]
+    """Returns the import statements that a file's text needs."""
+    code = ["import jax.numpy as jnp"] if re.search(r"\bjnp\.", text) else []
+    code += ["from flax import linen as nn"]
     if re.search(r"\bops\.", text):
-        found.append("from jaxatr.onnx import ops")
+        code.append("from jaxatr.onnx import ops")
     names = [name for name in layers.__all__ if re.search(rf"(?<![\w.]){name}\(", text)]
     names.sort(key=lambda name: (not name.isupper(), name[0].islower(), name))
     line = f"from jaxatr.onnx.nn import {', '.join(names)}"
     if len(line) > WIDTH:
-        return [*found, *lines("from jaxatr.onnx.nn import ", Group("", tuple(names)), 0)]
-    return [*found, line]
+        return [*code, *lines("from jaxatr.onnx.nn import ", Group("", tuple(names)), 0)]
+    return [*code, line]

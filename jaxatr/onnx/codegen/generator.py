@@ -1,4 +1,4 @@
-"""A model as source code: a flax module to read and change, its weights, and how to use them."""
+"""Writes a model as source code: a flax module, its weights and a README."""
 
 import os
 from collections.abc import Mapping
@@ -25,20 +25,21 @@ STYLES = ("linen",)
 def generate(path: Any, out_dir: str | os.PathLike[str], *, style: str = "linen") -> Path:
     """Writes a model as a flax module with its weights.
 
-    The module makes the calls that :func:`jaxatr.onnx.load` makes, so that their outputs are equal;
-    layers hold their weights, and what repeats in the graph is one class, made in a loop where it
-    is applied one after another.
+    The module makes the same calls as a model of :func:`jaxatr.onnx.load`, so that their outputs
+    are equal. Layers own their weights. Repeated structure becomes one class, applied in a loop
+    where its instances form a chain.
 
     Args:
-      path: of the ``.onnx`` file; bytes and a ``ModelProto`` serve too.
-      out_dir: folder for ``model.py``, ``weights.safetensors`` and ``README.md``; made if missing.
-      style: ``"linen"``.
+      path: path of the ``.onnx`` file, its bytes, or a ``ModelProto``.
+      out_dir: folder for ``model.py``, ``weights.safetensors`` and ``README.md``; created if
+        missing.
+      style: ``"linen"``, the only style.
 
     Returns:
       The path of ``model.py``.
 
     Raises:
-      ValueError: there is no such style, or the model cannot be loaded.
+      ValueError: the style is unknown, or the model cannot be loaded.
     """
     if style not in STYLES:
         raise ValueError(f"style: got {style!r}, wanted one of {STYLES}")
@@ -54,18 +55,18 @@ def generate(path: Any, out_dir: str | os.PathLike[str], *, style: str = "linen"
 
 
 def source(model: OnnxModel, title: str) -> tuple[str, dict[tuple[str, ...], Any]]:
-    """Returns the text of a model's module, and its arrays by collection, modules and name."""
+    """Returns the source of a model's module, and its arrays by (collection, modules…, name)."""
     shapes = shapes_of(model.proto)
     graph = graph_of(model.program, model.known, model.variables)
     body = blocks.fold(graph, named=model.proto.producer_name == PRODUCER)
     blocks.fields(body, shapes)
     paths.assign(body)
-    found = list(blocks.blocks_of(body))
-    module = SourceFile(shapes, [block.title for block in found])
-    for block in [*found, body]:
+    nested = list(blocks.blocks_of(body))
+    module = SourceFile(shapes, [block.title for block in nested])
+    for block in [*nested, body]:
         for row in block.rows:
             module.learn(row.steps[0])
-    classes = [block_class(block, module, _where(block)) for block in found]
+    classes = [block_class(block, module, _where(block)) for block in nested]
     classes.append(model_class(body, module, f"The model {title}.", model.inputs))
     text = "\n\n\n".join("\n".join(tidied(lines)) for lines in classes)
     looked_up = [
@@ -75,16 +76,16 @@ def source(model: OnnxModel, title: str) -> tuple[str, dict[tuple[str, ...], Any
     ]
     constants = [line for statement in module.constants.values() for line in statement]
     head = "\n".join([*looked_up, *constants])
-    whole = "\n".join([head, text])
     doc = f'"""{title}: an ONNX model as a flax module, channels first."""'
-    parts = [doc, "", *imports(whole), *(["", head] if head else []), "", "", text]
+    needed = imports("\n".join([head, text]))
+    parts = [doc, "", *needed, *(["", head] if head else []), "", "", text]
     return "\n".join(parts) + "\n", arrays(model, paths.locations(body))
 
 
 def arrays(
     model: OnnxModel, locations: Mapping[tuple[str, ...], Any]
 ) -> dict[tuple[str, ...], Any]:
-    """Returns each array of a module, by collection, modules and name."""
+    """Returns the arrays of a module by (collection, modules…, name)."""
     values: dict[str, Any] = {**model.known}
     for group in model.variables.values():
         values |= group
@@ -92,33 +93,33 @@ def arrays(
 
 
 def shapes_of(proto: Any) -> dict[str, tuple[int | str | None, ...] | None]:
-    """Returns the shapes that a model, or ONNX's inference, states; for comments alone."""
+    """Returns the shapes of values from the model and ONNX's inference, used in comments."""
     graph = inferred(proto).graph
     values = [*graph.value_info, *graph.output, *graph.input]
     return {value.name: value_info(value).shape for value in values}
 
 
 def tidied(lines: list[str]) -> list[str]:
-    """Returns lines with at most one blank one between others, and none at a block's beginning."""
-    found: list[str] = []
+    """Returns lines without repeated blank lines, and without blank lines after a colon."""
+    kept: list[str] = []
     for line in lines:
-        if not line and (not found or not found[-1] or found[-1].endswith(":")):
+        if not line and (not kept or not kept[-1] or kept[-1].endswith(":")):
             continue
-        found.append(line)
-    return found
+        kept.append(line)
+    return kept
 
 
 def _where(block: Body) -> str:
-    """Returns the name of a block where it is found first, and how often it is found."""
-    found = paths.common(
+    """Returns a block's docstring: the name of its first instance and the number of others."""
+    prefix = paths.common(
         [paths.hint(row.steps[0]) for row in block.rows if paths.hint(row.steps[0])]
     )
     others = f"{len(block.outputs) - 1} more" if len(block.outputs) > 2 else "one more"
-    return f"{identifier('_'.join(found), 'a_block')}, and {others} of this structure."
+    return f"{identifier('_'.join(prefix), 'a_block')}, and {others} of this structure."
 
 
 def readme(model: OnnxModel, title: str) -> str:
-    """Returns the text that says how to use the files."""
+    """Returns the text of the README."""
     names = [identifier(wanted.name, "x") for wanted in model.inputs]
     rows = [
         f"| {kind} | `{identifier(value.name, 'value')}` | {value.dtype or 'no tensor'} | "

@@ -1,4 +1,4 @@
-"""Names of a graph as identifiers, and strings of a file as literals: never as code."""
+"""Converts a graph's names to safe identifiers, and its strings to safe literals."""
 
 import builtins
 import keyword
@@ -11,9 +11,9 @@ import flax.linen
 from jaxatr.onnx import nn as layers
 
 LONGEST = 40
-"""Characters of an identifier."""
+"""Maximum number of characters of an identifier."""
 
-# Names that mean something else in a generated file. No submodule is named as an attribute.
+# Names with another meaning in a generated file, including the attributes of flax modules.
 RESERVED = frozenset(
     [*keyword.kwlist, *keyword.softkwlist, *dir(builtins), *dir(flax.linen.Module), "np", "nn"]
     + ["jnp", "ops", "self", "train", "i", "l", "Model", "name", "parent", "scope", "params"]
@@ -22,21 +22,21 @@ RESERVED = frozenset(
 
 
 def identifier(name: str, fallback: str = "value") -> str:
-    """Returns a name with nothing but ASCII's letters, digits and underscores.
+    """Returns a name reduced to ASCII letters, digits and underscores.
 
     >>> identifier("layer1.0/conv1"), identifier('"); import os #'), identifier("é1")
     ('layer1_0_conv1', 'import_os', 'e1')
     """
     plain = unicodedata.normalize("NFKD", name[: 4 * LONGEST]).encode("ascii", "ignore").decode()
-    made = re.sub(r"\W+", "_", plain)
-    made = re.sub(r"__+", "_", made).strip("_")[:LONGEST].strip("_")
-    if not made or made[0].isdigit():
-        made = f"{fallback}_{made}".strip("_")
-    return made
+    ascii_name = re.sub(r"\W+", "_", plain)
+    ascii_name = re.sub(r"__+", "_", ascii_name).strip("_")[:LONGEST].strip("_")
+    if not ascii_name or ascii_name[0].isdigit():
+        ascii_name = f"{fallback}_{ascii_name}".strip("_")
+    return ascii_name
 
 
 def quoted(text: str) -> str:
-    """Returns a literal of a string, in double quotes, as formatters want it.
+    """Returns a string literal in double quotes.
 
     >>> quoted("it's"), quoted('say "no"')
     ('"it\\'s"', '"say \\\\x22no\\\\x22"')
@@ -48,18 +48,18 @@ def quoted(text: str) -> str:
 
 
 class Names:
-    """Identifiers that are taken in one scope."""
+    """The identifiers in use in one scope."""
 
     def __init__(self, taken: Iterable[str] = ()):
-        """Starts with some names taken, besides those that are reserved."""
+        """Starts with the given names taken, in addition to the reserved ones."""
         self.taken = set(taken)
 
     def free(self, wanted: str) -> bool:
-        """Returns whether nothing has this name."""
+        """Returns whether a name is unused."""
         return wanted not in self.taken and wanted not in RESERVED
 
     def take(self, wanted: str) -> str:
-        """Returns the name, with a number where it is taken, and takes it."""
+        """Takes a name and returns it, with a number added if it is in use."""
         made, count = wanted, 1
         while not self.free(made):
             count += 1

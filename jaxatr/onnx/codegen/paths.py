@@ -1,4 +1,4 @@
-"""Names of layers, blocks and weights, out of the graph's; and where each weight is to be found."""
+"""Names layers, blocks and weights after the graph's names, and locates each weight."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -9,17 +9,17 @@ from jaxatr.onnx.codegen.bodies import shared as common
 from jaxatr.onnx.codegen.names import Names, identifier
 from jaxatr.onnx.codegen.steps import Step, Weight
 
-# Names that exporters give a layer's arrays: not part of the layer's name.
+# Suffixes that exporters give a layer's arrays, which are not part of the layer's name.
 LEAF = re.compile(
     r"(?<=[\w)])[._/:](weights?|bias|kernel|gamma|beta|scale|w|b|s|r|rm|riv|mean|var|"
     r"running_mean|running_var|moving_mean|moving_variance|num_batches_tracked)(_\d+)?$",
     re.IGNORECASE,
 )
 
-_COLLECTION = re.compile(r"^(params|batch_stats)/")  # of flax, which is no module
+_COLLECTION = re.compile(r"^(params|batch_stats)/")  # flax's collections, which are not modules
 
 ANONYMOUS = re.compile(r"onnx::|[a-z]?\d+$")
-"""The names that exporters give a weight that has none."""
+"""Names that exporters generate for weights without a name."""
 
 Words = tuple[str, ...]
 
@@ -34,7 +34,7 @@ def words(name: str) -> Words:
 
 
 def hint(step: Step) -> Words:
-    """Returns the words that a graph has for a step: those of its weights, or of its node."""
+    """Returns the words of the graph's name for a step, taken from its weights or its node."""
     if step.kind == "block":
         body, index = step.block
         return common([found for row in body.rows if (found := hint(row.steps[index]))])
@@ -43,7 +43,7 @@ def hint(step: Step) -> Words:
         weights = [operand.name for operand in step.operands if isinstance(operand, Weight)]
     weights = [name for name in weights if not ANONYMOUS.match(name)]
     if not weights:
-        # PyTorch's exporter names a node by its module's path, and behind it the operator.
+        # PyTorch's exporter names a node by the path of its module, followed by the operator.
         scope, _, operator = step.hint.rpartition("/")
         return words(scope or operator) if step.kind == "layer" else ()
     stems = [words(_COLLECTION.sub("", LEAF.sub("", name))) for name in weights]
@@ -51,7 +51,7 @@ def hint(step: Step) -> Words:
 
 
 def assign(model: Body) -> None:
-    """Gives every layer, block and weight of a model a name, alike in all instances of a class."""
+    """Names every layer, block and weight of a model, identically in all instances of a class."""
     for body in [model, *blocks_of(model)]:
         names = Names(body.fields)
         scopes = [_scope(body, index) for index in range(len(body.outputs))]
@@ -66,10 +66,10 @@ def assign(model: Body) -> None:
 
 
 def _scope(body: Body, index: int) -> Words:
-    """Returns the words that all names in one instance begin with, needless inside of it."""
-    found = [h for row in body.rows if (h := hint(row.steps[index]))]
-    whole = body.named and not body.title  # the model's own names are all kept
-    return common(found) if len(found) > 1 and not whole else ()
+    """Returns the common prefix of all names in one instance, which is dropped inside of it."""
+    hints = [h for row in body.rows if (h := hint(row.steps[index]))]
+    keeps_names = body.named and not body.title  # the model keeps its names in full
+    return common(hints) if len(hints) > 1 and not keeps_names else ()
 
 
 def _relative(row: Row, scopes: Sequence[Words], inside: bool) -> str:
@@ -77,25 +77,25 @@ def _relative(row: Row, scopes: Sequence[Words], inside: bool) -> str:
     step = row.steps[0]
     function = step.block.body.title if step.block else step.function
     plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", function).lower()
-    found = {
+    names = {
         "_".join(hint(one)[len(scope) :]) for one, scope in zip(row.steps, scopes, strict=True)
     }
-    if len(found) == 1 and "" not in found:
-        return identifier(found.pop(), plain)
-    return plain if inside or "" in found else identifier(found.pop(), plain)
+    if len(names) == 1 and "" not in names:
+        return identifier(names.pop(), plain)
+    return plain if inside or "" in names else identifier(names.pop(), plain)
 
 
 def _weight_name(row: Row, scopes: Sequence[Words]) -> str:
-    found = set()
+    names = set()
     for step, scope in zip(row.steps, scopes, strict=True):
         weight = next(o for o in step.operands if isinstance(o, Weight))
-        own = words(_COLLECTION.sub("", weight.name))
-        found.add("_".join(own[len(scope) :] if own[: len(scope)] == scope else own))
-    return identifier(found.pop(), "weight") if len(found) == 1 else "weight"
+        parts = words(_COLLECTION.sub("", weight.name))
+        names.add("_".join(parts[len(scope) :] if parts[: len(scope)] == scope else parts))
+    return identifier(names.pop(), "weight") if len(names) == 1 else "weight"
 
 
 def runs(body: Body) -> Iterator[tuple[int, int]]:
-    """Yields the rows, from and to, that are one block after another of the same class."""
+    """Yields the start and the end of each chain of at least three blocks of the same class."""
     start = 0
     while start < len(body.rows):
         stop = start + 1
@@ -108,7 +108,7 @@ def runs(body: Body) -> Iterator[tuple[int, int]]:
 
 
 def _follows(before: Row, after: Row) -> bool:
-    """Returns whether a block is applied to what the one before it returns, and all else alike."""
+    """Returns whether a block takes the result of the one before it, and is otherwise equal."""
     first, second = before.steps[0], after.steps[0]
     if first.kind != "block" or second.function != first.function or before.fields != after.fields:
         return False
@@ -122,7 +122,7 @@ def _follows(before: Row, after: Row) -> bool:
 
 
 def _count_up(body: Body, names: Names) -> None:
-    """Renames blocks in a row whose names do not count up by one, so that a loop can make them."""
+    """Renames chained blocks whose names do not count up by one, so that a loop can create them."""
     for start, stop in runs(body):
         rows = body.rows[start:stop]
         if counted([row.name for row in rows]) is not None:
@@ -136,7 +136,7 @@ def _count_up(body: Body, names: Names) -> None:
 
 
 def counted(names: Sequence[str]) -> tuple[str, int] | None:
-    """Returns the stem before the number that the names end in, and the first number.
+    """Returns the stem and the first number of names that count up by one, else None.
 
     >>> counted(["conv4_8", "conv4_9", "conv4_10"])
     ('conv4_', 8)
@@ -150,8 +150,8 @@ def counted(names: Sequence[str]) -> tuple[str, int] | None:
 
 
 def locations(model: Body) -> dict[tuple[str, ...], Weight]:
-    """Returns each weight by its collection, modules and name."""
-    found: dict[tuple[str, ...], Weight] = {}
+    """Returns the weights of a model by (collection, modules…, name)."""
+    places: dict[tuple[str, ...], Weight] = {}
 
     def visit(body: Body, index: int, scope: tuple[str, ...]) -> None:
         for row in body.rows:
@@ -159,20 +159,20 @@ def locations(model: Body) -> dict[tuple[str, ...], Weight]:
             if step.kind == "block":
                 visit(step.block.body, step.block.index, (*scope, row.name))
             for leaf, weight in step.weights.items():
-                found[weight.collection, *scope, row.name, leaf] = weight
+                places[weight.collection, *scope, row.name, leaf] = weight
             held = [operand for operand in step.operands if isinstance(operand, Weight)]
             for position, weight in enumerate(held):
-                found[weight.collection, *scope, leaf_name(row.name, position)] = weight
+                places[weight.collection, *scope, leaf_name(row.name, position)] = weight
         for position, operand in enumerate(body.outputs[index]):
             if isinstance(operand, Weight):
-                found[operand.collection, *scope, output_name(position)] = operand
+                places[operand.collection, *scope, output_name(position)] = operand
 
     visit(model, 0, ())
-    return found
+    return places
 
 
 def leaf_name(name: str, position: int) -> str:
-    """Returns the name of one of a statement's weights.
+    """Returns the name of a statement's weight at a position among its weights.
 
     >>> leaf_name("bias", 0), leaf_name("bias", 1)
     ('bias', 'bias__1')
@@ -181,7 +181,7 @@ def leaf_name(name: str, position: int) -> str:
 
 
 def output_name(position: int) -> str:
-    """Returns the name of a weight that is an output of the model itself.
+    """Returns the name of a weight that is an output of the model.
 
     >>> output_name(0)
     'output__0'

@@ -1,4 +1,4 @@
-"""Bodies as classes: one statement for each row, a loop for blocks in a row."""
+"""Prints the statements of a body: one for each row, and a loop for chained blocks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ from jaxatr.onnx.codegen.source import (
 from jaxatr.onnx.codegen.steps import Constant, Local, Operand, Step, StepGraph, Weight
 
 INLINE = 16
-"""Elements up to which an array stands where it is used."""
+"""Arrays of up to this many elements are written where they are used."""
 
 ORDER = (
     "hidden_size",
@@ -36,28 +36,28 @@ ORDER = (
     "auto_pad",
     "group",
 )
-"""Settings that come first, in this order."""
+"""Settings that are printed first, in this order."""
 
 SHORT_NAMES = ("x", "y", "z", "u", "v", "w", "a", "b", "c", "d")
 
 LONGEST = 20
-"""Characters of a value's name, if it has several words."""
+"""Maximum number of characters of a value's name with several words."""
 
 Shapes = Mapping[str, tuple[int | str | None, ...] | None]
 
 
 class SourceFile:
-    """The statements of one file besides its classes.
+    """The module-level statements of one file.
 
     Attributes:
-      names: identifiers of the file.
-      constants: statements of long arrays.
-      operators: functions that are looked up, by title.
-      shapes: of values, as far as they are known.
+      names: identifiers in use at module level.
+      constants: statements that define long arrays, by name.
+      operators: variables of the operator functions that are looked up, by their key.
+      shapes: shapes of values, as far as they are known.
     """
 
     def __init__(self, shapes: Shapes, classes: Sequence[str]):
-        """Starts with the names of the classes taken."""
+        """Starts with the names of the classes in use."""
         self.names = Names(classes)
         self.shapes = shapes
         self.constants: dict[str, list[str]] = {}
@@ -65,7 +65,10 @@ class SourceFile:
         self.operators: dict[str, str] = {}
 
     def learn(self, step: Step) -> None:
-        """Names the functions of operators that are not public, before anything else is named."""
+        """Names the functions of a step's operators that are not in :mod:`jaxatr.onnx.ops`.
+
+        This happens before anything else is named.
+        """
         for graph in step.subgraphs.values():
             for inner in graph.steps:
                 self.learn(inner)
@@ -75,11 +78,11 @@ class SourceFile:
             self.operators[step.function] = self.names.take(wanted)
 
     def function(self, step: Step) -> str:
-        """Returns the name of an operator's function."""
+        """Returns the expression for an operator's function."""
         return self.operators.get(step.function, step.function)
 
     def constant(self, constant: Constant) -> str:
-        """Returns the name of a long array."""
+        """Returns the name of a long array, which is defined at module level."""
         if constant.name not in self.constant_names:
             name = self.names.take(identifier(constant.name, "constant").upper())
             self.constant_names[constant.name] = name
@@ -88,19 +91,20 @@ class SourceFile:
 
 
 class Printer:
-    """Writes the statements of one function.
+    """Prints the statements of one function, for the first instance of its body.
 
     Attributes:
       module: the file.
-      body: the class, of which the first instance is printed.
-      names: identifiers that the function may not use.
-      variables: each value's expression.
-      owners: the value that each variable of this function now has.
-      last: the row that uses each value last.
+      names: identifiers in use in the function.
+      variables: the expression of each value.
+      owners: the value that each variable of this function holds at present.
+      last: the last row that uses each value.
+      lists: lists that gather values, by the names of the values.
+      is_model: whether this is the ``__call__`` of the model.
     """
 
     def __init__(self, module: SourceFile, names: Names, variables: Mapping[str, str]):
-        """Starts with the values around the function."""
+        """Starts with the values of the enclosing function."""
         self.module = module
         self.names = names
         self.variables = dict(variables)
@@ -109,8 +113,8 @@ class Printer:
         self.lists: dict[tuple[str, ...], str] = {}
         self.is_model = True
 
-    def own(self, value: str, variable: str) -> None:
-        """Lets a variable stand for a value."""
+    def assign(self, value: str, variable: str) -> None:
+        """Records that a variable holds a value."""
         self.variables[value] = variable
         self.owners[variable] = value
 
@@ -119,9 +123,9 @@ class Printer:
         return variable in self.owners and self.last.get(self.owners[variable], -1) > index
 
     def target(self, step: Step, value: str, index: int, taken: set[str]) -> str:
-        """Returns the variable for a value, one that nobody needs any more where there is one."""
+        """Returns a variable for a value, reusing one that is no longer needed if possible."""
         if value not in self.last:
-            return "_"  # nobody reads it
+            return "_"  # unused
         reads = [o for o in step.operands if isinstance(o, Local)]
         candidates = [self.variables.get(operand.name, "") for operand in reads[:1]]
         candidates = [c for c in candidates if c in self.owners] + ["x"]
@@ -145,7 +149,7 @@ class Printer:
         return self.constant(operand)
 
     def constant(self, constant: Constant) -> Expression:
-        """Returns the expression of an array of the source."""
+        """Returns the expression of an array that is written in the source."""
         value = constant.value
         if constant.static and value.dtype == np.int64 and value.ndim < 2 and value.size:
             plain = value.tolist()
@@ -155,7 +159,7 @@ class Printer:
         return literal(value)
 
     def weight(self, weight: Weight, row: Row, position: int) -> Expression:
-        """Returns the expression that fetches an array out of the module's variables."""
+        """Returns the expression that reads an array from the module's variables."""
         held = [i for i, o in enumerate(row.steps[0].operands) if isinstance(o, Weight)]
         name = quoted(paths.leaf_name(row.name, held.index(position)))
         shape: Expression = literal(weight.shape)
@@ -168,7 +172,7 @@ class Printer:
         return fetch(weight, name, shape, row.steps[0].function)
 
     def arguments(self, row: Row) -> tuple[Expression, ...]:
-        """Returns the expressions that a step is applied to."""
+        """Returns the expressions of a step's operands."""
         step = row.steps[0]
         listed = tuple(o.name for o in step.operands if isinstance(o, Local))
         if len(listed) == len(step.operands) and listed in self.lists:
@@ -176,25 +180,25 @@ class Printer:
         return tuple(self.operand(o, row, i) for i, o in enumerate(step.operands))
 
     def options(self, row: Row) -> dict[str, Expression]:
-        """Returns a step's settings that are not what they are anyway."""
-        found: dict[str, Expression] = {}
+        """Returns the expressions of a step's settings, without those at their default."""
+        options: dict[str, Expression] = {}
         step = row.steps[0]
         for key in {**step.options, **{k: 0 for k in row.fields if isinstance(k, str)}}:
             if key in row.fields:
-                found[key] = f"self.{row.fields[key]}"
+                options[key] = f"self.{row.fields[key]}"
                 continue
             value = step.options[key]
             if isinstance(value, Local):
-                found[key] = self.variables[value.name]
+                options[key] = self.variables[value.name]
             elif isinstance(value, Constant):
-                found[key] = self.constant(value)
+                options[key] = self.constant(value)
             elif not (step.kind == "block" and value is None):
-                found[key] = literal(value)
-        places = {key: ORDER.index(key) for key in found if key in ORDER}
-        return dict(sorted(found.items(), key=lambda item: places.get(item[0], len(ORDER))))
+                options[key] = literal(value)
+        places = {key: ORDER.index(key) for key in options if key in ORDER}
+        return dict(sorted(options.items(), key=lambda item: places.get(item[0], len(ORDER))))
 
     def expression(self, row: Row, name: Expression | None = None) -> Expression:
-        """Returns the expression of a step; ``name``: of its module, if not the row's own."""
+        """Returns the expression of a step; ``name`` overrides the name of its module."""
         step, applied = row.steps[0], self.arguments(row)
         options = self.options(row)
         if step.kind == "key":
@@ -206,83 +210,83 @@ class Printer:
                 options["training"] = "train"
             if step.draws:
                 options["rng"] = "key(self)"
-            made = call(self.module.function(step), *applied, **options)
-            return call("first", made) if step.results == "first" else made
+            expression = call(self.module.function(step), *applied, **options)
+            return call("first", expression) if step.results == "first" else expression
         count = POSITIONAL.get(step.function, 0)
         positional = [options.pop(key) for key in list(options)[:count]]
         title = step.block.body.title if step.block else step.function
-        made = call(title, *positional, **options, name=name or quoted(row.name))
+        expression = call(title, *positional, **options, name=name or quoted(row.name))
         if step.trains:
             star = bool(applied) and isinstance(applied[0], str) and applied[0].startswith("*")
             star = star or (step.kind == "block" and step.block.body.star)
             applied = (*applied, "train=train" if star else "train")
-        return Group(made, applied)
+        return Group(expression, applied)
 
     def statements(self, rows: Sequence[Row], indent: int, loops: Mapping[int, int]) -> list[str]:
-        """Returns the lines of rows; ``loops``: first rows of runs of blocks to the rows behind."""
-        found: list[str] = []
+        """Returns the lines of rows; ``loops`` maps starts of chains of blocks to their ends."""
+        code: list[str] = []
         index = 0
         while index < len(rows):
             stop = loops.get(index)
             if stop is not None and rows[index].steps[0].block.body.star:
-                found += self.gathering(rows[index:stop], index, indent)
+                code += self.gathering(rows[index:stop], index, indent)
                 index = stop
             elif stop is not None and self.chained(rows[index:stop], index):
-                found += self.loop(rows[index:stop], indent)
+                code += self.loop(rows[index:stop], indent)
                 index = stop
             else:
-                found += self.statement(rows[index], index, indent)
+                code += self.statement(rows[index], index, indent)
                 index += 1
                 if stop is not None and stop - index > 1:
                     loops = {**loops, index: stop}
-        return found
+        return code
 
     def chained(self, rows: Sequence[Row], index: int) -> bool:
-        """Returns whether rows may pass on one variable: nothing else reads what it was."""
+        """Returns whether chained rows can share one variable, whose old values nothing reads."""
         values = [row.steps[0].operands[0].name for row in rows]  # pyright: ignore[reportOptionalMemberAccess]
         alone = all(self.last.get(value) == index + i for i, value in enumerate(values))
         return alone and self.variables[values[0]] in self.owners
 
     def loop(self, rows: Sequence[Row], indent: int) -> list[str]:
-        """Returns the loop over blocks of which each takes what the one before it returns."""
+        """Returns a loop over blocks that each take the result of the previous one."""
         stem, start = paths.counted([row.name for row in rows])  # pyright: ignore[reportGeneralTypeIssues]
         variable = self.variables[rows[0].steps[0].operands[0].name]  # pyright: ignore[reportOptionalMemberAccess]
-        made = self.expression(rows[0], f'f"{stem}{{i}}"')
-        self.own(rows[-1].steps[0].targets[0], variable)
+        expression = self.expression(rows[0], f'f"{stem}{{i}}"')
+        self.assign(rows[-1].steps[0].targets[0], variable)
         comment = self.comment(rows[-1].steps[0])
         return [
             " " * indent + counting(start, len(rows)),
-            *commented(lines(f"{variable} = ", made, indent + 4), comment),
+            *commented(lines(f"{variable} = ", expression, indent + 4), comment),
         ]
 
     def gathering(self, rows: Sequence[Row], index: int, indent: int) -> list[str]:
-        """Returns the loop over blocks of which each takes what all before it return."""
+        """Returns a loop over blocks that each take the results of all previous ones."""
         stem, start = paths.counted([row.name for row in rows])  # pyright: ignore[reportGeneralTypeIssues]
         values = [operand.name for operand in rows[0].steps[0].operands]  # pyright: ignore[reportOptionalMemberAccess]
         name = self.names.take("features")
         begun = Group("", tuple(self.variables[value] for value in values), "[]")
-        found = lines(f"{name} = ", begun, indent)
+        code = lines(f"{name} = ", begun, indent)
         self.lists[tuple(values)] = name
-        made = self.expression(rows[0], f'f"{stem}{{i}}"')
-        found.append(" " * indent + counting(start, len(rows)))
-        found += lines("", call(f"{name}.append", made), indent + 4)
+        expression = self.expression(rows[0], f'f"{stem}{{i}}"')
+        code.append(" " * indent + counting(start, len(rows)))
+        code += lines("", call(f"{name}.append", expression), indent + 4)
         del self.lists[tuple(values)]
         values += [row.steps[0].targets[0] for row in rows]
         self.lists[tuple(values)] = name
         for position, value in enumerate(values):
             self.variables[value] = f"{name}[{position}]"
-        return found
+        return code
 
     def statement(self, row: Row, index: int, indent: int) -> list[str]:
-        """Returns the lines of one row, local functions before it."""
+        """Returns the lines of one row, preceded by its local functions."""
         step = row.steps[0]
-        found: list[str] = []
+        code: list[str] = []
         for key, graph in step.subgraphs.items():
             name = self.names.take(key)
-            found += self.function(name, graph, indent)
-            step.options[key] = Local(f"function {name}\0")  # no value of a model has this name
+            code += self.function(name, graph, indent)
+            step.options[key] = Local(f"function {name}\0")  # cannot be the name of a value
             self.variables[f"function {name}\0"] = name
-        made = self.expression(row)
+        expression = self.expression(row)
         taken: set[str] = set()
         targets = []
         for value in step.targets:
@@ -295,16 +299,16 @@ class Printer:
             name = self.names.take("results")
             for position, value in enumerate(step.targets):
                 self.variables[value] = f"{name}[{position}]"
-            return [*found, *lines(f"{name} = ", made, indent)]
+            return [*code, *lines(f"{name} = ", expression, indent)]
         if step.results == "more" and len(targets) == 1:
             prefix = f"{targets[0]}, = "
         for value, name in zip(step.targets, targets, strict=False):
             if name != "_":
-                self.own(value, name)
-        return [*found, *commented(lines(prefix, made, indent), self.comment(step))]
+                self.assign(value, name)
+        return [*code, *commented(lines(prefix, expression, indent), self.comment(step))]
 
     def function(self, name: str, graph: StepGraph, indent: int) -> list[str]:
-        """Returns a local function; values around it keep their names."""
+        """Returns the lines of a local function, which can use the enclosing variables."""
         inner = Printer(self.module, Names(self.names.taken | set(self.owners)), self.variables)
         inner.is_model = False
         rows = [Row([step]) for step in graph.steps]
@@ -312,14 +316,14 @@ class Printer:
         arguments = []
         for value in graph.inputs:
             arguments.append(inner.names.take(variable_name(value)))
-            inner.own(value, arguments[-1])
+            inner.assign(value, arguments[-1])
         margin = " " * indent
-        found = lines("def ", Group(name, tuple(arguments)), indent, ":")
-        found += inner.statements(rows, indent + 4, {})
+        code = lines("def ", Group(name, tuple(arguments)), indent, ":")
+        code += inner.statements(rows, indent + 4, {})
         results = Group("", tuple(inner.output(o) for o in graph.outputs))
         if not graph.outputs:
-            return ["", *found, f"{margin}    return ()", ""]
-        return ["", *found, *lines("return ", results, indent + 4), ""]
+            return ["", *code, f"{margin}    return ()", ""]
+        return ["", *code, *lines("return ", results, indent + 4), ""]
 
     def output(self, operand: Operand) -> Expression:
         """Returns the expression of a result."""
@@ -328,7 +332,7 @@ class Printer:
         return "None" if operand is None else self.constant(operand)  # pyright: ignore[reportArgumentType]
 
     def comment(self, step: Step) -> str:
-        """Returns the shape of a step's first result, where it is known."""
+        """Returns the shape of a step's first result, or an empty string if it is unknown."""
         shape = self.module.shapes.get(step.targets[0]) if self.is_model else None
         if shape is None or all(dimension(size) == "?" for size in shape):
             return ""
@@ -336,7 +340,7 @@ class Printer:
 
 
 def variable_name(value: str) -> str:
-    """Returns an identifier for a value, not in capitals, which long arrays have.
+    """Returns an identifier for a value, not in capitals, which are for long arrays.
 
     >>> variable_name("/encoder/layers.2/self_attn/Gather_4_output_0"), variable_name("X")
     ('self_attn_Gather_4', 'x')
@@ -355,15 +359,15 @@ def counting(start: int, count: int) -> str:
     return f"for i in range({f'{start}, ' if start else ''}{start + count}):"
 
 
-def commented(made: list[str], comment: str) -> list[str]:
-    """Returns lines with a comment behind the last, where there is room."""
-    if not comment or len(made[-1]) + len(comment) + 4 > WIDTH:
-        return made
-    return [*made[:-1], f"{made[-1]}  # {comment}"]
+def commented(code: list[str], comment: str) -> list[str]:
+    """Returns lines with a comment after the last one, if there is room."""
+    if not comment or len(code[-1]) + len(comment) + 4 > WIDTH:
+        return code
+    return [*code[:-1], f"{code[-1]}  # {comment}"]
 
 
 def shape_text(shape: Sequence[Any]) -> str:
-    """Returns a shape; of symbols no more than letters, digits and underscores.
+    """Returns the text of a shape, with symbols reduced to letters, digits and underscores.
 
     >>> shape_text(("N\\nimport os", 3, None))
     '[N_import_os, 3, ?]'
@@ -372,15 +376,15 @@ def shape_text(shape: Sequence[Any]) -> str:
 
 
 def dimension(size: Any) -> str:
-    """Returns one dimension of a shape."""
+    """Returns the text of one dimension of a shape."""
     if isinstance(size, int):
         return str(size)
-    unnamed = not size or size.startswith("unk__")  # by ONNX's inference
+    unnamed = not size or size.startswith("unk__")  # a placeholder of ONNX's inference
     return "?" if unnamed else identifier(size, "n")[:12]
 
 
 def fetch(weight: Weight, name: str, shape: Expression, function: str) -> Expression:
-    """Returns the expression that fetches a weight, or makes it in ``init``."""
+    """Returns the expression that reads a weight, or creates it in ``init``."""
     dtype = quoted(weight.dtype)
     if weight.collection != "params":
         return call("held", "self", quoted(weight.collection), name, shape, dtype)

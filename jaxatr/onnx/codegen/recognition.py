@@ -1,4 +1,4 @@
-"""Which calls are layers of :mod:`jaxatr.onnx.nn`: those whose weights are theirs alone."""
+"""Recognises calls as layers of :mod:`jaxatr.onnx.nn`, if no other call uses their weights."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,19 +11,19 @@ from jaxatr.onnx.reader.program import Call
 
 POSITIONAL = {"Conv": 2, "ConvTranspose": 2, "Embed": 2, "Dense": 1, "Linear": 1, "GroupNorm": 1}
 POSITIONAL |= {"Dropout": 1, "LSTM": 1, "GRU": 1, "RNN": 1}
-"""How many settings of a layer are printed without their names."""
+"""Number of settings of a layer that are printed as positional arguments."""
 
 
 @dataclass(frozen=True)
 class LayerMatch:
-    """A layer.
+    """A recognised layer.
 
     Attributes:
-      layer: its class.
+      layer: name of its class.
       options: its settings.
-      weights: name in the model of each of its arrays, by leaf.
-      operands: names of what it is applied to.
-      calls: what it computes.
+      weights: the layer's names of its arrays, to their names in the model.
+      operands: names of its inputs.
+      calls: the calls that it replaces.
     """
 
     layer: str
@@ -34,7 +34,7 @@ class LayerMatch:
 
 
 Exclusive = Callable[[str], Any]
-"""From a name to the weight that one call alone uses, or None."""
+"""Returns the weight of a name if only one call uses it, else None."""
 
 
 def recognised(
@@ -43,7 +43,14 @@ def recognised(
     follower: Callable[[Call], Call | None],
     known: Mapping[str, np.ndarray],
 ) -> LayerMatch | None:
-    """Returns the layer that a call, perhaps with the one behind it, is; or None."""
+    """Returns the layer that a call forms, possibly with the call after it, or None.
+
+    Args:
+      call: the call.
+      exclusive: returns the weight of a name if only one call uses it, else None.
+      follower: returns the call that alone uses the result of a call, or None.
+      known: arrays that are part of the program.
+    """
     function = call.operator.function
     if function is ops.matmul:
         return _linear(call, exclusive, follower)
@@ -76,16 +83,16 @@ def recognised(
 
 
 def _attributes(call: Call, *without: str) -> dict[str, Any]:
-    """Returns a call's attributes; what says no more than the default is left out."""
-    found = {key: value for key, value in call.attributes.items() if key not in without}
+    """Returns a call's attributes, leaving out those equal to the default."""
+    attributes = {key: value for key, value in call.attributes.items() if key not in without}
     for key, plain in (("strides", 1), ("dilations", 1), ("pads", 0)):
-        if all(number == plain for number in found.get(key, ())):
-            found.pop(key, None)
-    return found
+        if all(number == plain for number in attributes.get(key, ())):
+            attributes.pop(key, None)
+    return attributes
 
 
 def _biased(shapes: Mapping[str, tuple], features: int) -> dict[str, Any] | None:
-    """Returns the setting for a layer's bias; None where the bias has another shape."""
+    """Returns the setting for a layer's bias, or None if the bias has an unexpected shape."""
     if "bias" not in shapes:
         return {"use_bias": False}
     return {} if shapes["bias"] == (features,) else None
@@ -124,7 +131,7 @@ def _layer_norm(call: Call, shapes: Mapping[str, tuple]) -> dict[str, Any] | Non
     axis = call.attributes.get("axis", -1)
     if "stash_type" in call.attributes or len(call.outputs) > 1 or axis != -len(shapes["scale"]):
         return None
-    if 1 in shapes["scale"]:  # which may be spread over a longer axis
+    if 1 in shapes["scale"]:  # may be broadcast over a longer axis
         return None
     return {**_attributes(call), **({} if "bias" in shapes else {"use_bias": False})}
 
@@ -155,7 +162,7 @@ _STATISTICS = {"input_mean": "mean", "input_var": "var"}
 _KERNEL = {"w": "kernel", "b": "bias"}
 _GATES = {"w": "w", "r": "r", "b": "b"}
 
-# A function to its layer, the layer's name of each operand that is a weight, and its settings.
+# Each function to its layer, the layer's names of the weight operands, and the settings.
 _FORMS: dict[Callable, tuple[str, dict[str, str], Callable]] = {
     ops.conv: ("Conv", _KERNEL, _conv),
     ops.conv_transpose: ("ConvTranspose", _KERNEL, _conv),
@@ -183,15 +190,15 @@ def _linear(call: Call, exclusive: Exclusive, follower: Callable) -> LayerMatch 
         call.inputs[:1],
         (call,),
     )
-    behind = follower(call)
-    if behind is None or behind.operator.function is not ops.add:
+    following = follower(call)
+    if following is None or following.operator.function is not ops.add:
         return bare
-    (other,) = [name for name in behind.inputs if name != call.outputs[0]] or [""]
+    (other,) = [name for name in following.inputs if name != call.outputs[0]] or [""]
     bias = exclusive(other)
     if bias is None or bias.collection != "params" or bias.shape != kernel.shape[1:]:
         return bare
     weights = {"kernel": kernel.name, "bias": bias.name}
-    return LayerMatch("Linear", options, weights, call.inputs[:1], (call, behind))
+    return LayerMatch("Linear", options, weights, call.inputs[:1], (call, following))
 
 
 def _dropout(call: Call, known: Mapping[str, np.ndarray]) -> LayerMatch | None:

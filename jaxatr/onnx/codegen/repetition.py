@@ -1,4 +1,4 @@
-"""The search for what repeats: windows of steps that compute alike."""
+"""Searches for repeated structure: windows of steps with the same computation."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -8,25 +8,26 @@ from jaxatr.onnx.codegen.bodies import VARYING, Body, last_uses, module_of, take
 from jaxatr.onnx.codegen.steps import Local, Operand, Step, Weight
 
 LONGEST = 160
-"""Steps of a block."""
+"""Maximum number of steps in a block."""
 
 SHORTEST = 4
+"""Minimum number of steps in a block."""
+
 SAVED = 8
-"""Fewest steps that a block must spare the reader."""
+"""Minimum number of steps that a block must save in the source."""
 
 OPEN = 0.6
-"""The worth of a block whose operands are used behind it too: a whole residual block is better."""
+"""Factor of the score of a block whose inputs are used after it; favours full residual blocks."""
 
 WIDEST = 3
-"""Values that a block may be applied to, unless it takes any number."""
-
+"""Maximum number of inputs of a block, unless it takes any number."""
 
 JOINING = 8
-"""Elements up to which a constant may differ from block to block."""
+"""Constants of up to this many elements may differ between the instances of a block."""
 
 
 class Occurrence(NamedTuple):
-    """Where a pattern occurs: the body, its first row and the row behind it."""
+    """An occurrence of a pattern: the body, the first row and the row after the last."""
 
     body: Body
     start: int
@@ -34,11 +35,11 @@ class Occurrence(NamedTuple):
 
 
 class Repetition(NamedTuple):
-    """A pattern.
+    """A pattern with its occurrences.
 
     Attributes:
-      occurrences: where it occurs; none overlaps another.
-      output: row, from the start, and target of what it returns.
+      occurrences: the occurrences, which do not overlap.
+      output: row (counted from the start) and target of the returned value.
     """
 
     occurrences: list[Occurrence]
@@ -46,7 +47,7 @@ class Repetition(NamedTuple):
 
 
 def best(bodies: list[Body]) -> Repetition | None:
-    """Returns the pattern that spares most, or None."""
+    """Returns the pattern that saves the most steps, or None."""
     last = {id(body): last_uses(body) for body in bodies}
     highest, chosen = (0.0, 0, 0), None
     windows: list[_Window] = []
@@ -58,31 +59,31 @@ def best(bodies: list[Body]) -> Repetition | None:
         for window in windows:
             if window.grow():
                 groups[window.key].append(window)
-        # A window that occurs once does not occur twice when it is longer.
-        groups = {key: found for key, found in groups.items() if len(found) > 1}
-        windows = [window for found in groups.values() for window in found]
+        # A window that occurs only once cannot repeat when it grows.
+        groups = {key: group for key, group in groups.items() if len(group) > 1}
+        windows = [window for group in groups.values() for window in group]
         if not windows:
             break
-        for found in groups.values():
-            if length < SHORTEST or (len(found) - 1) * length < max(SAVED, highest[0]):
+        for group in groups.values():
+            if length < SHORTEST or (len(group) - 1) * length < max(SAVED, highest[0]):
                 continue
-            score, pattern = _rated(found, last)
+            score, pattern = _rated(group, last)
             if score > highest:
                 highest, chosen = score, pattern
     return chosen
 
 
 def _rated(
-    found: list["_Window"], last: Mapping[int, dict[str, int]]
+    group: list["_Window"], last: Mapping[int, dict[str, int]]
 ) -> tuple[Any, Repetition | None]:
-    """Returns the worth of a pattern, and the pattern; nothing where it can be no block."""
+    """Returns the score of a pattern, and the pattern, or None if it cannot be a block."""
     nothing = (0.0, 0, 0), None
-    if len(found[0].modules) == 1:
-        return nothing  # a layer that would lose its name
-    length, operands = found[0].stop - found[0].start, len(found[0].outside)
-    if _twice([sketch.function for sketch in found[0].sketches[found[0].start : found[0].stop]]):
+    if len(group[0].modules) == 1:
+        return nothing  # a single layer would lose its name
+    length, operands = group[0].stop - group[0].start, len(group[0].outside)
+    if _twice([sketch.function for sketch in group[0].sketches[group[0].start : group[0].stop]]):
         return nothing
-    occurrences = [Occurrence(one.body, one.start, one.stop) for one in found]
+    occurrences = [Occurrence(one.body, one.start, one.stop) for one in group]
     apart = _apart([occurrence for occurrence in occurrences if not _cuts(*occurrence)])
     saved = float((len(apart) - 1) * length - len(apart) * max(0, operands - 1))
     if saved < SAVED:
@@ -99,17 +100,18 @@ def _rated(
 
 
 class _Sketch:
-    """The traits of a step that have to be alike in two windows.
+    """The properties of a step that must agree in two windows.
 
     Attributes:
-      function: its function, or its class.
-      fixed: a hash of everything but the values that it is applied to.
-      values: names of those, None for other operands.
+      function: its function or class.
+      fixed: hash of its function, kind and settings.
+      others: hash of its operands that are not computed values.
+      values: names of its operands that are computed values, None for the others.
       target: name of its result.
-      fits: whether a block may hold it.
-      takes_any: whether it joins any number of values.
+      fits: whether a block may contain it.
+      takes_any: whether it takes any number of values.
       is_block: whether it is a block itself.
-      module: the path of its module, where names are such paths and it has weights.
+      module: its module path, if names are module paths and it has weights; else None.
     """
 
     def __init__(self, step: Step, named: bool):
@@ -127,7 +129,7 @@ class _Sketch:
 
 
 class _Window:
-    """Rows from one on, which grow by one row at a time, and the key of what they compute."""
+    """A window of rows that grows by one row at a time, with a key of its computation."""
 
     def __init__(self, body: Body, sketches: list[_Sketch], start: int):
         self.body, self.sketches, self.start, self.stop = body, sketches, start, start
@@ -139,7 +141,7 @@ class _Window:
         self.key: Any = None
 
     def grow(self) -> bool:
-        """Takes the next row in; returns whether the window can be a block with it."""
+        """Adds the next row; returns whether the window can then be a block."""
         if self.stop == len(self.sketches):
             return False
         sketch = self.sketches[self.stop]
@@ -149,7 +151,7 @@ class _Window:
             return False
         if sketch.is_block and self.stop > self.start:
             if self.sketches[self.stop - 1].function == sketch.function:
-                return False  # blocks in a row are a loop, which is to stay whole
+                return False  # chained blocks form a loop, which must not be cut
         if self.stop == self.start and sketch.takes_any:
             self.star = True
             self.key = hash((sketch.fixed, "*", self._within(sketch)))
@@ -170,7 +172,7 @@ class _Window:
         return True
 
     def _takes_module(self, sketch: _Sketch) -> bool:
-        """Returns whether a step is of the module that the window's first layer is in."""
+        """Returns whether a step belongs to the parent module of the window's first layer."""
         if sketch.module is None:
             return True
         if self.parent is None:
@@ -179,20 +181,20 @@ class _Window:
         return sketch.module[: len(self.parent)] == self.parent
 
     def _within(self, sketch: _Sketch) -> tuple[str, ...] | None:
-        """Returns a step's path in that module."""
+        """Returns a step's path relative to that module."""
         if sketch.module is None or self.parent is None:
             return None
         return sketch.module[len(self.parent) :]
 
 
 def _twice(functions: list[str]) -> bool:
-    """Returns whether a window is a shorter one several times, perhaps the last time not whole."""
+    """Returns whether a window is itself periodic, with a possibly incomplete last period."""
     periods = range(1, len(functions) // 2 + 1)
     return any(functions[period:] == functions[:-period] for period in periods)
 
 
 def _cuts(body: Body, start: int, stop: int) -> bool:
-    """Returns whether a window begins or ends amid blocks in a row."""
+    """Returns whether a window begins or ends inside of a chain of blocks."""
 
     def alike(index: int) -> bool:
         if not 0 <= index < len(body.rows) - 1:
@@ -209,7 +211,7 @@ def _settings(step: Step) -> Any:
 
 
 def _token(operand: Operand) -> Any:
-    """Returns the traits that have to be alike of an operand that was not computed."""
+    """Returns the properties of a weight or constant operand that must agree in two windows."""
     if operand is None or isinstance(operand, Local):
         return None
     if isinstance(operand, Weight):
@@ -220,7 +222,7 @@ def _token(operand: Operand) -> Any:
 
 
 def _apart(occurrences: list[Occurrence]) -> list[Occurrence]:
-    """Returns as many occurrences as do not overlap, from the front."""
+    """Returns occurrences that do not overlap, chosen from the front."""
     chosen: list[Occurrence] = []
     for occurrence in occurrences:
         if chosen and chosen[-1].body is occurrence.body and chosen[-1].stop > occurrence.start:
@@ -230,18 +232,18 @@ def _apart(occurrences: list[Occurrence]) -> list[Occurrence]:
 
 
 def _output(occurrence: Occurrence, last: dict[str, int]) -> tuple[int, int] | None:
-    """Returns the one value of a window that is used behind it, or None."""
-    found = [
+    """Returns row and target of the only value that is used after a window, or None."""
+    outputs = [
         (index - occurrence.start, position)
         for index in range(occurrence.start, occurrence.stop)
         for position, name in enumerate(occurrence.body.rows[index].steps[0].targets)
         if last.get(name, -1) >= occurrence.stop
     ]
-    return found[0] if len(found) == 1 else None
+    return outputs[0] if len(outputs) == 1 else None
 
 
 def _is_closed(occurrence: Occurrence, last: Mapping[str, int]) -> bool:
-    """Returns whether nothing that a window reads is used behind it, or it reads any number."""
+    """Returns whether the values that a window reads are unused after it, or any number of them."""
     rows = occurrence.body.rows[occurrence.start : occurrence.stop]
     return takes_any(rows[0].steps[0]) or all(
         last[name] < occurrence.stop for row in rows for name in used(row.steps[0]) if name

@@ -1,6 +1,6 @@
-"""Expressions as source, broken into lines as ``ruff format`` breaks them."""
+"""Expressions as source code, with line breaks in the style of ``ruff format``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -15,18 +15,19 @@ PLAIN = frozenset(
     "float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool complex64 "
     "complex128".split()
 )
-"""The types that NumPy itself has."""
+"""The types of NumPy itself."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """A bracketed list, with what stands before it.
+    """A bracketed list of expressions, such as a call, a tuple or a list.
 
     Attributes:
-      head: what stands before the bracket.
-      items: in it.
-      brackets: of what kind; a list or tuple without head is broken item by item.
-      prefix: a keyword's ``name=``, before it all.
+      head: expression before the opening bracket; empty for a list or tuple, which is broken item
+        by item.
+      items: expressions between the brackets.
+      brackets: opening and closing bracket.
+      prefix: ``name=`` of a keyword argument, placed first.
     """
 
     head: "Expression"
@@ -39,13 +40,13 @@ Expression: TypeAlias = str | Group
 
 
 def call(head: Expression, *items: Expression, **keywords: Expression) -> Group:
-    """Returns a call."""
+    """Returns the expression of a call."""
     named = tuple(keyword(name, value) for name, value in keywords.items())
     return Group(head, (*items, *named))
 
 
 def keyword(name: str, value: Expression) -> Expression:
-    """Returns ``name=value``."""
+    """Returns the expression ``name=value``."""
     if isinstance(value, str):
         return f"{name}={value}"
     return Group(value.head, value.items, value.brackets, f"{name}=")
@@ -65,12 +66,12 @@ def flat(expression: Expression) -> str:
 def lines(prefix: str, expression: Expression, indent: int, suffix: str = "") -> list[str]:
     """Returns the lines of ``prefix expression suffix``."""
     margin = " " * indent
-    whole = margin + prefix + flat(expression) + suffix
-    if len(whole) <= WIDTH or isinstance(expression, str) or not expression.items:
-        return [whole]
+    one_line = margin + prefix + flat(expression) + suffix
+    if len(one_line) <= WIDTH or isinstance(expression, str) or not expression.items:
+        return [one_line]
     before = prefix + expression.prefix + flat(expression.head) + expression.brackets[0]
     if isinstance(expression.head, Group) and indent + len(before) > WIDTH:
-        # The layer's own arguments are broken, not those that it is applied to.
+        # Break the constructor arguments of a layer, not those of its call.
         inner = ", ".join(flat(item) for item in expression.items)
         applied = f"{expression.brackets[0]}{inner}{expression.brackets[1]}"
         return lines(prefix + expression.prefix, expression.head, indent, applied + suffix)
@@ -83,7 +84,7 @@ def lines(prefix: str, expression: Expression, indent: int, suffix: str = "") ->
 
 
 def literal(value: Any) -> Expression:
-    """Returns the source of a plain value of Python, or of a NumPy array.
+    """Returns the source of a plain Python value or a NumPy array.
 
     Raises:
       ValueError: the value is of another kind.
@@ -98,11 +99,11 @@ def literal(value: Any) -> Expression:
         return repr(value)
     if isinstance(value, (tuple, list)):
         return Group("", tuple(literal(item) for item in value), "()")
-    raise ValueError(f"value: got {type(value).__name__}, which no source can state")
+    raise ValueError(f"value: got {type(value).__name__}, which has no literal")
 
 
 def number(value: float) -> str:
-    """Returns the source of a float, infinities and nan included.
+    """Returns the source of a float, including infinities and NaN.
 
     >>> number(1e-05), number(float("-inf"))
     ('1e-05', 'float("-inf")')
@@ -113,7 +114,7 @@ def number(value: float) -> str:
 
 
 def element(value: Any, name: str) -> str:
-    """Returns the source of one number of an array, exactly."""
+    """Returns the exact source of one element of an array."""
     if name == "str":
         return quoted(value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value))
     if name.startswith("complex"):
@@ -123,12 +124,12 @@ def element(value: Any, name: str) -> str:
     if name.startswith(("int", "uint")):
         return repr(int(value))
     if name in ("float16", "float32") and np.isfinite(value):
-        return repr(float(str(value)))  # the shortest that is the same number
+        return repr(float(str(value)))  # the shortest representation
     return number(float(value))
 
 
 def array_literal(value: np.ndarray) -> Expression:
-    """Returns an expression whose value is the array, of NumPy."""
+    """Returns an expression that evaluates to a NumPy array."""
     name = name_of(value.dtype)
     items = tuple(element(item, name) for item in value.reshape(-1))
     nested = nest(items, value.shape) if value.size else None
@@ -139,7 +140,7 @@ def array_literal(value: np.ndarray) -> Expression:
 
 
 def nest(items: Sequence[str], shape: Sequence[int]) -> Expression:
-    """Returns items as lists in lists."""
+    """Returns items as nested lists of a shape."""
     if not shape:
         return items[0]
     step = len(items) // shape[0]
@@ -148,7 +149,7 @@ def nest(items: Sequence[str], shape: Sequence[int]) -> Expression:
 
 
 def filled(name: str, value: np.ndarray) -> list[str]:
-    """Returns the statement that names a long array, each line of it filled."""
+    """Returns the statement that defines a long array, with lines filled to the full width."""
     dtype = name_of(value.dtype)
     text = ""
     rows = []
@@ -161,8 +162,3 @@ def filled(name: str, value: np.ndarray) -> list[str]:
     shape = flat(literal(value.shape))
     tail = f"], {quoted(dtype)}, {shape})"
     return ["# fmt: off", f"{name} = array([", *rows, tail, "# fmt: on"]
-
-
-def parameters(values: Mapping[str, str]) -> list[str]:
-    """Returns ``name: type`` for each field of a class."""
-    return [f"    {name}: {kind}" for name, kind in values.items()]

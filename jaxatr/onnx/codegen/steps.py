@@ -1,4 +1,4 @@
-"""Calls as steps of a module: layers that hold their weights, and applications of operators."""
+"""Turns calls into the steps of a module: layers with their weights, and operator calls."""
 
 import typing
 from collections import Counter
@@ -16,17 +16,17 @@ from jaxatr.onnx.reader.program import Call, Program
 from jaxatr.onnx.reader.variables import calls_of, deciding, uses
 
 SMALL = 16
-"""Elements up to which a constant stands in the source."""
+"""Constants of up to this many elements are written in the source."""
 
 
 class Local(NamedTuple):
-    """An operand that was computed, or given."""
+    """An operand that is computed, or an input."""
 
     name: str
 
 
 class Weight(NamedTuple):
-    """An operand out of the weights' file: its collection, name in the model, shape and type."""
+    """An operand from the weights file: its collection, name in the model, shape and type."""
 
     collection: str
     name: str
@@ -35,7 +35,7 @@ class Weight(NamedTuple):
 
 
 class Constant(NamedTuple):
-    """An operand that stands in the source; one that decides a shape may be plain numbers."""
+    """An operand written in the source; if it determines a shape (``static``), as plain numbers."""
 
     name: str
     value: np.ndarray
@@ -47,24 +47,24 @@ Operand: TypeAlias = Local | Weight | Constant | None
 
 @dataclass
 class Step:
-    """One statement.
+    """One statement of a generated method.
 
     Attributes:
-      function: of :mod:`jaxatr.onnx.ops`, or an operator's own; a layer's class; ``weight`` and
-        ``key`` for what is fetched once and used several times; a block's title.
-      targets: names of the values that it computes, ``""`` for what nobody wants.
-      operands: what it is applied to.
-      options: a layer's settings, or an operator's keywords.
-      weights: a layer's own, by leaf.
-      hint: what the graph calls it.
+      function: an operator's function, a layer's class or a block's title; ``weight`` or ``key``
+        for a weight or key that is read once and used several times.
+      targets: names of the values that it computes, ``""`` for unused ones.
+      operands: its operands.
+      options: settings of a layer, or keywords of an operator.
+      weights: weights that a layer owns, by their names in the layer.
+      hint: name in the graph.
       kind: ``operator``, ``layer``, ``weight``, ``key`` or ``block``.
-      trains: whether it behaves otherwise in training.
+      trains: whether it behaves differently in training.
       draws: whether it takes a key.
-      results: ``one``, ``all`` (a tuple of just the targets), ``more`` (a longer one) or ``first``
-        (perhaps a tuple, of which the first is the target).
+      results: ``one``, ``all`` (a tuple of exactly the targets), ``more`` (a longer tuple) or
+        ``first`` (possibly a tuple that begins with the target).
       subgraphs: local functions, by keyword.
-      operator: whose function it is.
-      block: of a block, its body and which of the body's instances it is.
+      operator: the operator, if there is one.
+      block: the body and the index of the instance, for a block.
     """
 
     function: str
@@ -84,7 +84,7 @@ class Step:
 
 @dataclass
 class StepGraph:
-    """Steps with the names of what comes in and goes out."""
+    """Steps with the names of their inputs, and their outputs."""
 
     inputs: tuple[str, ...]
     outputs: tuple[Operand, ...]
@@ -96,7 +96,13 @@ def graph_of(
     known: Mapping[str, np.ndarray],
     variables: Mapping[str, Mapping[str, Any]],
 ) -> StepGraph:
-    """Returns a program as steps; what it does not name is unused."""
+    """Converts a program to steps.
+
+    Args:
+      program: the program.
+      known: arrays that are part of the program.
+      variables: the other arrays, by collection and name.
+    """
     return _StepMaker(program, known, variables).read()
 
 
@@ -112,7 +118,7 @@ class _StepMaker:
             for collection, arrays in variables.items()
             for name, value in arrays.items()
         }
-        # A value that a subgraph reads may decide a shape there.
+        # A value that a subgraph reads may determine a shape there.
         kept = deciding(program) | {
             name for g, _ in inner for c in calls_of(g) for name in c.inputs
         }
@@ -125,7 +131,7 @@ class _StepMaker:
                 self.weights[name] = Weight("constants", name, value.shape, value.dtype.name)
         self.declared: set[str] = set()
         self.done: set[str] = set()
-        self.fetched: list[Step] = []  # at the model's beginning, where they part no blocks
+        self.fetched: list[Step] = []  # placed at the model's start, where they split no blocks
 
     def read(self) -> StepGraph:
         steps: list[Step] = []
@@ -138,19 +144,19 @@ class _StepMaker:
         """Adds the steps of a call of the main graph."""
         if call.name in self.done:
             return
-        found = recognition.recognised(call, self.exclusive, self.follower, self.known)
-        if found is None:
+        layer = recognition.recognised(call, self.exclusive, self.follower, self.known)
+        if layer is None:
             steps.append(self.applied(call, steps, steps))
             return
-        self.done.update(used.name for used in found.calls)
-        last = found.calls[-1]
+        self.done.update(used.name for used in layer.calls)
+        last = layer.calls[-1]
         steps.append(
             Step(
-                found.layer,
+                layer.layer,
                 last.outputs,
-                tuple(self.operand(name, steps) for name in found.operands),
-                found.options,
-                {leaf: self.weights[name] for leaf, name in found.weights.items()},
+                tuple(self.operand(name, steps) for name in layer.operands),
+                layer.options,
+                {leaf: self.weights[name] for leaf, name in layer.weights.items()},
                 call.name if call.name not in call.outputs else "",
                 "layer",
                 trains="training" in call.operator.keywords,
@@ -159,16 +165,16 @@ class _StepMaker:
         )
 
     def exclusive(self, name: str) -> Weight | None:
-        """Returns a weight that one call alone uses."""
+        """Returns the weight of a name if only one call uses it, else None."""
         return self.weights.get(name) if self.uses[name] == 1 else None
 
     def follower(self, call: Call) -> Call | None:
-        """Returns the call that alone uses the one result of this one."""
+        """Returns the call that alone uses the only result of a call, or None."""
         (output, *more) = call.outputs
         return self.consumers.get(output) if self.uses[output] == 1 and not more else None
 
     def applied(self, call: Call, steps: list[Step], top: list[Step]) -> Step:
-        """Returns the application of an operator; ``top`` gets what is fetched for it."""
+        """Returns the step of an operator call; steps that read its keys are added to ``top``."""
         operator = call.operator
         inside = steps is not top
         subgraphs = {
@@ -184,14 +190,14 @@ class _StepMaker:
             function_of(operator),
             call.outputs,
             operands,
-            {k: v for k, v in call.keywords().items() if not _says_nothing(operator, k, v)},
+            {k: v for k, v in call.keywords().items() if not _is_default(operator, k, v)},
             trains="training" in operator.keywords,
             draws="rng" in operator.keywords,
             results=results_of(operator, call),
             subgraphs=subgraphs,
             operator=operator,
         )
-        if step.draws and inside:  # flax gives no keys where jax traces a function
+        if step.draws and inside:  # flax cannot make keys inside of a function that jax traces
             drawn = f"key of {call.name}"
             top.append(Step("key", (drawn,), kind="key"))
             step.options["rng"], step.draws = Local(drawn), False
@@ -207,7 +213,7 @@ class _StepMaker:
     def operand(
         self, name: str, top: list[Step], static: bool = False, inside: bool = False
     ) -> Operand:
-        """Returns an operand; a weight that is used twice, or inside of a function, is fetched."""
+        """Returns an operand; a weight used twice, or in a local function, is read beforehand."""
         if not name:
             return None
         if name in self.known:
@@ -224,7 +230,7 @@ class _StepMaker:
 
 
 def _trimmed(program: Program, uses: Counter) -> Program:
-    """Returns a program whose calls give no last results that nobody uses."""
+    """Returns a program whose calls omit trailing results that are unused."""
     calls = []
     for call in program.calls:
         outputs = call.outputs
@@ -235,8 +241,8 @@ def _trimmed(program: Program, uses: Counter) -> Program:
     return replace(program, calls=tuple(calls))
 
 
-def _says_nothing(operator: Operator, key: str, value: Any) -> bool:
-    """Returns whether a keyword is the default, or the meaningless type of an optional."""
+def _is_default(operator: Operator, key: str, value: Any) -> bool:
+    """Returns whether a keyword has its default, or is the type of an optional, which is unused."""
     if operator.function is ops.optional:
         return True
     default = operator.keywords[key]
@@ -244,7 +250,7 @@ def _says_nothing(operator: Operator, key: str, value: Any) -> bool:
 
 
 def function_of(operator: Operator) -> str:
-    """Returns ``ops.name``, or the operator's title where its function is not public."""
+    """Returns ``ops.name``, or the operator's registry key if its function is not public."""
     name = operator.function.__name__
     if getattr(ops, name, None) is operator.function:
         return f"ops.{name}"
@@ -252,7 +258,7 @@ def function_of(operator: Operator) -> str:
 
 
 def results_of(operator: Operator, call: Call) -> str:
-    """Returns how the results of a call come, as :class:`Step` says it."""
+    """Returns the form of a call's results: ``Step.results``."""
     count = len(call.outputs)
     if not function_of(operator).startswith("ops."):
         return "more" if count > 1 else "first"

@@ -1,4 +1,4 @@
-"""The weights of a generated module: one safetensors file, each array under its path."""
+"""Reads and writes the weights of a generated module, a safetensors file of arrays by path."""
 
 import os
 from collections.abc import Mapping
@@ -16,26 +16,27 @@ COLLECTIONS = ("params", "batch_stats", "constants")
 
 
 def load_weights(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Returns the variables of a generated module.
+    """Loads the variables of a generated module.
 
     Args:
-      path: the ``weights.safetensors`` that :func:`jaxatr.onnx.generate` wrote.
+      path: path of the ``weights.safetensors`` that :func:`jaxatr.onnx.generate` wrote.
 
     Returns:
-      ``{"params": …, "batch_stats": …, "constants": …}`` as the module's ``apply`` takes them.
+      ``{"params": …, "batch_stats": …, "constants": …}``, the variables for the module's
+      ``apply``.
 
     Raises:
-      ValueError: there is no such file, it is no safetensors file, or an array in it is in none of
-        the three collections.
+      ValueError: there is no such file, it is not a safetensors file, or an array belongs to none
+        of the three collections.
     """
     if not Path(path).is_file():
         raise ValueError(f"path: there is no file {str(path)!r}")
     try:
         flat = load_file(path)
     except safetensors.SafetensorError as error:
-        raise ValueError(f"path: {str(path)!r} is no safetensors file ({error})") from error
+        raise ValueError(f"path: {str(path)!r} is not a safetensors file ({error})") from error
     variables: dict[str, Any] = {collection: {} for collection in COLLECTIONS}
-    with wide():  # 64-bit arrays stay such
+    with wide():  # keeps 64-bit arrays
         for name, value in flat.items():
             *parents, leaf = name.split("/")
             if not parents or parents[0] not in COLLECTIONS:
@@ -48,6 +49,6 @@ def load_weights(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def save_weights(path: Path, flat: Mapping[tuple[str, ...], Any]) -> None:
-    """Writes arrays, each under its collection, its modules and its name."""
+    """Writes arrays given by (collection, modules…, name)."""
     arrays = {"/".join(names): np.array(value, order="C") for names, value in flat.items()}
     save_file(arrays, path)

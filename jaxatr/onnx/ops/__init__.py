@@ -1,11 +1,13 @@
-"""ONNX's operators, by family, as functions of arrays.
+"""ONNX's operators as functions of arrays.
 
-Each takes its operator's inputs in order and its attributes by name, and returns an array, or a
-tuple where there are several results. Where all operands are NumPy's, what is about shapes stays
-NumPy's: it is known while jit traces. 64-bit types need the scope :func:`wide`.
+Each function takes its operator's inputs in order and its attributes by name, and returns an
+array, or a tuple for several results. Computations on shapes stay in NumPy if all operands are
+NumPy arrays, so that their values are known while jit traces. 64-bit types need the scope
+:func:`wide`.
 
-Every module of this folder registers its own operators (:func:`~jaxatr.onnx.ops.registry.register`)
-and their functions are found by it: ``ops.conv`` is the function registered for ``Conv``.
+Every module of this folder registers its operators with
+:func:`~jaxatr.onnx.ops.registry.register`, which also makes the functions available here:
+``ops.conv`` is the function registered for ``Conv``.
 """
 
 import importlib
@@ -28,5 +30,5 @@ globals().update(_functions())
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
-    """Names the nearest function where there is none of a name."""
+    """Raises an error that suggests the function with the nearest name."""
     raise AttributeError(f"{__name__} has no function {name!r}{nearest(name, globals())}")

@@ -1,4 +1,4 @@
-"""Sums, products, powers, comparisons of size: element by element, with NumPy's broadcasting."""
+"""Arithmetic operators: elementwise with NumPy's broadcasting, cumulative, and matrix products."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -11,12 +11,12 @@ from jaxatr.onnx.ops.values import Value, axis_of, known_int, library
 
 
 def broadcasting(*values: Value) -> Any:
-    """Returns the library to compute with, which broadcasts the values together."""
+    """Returns the library (NumPy or jax.numpy) for an operation that broadcasts the values."""
     return library(*values, shape=np.broadcast_shapes(*(np.shape(value) for value in values)))
 
 
 def aligned(a: Value, b: Value, broadcast: int, axis: int | None) -> Value:
-    """Returns ``b`` with the dimensions of size 1 that opsets before 7 leave out."""
+    """Returns ``b`` with the trailing dimensions of size 1 that opsets before 7 leave out."""
     if not broadcast or axis is None or b.ndim == 0:
         return b
     axis = axis + a.ndim if axis < 0 else axis
@@ -24,13 +24,13 @@ def aligned(a: Value, b: Value, broadcast: int, axis: int | None) -> Value:
 
 
 def register_along(operator: str, function: Callable[..., Value], **facts: Any) -> None:
-    """Registers an operator's form before opset 7, in which ``b`` starts at an axis of ``a``."""
+    """Registers an operator's version before opset 7, which aligns ``b`` with an axis of ``a``."""
 
     def along(a: Value, b: Value, *, broadcast: int = 0, axis: int | None = None) -> Value:
         return function(a, aligned(a, b, broadcast, axis))
 
     along.__name__ = along.__qualname__ = f"{function.__name__}_along"
-    along.__doc__ = f"Returns :func:`{function.__name__}`, ``b`` starting at ``axis`` of ``a``."
+    along.__doc__ = f"Returns :func:`{function.__name__}` with ``b`` aligned to ``axis`` of ``a``."
     register(operator, since=1, folds=True, **facts)(along)
 
 
@@ -54,7 +54,7 @@ def mul(a: Value, b: Value) -> Value:
 
 @register("Div", since=7, folds=True, layout="any")
 def div(a: Value, b: Value) -> Value:
-    """Returns the quotient, of integers rounded towards zero (ONNX Div-14)."""
+    """Returns the quotient; integers are rounded towards zero (ONNX Div-14)."""
     lib = broadcasting(a, b)
     if a.dtype.kind not in "iu":
         return lib.divide(a, b)
@@ -78,7 +78,7 @@ register_along("Pow", power)
 
 @register("Mod", folds=True)
 def mod(a: Value, b: Value, *, fmod: int = 0) -> Value:
-    """Returns the remainder, with the sign of ``b``, or with ``fmod`` that of ``a`` (Mod-13)."""
+    """Returns the remainder with the sign of ``b``, or of ``a`` with ``fmod`` (ONNX Mod-13)."""
     lib = broadcasting(a, b)
     return lib.fmod(a, b) if fmod else lib.mod(a, b)
 
@@ -127,7 +127,7 @@ def ceil(x: Value) -> Value:
 
 @register("Round", folds=True)
 def round_even(x: Value) -> Value:
-    """Returns the nearest integer, halves to the even one (ONNX Round-22)."""
+    """Returns the nearest integer, with halves rounded to even (ONNX Round-22)."""
     return library(x).round(x)
 
 
@@ -148,7 +148,7 @@ def mean(*values: Value) -> Value:
 
 @register("Max", folds=True, ignored=("consumed_inputs",), layout="any")
 def maximum(*values: Value) -> Value:
-    """Returns the largest operand (ONNX Max-13); NaN where one is."""
+    """Returns the elementwise maximum, or NaN if an operand is NaN (ONNX Max-13)."""
     result = values[0]
     for value in values[1:]:
         result = broadcasting(result, value).maximum(result, value)
@@ -157,7 +157,7 @@ def maximum(*values: Value) -> Value:
 
 @register("Min", folds=True, ignored=("consumed_inputs",), layout="any")
 def minimum(*values: Value) -> Value:
-    """Returns the smallest operand (ONNX Min-13); NaN where one is."""
+    """Returns the elementwise minimum, or NaN if an operand is NaN (ONNX Min-13)."""
     result = values[0]
     for value in values[1:]:
         result = broadcasting(result, value).minimum(result, value)
@@ -166,9 +166,9 @@ def minimum(*values: Value) -> Value:
 
 @register("Clip", settings=("min", "max"), folds=True, ignored=("consumed_inputs",), layout="any")
 def clip(x: Value, min: Value | float | None = None, max: Value | float | None = None) -> Value:
-    """Returns x, not below ``min`` and not above ``max`` (ONNX Clip-13; Clip-6 by attributes).
+    """Clips x to [``min``, ``max``] (ONNX Clip-13, and Clip-6 with attributes).
 
-    At a bound the derivative is 1, as that of PyTorch's ``clamp``.
+    At a bound the derivative is 1, as for PyTorch's ``clamp``.
     """
     lib = library(x, min, max)
     for bound, beyond in ((min, lib.less), (max, lib.greater)):
@@ -180,10 +180,10 @@ def clip(x: Value, min: Value | float | None = None, max: Value | float | None =
 
 @register("BitShift")
 def bit_shift(x: Value, y: Value, *, direction: Literal["LEFT", "RIGHT"]) -> Value:
-    """Returns the bits of ``x``, moved by ``y`` (ONNX BitShift-28).
+    """Returns ``x`` with its bits shifted by ``y`` (ONNX BitShift-28).
 
     Raises:
-      ValueError: ``direction`` is neither.
+      ValueError: ``direction`` is neither LEFT nor RIGHT.
     """
     if direction not in ("LEFT", "RIGHT"):
         raise ValueError(f"direction: got {direction!r}, wanted 'LEFT' or 'RIGHT'")
@@ -192,53 +192,55 @@ def bit_shift(x: Value, y: Value, *, direction: Literal["LEFT", "RIGHT"]) -> Val
 
 @register("BitwiseAnd")
 def bitwise_and(a: Value, b: Value) -> Value:
-    """Returns the bits that both have (ONNX BitwiseAnd-18)."""
+    """Returns the bitwise and (ONNX BitwiseAnd-18)."""
     return jnp.bitwise_and(a, b)
 
 
 @register("BitwiseOr")
 def bitwise_or(a: Value, b: Value) -> Value:
-    """Returns the bits that one or both have (ONNX BitwiseOr-18)."""
+    """Returns the bitwise or (ONNX BitwiseOr-18)."""
     return jnp.bitwise_or(a, b)
 
 
 @register("BitwiseXor")
 def bitwise_xor(a: Value, b: Value) -> Value:
-    """Returns the bits that exactly one has (ONNX BitwiseXor-18)."""
+    """Returns the bitwise exclusive or (ONNX BitwiseXor-18)."""
     return jnp.bitwise_xor(a, b)
 
 
 @register("BitwiseNot")
 def bitwise_not(x: Value) -> Value:
-    """Returns the bits turned over (ONNX BitwiseNot-18)."""
+    """Returns the bitwise complement (ONNX BitwiseNot-18)."""
     return jnp.bitwise_not(x)
 
 
 @register("CumSum", static=("axis",))
 def cumsum(x: Value, axis: Any, *, exclusive: int = 0, reverse: int = 0) -> Value:
-    """Returns the sums up to each element (ONNX CumSum-14)."""
+    """Returns the cumulative sum along an axis (ONNX CumSum-14)."""
     return _cumulative(jnp.cumsum, 0, x, axis, exclusive, reverse)
 
 
 @register("CumProd", static=("axis",))
 def cumprod(x: Value, axis: Any, *, exclusive: int = 0, reverse: int = 0) -> Value:
-    """Returns the products up to each element (ONNX CumProd-26)."""
+    """Returns the cumulative product along an axis (ONNX CumProd-26)."""
     return _cumulative(jnp.cumprod, 1, x, axis, exclusive, reverse)
 
 
 def _cumulative(function, empty: int, x: Value, axis, exclusive: int, reverse: int) -> Value:
     axis = axis_of(known_int("axis", axis), x.ndim)
     x = jnp.flip(x, axis) if reverse else jnp.asarray(x)
-    found = function(x, axis=axis, dtype=x.dtype)
+    result = function(x, axis=axis, dtype=x.dtype)
     if exclusive:
-        first = jnp.full_like(jnp.take(found, jnp.arange(1), axis), empty)
-        found = jnp.concatenate([first, jnp.take(found, jnp.arange(x.shape[axis] - 1), axis)], axis)
-    return jnp.flip(found, axis) if reverse else found
+        first = jnp.full_like(jnp.take(result, jnp.arange(1), axis), empty)
+        result = jnp.concatenate(
+            [first, jnp.take(result, jnp.arange(x.shape[axis] - 1), axis)], axis
+        )
+    return jnp.flip(result, axis) if reverse else result
 
 
 @register("MatMul", weights=("b",))
 def matmul(a: Value, b: Value) -> Value:
-    """Returns the matrix product, of stacks of matrices too (ONNX MatMul-13)."""
+    """Returns the matrix product, batched over leading axes (ONNX MatMul-13)."""
     return jnp.matmul(a, b)
 
 
@@ -253,7 +255,7 @@ def gemm(
     transA: int = 0,
     transB: int = 0,
 ) -> Value:
-    """Returns ``alpha · a b + beta · c``, ``a`` and ``b`` transposed first if asked (Gemm-13)."""
+    """Returns ``alpha · a b + beta · c`` with ``a``, ``b`` optionally transposed (ONNX Gemm-13)."""
     product = jnp.matmul(a.T if transA else a, b.T if transB else b)
     product = product if alpha == 1 else (alpha * product).astype(product.dtype)
     if c is None or beta == 0:
@@ -263,7 +265,7 @@ def gemm(
 
 @register("Einsum")
 def einsum(*values: Value, equation: str) -> Value:
-    """Returns the sum of products that the equation states (ONNX Einsum-12)."""
+    """Returns the sum of products in Einstein notation (ONNX Einsum-12)."""
     return jnp.einsum(equation, *values)
 
 

@@ -1,4 +1,4 @@
-"""Types changed."""
+"""Operators that convert element types."""
 
 import jax
 import jax.numpy as jnp
@@ -14,16 +14,17 @@ FLOAT8 = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
 
 @register("Cast", dtypes=("to",), folds=True)
 def cast(x: Value, *, to: str, saturate: int = 1, round_mode: str = "up") -> Value:
-    """Returns the values in another type (ONNX Cast-25).
+    """Converts values to another type (ONNX Cast-25).
 
-    Floats become integers towards zero; too large ones become float8's largest with ``saturate``,
-    else infinity or NaN. Strings are read and written as numbers.
+    Floats are truncated towards zero when they become integers. Strings are parsed as numbers, and
+    numbers formatted as strings.
 
     Args:
-      x: of any shape.
+      x: array of any shape.
       to: name of the type.
-      saturate: for the float8 types.
-      round_mode: for float8_e8m0: up, down or nearest.
+      saturate: whether values beyond the range of a float8 type become its largest value, not
+        infinity or NaN.
+      round_mode: rounding to float8_e8m0: up, down or nearest.
     """
     dtype = dtype_of(to)
     if is_text(x.dtype) or is_text(dtype):
@@ -44,7 +45,7 @@ def cast(x: Value, *, to: str, saturate: int = 1, round_mode: str = "up") -> Val
 
 
 def _wrapped(x: Value, to: str) -> Value:
-    """Returns the low bits of integers, as C's casts do."""
+    """Converts to an integer type smaller than a byte by keeping the low bits, as C casts do."""
     lib, bits = library(x), BITS[to]
     wide = (lib.trunc(x.astype("float32")) if is_float(x.dtype) else x).astype("int32")
     low = wide & (2**bits - 1)
@@ -54,8 +55,8 @@ def _wrapped(x: Value, to: str) -> Value:
 
 
 def _to_float8(x: Value, dtype: np.dtype, saturate: bool) -> Value:
-    """Returns floats in one byte; what is too large becomes the largest, or infinity or NaN."""
-    # By way of float32, from which a cast rounds once.
+    """Converts floats to a float8 type, clipping to its largest value if ``saturate``."""
+    # Narrower floats go through float32, which is exact, so that the result is rounded only once.
     wide = x if x.dtype == np.float64 else x.astype("float32")
     if saturate:
         highest = float(ml_dtypes.finfo(dtype).max)
@@ -65,7 +66,7 @@ def _to_float8(x: Value, dtype: np.dtype, saturate: bool) -> Value:
 
 
 def _to_exponent(x: Value, round_mode: str) -> Value:
-    """Returns float8_e8m0, a power of two: the bits of float32's exponent."""
+    """Converts to float8_e8m0, a power of two stored as the exponent bits of float32."""
     lib = library(x)
     wide = x.astype("float32")
     bits = wide.view("uint32") if lib is np else jax.lax.bitcast_convert_type(wide, jnp.uint32)
@@ -99,13 +100,13 @@ def _cast_text(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 @register("CastLike", folds=True)
 def cast_like(x: Value, target_type: Value, *, saturate: int = 1, round_mode: str = "up") -> Value:
-    """Returns the values in the type of the second operand (ONNX CastLike-25)."""
+    """Converts values to the type of the second operand (ONNX CastLike-25)."""
     return cast(x, to=name_of(target_type.dtype), saturate=saturate, round_mode=round_mode)
 
 
 @register("BitCast", dtypes=("to",))
 def bit_cast(x: Value, *, to: str) -> Value:
-    """Returns the same bits, read as another type of the same width (ONNX BitCast-26)."""
+    """Reinterprets the bits as another type of the same width (ONNX BitCast-26)."""
     dtype = dtype_of(to)
     if x.dtype == bool:
         x = jnp.asarray(x).astype("uint8")

@@ -1,4 +1,4 @@
-"""Branches and loops. A subgraph is a function of its inputs that returns a tuple."""
+"""Control-flow operators. A subgraph is a function of its inputs that returns a tuple."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,12 @@ from jaxatr.onnx.ops.values import Known, Value, axis_of, known
 Body = Callable[..., tuple]
 
 UNROLLED = 1024
-"""Rounds of a loop that are traced one by one."""
+"""Maximum number of iterations by which a loop is unrolled."""
+
+_SCAN_OUTPUTS = (
+    "under jit the number of iterations of a loop with scan outputs must be known, and at most "
+    f"{UNROLLED}"
+)
 
 
 def _is_traced(value: Any) -> bool:
@@ -27,15 +32,15 @@ def _single(results: tuple) -> Any:
 
 @register("If", static=("cond",))
 def if_(cond: Any, *, then_branch: Body, else_branch: Body) -> Any:
-    """Returns the results of one of two functions (ONNX If-25).
+    """Returns the results of one of two branches (ONNX If-25).
 
-    Where the condition is known, only that branch is computed; where it is traced, the branches
-    must give the same shapes, as ``jax.lax.cond`` asks for.
+    If the condition is known, only its branch is computed. If it is traced, ``jax.lax.cond`` is
+    used, and both branches must have results of the same shapes.
 
     Args:
-      cond: one truth value.
-      then_branch: of no operand.
-      else_branch: of no operand.
+      cond: the condition, a single boolean.
+      then_branch: function without arguments, called if the condition is true.
+      else_branch: function without arguments, called if it is false.
     """
     if not _is_traced(cond):
         return _single((then_branch if bool(known("cond", cond).all()) else else_branch)())
@@ -54,18 +59,19 @@ def _arrays(values: Any) -> tuple:
 def loop(
     trips: Known | None = None, cond: Known | None = None, *carried: Any, body: Body, outputs: int
 ) -> Any:
-    """Returns the carried values of a loop, and its scan outputs stacked (ONNX Loop-25).
+    """Returns the carried values of a loop, and its stacked scan outputs (ONNX Loop-25).
 
-    Where the number of rounds is known and no condition is computed from traced values, the loop is
-    unrolled by tracing it, up to ``UNROLLED`` rounds; else it becomes ``jax.lax.while_loop``, which
-    has no scan outputs and carries fixed shapes.
+    If the number of iterations is known and the condition does not depend on traced values, the
+    loop is unrolled, up to ``UNROLLED`` iterations. Otherwise it becomes ``jax.lax.while_loop``,
+    which has no scan outputs and needs carried values of fixed shapes.
 
     Args:
-      trips: most rounds; None for no limit.
-      cond: whether the first round is made; None for yes.
-      *carried: what the first round gets.
-      body: from round, condition and carried values to condition, carried values and scan outputs.
-      outputs: how many come out.
+      trips: maximum number of iterations; None for no limit.
+      cond: whether the first iteration runs; None for yes.
+      *carried: initial carried values.
+      body: function from iteration number, condition and carried values to condition, carried
+        values and scan outputs.
+      outputs: number of outputs.
     """
     if _is_traced(trips) or _is_traced(cond):
         return _single(_while(trips, cond, carried, body, outputs))
@@ -78,23 +84,20 @@ def loop(
         endless = count + 1 == UNROLLED and any(map(_is_traced, jax.tree.leaves(values)))
         if _is_traced(going) or endless:
             if any(rows) or len(results) > 1 + len(carried):
-                raise ValueError(
-                    "under jit the rounds of a loop with scan outputs must be known, and at most "
-                    f"{UNROLLED}"
-                )
+                raise ValueError(_SCAN_OUTPUTS)
             rest = None if limit is None else np.array(limit)
             return _single(_while(rest, going, tuple(values), body, outputs, count + 1))
         rows.append(results[1 + len(carried) :])
         count += 1
     if not rows and outputs > len(carried):
-        # Of no round there is no output to tell type and shape by: one is made, and left out.
+        # Without iterations the scan outputs are empty; one call gives their types and shapes.
         unused = body(np.array(0, np.int64), going, *values)[1 + len(carried) :]
         return _single((*values, *(rest[:0] for rest in _stacked([unused]))))
     return _single((*values, *_stacked(rows)))
 
 
 def _stacked(rows: list) -> list:
-    """Returns the scan outputs along a new first axis."""
+    """Stacks the scan outputs along a new first axis."""
     stack = [jnp.stack, np.stack]
     columns = zip(*rows, strict=True)
     return [stack[all(isinstance(v, np.ndarray) for v in column)](column) for column in columns]
@@ -102,10 +105,7 @@ def _stacked(rows: list) -> list:
 
 def _while(trips, cond, carried, body, outputs: int, first: int = 0) -> tuple:
     if outputs > len(carried):
-        raise ValueError(
-            "under jit the rounds of a loop with scan outputs must be known, and at most "
-            f"{UNROLLED}"
-        )
+        raise ValueError(_SCAN_OUTPUTS)
     started = jnp.asarray(True if cond is None else cond).reshape(())
 
     def going(state):
@@ -123,15 +123,15 @@ def _while(trips, cond, carried, body, outputs: int, first: int = 0) -> tuple:
 
 @register("Gradient", domain="ai.onnx.preview.training")
 def gradient(*values: Value, body: Body, count: int) -> Any:
-    """Returns the gradient of a function by its first ``count`` operands (preview Gradient-1).
+    """Returns the gradient by the first ``count`` arguments of a function (preview Gradient-1).
 
     Args:
-      *values: where it is taken.
-      body: from the operands to a tuple of one tensor, whose elements are summed.
-      count: operands by which is differentiated.
+      *values: arguments of the function.
+      body: function from the arguments to a tuple of one tensor, whose elements are summed.
+      count: number of arguments to differentiate by.
     """
-    found = jax.grad(lambda *v: jnp.sum(body(*v)[0]), tuple(range(count)))(*_arrays(values))
-    return _single(found)
+    gradients = jax.grad(lambda *v: jnp.sum(body(*v)[0]), tuple(range(count)))(*_arrays(values))
+    return _single(gradients)
 
 
 @register("Scan", since=9)
@@ -145,17 +145,17 @@ def scan(
     scan_output_directions: tuple[int, ...] | None = None,
     outputs: int,
 ) -> Any:
-    """Returns the last state and the stacked outputs of a function of slices (ONNX Scan-25).
+    """Scans a function over slices; returns the last state and stacked outputs (ONNX Scan-25).
 
     Args:
-      *values: the states, then ``num_scan_inputs`` tensors that are cut into slices.
-      body: from states and slices to states and outputs.
-      num_scan_inputs: how many tensors are cut.
-      scan_input_axes: along which axis each is; the first by default.
-      scan_input_directions: 1 where it is read from its end.
-      scan_output_axes: along which axis each output is stacked; the first by default.
-      scan_output_directions: 1 where it is stacked from its end.
-      outputs: how many come out.
+      *values: the initial states, then ``num_scan_inputs`` tensors that are sliced.
+      body: function from states and slices to states and outputs.
+      num_scan_inputs: number of tensors that are sliced.
+      scan_input_axes: axis along which each tensor is sliced; the first by default.
+      scan_input_directions: 1 for each tensor that is read from its end.
+      scan_output_axes: axis along which each output is stacked; the first by default.
+      scan_output_directions: 1 for each output that is stacked from its end.
+      outputs: number of outputs.
     """
     if not 0 < num_scan_inputs <= len(values):
         raise ValueError(f"num_scan_inputs: got {num_scan_inputs}, wanted 1 to {len(values)}")
@@ -190,18 +190,19 @@ def scan_batch(
     directions: tuple[int, ...] | None = None,
     outputs: int,
 ) -> Any:
-    """Returns :func:`scan` of each example of a batch (ONNX Scan-8).
+    """Applies :func:`scan` to each example of a batch (ONNX Scan-8).
 
     Args:
-      sequence_lens: None: all are of full length.
-      *values: as in :func:`scan`, with the batch first and the slices' axis second.
-      body: as in :func:`scan`.
-      num_scan_inputs: as in :func:`scan`.
-      directions: 1 where a tensor is read from its end.
-      outputs: how many come out.
+      sequence_lens: must be None: all examples have full length.
+      *values: the initial states, then ``num_scan_inputs`` tensors; the first axis is the batch,
+        and the second axis of the tensors is sliced.
+      body: function from states and slices to states and outputs.
+      num_scan_inputs: number of tensors that are sliced.
+      directions: 1 for each tensor that is read from its end.
+      outputs: number of outputs.
     """
     if sequence_lens is not None:
-        raise ValueError("sequence_lens: got lengths, wanted none: all examples of full length")
+        raise ValueError("sequence_lens: got lengths, but only full-length examples are supported")
 
     def one(*example):
         found = scan(

@@ -1,4 +1,4 @@
-"""Convolutions, channels before space as in ONNX."""
+"""Convolution operators, with channels before space as in ONNX."""
 
 from typing import Any
 
@@ -12,34 +12,34 @@ from jaxatr.onnx.ops.values import Value, at_least_rank
 from jaxatr.onnx.ops.windows import Ints, along, around, windows
 
 
-def convolved(x: Value, w: Value, found: Any, group: int, b: Value | None = None) -> Value:
+def convolved(x: Value, w: Value, window: Any, group: int, b: Value | None = None) -> Value:
     """Returns the convolution of ``[b, c, …]`` with ``[f, c/group, …]``, plus a bias ``[f]``."""
     x, w = jnp.asarray(x), jnp.asarray(w)
-    if _has_kernel(x, w) and min(min(pair) for pair in found.pads) >= 0:
+    if _has_kernel(x, w) and min(min(pair) for pair in window.pads) >= 0:
         result = kernels.convolution(
             jnp.moveaxis(x, 1, -1),
             jnp.moveaxis(w, (0, 1), (-1, -2)),
-            stride=along(found.strides),
-            padding=around(found.pads),
-            dilation=along(found.dilations),
+            stride=along(window.strides),
+            padding=around(window.pads),
+            dilation=along(window.dilations),
             groups=group,
         )
         return jnp.moveaxis(result if b is None else result + b, -1, 1)
     result = jax.lax.conv_general_dilated(
         x,
         w,
-        found.strides,
-        found.pads,
-        rhs_dilation=found.dilations,
+        window.strides,
+        window.pads,
+        rhs_dilation=window.dilations,
         feature_group_count=group,
     )
     return _with_bias(result, b)
 
 
 def _has_kernel(x: jax.Array, w: jax.Array) -> bool:
-    """Says whether :mod:`jaxatr.kernels` has convolutions of such arrays, channels last.
+    """Returns whether :mod:`jaxatr.kernels` convolves such arrays in channels-last layout.
 
-    Of a chain of them XLA turns the first and the last round, and takes the others as they come.
+    In a chain of convolutions XLA then transposes only the first input and the last output.
     """
     floating = jnp.issubdtype(x.dtype, jnp.floating)
     return x.ndim in (3, 4) and x.dtype == w.dtype and floating and w.size > 0
@@ -48,9 +48,9 @@ def _has_kernel(x: jax.Array, w: jax.Array) -> bool:
 def _windows(x: Value, w: Value, kernel_shape, strides, dilations, pads, auto_pad):
     at_least_rank("x", x, 3)
     if w.ndim != x.ndim:
-        raise ValueError(f"w: got shape {w.shape}, wanted {x.ndim} dimensions as x has")
+        raise ValueError(f"w: got shape {w.shape}, wanted {x.ndim} dimensions, as many as x")
     if kernel_shape is not None and tuple(kernel_shape) != tuple(w.shape[2:]):
-        raise ValueError(f"kernel_shape: got {kernel_shape}, wanted {w.shape[2:]}, that of w")
+        raise ValueError(f"kernel_shape: got {kernel_shape}, wanted {w.shape[2:]}, the shape of w")
     return windows(x.shape[2:], w.shape[2:], strides, dilations, pads, auto_pad)
 
 
@@ -77,18 +77,18 @@ def conv(
       x: ``[b, c, …]``.
       w: ``[f, c / group, …]``.
       b: ``[f]``.
-      kernel_shape: that of ``w``.
-      strides: from result to result, along each axis.
-      dilations: from tap to tap.
-      pads: zeros, all beginnings and then all ends.
+      kernel_shape: spatial shape of ``w``.
+      strides: step between outputs, along each axis.
+      dilations: step between kernel taps, along each axis.
+      pads: numbers of zeros added, first at the start of every axis, then at the ends.
       auto_pad: NOTSET, VALID, SAME_UPPER or SAME_LOWER.
-      group: divides channels and features into independent convolutions.
+      group: number of independent convolutions that the channels are divided into.
 
     Returns:
       ``[b, f, …]``.
     """
-    found = _windows(x, w, kernel_shape, strides, dilations, pads, auto_pad)
-    return convolved(x, w, found, group, b)
+    window = _windows(x, w, kernel_shape, strides, dilations, pads, auto_pad)
+    return convolved(x, w, window, group, b)
 
 
 @register("ConvTranspose", weights=("w", "b"), layout="channels")
@@ -112,14 +112,15 @@ def conv_transpose(
       x: ``[b, c, …]``.
       w: ``[c, f / group, …]``.
       b: ``[f]``.
-      kernel_shape: that of ``w``.
-      strides: zeros that part the elements of ``x``, plus one.
-      dilations: from tap to tap.
-      pads: elements cut from the result, all beginnings and then all ends.
-      output_padding: elements added at the end of each axis.
-      output_shape: of the result's axes; decides the padding.
-      auto_pad: NOTSET, VALID, SAME_UPPER or SAME_LOWER: axes are ``strides`` times as long.
-      group: divides channels and features into independent convolutions.
+      kernel_shape: spatial shape of ``w``.
+      strides: step in the result between elements of ``x``, along each axis.
+      dilations: step between kernel taps, along each axis.
+      pads: numbers of elements cut from the result, first at the start of every axis, then at the
+        ends.
+      output_padding: numbers of elements added at the end of each axis.
+      output_shape: spatial shape of the result, from which the padding follows.
+      auto_pad: NOTSET, VALID, SAME_UPPER or SAME_LOWER; SAME makes axes ``strides`` times as long.
+      group: number of independent convolutions that the channels are divided into.
 
     Returns:
       ``[b, f, …]``.
@@ -155,7 +156,7 @@ def conv_transpose(
             groups=group,
         )
         return jnp.moveaxis(result if b is None else result + b, -1, 1)
-    # The same as a convolution of the spread input with the kernel turned round.
+    # Equals a convolution of the dilated input with the flipped kernel.
     spread = [
         (r - 1 - before, r - 1 - after + o)
         for r, (before, after), o in zip(reach, pairs, more, strict=True)
@@ -175,7 +176,7 @@ def conv_transpose(
 
 
 def _centred(x: Value, zero: Value | None, axis: int | None = None) -> Value:
-    """Returns quantised numbers as int32, their zero point taken away."""
+    """Returns quantised numbers as int32, with their zero point subtracted."""
     wide = jnp.asarray(x).astype("int32")
     if zero is None:
         return wide
@@ -199,17 +200,17 @@ def conv_integer(
     auto_pad: str = "NOTSET",
     group: int = 1,
 ) -> Value:
-    """Returns the convolution of integers, as int32; padding is the zero point (ConvInteger-10)."""
-    found = _windows(x, w, kernel_shape, strides, dilations, pads, auto_pad)
+    """Returns the int32 convolution of integers, padded with the zero point (ConvInteger-10)."""
+    window = _windows(x, w, kernel_shape, strides, dilations, pads, auto_pad)
     left, right = _centred(x, x_zero_point), _centred(w, w_zero_point, 0)
-    return convolved(left, right, found, group)
+    return convolved(left, right, window, group)
 
 
 @register("MatMulInteger")
 def matmul_integer(
     a: Value, b: Value, a_zero_point: Value | None = None, b_zero_point: Value | None = None
 ) -> Value:
-    """Returns the matrix product of integers, as int32 (ONNX MatMulInteger-10)."""
+    """Returns the int32 matrix product of integers (ONNX MatMulInteger-10)."""
     left = _centred(a, a_zero_point, a.ndim - 2)
     return jnp.matmul(left, _centred(b, b_zero_point, b.ndim - 1))
 
@@ -223,27 +224,27 @@ def causal_conv_with_state(
     *,
     activation: str = "none",
 ) -> tuple[Value, Value]:
-    """Returns each channel's convolution over the past, and the past to go on from (-27).
+    """Returns a causal depthwise convolution over time, and its state (CausalConvWithState-27).
 
     Args:
       x: ``[b, c, t]``.
       weight: ``[c, 1, k]``.
       bias: ``[c]``.
-      past_state: ``[b, c, k - 1]``, what came before; zeros by default.
+      past_state: ``[b, c, k - 1]``, the elements before ``x``; zeros by default.
       activation: none, silu or swish.
 
     Returns:
-      ``[b, c, t]`` and ``[b, c, k - 1]``.
+      The result ``[b, c, t]`` and the last elements ``[b, c, k - 1]``, the next ``past_state``.
     """
     taps = weight.shape[-1]
     past = jnp.zeros((*x.shape[:2], taps - 1), x.dtype) if past_state is None else past_state
-    whole = jnp.concatenate([past, x], -1)
-    found = windows(whole.shape[2:], (taps,), None, None, None, "VALID")
-    result = _with_bias(convolved(whole, weight, found, x.shape[1]), bias)
+    extended = jnp.concatenate([past, x], -1)
+    window = windows(extended.shape[2:], (taps,), None, None, None, "VALID")
+    result = _with_bias(convolved(extended, weight, window, x.shape[1]), bias)
     if activation not in ("none", "silu", "swish"):
         raise ValueError(f"activation: got {activation!r}, wanted none, silu or swish")
     result = result if activation == "none" else jax.nn.silu(result)
-    return result, whole[..., whole.shape[-1] - (taps - 1) :]
+    return result, extended[..., extended.shape[-1] - (taps - 1) :]
 
 
 @register("DeformConv", weights=("w", "b"))
@@ -261,34 +262,34 @@ def deform_conv(
     group: int = 1,
     offset_group: int = 1,
 ) -> Value:
-    """Returns the convolution whose taps are moved by data (ONNX DeformConv-22).
+    """Returns the deformable convolution, whose taps are shifted by data (ONNX DeformConv-22).
 
     Args:
       x: ``[b, c, h, w]``.
       w: ``[f, c / group, kh, kw]``.
-      offset: ``[b, offset_group · kh · kw · 2, oh, ow]``, rows and columns that each tap is moved.
+      offset: ``[b, offset_group · kh · kw · 2, oh, ow]``, shifts of each tap in rows and columns.
       b: ``[f]``.
       mask: ``[b, offset_group · kh · kw, oh, ow]``, a factor for each tap.
-      kernel_shape: that of ``w``.
-      strides: from result to result.
-      dilations: from tap to tap.
-      pads: zeros around.
-      group: divides channels and features into independent convolutions.
-      offset_group: divides the channels into those that move alike.
+      kernel_shape: spatial shape of ``w``.
+      strides: step between outputs, along each axis.
+      dilations: step between kernel taps, along each axis.
+      pads: numbers of zeros added, first at the start of every axis, then at the ends.
+      group: number of independent convolutions that the channels are divided into.
+      offset_group: number of groups of channels that share their shifts.
 
     Returns:
       ``[b, f, oh, ow]``.
     """
     if x.ndim != 4:
         raise ValueError(f"x: got shape {x.shape}, wanted [b, c, h, w]")
-    found = _windows(x, w, kernel_shape, strides, dilations, pads, "NOTSET")
+    window = _windows(x, w, kernel_shape, strides, dilations, pads, "NOTSET")
     n, channels = x.shape[:2]
-    taps, out = int(np.prod(found.kernel)), found.counts
+    taps, out = int(np.prod(window.kernel)), window.counts
     moves = jnp.reshape(offset, (n, offset_group, taps, 2, *out))
     positions = []
     for axis in range(2):
-        start = np.arange(out[axis]) * found.strides[axis] - found.pads[axis][0]
-        tap = np.indices(found.kernel)[axis].reshape(-1) * found.dilations[axis]
+        start = np.arange(out[axis]) * window.strides[axis] - window.pads[axis][0]
+        tap = np.indices(window.kernel)[axis].reshape(-1) * window.dilations[axis]
         start = start.reshape((-1, 1) if axis == 0 else (1, -1))
         positions.append(moves[:, :, :, axis] + (tap[:, None, None] + start).astype(x.dtype))
     image = jnp.reshape(x, (n, offset_group, channels // offset_group, *x.shape[2:]))
@@ -302,7 +303,7 @@ def deform_conv(
 
 
 def _bilinear(image: Value, y: Value, x: Value) -> Value:
-    """Returns ``[c, …]``, the image ``[c, h, w]`` between its pixels; zero outside of it."""
+    """Samples an image ``[c, h, w]`` bilinearly as ``[c, …]``; zero outside of the image."""
     height, width = image.shape[1:]
     top, left = jnp.floor(y), jnp.floor(x)
     total = 0.0

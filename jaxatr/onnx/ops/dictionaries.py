@@ -1,4 +1,4 @@
-"""The operators of ``ai.onnx.ml`` for maps, which are Python's and never traced."""
+"""The map operators of ``ai.onnx.ml``. Maps are Python dictionaries and are never traced."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,11 +19,11 @@ def zip_map(
     classlabels_int64s: Ints | None = None,
     classlabels_strings: Texts | None = None,
 ) -> list[dict[Any, float]]:
-    """Returns each row of ``[b, k]`` as a map from k labels to its numbers (ONNX ML ZipMap-1)."""
+    """Returns each row of ``[b, k]`` as a map from labels to numbers (ONNX ML ZipMap-1)."""
     labels = classlabels_strings or classlabels_int64s or ()
     rows = np.atleast_2d(known("x", x)).astype(np.float32)
     if rows.shape[1] != len(labels):
-        raise ValueError(f"x: got {rows.shape[1]} columns, wanted one for each of {len(labels)}")
+        raise ValueError(f"x: got {rows.shape[1]} columns, wanted {len(labels)}, one per label")
     return [dict(zip(labels, row, strict=True)) for row in rows.tolist()]
 
 
@@ -34,15 +34,15 @@ def dict_vectorizer(
     int64_vocabulary: Ints | None = None,
     string_vocabulary: Texts | None = None,
 ) -> Value:
-    """Returns a map's values in the order of a vocabulary, 0 where it has none (DictVectorizer-1).
+    """Returns a map's values in the order of a vocabulary, missing ones as 0 (DictVectorizer-1).
 
     Args:
-      x: a map, or several.
-      int64_vocabulary: keys that are numbers.
-      string_vocabulary: or strings.
+      x: a map, or a sequence of maps.
+      int64_vocabulary: the vocabulary, if keys are numbers.
+      string_vocabulary: the vocabulary, if keys are strings.
 
     Returns:
-      ``[1, keys]``, or a row for each map.
+      ``[1, keys]``, or one row for each map.
 
     Raises:
       ValueError: a key is not in the vocabulary.
@@ -63,16 +63,17 @@ def dict_vectorizer(
 def cast_map(
     x: Mapping[int, Any], *, cast_to: str = "TO_FLOAT", map_form: str = "DENSE", max_map: int = 1
 ) -> Value:
-    """Returns a map's values ``[1, n]`` by ascending keys (ONNX ML CastMap-1).
+    """Returns a map's values ``[1, n]`` in ascending order of keys (ONNX ML CastMap-1).
 
     Args:
-      x: from numbers to numbers or strings.
+      x: map from integers to numbers or strings.
       cast_to: TO_FLOAT, TO_INT64 or TO_STRING.
-      map_form: DENSE: as many as the map has; SPARSE: ``max_map``, each at the place of its key.
-      max_map: see there.
+      map_form: DENSE returns the values in order; SPARSE returns ``max_map`` values, where each
+        key is an index.
+      max_map: number of values of the SPARSE form.
 
     Raises:
-      ValueError: a key is no place of the result, or an attribute has no such value.
+      ValueError: a key is out of range, or an attribute has an invalid value.
     """
     if cast_to not in CASTS or map_form not in ("DENSE", "SPARSE"):
         raise ValueError(f"cast_to, map_form: got {cast_to!r}, {map_form!r}")

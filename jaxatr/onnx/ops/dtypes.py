@@ -1,4 +1,4 @@
-"""ONNX's types of elements, and NumPy's."""
+"""Maps ONNX's element types to NumPy's."""
 
 import ml_dtypes
 import numpy as np
@@ -31,17 +31,17 @@ NAMES = {
     25: "uint2",
     26: "int2",
 }
-"""ONNX's number of a type (``TensorProto.DataType``) to its name."""
+"""ONNX's type numbers (``TensorProto.DataType``) to names."""
 
 BITS = {"uint4": 4, "int4": 4, "float4_e2m1fn": 4, "uint2": 2, "int2": 2}
-"""The types of which a byte holds several, to the bits of one."""
+"""Types smaller than a byte, to their number of bits."""
 
 TRAINABLE = ("float32", "float64", "float16", "bfloat16")
-"""The types in which weights are trained."""
+"""Types of trainable weights."""
 
 
 def dtype_of(name: str | int) -> np.dtype:
-    """Returns NumPy's type of a name, or of ONNX's number; strings are objects.
+    """Returns the NumPy type for a name or an ONNX type number; strings are objects.
 
     Raises:
       ValueError: there is no such type.
@@ -67,10 +67,10 @@ def name_of(dtype: np.dtype) -> str:
 
 
 def is_float(dtype: np.dtype) -> bool:
-    """Returns whether the type is a real floating-point one, those of ml_dtypes included."""
+    """Returns whether a type is real floating-point, including the types of ml_dtypes."""
     return dtype.kind == "f" or (dtype.kind == "V" and dtype.name.startswith(("float", "bfloat")))
 
 
 def is_text(dtype: np.dtype) -> bool:
-    """Returns whether the type is that of strings."""
+    """Returns whether a type holds strings."""
     return dtype.kind in "OUST"

@@ -1,4 +1,4 @@
-"""Ensembles of trees of ``ai.onnx.ml``, in both of the forms that files have."""
+"""The tree ensembles of ``ai.onnx.ml``, in the present and the older file format."""
 
 import jax
 import jax.numpy as jnp
@@ -32,25 +32,26 @@ def tree_ensemble(
     post_transform: int = 0,
     tree_roots: Ints,
 ) -> Value:
-    """Returns ``[b, n_targets]``: what the leaves that each row comes to say (TreeEnsemble-5).
+    """Returns the aggregated leaf values of each row, ``[b, n_targets]`` (TreeEnsemble-5).
 
     Args:
       x: ``[b, features]``.
       aggregate_function: mean (0), sum (1), minimum (2) or maximum (3) over the trees.
       leaf_targetids: column of each leaf.
       leaf_weights: value of each leaf.
-      membership_values: the sets of the nodes that ask for membership, NaN after each.
+      membership_values: the sets of the nodes that test membership, each followed by NaN.
       n_targets: number of columns.
-      nodes_falseleafs: whether a node's other branch is a leaf.
-      nodes_falsenodeids: that leaf or node.
-      nodes_featureids: the feature that a node looks at.
-      nodes_missing_value_tracks_true: whether NaN goes to the first branch.
-      nodes_modes: how a node compares: ≤, <, ≥, >, =, ≠, is in.
-      nodes_splits: what it compares with.
-      nodes_trueleafs: whether a node's first branch is a leaf.
-      nodes_truenodeids: that leaf or node.
-      post_transform: none (0), softmax, logistic, softmax of what is not zero, probit (4).
-      tree_roots: first node of each tree.
+      nodes_falseleafs: whether the false branch of each node is a leaf.
+      nodes_falsenodeids: index of the leaf or node of the false branch.
+      nodes_featureids: feature that each node compares.
+      nodes_missing_value_tracks_true: whether NaN takes the true branch.
+      nodes_modes: comparison of each node: ≤, <, ≥, >, =, ≠ or membership.
+      nodes_splits: value that each node compares with.
+      nodes_trueleafs: whether the true branch of each node is a leaf.
+      nodes_truenodeids: index of the leaf or node of the true branch.
+      post_transform: none (0), softmax (1), logistic (2), softmax of the nonzero scores (3) or
+        probit (4).
+      tree_roots: root node of each tree.
     """
     count, branches = len(nodes_modes), []
     for name, ids, leaves in (
@@ -106,29 +107,29 @@ def tree_ensemble_regressor(
     target_weights: Floats | None = None,
     target_weights_as_tensor: np.ndarray | None = None,
 ) -> Value:
-    """Returns ``[b, n_targets]``, float32 (ONNX ML TreeEnsembleRegressor-3).
+    """Returns predictions ``[b, n_targets]``, float32 (ONNX ML TreeEnsembleRegressor-3).
 
     Args:
       x: ``[b, features]``.
       aggregate_function: SUM, AVERAGE, MIN or MAX over the trees.
-      base_values: added to each column.
-      base_values_as_tensor: or as an array.
+      base_values: value added to each column.
+      base_values_as_tensor: the base values as an array instead.
       n_targets: number of columns.
-      nodes_falsenodeids: the node of the same tree that comes if the answer is no.
-      nodes_featureids: the feature that a node looks at.
-      nodes_missing_value_tracks_true: whether NaN is a yes.
+      nodes_falsenodeids: node of the same tree that follows if the comparison is false.
+      nodes_featureids: feature that each node compares.
+      nodes_missing_value_tracks_true: whether NaN counts as true.
       nodes_modes: BRANCH_LEQ, BRANCH_LT … or LEAF.
-      nodes_nodeids: a node's number in its tree.
-      nodes_treeids: the tree that a node is of, each tree's root first.
-      nodes_truenodeids: the node that comes if the answer is yes.
-      nodes_values: what a node compares with.
-      nodes_values_as_tensor: or as an array.
+      nodes_nodeids: number of each node in its tree.
+      nodes_treeids: tree of each node; the first node of a tree is its root.
+      nodes_truenodeids: node of the same tree that follows if the comparison is true.
+      nodes_values: value that each node compares with.
+      nodes_values_as_tensor: the node values as an array instead.
       post_transform: NONE, SOFTMAX, LOGISTIC, SOFTMAX_ZERO or PROBIT.
       target_ids: column of each weight.
-      target_nodeids: the leaf that each weight is of.
-      target_treeids: and its tree.
-      target_weights: what leaves say.
-      target_weights_as_tensor: or as an array.
+      target_nodeids: number of the leaf that each weight belongs to.
+      target_treeids: tree of the leaf that each weight belongs to.
+      target_weights: the weights of the leaves.
+      target_weights_as_tensor: the weights as an array instead.
     """
     values = _given("nodes_values", nodes_values, nodes_values_as_tensor)
     weights = _given("target_weights", target_weights, target_weights_as_tensor)
@@ -172,12 +173,14 @@ def tree_ensemble_classifier(
     nodes_values_as_tensor: np.ndarray | None = None,
     post_transform: str = "NONE",
 ) -> tuple[Value, Value]:
-    """Returns each row's label, and the scores of the classes (TreeEnsembleClassifier-3).
+    """Returns the label and the class scores of each row (TreeEnsembleClassifier-3).
 
-    The attributes are those of :func:`tree_ensemble_regressor`, ``class_…`` for ``target_…``. Where
-    only one of two classes is in ``class_ids``, the sum s is the second's score. As the runtimes
-    have it, s is a probability if no weight is negative and nothing is to be done to it, or PROBIT:
-    the first's score is then 1 − s. Else it is −s.
+    The attributes match :func:`tree_ensemble_regressor`, with ``class_…`` in place of
+    ``target_…``, and ``classlabels_int64s`` or ``classlabels_strings`` for the labels.
+
+    If only one of two classes occurs in ``class_ids``, the sum s is the score of the second class.
+    As in ONNX Runtime, the score of the first class is 1 − s if s is a probability: if
+    ``post_transform`` is PROBIT, or is NONE and no weight is negative. Otherwise it is −s.
     """
     labels = classlabels_strings or classlabels_int64s or ()
     values = _given("nodes_values", nodes_values, nodes_values_as_tensor)
@@ -207,9 +210,9 @@ def tree_ensemble_classifier(
 
 
 def _given(name: str, numbers: Floats | None, array: np.ndarray | None) -> np.ndarray:
-    """Returns an attribute that can be a list or an array."""
+    """Returns an attribute that is given either as a list or as an array."""
     if numbers is None and array is None:
-        raise ValueError(f"{name}: got none, nor {name}_as_tensor")
+        raise ValueError(f"{name}: got neither {name} nor {name}_as_tensor")
     return np.array(numbers, np.float32) if array is None else np.asarray(array)
 
 
@@ -226,38 +229,47 @@ def _listed(
     splits: np.ndarray,
     missing: Ints | None,
 ) -> tuple[Trees, dict[tuple[int, int], int]]:
-    """Returns trees whose nodes, leaves among them, are listed with a name of two numbers.
+    """Converts trees from the older format, where nodes and leaves share one list.
 
-    And the place of each name, inner nodes first.
+    Args:
+      names: tree and number of each node; together they identify it.
+      modes: comparison of each node, or LEAF.
+      branches: numbers of the nodes on the false and on the true branch.
+      features: feature that each node compares.
+      splits: value that each node compares with.
+      missing: whether NaN takes the true branch, for each node.
+
+    Returns:
+      The trees, and the index of each (tree, node): inner nodes first, then leaves.
     """
     count = len(modes)
     if not all(len(given) == count for given in (*names, *branches, features, splits)):
-        raise ValueError(f"nodes: wanted {count} of each attribute, one for each node")
+        raise ValueError(f"nodes: wanted {count} values of each attribute, one for each node")
     inner = np.array([mode != "LEAF" for mode in modes])
     order = np.argsort(~inner, kind="stable")
     listed = list(zip(*names, strict=True))
     positions = {listed[node]: place for place, node in enumerate(order)}
     if len(positions) < count:
-        raise ValueError("nodes_nodeids: a tree has two nodes of one number")
+        raise ValueError("nodes_nodeids: two nodes of a tree have the same number")
     roots: dict[int, int] = {}
     for name in listed:
         roots.setdefault(name[0], positions[name])
-    asking = order[: int(inner.sum())]
+    deciding = order[: int(inner.sum())]
     kinds = {f"BRANCH_{mode}": number for number, mode in enumerate(MODES[:-1])}
     try:
-        children = [[positions[names[0][i], branch[i]] for i in asking] for branch in branches]
-        numbers = [kinds[modes[i]] for i in asking]
+        children = [[positions[names[0][i], branch[i]] for i in deciding] for branch in branches]
+        numbers = [kinds[modes[i]] for i in deciding]
     except KeyError as error:
         raise ValueError(f"nodes: there is no node or mode {error}") from None
     tracks = np.array(missing or (0,) * count) != 0
     trees = Trees(
         np.array(list(roots.values()), np.int64),
         np.array(children, np.int64).reshape(2, -1),
-        np.array(features)[asking],
-        splits[asking],
+        np.array(features)[deciding],
+        splits[deciding],
         np.array(numbers, np.int32),
-        tracks[asking],
-        np.full((len(asking), 1), np.nan),
+        tracks[deciding],
+        np.full((len(deciding), 1), np.nan),
     )
     return trees, positions
 
@@ -269,26 +281,28 @@ def _table(
     columns: Ints,
     weights: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the :func:`leaf_table` of leaves that are named as nodes are."""
+    """Returns the :func:`leaf_table` for leaves identified by tree and node number."""
     inner = len(trees.splits)
-    found = [positions.get(name, -1) - inner for name in zip(*names, strict=True)]
-    if min(found, default=0) < 0:
-        raise ValueError("a weight is of no leaf")
-    return leaf_table(np.array(found, np.int64), np.array(columns), weights, len(positions) - inner)
+    leaves = [positions.get(name, -1) - inner for name in zip(*names, strict=True)]
+    if min(leaves, default=0) < 0:
+        raise ValueError("a weight belongs to a node that is not a leaf")
+    return leaf_table(
+        np.array(leaves, np.int64), np.array(columns), weights, len(positions) - inner
+    )
 
 
 def _members(modes: np.ndarray, values: np.ndarray | None) -> np.ndarray:
-    """Returns ``[nodes, most members]``, NaN where a set has no more."""
+    """Returns the membership sets of the nodes, ``[nodes, members]``, padded with NaN."""
     sets: list[list[float]] = [[]]
     for value in () if values is None else np.asarray(values).tolist():
         if value != value:
             sets.append([])
         else:
             sets[-1].append(value)
-    asking = np.flatnonzero(np.asarray(modes) == MODES.index("MEMBER"))
-    if len(asking) > len(sets) - 1:
-        raise ValueError(f"membership_values: got {len(sets) - 1} sets, wanted {len(asking)}")
+    testing = np.flatnonzero(np.asarray(modes) == MODES.index("MEMBER"))
+    if len(testing) > len(sets) - 1:
+        raise ValueError(f"membership_values: got {len(sets) - 1} sets, wanted {len(testing)}")
     table = np.full(sized((len(modes), max(1, *(len(s) for s in sets)))), np.nan)
-    for node, members in zip(asking, sets, strict=False):
+    for node, members in zip(testing, sets, strict=False):
         table[node, : len(members)] = members
     return table

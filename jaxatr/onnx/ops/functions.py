@@ -1,4 +1,4 @@
-"""Functions of one number: exponentials, the circle's, activations."""
+"""Elementwise functions of one operand, activations and softmax."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -28,7 +28,7 @@ def log(x: Value) -> Value:
 def _of_one_number(
     name: str, function: Callable[..., Any], result: str, **facts: Any
 ) -> Callable[[Value], Value]:
-    """Registers a function of jax under its own name in lower case; ``result``: for its doc."""
+    """Registers a jax function for an operator; ``result`` describes it in the docstring."""
 
     def computed(x: Value) -> Value:
         return function(x)
@@ -60,25 +60,25 @@ softsign = _of_one_number("Softsign", jax.nn.soft_sign, "quotient x / (1 + \\|x\
 
 @register("Relu", ignored=OLD, layout="any")
 def relu(x: Value) -> Value:
-    """Returns max(x, 0) (ONNX Relu-14); its derivative at 0 is 0, as PyTorch's."""
+    """Returns max(x, 0), with derivative 0 at 0 as in PyTorch (ONNX Relu-14)."""
     return jax.nn.relu(x)
 
 
 @register("LeakyRelu", ignored=OLD, layout="any")
 def leaky_relu(x: Value, *, alpha: float = 0.01) -> Value:
-    """Returns x, times ``alpha`` where negative (ONNX LeakyRelu-16)."""
+    """Returns x, multiplied by ``alpha`` where negative (ONNX LeakyRelu-16)."""
     return jnp.where(x < 0, alpha * x, x)
 
 
 @register("PRelu", weights=("slope",), since=7, layout="any")
 def prelu(x: Value, slope: Value) -> Value:
-    """Returns x, times ``slope`` where negative (ONNX PRelu-16)."""
+    """Returns x, multiplied by ``slope`` where negative (ONNX PRelu-16)."""
     return jnp.where(x < 0, slope * x, x)
 
 
 @register("PRelu", weights=("slope",), since=1, ignored=OLD)
 def prelu_channels(x: Value, slope: Value) -> Value:
-    """Returns x, times its channel's ``slope`` where negative (ONNX PRelu-6)."""
+    """Returns x, multiplied by the channel's ``slope`` where negative (ONNX PRelu-6)."""
     if slope.ndim == 1 and slope.size > 1 and x.ndim > 2:
         slope = slope.reshape(-1, *(1,) * (x.ndim - 2))
     return prelu(x, slope)
@@ -86,31 +86,31 @@ def prelu_channels(x: Value, slope: Value) -> Value:
 
 @register("ThresholdedRelu")
 def thresholded_relu(x: Value, *, alpha: float = 1.0) -> Value:
-    """Returns x where above ``alpha``, else 0 (ONNX ThresholdedRelu-22)."""
+    """Returns x where it exceeds ``alpha``, else 0 (ONNX ThresholdedRelu-22)."""
     return jnp.where(x > alpha, x, 0)
 
 
 @register("Elu", ignored=OLD, layout="any")
 def elu(x: Value, *, alpha: float = 1.0) -> Value:
-    """Returns ``alpha`` (eˣ − 1) where negative, else x (ONNX Elu-22)."""
+    """Returns ``alpha`` (eˣ − 1) where x is negative, else x (ONNX Elu-22)."""
     return jax.nn.elu(x, alpha)
 
 
 @register("Celu")
 def celu(x: Value, *, alpha: float = 1.0) -> Value:
-    """Returns ``alpha`` (exp(x / alpha) − 1) where negative, else x (ONNX Celu-12)."""
+    """Returns ``alpha`` (exp(x / alpha) − 1) where x is negative, else x (ONNX Celu-12)."""
     return jax.nn.celu(x, alpha)
 
 
 @register("Selu", ignored=OLD)
 def selu(x: Value, *, alpha: float = 1.6732632, gamma: float = 1.050701) -> Value:
-    """Returns ``gamma`` times x, or times ``alpha`` (eˣ − 1) where x ≤ 0 (ONNX Selu-22)."""
+    """Returns ``gamma`` x where x > 0, else ``gamma alpha`` (eˣ − 1) (ONNX Selu-22)."""
     return gamma * jax.nn.elu(x, alpha)
 
 
 @register("HardSigmoid", ignored=OLD, layout="any")
 def hard_sigmoid(x: Value, *, alpha: float = 0.2, beta: float = 0.5) -> Value:
-    """Returns ``alpha`` x + ``beta``, cut to [0, 1] (ONNX HardSigmoid-22)."""
+    """Returns ``alpha`` x + ``beta``, clipped to [0, 1] (ONNX HardSigmoid-22)."""
     return jnp.clip(alpha * x + beta, 0, 1)
 
 
@@ -134,26 +134,26 @@ def mish(x: Value) -> Value:
 
 @register("Gelu", layout="any")
 def gelu(x: Value, *, approximate: Literal["none", "tanh"] = "none") -> Value:
-    """Returns x Φ(x), Φ the normal distribution's, or by its tanh approximation (Gelu-20)."""
+    """Returns x Φ(x), with Φ the normal CDF or its tanh approximation (ONNX Gelu-20)."""
     return jax.nn.gelu(x, approximate=approximate == "tanh")
 
 
 @register("Shrink")
 def shrink(x: Value, *, bias: float = 0.0, lambd: float = 0.5) -> Value:
-    """Returns x, ``bias`` nearer to 0, where \\|x\\| > ``lambd``, else 0 (ONNX Shrink-9)."""
+    """Moves x towards 0 by ``bias`` where \\|x\\| > ``lambd``, else returns 0 (ONNX Shrink-9)."""
     inner = jnp.where(x > lambd, x - bias, jnp.zeros_like(x))
     return jnp.where(x < -lambd, x + bias, inner).astype(x.dtype)
 
 
 @register("Softmax", since=13)
 def softmax(x: Value, *, axis: int = -1) -> Value:
-    """Returns exponentials that sum to 1 along ``axis`` (ONNX Softmax-13)."""
+    """Returns the softmax along ``axis`` (ONNX Softmax-13)."""
     return jax.nn.softmax(x, axis=axis)
 
 
 @register("LogSoftmax", since=13)
 def log_softmax(x: Value, *, axis: int = -1) -> Value:
-    """Returns the logarithm of :func:`softmax` (ONNX LogSoftmax-13)."""
+    """Returns the logarithm of the softmax along ``axis`` (ONNX LogSoftmax-13)."""
     return jax.nn.log_softmax(x, axis=axis)
 
 
@@ -166,7 +166,7 @@ def hardmax(x: Value, *, axis: int = -1) -> Value:
 
 
 def _flattened(function, x: Value, axis: int) -> Value:
-    """Applies a function of rows to the matrix whose columns are all axes from ``axis`` on."""
+    """Applies a function to the rows of the matrix whose columns are all axes from ``axis`` on."""
     axis = axis_of(axis, x.ndim)
     rows = int(np.prod(x.shape[:axis]))
     return function(x.reshape(rows, -1)).reshape(x.shape)
@@ -174,13 +174,13 @@ def _flattened(function, x: Value, axis: int) -> Value:
 
 @register("Softmax", since=1)
 def softmax_from(x: Value, *, axis: int = 1) -> Value:
-    """Returns exponentials that sum to 1 over all axes from ``axis`` on (ONNX Softmax-11)."""
+    """Returns the softmax over all axes from ``axis`` on (ONNX Softmax-11)."""
     return _flattened(softmax, x, axis)
 
 
 @register("LogSoftmax", since=1)
 def log_softmax_from(x: Value, *, axis: int = 1) -> Value:
-    """Returns the logarithm of :func:`softmax_from` (ONNX LogSoftmax-11)."""
+    """Returns the logarithm of the softmax over all axes from ``axis`` on (ONNX LogSoftmax-11)."""
     return _flattened(log_softmax, x, axis)
 
 

@@ -1,4 +1,4 @@
-"""Images resized, sampled, cut out, decoded."""
+"""Image operators: resizing, sampling, assembly from blocks, decoding."""
 
 import io
 import math
@@ -15,7 +15,7 @@ from jaxatr.onnx.ops.windows import Ints, windows
 
 
 def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
-    """Returns the weights of Keys' cubic convolution."""
+    """Returns the weights of cubic convolution (Keys 1981)."""
     d = np.abs(distance)
     near = ((a + 2) * d - (a + 3)) * d * d + 1
     far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
@@ -25,7 +25,7 @@ def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
 def _sources(
     mode: str, count: int, length: int, scale: float, roi: tuple[float, float]
 ) -> np.ndarray:
-    """Returns where in an axis of ``length`` each of ``count`` results lies."""
+    """Returns the source coordinates, on an axis of ``length``, of ``count`` result elements."""
     at, wanted = np.arange(count, dtype=np.float64), scale * length
     if mode == "half_pixel":
         return (at + 0.5) / scale - 0.5
@@ -62,7 +62,7 @@ def _nearest(at: np.ndarray, mode: str) -> np.ndarray:
 def _taps(
     at: np.ndarray, length: int, mode: str, scale: float, a: float, exclude: int, antialias: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the elements of an axis that each result is mixed of, and their shares.
+    """Returns the indices and the weights of the elements that each result interpolates.
 
     Both are ``[count, taps]``.
     """
@@ -81,7 +81,7 @@ def _taps(
 
 
 def _mixed(x: Value, axis: int, positions: np.ndarray, shares: np.ndarray) -> Value:
-    """Returns the tensor with an axis whose elements are sums of a few of the old one's."""
+    """Replaces an axis by weighted sums of its elements."""
     wide = jnp.promote_types(x.dtype, "float32")
     taken = jnp.take(x.astype(wide), positions, axis)
     shape = [1] * x.ndim
@@ -106,20 +106,22 @@ def resize(
     mode: str = "nearest",
     nearest_mode: str = "round_prefer_floor",
 ) -> Value:
-    """Returns the tensor with axes of other lengths (ONNX Resize-19).
+    """Resizes a tensor by interpolation along its axes (ONNX Resize-19).
 
     Args:
-      x: of any shape.
-      roi: all beginnings and then all ends, as shares of the axes; for tf_crop_and_resize.
-      scales: factor for each axis.
-      sizes: or the length of each axis.
-      antialias: whether a smaller image is smoothed first.
-      axes: those that ``roi``, ``scales`` and ``sizes`` are about; all by default.
-      coordinate_transformation_mode: how a result's place turns into a source's.
-      cubic_coeff_a: of the cubic weights.
-      exclude_outside: whether weights outside of the tensor count as zero.
-      extrapolation_value: of results whose place is outside, for tf_crop_and_resize.
-      keep_aspect_ratio_policy: stretch, not_larger or not_smaller than ``sizes``.
+      x: array of any shape.
+      roi: region of interest for tf_crop_and_resize, as fractions of the axes: first the start of
+        every axis, then the ends.
+      scales: scale factor of each axis.
+      sizes: length of each axis in the result, in place of ``scales``.
+      antialias: whether to smooth when downscaling.
+      axes: axes to which ``roi``, ``scales`` and ``sizes`` refer; all by default.
+      coordinate_transformation_mode: rule that maps result coordinates to source coordinates.
+      cubic_coeff_a: coefficient of cubic interpolation.
+      exclude_outside: whether weights outside of the tensor are set to zero.
+      extrapolation_value: value of results outside of the tensor, for tf_crop_and_resize.
+      keep_aspect_ratio_policy: stretch to ``sizes``, or keep the aspect ratio and be not_larger or
+        not_smaller than ``sizes``.
       mode: nearest, linear or cubic.
       nearest_mode: round_prefer_floor, round_prefer_ceil, floor or ceil.
     """
@@ -163,7 +165,7 @@ def _as(x: Value, dtype: Any) -> Value:
 def _lengths(
     lengths: Sequence[int], scales: Known | None, sizes: Known | None, policy: str
 ) -> tuple[list[float], list[int]]:
-    """Returns the factor and the new length of each axis."""
+    """Returns the scale factor and the new length of each axis."""
     if scales is not None and np.size(scales):
         factors = [float(s) for s in known("scales", scales).reshape(-1)]
         if len(factors) != len(lengths) or not all(0 < f < 1e6 for f in factors):
@@ -188,7 +190,7 @@ def _lengths(
 @register("Resize", static=("scales",), since=10)
 @register("Upsample", static=("scales",), since=7)
 def upsample(x: Value, scales: Known, *, mode: str = "nearest") -> Value:
-    """Returns the tensor with axes ``scales`` times as long (ONNX Upsample-9, Resize-10)."""
+    """Makes each axis ``scales`` times as long (ONNX Upsample-9, Resize-10)."""
     return resize(
         x,
         None,
@@ -203,13 +205,13 @@ def upsample(x: Value, scales: Known, *, mode: str = "nearest") -> Value:
 def upsample_image(
     x: Value, *, height_scale: float, width_scale: float, mode: str = "nearest"
 ) -> Value:
-    """Returns ``[b, c, h, w]`` with rows and columns resized (ONNX Upsample-1)."""
+    """Resizes the rows and columns of ``[b, c, h, w]`` (ONNX Upsample-1)."""
     return upsample(x, (1.0, 1.0, height_scale, width_scale), mode=mode)
 
 
 @register("AffineGrid", static=("size",))
 def affine_grid(theta: Value, size: Known, *, align_corners: int = 0) -> Value:
-    """Returns where an affine map takes each pixel of an image (ONNX AffineGrid-20).
+    """Returns the grid of sampling positions of an affine map (ONNX AffineGrid-20).
 
     Args:
       theta: ``[b, 2, 3]``, or ``[b, 3, 4]`` in three dimensions.
@@ -217,7 +219,7 @@ def affine_grid(theta: Value, size: Known, *, align_corners: int = 0) -> Value:
       align_corners: whether −1 and 1 are the centres of the corner pixels, not their edges.
 
     Returns:
-      ``[b, [d,] h, w, 2 or 3]``, the last axis of the image first.
+      ``[b, [d,] h, w, 2 or 3]``; coordinates begin with the last axis of the image.
     """
     spatial = sized(known_ints("size", size))[2:]
     axes = []
@@ -237,11 +239,11 @@ def grid_sample(
     mode: str = "linear",
     padding_mode: str = "zeros",
 ) -> Value:
-    """Returns the tensor at the positions of a grid (ONNX GridSample-22).
+    """Samples a tensor at the positions of a grid (ONNX GridSample-22).
 
     Args:
-      x: ``[b, c, …]`` with r axes of space.
-      grid: ``[b, …, r]``, from −1 to 1, the last axis of ``x`` first.
+      x: ``[b, c, …]`` with r spatial axes.
+      grid: ``[b, …, r]``, from −1 to 1; coordinates begin with the last axis of ``x``.
       align_corners: whether −1 and 1 are the centres of the corner pixels, not their edges.
       mode: linear (bilinear), nearest or cubic (bicubic).
       padding_mode: zeros, border or reflection.
@@ -275,7 +277,7 @@ def grid_sample(
 
 
 def _neighbours(at: Value, mode: str) -> list[tuple[Value, Value]]:
-    """Returns the positions along one axis that a sample is mixed of, with their shares."""
+    """Returns the positions along one axis that a sample interpolates, with their weights."""
     if mode == "nearest":
         return [(jnp.round(at), jnp.ones((), at.dtype))]
     low = jnp.floor(at)
@@ -285,17 +287,17 @@ def _neighbours(at: Value, mode: str) -> list[tuple[Value, Value]]:
     if mode not in ("cubic", "bicubic"):
         raise ValueError(f"mode: got {mode!r}, wanted linear, nearest or cubic")
     a = -0.75
-    found = []
+    neighbours = []
     for offset in (-1, 0, 1, 2):
         d = jnp.abs(rest - offset)
         near = ((a + 2) * d - (a + 3)) * d * d + 1
         far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-        found.append((low + offset, near if offset in (0, 1) else far))
-    return found
+        neighbours.append((low + offset, near if offset in (0, 1) else far))
+    return neighbours
 
 
 def _padded(place: Value, length: int, mode: str, align_corners: int) -> tuple[Value, Value]:
-    """Returns positions brought into the tensor, and which count."""
+    """Maps positions into the tensor; also returns which of them contribute."""
     inside = (place >= 0) & (place <= length - 1)
     if mode == "reflection" and length > 1:
         low, high = (0.0, length - 1.0) if align_corners else (-0.5, length - 0.5)
@@ -316,43 +318,44 @@ def col2im(
     pads: Ints | None = None,
     strides: Ints | None = None,
 ) -> Value:
-    """Returns images as sums of their overlapping blocks (ONNX Col2Im-18).
+    """Sums overlapping blocks to images (ONNX Col2Im-18).
 
     Args:
       x: ``[b, c · taps, blocks]``.
-      image_shape: of the result's axes of space.
-      block_shape: taps along each axis.
-      dilations: from tap to tap.
-      pads: cut from the result, all beginnings and then all ends.
-      strides: from block to block.
+      image_shape: spatial shape of the result.
+      block_shape: number of taps along each axis.
+      dilations: step between taps, along each axis.
+      pads: numbers of elements cut from the result, first at the start of every axis, then at the
+        ends.
+      strides: step between blocks, along each axis.
 
     Returns:
       ``[b, c, …]``.
     """
     shape, block = known_ints("image_shape", image_shape), known_ints("block_shape", block_shape)
-    found = windows(sized(shape), block, strides, dilations, pads, "NOTSET")
+    window = windows(sized(shape), block, strides, dilations, pads, "NOTSET")
     rank, taps = len(shape), int(np.prod(block))
-    columns = x.reshape(x.shape[0], x.shape[1] // taps, *block, *found.counts)
+    columns = x.reshape(x.shape[0], x.shape[1] // taps, *block, *window.counts)
     positions = []
     for axis in range(rank):
-        tap = np.arange(block[axis]) * found.dilations[axis]
-        start = np.arange(found.counts[axis]) * found.strides[axis]
+        tap = np.arange(block[axis]) * window.dilations[axis]
+        start = np.arange(window.counts[axis]) * window.strides[axis]
         index = [1] * (2 * rank)
-        index[axis], index[rank + axis] = block[axis], found.counts[axis]
+        index[axis], index[rank + axis] = block[axis], window.counts[axis]
         positions.append((tap[:, None] + start).reshape(index))
-    padded = [n + b + a for n, (b, a) in zip(shape, found.pads, strict=True)]
+    padded = [n + b + a for n, (b, a) in zip(shape, window.pads, strict=True)]
     image = jnp.zeros((*columns.shape[:2], *padded), x.dtype)
     image = image.at[(slice(None), slice(None), *positions)].add(columns)
-    cut = tuple(slice(b, b + n) for n, (b, _) in zip(shape, found.pads, strict=True))
+    cut = tuple(slice(b, b + n) for n, (b, _) in zip(shape, window.pads, strict=True))
     return image[(slice(None), slice(None), *cut)]
 
 
 @register("ImageDecoder")
 def image_decoder(encoded_stream: Value, *, pixel_format: str = "RGB") -> Value:
-    """Returns the pixels ``[h, w, c]`` of a file's bytes (ONNX ImageDecoder-20).
+    """Decodes the bytes of an image file to pixels ``[h, w, c]`` (ONNX ImageDecoder-20).
 
     Raises:
-      ValueError: the bytes are no image, or the format is not RGB, BGR or Grayscale.
+      ValueError: the bytes are not an image, or the format is not RGB, BGR or Grayscale.
     """
     from PIL import Image, UnidentifiedImageError
 

@@ -1,4 +1,4 @@
-"""Elements taken from, and put into, positions that are data."""
+"""Operators that read or write elements at indices given by data."""
 
 from typing import Any, Literal
 
@@ -22,7 +22,7 @@ Reduction = Literal["none", "add", "mul", "max", "min"]
 
 
 def wrapped(indices: Value, length: int) -> Value:
-    """Returns indices counted from the front."""
+    """Returns indices with negative ones counted from the front."""
     return library(indices).where(indices < 0, indices + length, indices)
 
 
@@ -38,13 +38,13 @@ def gather(data: Value, indices: Value, *, axis: int = 0) -> Value:
 
 @register("GatherElements")
 def gather_elements(data: Value, indices: Value, *, axis: int = 0) -> Value:
-    """Returns the element at each index along an axis, its other positions kept (-13)."""
+    """Returns the elements at ``indices`` along an axis, one by one (ONNX GatherElements-13)."""
     axis = axis_of(axis, data.ndim)
     return jnp.asarray(data)[_places(data, indices, axis)]
 
 
 def _places(data: Value, indices: Value, axis: int) -> tuple[Value, ...]:
-    """Returns an index for each axis: the grid's own, but along ``axis`` that of ``indices``."""
+    """Returns an index array for each axis: ``indices`` along ``axis``, the grid elsewhere."""
     grid: list[Value] = list(jnp.indices(indices.shape, sparse=True))
     grid[axis] = wrapped(jnp.asarray(indices), data.shape[axis])
     return tuple(grid)
@@ -52,7 +52,7 @@ def _places(data: Value, indices: Value, axis: int) -> tuple[Value, ...]:
 
 @register("GatherND")
 def gather_nd(data: Value, indices: Value, *, batch_dims: int = 0) -> Value:
-    """Returns the slices that the last axis of ``indices`` points at (ONNX GatherND-13)."""
+    """Returns the slices at the coordinates in the last axis of ``indices`` (ONNX GatherND-13)."""
 
     def take(x, i):
         return x[tuple(wrapped(i[..., k], x.shape[k]) for k in range(i.shape[-1]))]
@@ -74,7 +74,7 @@ def _updated(data: Value, positions: Any, updates: Value, reduction: str) -> Val
 def scatter_elements(
     data: Value, indices: Value, updates: Value, *, axis: int = 0, reduction: Reduction = "none"
 ) -> Value:
-    """Returns ``data`` with ``updates`` at each index along an axis (ONNX ScatterElements-18)."""
+    """Writes ``updates`` into ``data`` at ``indices`` along an axis (ONNX ScatterElements-18)."""
     axis = axis_of(axis, data.ndim)
     return _updated(data, _places(data, indices, axis), updates, reduction)
 
@@ -83,7 +83,7 @@ def scatter_elements(
 def scatter_nd(
     data: Value, indices: Value, updates: Value, *, reduction: Reduction = "none"
 ) -> Value:
-    """Returns ``data`` with ``updates`` where the last axis of ``indices`` points (-18)."""
+    """Writes ``updates`` at the coordinates in the last axis of ``indices`` (ONNX ScatterND-18)."""
     indices = jnp.asarray(indices)
     positions = tuple(wrapped(indices[..., k], data.shape[k]) for k in range(indices.shape[-1]))
     return _updated(data, positions, updates, reduction)
@@ -91,7 +91,7 @@ def scatter_nd(
 
 @register("OneHot", static=("depth",))
 def one_hot(indices: Value, depth: Known, values: Value, *, axis: int = -1) -> Value:
-    """Returns the second of ``values`` at each index along a new axis, else the first (-11)."""
+    """Encodes indices one-hot along a new axis, with ``values`` (off, on) (ONNX OneHot-11)."""
     count = int(known("depth", depth).reshape(()))
     sized((*indices.shape, count))
     axis = axis_of(axis, indices.ndim + 1)
@@ -104,7 +104,7 @@ def one_hot(indices: Value, depth: Known, values: Value, *, axis: int = -1) -> V
 def top_k(
     x: Value, k: Known, *, axis: int = -1, largest: int = 1, sorted: int = 1
 ) -> tuple[Value, Value]:
-    """Returns the ``k`` largest (or smallest) values of an axis, and their positions (TopK-11)."""
+    """Returns the ``k`` largest (or smallest) values along an axis, and their indices (TopK-11)."""
     count, axis = known_int("k", k), axis_of(axis, x.ndim)
     if not 0 <= count <= x.shape[axis]:
         raise ValueError(f"k: got {count}, wanted 0 to {x.shape[axis]}")
@@ -115,13 +115,13 @@ def top_k(
 
 @register("NonZero")
 def nonzero(x: Value) -> Value:
-    """Returns the indices of what is not zero, one column each (ONNX NonZero-13)."""
+    """Returns the coordinates of the nonzero elements, one column each (ONNX NonZero-13)."""
     return np.array(np.nonzero(known("x", x)), np.int64).reshape(x.ndim, -1)
 
 
 @register("Compress", static=("condition",))
 def compress(x: Value, condition: Known, *, axis: int | None = None) -> Value:
-    """Returns the slices along an axis (or the elements) that the condition picks (Compress-11)."""
+    """Returns the slices along an axis (or elements) where the condition is true (Compress-11)."""
     if axis is None:
         x, axis = x.reshape(-1), 0
     picked = np.flatnonzero(known("condition", condition))
@@ -132,25 +132,27 @@ def compress(x: Value, condition: Known, *, axis: int | None = None) -> Value:
 def unique(
     x: Value, *, axis: int | None = None, sorted: int = 1, outputs: int = 1
 ) -> Value | tuple[Value, ...]:
-    """Returns each value (or slice) once, where it is first, which each is, how often (Unique-11).
+    """Returns the unique values or slices, sorted or in order of first occurrence (Unique-11).
 
-    Unless ``sorted``, in the order in which they come.
+    Returns:
+      The unique values and, with several ``outputs``, the index of each one's first occurrence,
+      the index of the unique value for each element, and the counts.
     """
     array = known("x", x)
     if axis is None:
         array, axis = array.reshape(-1), 0
     axis = axis_of(axis, array.ndim)
-    found, first, inverse, counts = np.unique(
+    values, first, inverse, counts = np.unique(
         array, return_index=True, return_inverse=True, return_counts=True, axis=axis
     )
     inverse = inverse.reshape(-1)
     if not sorted:
         order = np.argsort(first, kind="stable")
-        found, first, counts = np.take(found, order, axis), first[order], counts[order]
+        values, first, counts = np.take(values, order, axis), first[order], counts[order]
         inverse = np.argsort(order, kind="stable")[inverse]
     if outputs == 1:
-        return found
-    return found, *(part.astype(np.int64) for part in (first, inverse, counts))
+        return values
+    return values, *(part.astype(np.int64) for part in (first, inverse, counts))
 
 
 @register("TensorScatter")
@@ -162,7 +164,7 @@ def tensor_scatter(
     axis: int = -2,
     mode: Literal["linear", "circular"] = "linear",
 ) -> Value:
-    """Returns a cache with ``update`` written from each batch's index on (TensorScatter-24)."""
+    """Writes ``update`` into a cache from an index per example on (ONNX TensorScatter-24)."""
     axis = axis_of(axis, past_cache.ndim)
     length, count = past_cache.shape[axis], update.shape[axis]
     start = jnp.zeros(len(past_cache), "int64") if write_indices is None else write_indices
@@ -176,6 +178,6 @@ def tensor_scatter(
 
 @register("ArrayFeatureExtractor", domain="ai.onnx.ml", static=("y",))
 def array_feature_extractor(x: Value, y: Known) -> Value:
-    """Returns the elements of the last axis at ``y`` (ONNX ML ArrayFeatureExtractor-1)."""
+    """Returns the elements at indices ``y`` of the last axis (ONNX ML ArrayFeatureExtractor-1)."""
     rows = x.reshape(1, -1) if x.ndim == 1 else x
     return library(rows).take(rows, np.array(known_ints("y", np.reshape(y, -1))), axis=-1)

@@ -1,4 +1,4 @@
-"""Comparisons and truth values."""
+"""Comparison and logical operators."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -10,9 +10,9 @@ from jaxatr.onnx.ops.values import Value, library
 
 @register("Equal", since=7, folds=True)
 def equal(a: Value, b: Value) -> Value:
-    """Returns a = b, of strings too (ONNX Equal-19)."""
-    found = broadcasting(a, b).equal(a, b)
-    return np.asarray(found, bool) if a.dtype == object else found
+    """Returns a = b, also for strings (ONNX Equal-19)."""
+    result = broadcasting(a, b).equal(a, b)
+    return np.asarray(result, bool) if a.dtype == object else result
 
 
 @register("Greater", folds=True, since=7)
@@ -45,42 +45,42 @@ def less_or_equal(a: Value, b: Value) -> Value:
 
 @register("And", folds=True)
 def logical_and(a: Value, b: Value, *, broadcast: int = 0, axis: int | None = None) -> Value:
-    """Returns whether both are true (ONNX And-7; the attributes are And-1's)."""
+    """Returns the logical and (ONNX And-7; the attributes belong to And-1)."""
     return broadcasting(a, b).logical_and(a, aligned(a, b, broadcast, axis))
 
 
 @register("Or", folds=True)
 def logical_or(a: Value, b: Value, *, broadcast: int = 0, axis: int | None = None) -> Value:
-    """Returns whether one or both are true (ONNX Or-7; the attributes are Or-1's)."""
+    """Returns the logical or (ONNX Or-7; the attributes belong to Or-1)."""
     return broadcasting(a, b).logical_or(a, aligned(a, b, broadcast, axis))
 
 
 @register("Xor", folds=True)
 def logical_xor(a: Value, b: Value, *, broadcast: int = 0, axis: int | None = None) -> Value:
-    """Returns whether exactly one is true (ONNX Xor-7; the attributes are Xor-1's)."""
+    """Returns the logical exclusive or (ONNX Xor-7; the attributes belong to Xor-1)."""
     return broadcasting(a, b).logical_xor(a, aligned(a, b, broadcast, axis))
 
 
 @register("Not", folds=True)
 def logical_not(x: Value) -> Value:
-    """Returns whether x is false (ONNX Not-1)."""
+    """Returns the logical negation (ONNX Not-1)."""
     return library(x).logical_not(x)
 
 
 @register("IsNaN")
 def is_nan(x: Value) -> Value:
-    """Returns whether x is no number (ONNX IsNaN-20)."""
+    """Returns whether x is NaN (ONNX IsNaN-20)."""
     return jnp.isnan(x)
 
 
 @register("IsInf")
 def is_inf(x: Value, *, detect_negative: int = 1, detect_positive: int = 1) -> Value:
-    """Returns whether x is infinite, with one of the signs asked for (ONNX IsInf-20)."""
+    """Returns whether x is infinite, with one of the detected signs (ONNX IsInf-20)."""
     signs = jnp.where(x > 0, bool(detect_positive), bool(detect_negative))
     return jnp.isinf(x) & signs
 
 
 @register("Where", folds=True)
 def where(condition: Value, x: Value, y: Value) -> Value:
-    """Returns x where the condition holds, else y (ONNX Where-16)."""
+    """Returns x where the condition is true, else y (ONNX Where-16)."""
     return broadcasting(condition, x, y).where(condition, x, y)

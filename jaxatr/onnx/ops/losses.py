@@ -1,4 +1,4 @@
-"""Losses and the optimisers' steps that ONNX defines."""
+"""Loss operators, and optimiser steps of ``ai.onnx.preview.training``."""
 
 import jax
 import jax.numpy as jnp
@@ -26,13 +26,13 @@ def negative_log_likelihood_loss(
     ignore_index: int | None = None,
     reduction: str = "mean",
 ) -> Value:
-    """Returns minus the targets' log-probabilities (ONNX NegativeLogLikelihoodLoss-22).
+    """Returns the negative log-likelihood of targets (ONNX NegativeLogLikelihoodLoss-22).
 
     Args:
       log_probabilities: ``[b, k, …]``.
-      target: ``[b, …]``, classes.
-      weight: ``[k]``; the mean is over the weights of the targets.
-      ignore_index: a class that does not count.
+      target: class indices ``[b, …]``.
+      weight: class weights ``[k]``; the mean is weighted.
+      ignore_index: class index of targets to ignore.
       reduction: none, sum or mean.
     """
     counted = jnp.ones(target.shape, bool) if ignore_index is None else target != ignore_index
@@ -53,9 +53,15 @@ def softmax_cross_entropy_loss(
     reduction: str = "mean",
     outputs: int = 1,
 ) -> Value | tuple[Value, Value]:
-    """Returns the cross entropy, and on demand the log-probabilities (-13).
+    """Returns the cross entropy of logits (ONNX SoftmaxCrossEntropyLoss-13).
 
-    The operands are as in :func:`negative_log_likelihood_loss`, with scores for log-probabilities.
+    Args:
+      scores: logits ``[b, k, …]``.
+      labels: class indices ``[b, …]``.
+      weights: class weights ``[k]``; the mean is weighted.
+      ignore_index: class index of labels to ignore.
+      reduction: none, sum or mean.
+      outputs: 1 for the loss alone, 2 for the loss and the log-probabilities.
     """
     logs = jax.nn.log_softmax(scores, axis=1)
     loss = negative_log_likelihood_loss(
@@ -65,7 +71,7 @@ def softmax_cross_entropy_loss(
 
 
 def _grouped(values: tuple[Value, ...], groups: int) -> list[tuple[Value, ...]]:
-    """Returns the operands of each tensor that is optimised: the i-th of every group."""
+    """Returns the operands for each optimised tensor: the i-th of every group."""
     count = len(values) // groups
     return [values[i::count] for i in range(count)]
 
@@ -82,15 +88,15 @@ def adagrad(
     epsilon: float = 1e-6,
     norm_coefficient: float = 0.0,
 ) -> tuple[Value, ...]:
-    """Returns parameters and sums of squares after a step of Adagrad (preview Adagrad-1).
+    """Returns the parameters and sums of squares after a step of Adagrad (preview Adagrad-1).
 
     Args:
-      rate: the learning rate.
-      count: steps taken so far.
-      *values: all parameters, all gradients, all sums.
-      decay_factor: of the rate.
-      epsilon: added to the root.
-      norm_coefficient: of the L2 penalty.
+      rate: learning rate.
+      count: number of steps so far.
+      *values: all parameters, then all gradients, then all sums of squares.
+      decay_factor: decay of the learning rate.
+      epsilon: number added to the root.
+      norm_coefficient: coefficient of the L2 penalty.
     """
     rate = rate / (1 + count * decay_factor)
     parameters, sums = [], []
@@ -113,17 +119,17 @@ def adam(
     norm_coefficient: float = 0.0,
     norm_coefficient_post: float = 0.0,
 ) -> tuple[Value, ...]:
-    """Returns parameters and both moments after a step of Adam (preview Adam-1).
+    """Returns the parameters and both moments after a step of Adam (preview Adam-1).
 
     Args:
-      rate: the learning rate.
-      count: steps taken so far.
-      *values: all parameters, all gradients, all first moments, all second moments.
-      alpha: what the first moment keeps.
-      beta: what the second moment keeps.
-      epsilon: added to the root.
-      norm_coefficient: of the L2 penalty.
-      norm_coefficient_post: of the decay after the step.
+      rate: learning rate.
+      count: number of steps so far.
+      *values: all parameters, then all gradients, all first moments, all second moments.
+      alpha: decay rate of the first moment.
+      beta: decay rate of the second moment.
+      epsilon: number added to the root.
+      norm_coefficient: coefficient of the L2 penalty.
+      norm_coefficient_post: coefficient of the weight decay after the step.
     """
     t = jnp.asarray(count).astype("float32")
     corrected = rate * jnp.sqrt(1 - beta**t) / (1 - alpha**t)
@@ -149,16 +155,16 @@ def momentum(
     mode: str,
     norm_coefficient: float,
 ) -> tuple[Value, ...]:
-    """Returns parameters and momenta after a step (preview Momentum-1).
+    """Returns the parameters and momenta after a step of gradient descent (preview Momentum-1).
 
     Args:
-      rate: the learning rate.
-      count: steps taken so far; the first takes the whole gradient.
-      *values: all parameters, all gradients, all momenta.
-      alpha: what a momentum keeps.
-      beta: what it takes of a gradient.
+      rate: learning rate.
+      count: number of steps so far; the first step uses the full gradient.
+      *values: all parameters, then all gradients, then all momenta.
+      alpha: decay rate of the momentum.
+      beta: factor of the gradient in the momentum.
       mode: standard or nesterov.
-      norm_coefficient: of the L2 penalty.
+      norm_coefficient: coefficient of the L2 penalty.
     """
     if mode not in ("standard", "nesterov"):
         raise ValueError(f"mode: got {mode!r}, wanted standard or nesterov")

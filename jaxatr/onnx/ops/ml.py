@@ -1,4 +1,4 @@
-"""The operators of ``ai.onnx.ml`` for features and labels, and linear models."""
+"""The feature, label and linear-model operators of ``ai.onnx.ml``."""
 
 from typing import Any
 
@@ -19,20 +19,20 @@ Texts = tuple[str, ...]
 
 @register("Binarizer", domain=ML)
 def binarizer(x: Value, *, threshold: float = 0.0) -> Value:
-    """Returns 1 where above the threshold, else 0 (ONNX ML Binarizer-1)."""
+    """Returns 1 where x exceeds the threshold, else 0 (ONNX ML Binarizer-1)."""
     return (jnp.asarray(x) > threshold).astype(x.dtype)
 
 
 @register("Scaler", domain=ML)
 def scaler(x: Value, *, offset: Floats = (0.0,), scale: Floats = (1.0,)) -> Value:
-    """Returns ``(x − offset) · scale``, by feature (ONNX ML Scaler-1)."""
+    """Returns ``(x − offset) · scale`` for each feature (ONNX ML Scaler-1)."""
     wide = jnp.asarray(x).astype("float32")
     return (wide - jnp.asarray(offset, "float32")) * jnp.asarray(scale, "float32")
 
 
 @register("Normalizer", domain=ML)
 def normalizer(x: Value, *, norm: str = "MAX") -> Value:
-    """Returns each row over its norm: MAX, L1 or L2 (ONNX ML Normalizer-1)."""
+    """Divides each row by its norm: MAX, L1 or L2 (ONNX ML Normalizer-1)."""
     norms = {
         "MAX": lambda v: jnp.max(v, -1, keepdims=True),
         "L1": lambda v: jnp.sum(jnp.abs(v), -1, keepdims=True),
@@ -54,7 +54,7 @@ def imputer(
     replaced_value_float: float = 0.0,
     replaced_value_int64: int = 0,
 ) -> Value:
-    """Returns x with one value, or NaN, replaced by each feature's own (ONNX ML Imputer-1)."""
+    """Replaces a given value, or NaN, by a value for each feature (ONNX ML Imputer-1)."""
     x = jnp.asarray(x)
     if x.dtype.kind in "iu":
         made = jnp.asarray(imputed_value_int64s or (0,), x.dtype)
@@ -65,7 +65,7 @@ def imputer(
 
 @register("FeatureVectorizer", domain=ML, ignored=("inputdimensions",))
 def feature_vectorizer(*values: Value) -> Value:
-    """Returns the features of all operands beside each other (ONNX ML FeatureVectorizer-1)."""
+    """Concatenates the features of all operands (ONNX ML FeatureVectorizer-1)."""
     rows = [jnp.asarray(v).astype("float32").reshape(v.shape[0], -1) for v in values]
     return jnp.concatenate(rows, 1)
 
@@ -78,14 +78,14 @@ def one_hot_encoder(
     cats_strings: Texts | None = None,
     zeros: int = 1,
 ) -> Value:
-    """Returns 1 at the category of each element, along a new axis (ONNX ML OneHotEncoder-1)."""
+    """Encodes categories one-hot along a new axis (ONNX ML OneHotEncoder-1)."""
     if cats_strings is not None:
-        found: Any = np.asarray(x)[..., None] == np.array(cats_strings, object)
+        matches: Any = np.asarray(x)[..., None] == np.array(cats_strings, object)
     else:
-        found = jnp.asarray(x)[..., None] == jnp.asarray(cats_int64s or ())
-    if not zeros and not known("x", found).any(-1).all():
-        raise ValueError("x: it holds what is no category")
-    return found.astype("float32")
+        matches = jnp.asarray(x)[..., None] == jnp.asarray(cats_int64s or ())
+    if not zeros and not known("x", matches).any(-1).all():
+        raise ValueError("x: it holds a value that is not a category")
+    return matches.astype("float32")
 
 
 @register("LabelEncoder", domain=ML, since=2)
@@ -105,9 +105,9 @@ def label_encoder(
     values_strings: Texts | None = None,
     values_tensor: np.ndarray | None = None,
 ) -> Value:
-    """Returns each key's value, the default where there is none (ONNX ML LabelEncoder-4).
+    """Maps keys to values, and unknown keys to a default (ONNX ML LabelEncoder-4).
 
-    Strings, as keys or values, need ``x`` to be known.
+    If keys or values are strings, ``x`` must be known.
     """
     default: Any
     if values_strings is not None:
@@ -127,7 +127,7 @@ def label_encoder(
     else:
         keys = np.asarray(keys_tensor)
     if keys.shape != values.shape or keys.ndim != 1:
-        raise ValueError(f"keys: got {keys.shape} for {values.shape} values, wanted equally many")
+        raise ValueError(f"keys: got shape {keys.shape}, and values of shape {values.shape}")
     if keys.dtype == object or values.dtype == object:
         return _looked_up(known("x", x), keys, values, default)
     same = jnp.asarray(x)[..., None] == keys
@@ -144,7 +144,7 @@ def label_encoder_classes(
     default_int64: int = -1,
     default_string: str = "_Unused",
 ) -> Value:
-    """Returns each string's place in a list, or the string at each place (LabelEncoder-1)."""
+    """Maps strings to their indices in a list, or indices to strings (LabelEncoder-1)."""
     positions = tuple(range(len(classes_strings)))
     return category_mapper(
         x,
@@ -164,7 +164,7 @@ def category_mapper(
     default_int64: int = -1,
     default_string: str = "_Unused",
 ) -> Value:
-    """Returns the number of each known string, or the string of each number (CategoryMapper-1)."""
+    """Maps strings to numbers, or numbers to strings (ONNX ML CategoryMapper-1)."""
     if len(cats_int64s) != len(cats_strings):
         raise ValueError(f"cats_int64s: got {len(cats_int64s)} for {len(cats_strings)} strings")
     numbers, texts = np.array(cats_int64s, np.int64), np.array(cats_strings, object)
@@ -175,14 +175,14 @@ def category_mapper(
 
 
 def labelled(best: Value, ints: Ints | None, strings: Texts | None) -> Value:
-    """Returns the label of each class's number; of labels that are strings, it must be known."""
+    """Returns the labels of class indices, which must be known if the labels are strings."""
     if strings:
         return np.array(strings, object)[known("x", best)]
     return jnp.asarray(best, "int64") if not ints else jnp.asarray(ints, "int64")[best]
 
 
 def _looked_up(x: np.ndarray, keys: np.ndarray, values: np.ndarray, default: Any) -> np.ndarray:
-    # All NaNs are one key.
+    # All NaNs count as one key.
     def plain(key):
         return "nan key" if isinstance(key, float) and key != key else key
 
@@ -194,7 +194,7 @@ def _looked_up(x: np.ndarray, keys: np.ndarray, values: np.ndarray, default: Any
 
 
 def transformed(scores: Value, post_transform: str) -> Value:
-    """Returns scores ``[b, k]`` after the models' last function."""
+    """Applies a model's ``post_transform`` to scores ``[b, k]``."""
     if post_transform == "NONE":
         return scores
     if post_transform == "LOGISTIC":
@@ -218,7 +218,7 @@ def linear_regressor(
     post_transform: str = "NONE",
     targets: int = 1,
 ) -> Value:
-    """Returns ``[b, targets]``, a linear function of the features (ONNX ML LinearRegressor-1)."""
+    """Returns a linear function of the features, ``[b, targets]`` (ONNX ML LinearRegressor-1)."""
     weights = np.array(coefficients, np.float32).reshape(targets, -1)
     scores = jnp.asarray(x).astype("float32") @ weights.T
     scores = scores if intercepts is None else scores + np.array(intercepts, np.float32)
@@ -235,9 +235,9 @@ def linear_classifier(
     intercepts: Floats | None = None,
     post_transform: str = "NONE",
 ) -> tuple[Value, Value]:
-    """Returns the class of each row, and the scores (ONNX ML LinearClassifier-1).
+    """Returns the class and the scores of each row (ONNX ML LinearClassifier-1).
 
-    With two classes and one row of coefficients, the first class's score is the second's negated.
+    With two classes and one row of coefficients, the first score is the negated second.
     """
     labels: Any = classlabels_strings or classlabels_ints or (0, 1)
     weights = np.array(coefficients, np.float32).reshape(-1, x.shape[1])

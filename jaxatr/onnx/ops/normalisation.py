@@ -1,4 +1,4 @@
-"""Values brought to mean zero and variance one, over one set of axes or another."""
+"""Normalisation operators."""
 
 from typing import Any
 
@@ -38,23 +38,23 @@ def batch_normalization(
     training_mode: int = 0,
     training: bool = False,
 ) -> Value | tuple[Value, Value, Value]:
-    """Returns each channel normalised (ONNX BatchNormalization-15).
+    """Normalises each channel (ONNX BatchNormalization-15).
 
     Args:
       x: ``[b, c, …]``.
       scale: ``[c]``.
-      b: ``[c]``, what is added.
-      input_mean: ``[c]``, running mean.
-      input_var: ``[c]``, running variance.
-      epsilon: added to the variance.
-      momentum: what the running values keep of themselves in a step.
-      spatial: 0, before version 9, if every place has statistics of its own: ``scale``, ``b``,
-        ``input_mean`` and ``input_var`` are then ``[c, …]``.
-      training_mode: whether the batch's own statistics are used.
-      training: as ``training_mode``, by the caller's wish.
+      b: bias ``[c]``.
+      input_mean: running mean ``[c]``.
+      input_var: running variance ``[c]``.
+      epsilon: number added to the variance.
+      momentum: weight of the old running statistics in an update.
+      spatial: 0 (only before version 9) if every position has its own statistics: ``scale``,
+        ``b``, ``input_mean`` and ``input_var`` are then ``[c, …]``.
+      training_mode: whether the model asks for the batch's statistics.
+      training: whether the caller asks for the batch's statistics.
 
     Returns:
-      ``[b, c, …]``; in training also the new running mean and variance.
+      ``[b, c, …]``; with the batch's statistics also the new running mean and variance.
     """
     at_least_rank("x", x, 2)
     if not spatial:
@@ -86,7 +86,7 @@ def batch_normalization(
 
 @register("InstanceNormalization", weights=("scale", "b"), ignored=("consumed_inputs",))
 def instance_normalization(x: Value, scale: Value, b: Value, *, epsilon: float = 1e-5) -> Value:
-    """Returns each channel of each example normalised over space (InstanceNormalization-22)."""
+    """Normalises each channel of each example over space (ONNX InstanceNormalization-22)."""
     axes = tuple(range(2, x.ndim))
     mean, var = jnp.mean(x, axes, keepdims=True), jnp.var(x, axes, keepdims=True)
     normal = (x - mean) * jax.lax.rsqrt(var + epsilon)
@@ -97,7 +97,7 @@ def _stash(x: Value, stash_type: int) -> Any:
     """Returns the type in which the statistics are computed."""
     dtype = dtype_of(stash_type)
     if not is_float(dtype):
-        raise ValueError(f"stash_type: got {stash_type}, wanted a floating-point type's number")
+        raise ValueError(f"stash_type: got {stash_type}, wanted the number of a float type")
     return dtype
 
 
@@ -112,9 +112,10 @@ def layer_normalization(
     stash_type: int = 1,
     outputs: int = 1,
 ) -> Value | tuple[Value, ...]:
-    """Returns x normalised over the axes from ``axis`` on (ONNX LayerNormalization-17).
+    """Normalises over the axes from ``axis`` on (ONNX LayerNormalization-17).
 
-    On demand also the mean and the inverse standard deviation, in the type of ``stash_type``.
+    With several ``outputs``, the mean and the inverse standard deviation follow, in the type of
+    ``stash_type``.
     """
     axes = tuple(range(axis_of(axis, x.ndim), x.ndim))
     wide = jnp.asarray(x).astype(_stash(x, stash_type))
@@ -129,7 +130,7 @@ def layer_normalization(
 def rms_normalization(
     x: Value, scale: Value, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
 ) -> Value:
-    """Returns x over its root mean square, over the axes from ``axis`` on (RMSNormalization-23)."""
+    """Divides by the root mean square over the axes from ``axis`` on (RMSNormalization-23)."""
     axes = tuple(range(axis_of(axis, x.ndim), x.ndim))
     wide = jnp.asarray(x).astype(_stash(x, stash_type))
     inverse = jax.lax.rsqrt(jnp.mean(jnp.square(wide), axes, keepdims=True) + epsilon)
@@ -146,7 +147,7 @@ def group_normalization(
     epsilon: float = 1e-5,
     stash_type: int = 1,
 ) -> Value:
-    """Returns each group of channels normalised; scale and bias by channel (-21)."""
+    """Normalises groups of channels, with scale and bias per channel (GroupNormalization-21)."""
     n, c = x.shape[:2]
     if num_groups < 1 or c % num_groups:
         raise ValueError(f"num_groups: got {num_groups}, wanted a divisor of {c} channels")
@@ -166,7 +167,7 @@ def group_normalization_by_group(
     epsilon: float = 1e-5,
     stash_type: int = 1,
 ) -> Value:
-    """Returns each group of channels normalised; scale and bias by group (-18)."""
+    """Normalises groups of channels, with scale and bias per group (GroupNormalization-18)."""
     each = x.shape[1] // num_groups
     return group_normalization(
         x,
@@ -180,14 +181,14 @@ def group_normalization_by_group(
 
 @register("MeanVarianceNormalization")
 def mean_variance_normalization(x: Value, *, axes: tuple[int, ...] = (0, 2, 3)) -> Value:
-    """Returns x normalised over ``axes`` (ONNX MeanVarianceNormalization-13)."""
+    """Normalises over ``axes`` (ONNX MeanVarianceNormalization-13)."""
     deviation = x - jnp.mean(x, axes, keepdims=True)
     return deviation / (jnp.sqrt(jnp.mean(jnp.square(deviation), axes, keepdims=True)) + 1e-9)
 
 
 @register("LpNormalization")
 def lp_normalization(x: Value, *, axis: int = -1, p: int = 2) -> Value:
-    """Returns x over its 1- or 2-norm along an axis; zeros stay zeros (LpNormalization-22)."""
+    """Divides by the 1- or 2-norm along an axis; zeros stay zero (ONNX LpNormalization-22)."""
     if p not in (1, 2):
         raise ValueError(f"p: got {p}, wanted 1 or 2")
     norm = jnp.linalg.norm(x, ord=p, axis=axis, keepdims=True)
@@ -198,7 +199,7 @@ def lp_normalization(x: Value, *, axis: int = -1, p: int = 2) -> Value:
 def lrn(
     x: Value, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
 ) -> Value:
-    """Returns x over a power of the squares of ``size`` neighbouring channels (ONNX LRN-13)."""
+    """Applies local response normalisation over ``size`` neighbouring channels (ONNX LRN-13)."""
     at_least_rank("x", x, 3)
     if size < 1:
         raise ValueError(f"size: got {size}, wanted at least 1")

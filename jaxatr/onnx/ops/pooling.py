@@ -1,4 +1,4 @@
-"""Windows reduced to one number each."""
+"""Pooling operators."""
 
 import math
 from typing import Any
@@ -13,40 +13,41 @@ from jaxatr.onnx.ops.values import Value, at_least_rank, first_place, known_ints
 from jaxatr.onnx.ops.windows import Ints, Windows, windows
 
 MOST_TAPS = 128
-"""Taps of a window for each of which the kernels' form makes an operation; XLA's makes one."""
+"""Largest window, in taps, for the kernels: they emit one operation per tap, XLA's only one."""
 
 
-def _pooled(x: Value, found: Windows, empty: Any, combine: Any) -> Value:
-    """Returns each window reduced, ``empty`` around the tensor."""
-    pads = [(b, a + e) for (b, a), e in zip(found.pads, found.extra, strict=True)]
+def _pooled(x: Value, window: Windows, empty: Any, combine: Any) -> Value:
+    """Reduces each window, with the tensor padded with ``empty``."""
+    pads = [(b, a + e) for (b, a), e in zip(window.pads, window.extra, strict=True)]
     return jax.lax.reduce_window(
         jnp.asarray(x),
         np.array(empty, x.dtype),
         combine,
-        (1, 1, *found.kernel),
-        (1, 1, *found.strides),
+        (1, 1, *window.kernel),
+        (1, 1, *window.strides),
         [(0, 0), (0, 0), *pads],
-        window_dilation=(1, 1, *found.dilations),
+        window_dilation=(1, 1, *window.dilations),
     )
 
 
-def _for_kernel(x: Value, found: Windows) -> tuple[Any, ...] | None:
-    """Returns the arguments for :mod:`jaxatr.kernels`, or None where it has no such pooling.
+def _for_kernel(x: Value, window: Windows) -> tuple[Any, ...] | None:
+    """Returns the arguments for the pooling of :mod:`jaxatr.kernels`, or None if it does not fit.
 
-    It has those of images. Of a chain with convolutions XLA turns round the first and last alone.
+    The kernels pool images with channels last. In a chain with convolutions XLA then transposes
+    only the first input and the last output.
     """
-    pads = tuple((b, a + e) for (b, a), e in zip(found.pads, found.extra, strict=True))
-    if x.ndim != 4 or not jnp.issubdtype(x.dtype, jnp.floating) or set(found.dilations) != {1}:
+    pads = tuple((b, a + e) for (b, a), e in zip(window.pads, window.extra, strict=True))
+    if x.ndim != 4 or not jnp.issubdtype(x.dtype, jnp.floating) or set(window.dilations) != {1}:
         return None
-    if math.prod(found.kernel) > MOST_TAPS:
+    if math.prod(window.kernel) > MOST_TAPS:
         return None
     for size, pair, taps, stride, count in zip(
-        x.shape[2:], pads, found.kernel, found.strides, found.counts, strict=True
+        x.shape[2:], pads, window.kernel, window.strides, window.counts, strict=True
     ):
         fits = 0 <= min(pair) and max(pair) < taps
         if not fits or (size + sum(pair) - taps) // stride + 1 != count:
             return None
-    return jnp.moveaxis(jnp.asarray(x), 1, -1), found.kernel, found.strides, pads
+    return jnp.moveaxis(jnp.asarray(x), 1, -1), window.kernel, window.strides, pads
 
 
 @register("MaxPool", ignored=("consumed_inputs",), layout="channels")
@@ -62,39 +63,40 @@ def max_pool(
     storage_order: int = 0,
     outputs: int = 1,
 ) -> Value | tuple[Value, Value]:
-    """Returns each window's maximum, and on demand its place in the tensor (ONNX MaxPool-22).
+    """Returns the maximum of each window, optionally with its index (ONNX MaxPool-22).
 
     Args:
       x: ``[b, c, …]``.
-      kernel_shape: taps of a window along each axis.
-      strides: from window to window.
-      dilations: from tap to tap.
-      pads: around the tensor, all beginnings and then all ends.
+      kernel_shape: number of taps of a window along each axis.
+      strides: step between windows, along each axis.
+      dilations: step between taps, along each axis.
+      pads: padding, first at the start of every axis, then at the ends.
       auto_pad: NOTSET, VALID, SAME_UPPER or SAME_LOWER.
-      ceil_mode: whether a last window may reach over the end.
-      storage_order: positions count rows first (0) or columns first (1).
-      outputs: 2 for the positions too, int64.
+      ceil_mode: whether the last window may extend beyond the end.
+      storage_order: whether indices count in row-major (0) or column-major (1) order.
+      outputs: 1 for the maxima alone, 2 for the maxima and their indices (int64) in the flat
+        tensor.
     """
     at_least_rank("x", x, 3)
-    found = windows(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
-    arguments = _for_kernel(x, found)
+    window = windows(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+    arguments = _for_kernel(x, window)
     if arguments is not None:
         largest = jnp.moveaxis(kernels.max_pool(*arguments), -1, 1)
     else:
         lowest = -np.inf if x.dtype.kind not in "iu" else jnp.iinfo(x.dtype).min
-        largest = _pooled(x, found, lowest, jax.lax.max)
+        largest = _pooled(x, window, lowest, jax.lax.max)
     if outputs == 1:
         return largest
-    return largest, _places(x, found, storage_order)
+    return largest, _places(x, window, storage_order)
 
 
-def _taps(found: Windows, spatial: Ints) -> tuple[list[np.ndarray], np.ndarray]:
-    """Returns each tap's index along each axis, ``[windows…, taps…]``, and which lie inside."""
+def _taps(window: Windows, spatial: Ints) -> tuple[list[np.ndarray], np.ndarray]:
+    """Returns each tap's index along each axis, ``[windows…, taps…]``, and which are inside."""
     rank = len(spatial)
     grids, inside = [], np.ones((), bool)
     for axis in range(rank):
-        start = np.arange(found.counts[axis]) * found.strides[axis] - found.pads[axis][0]
-        at = start[:, None] + np.arange(found.kernel[axis]) * found.dilations[axis]
+        start = np.arange(window.counts[axis]) * window.strides[axis] - window.pads[axis][0]
+        at = start[:, None] + np.arange(window.kernel[axis]) * window.dilations[axis]
         shape = [1] * (2 * rank)
         shape[axis], shape[rank + axis] = at.shape
         grids.append(at.reshape(shape))
@@ -102,9 +104,9 @@ def _taps(found: Windows, spatial: Ints) -> tuple[list[np.ndarray], np.ndarray]:
     return grids, inside
 
 
-def _places(x: Value, found: Windows, storage_order: int) -> Value:
+def _places(x: Value, window: Windows, storage_order: int) -> Value:
     spatial = tuple(x.shape[2:])
-    grids, inside = _taps(found, spatial)
+    grids, inside = _taps(window, spatial)
     clipped = [np.clip(g, 0, n - 1) for g, n in zip(grids, spatial, strict=True)]
     order = spatial if not storage_order else spatial[::-1]
     steps = clipped if not storage_order else clipped[::-1]
@@ -114,9 +116,9 @@ def _places(x: Value, found: Windows, storage_order: int) -> Value:
     values = jnp.asarray(x)[(slice(None), slice(None), *clipped)]
     lowest = -np.inf if x.dtype.kind not in "iu" else jnp.iinfo(x.dtype).min
     values = jnp.where(inside, values, lowest)
-    shape = (*x.shape[:2], *found.counts)
+    shape = (*x.shape[:2], *window.counts)
     best = first_place(jax.lax.argmax, values.reshape(*shape, -1), -1)
-    flat = np.broadcast_to(flat, (*found.counts, *found.kernel)).reshape(*found.counts, -1)
+    flat = np.broadcast_to(flat, (*window.counts, *window.kernel)).reshape(*window.counts, -1)
     chosen = jnp.take_along_axis(
         jnp.broadcast_to(flat, (*shape, flat.shape[-1])), best[..., None], -1
     )
@@ -136,20 +138,20 @@ def average_pool(
     ceil_mode: int = 0,
     count_include_pad: int = 0,
 ) -> Value:
-    """Returns each window's mean, of what lies inside or, on demand, of the padding too (-22)."""
+    """Returns the mean of each window, with or without the padding (ONNX AveragePool-22)."""
     at_least_rank("x", x, 3)
-    found = windows(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
-    arguments = _for_kernel(x, found)
-    if arguments is not None and not any(found.extra):
+    window = windows(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+    arguments = _for_kernel(x, window)
+    if arguments is not None and not any(window.extra):
         pooled = kernels.average_pool(*arguments, include_padding=bool(count_include_pad))
         return jnp.moveaxis(pooled, -1, 1)
     counts = np.ones((), np.float64)
     for axis, length in enumerate(x.shape[2:]):
-        start = np.arange(found.counts[axis]) * found.strides[axis] - found.pads[axis][0]
-        at = start[:, None] + np.arange(found.kernel[axis]) * found.dilations[axis]
-        before, after = found.pads[axis] if count_include_pad else (0, 0)
+        start = np.arange(window.counts[axis]) * window.strides[axis] - window.pads[axis][0]
+        at = start[:, None] + np.arange(window.kernel[axis]) * window.dilations[axis]
+        before, after = window.pads[axis] if count_include_pad else (0, 0)
         counts = counts[..., None] * ((at >= -before) & (at < length + after)).sum(1)
-    return _pooled(x, found, 0, jax.lax.add) / jnp.asarray(counts, x.dtype)
+    return _pooled(x, window, 0, jax.lax.add) / jnp.asarray(counts, x.dtype)
 
 
 @register("LpPool")
@@ -164,11 +166,11 @@ def lp_pool(
     auto_pad: str = "NOTSET",
     ceil_mode: int = 0,
 ) -> Value:
-    """Returns each window's p-norm (ONNX LpPool-22)."""
+    """Returns the p-norm of each window (ONNX LpPool-22)."""
     at_least_rank("x", x, 3)
-    found = windows(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
+    window = windows(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     powers = jnp.power(jnp.abs(x), p).astype(x.dtype)
-    return jnp.power(_pooled(powers, found, 0, jax.lax.add), 1 / p).astype(x.dtype)
+    return jnp.power(_pooled(powers, window, 0, jax.lax.add), 1 / p).astype(x.dtype)
 
 
 def _space(x: Value) -> Ints:
@@ -178,19 +180,19 @@ def _space(x: Value) -> Ints:
 
 @register("GlobalAveragePool")
 def global_average_pool(x: Value) -> Value:
-    """Returns the mean over space, its axes kept (ONNX GlobalAveragePool-22)."""
+    """Returns the mean over space, keeping its axes (ONNX GlobalAveragePool-22)."""
     return jnp.mean(x, _space(x), keepdims=True)
 
 
 @register("GlobalMaxPool")
 def global_max_pool(x: Value) -> Value:
-    """Returns the maximum over space, its axes kept (ONNX GlobalMaxPool-22)."""
+    """Returns the maximum over space, keeping its axes (ONNX GlobalMaxPool-22)."""
     return jnp.max(x, _space(x), keepdims=True)
 
 
 @register("GlobalLpPool")
 def global_lp_pool(x: Value, *, p: int | float = 2) -> Value:
-    """Returns the p-norm over space, its axes kept (ONNX GlobalLpPool-22)."""
+    """Returns the p-norm over space, keeping its axes (ONNX GlobalLpPool-22)."""
     return jnp.power(jnp.sum(jnp.power(jnp.abs(x), p), _space(x), keepdims=True), 1 / p)
 
 
@@ -204,10 +206,10 @@ def max_unpool(
     strides: Ints | None = None,
     pads: Ints | None = None,
 ) -> Value:
-    """Returns zeros with each maximum back at its place (ONNX MaxUnpool-22).
+    """Writes each maximum back to its index, with zeros elsewhere (ONNX MaxUnpool-22).
 
-    The positions count in the tensor that was pooled, ``[b, c, …]``; a larger ``output_shape`` is
-    filled with zeros at its ends.
+    Indices count in the flat tensor ``[b, c, …]`` that was pooled. If ``output_shape`` is larger,
+    zeros are added at the ends.
     """
     rank = x.ndim - 2
     strides, pads = strides or (1,) * rank, pads or (0,) * (2 * rank)
@@ -228,16 +230,16 @@ def max_unpool(
 
 @register("MaxRoiPool")
 def max_roi_pool(x: Value, rois: Value, *, pooled_shape: Ints, spatial_scale: float = 1.0) -> Value:
-    """Returns the maxima of a grid of cells in each region (ONNX MaxRoiPool-22).
+    """Divides each region into a grid of cells and returns their maxima (ONNX MaxRoiPool-22).
 
     Args:
       x: ``[b, c, h, w]``.
-      rois: ``[r, 5]``: image, left, top, right, bottom, the ends included.
-      pooled_shape: rows and columns of cells.
-      spatial_scale: from the regions' unit to pixels.
+      rois: ``[r, 5]``: image index, left, top, right, bottom, the ends included.
+      pooled_shape: numbers of rows and columns of cells.
+      spatial_scale: factor from the regions' unit to pixels.
 
     Returns:
-      ``[r, c, rows, columns]``; 0 in a cell without pixels.
+      ``[r, c, rows, columns]``; a cell without pixels is 0.
     """
     height, width = x.shape[2:]
     sized((*pooled_shape, height, width))
@@ -253,14 +255,14 @@ def max_roi_pool(x: Value, rois: Value, *, pooled_shape: Ints, spatial_scale: fl
             )
         ]
         members = inside[0][:, None, :, None] & inside[1][None, :, None, :]
-        found = jnp.max(jnp.where(members, image[:, None, None], -jnp.inf), (-2, -1))
-        return jnp.where(members.any((-2, -1)), found, 0)
+        maxima = jnp.max(jnp.where(members, image[:, None, None], -jnp.inf), (-2, -1))
+        return jnp.where(members.any((-2, -1)), maxima, 0)
 
     return jax.vmap(one)(jnp.asarray(rois))
 
 
 def _cells(start: Value, end: Value, count: int, length: int) -> Value:
-    """Returns ``[count, length]``: which pixels of an axis each cell of a region holds."""
+    """Returns a mask ``[count, length]`` of the pixels of an axis in each cell of a region."""
     each = jnp.maximum(end - start + 1, 1) / count
     number, at = jnp.arange(count)[:, None], jnp.arange(length)
     first = jnp.clip(jnp.floor(number * each) + start, 0, length)

@@ -1,4 +1,4 @@
-"""The scope in which 64-bit types are kept."""
+"""A scope that keeps 64-bit types."""
 
 import contextlib
 
@@ -6,7 +6,7 @@ import jax
 
 
 def wide() -> contextlib.AbstractContextManager:
-    """Returns a scope in which jax keeps 64-bit types, inside of jit too; outside nothing changes.
+    """Returns a scope in which jax keeps 64-bit types, also under jit.
 
     >>> with wide():
     ...     jax.numpy.arange(2).dtype

@@ -1,4 +1,4 @@
-"""Numbers in few bits and back."""
+"""Quantisation operators."""
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ RANGES = {
 }
 
 
-def _beside(parameter: Value, x: Value, axis: int, block_size: int) -> Value:
+def _broadcastable(parameter: Value, x: Value, axis: int, block_size: int) -> Value:
     """Returns scales or zero points in a shape that broadcasts against ``x``."""
     parameter = jnp.asarray(parameter)
     if parameter.size == 1:
@@ -51,27 +51,29 @@ def quantize_linear(
     precision: int = 0,
     saturate: int = 1,
 ) -> Value:
-    """Returns ``x / y_scale + y_zero_point`` in few bits, halves to even (QuantizeLinear-25).
+    """Quantises ``x / y_scale + y_zero_point``, rounding halves to even (QuantizeLinear-25).
 
     Args:
-      x: of any shape.
-      y_scale: one number, one for each slice along ``axis``, or one for each block of them.
-      y_zero_point: of the shape of ``y_scale``; decides the type.
-      axis: the slices'.
-      block_size: slices of a block; 0 for no blocks.
-      output_dtype: the type's number, where there is no zero point; uint8 by default.
-      precision: number of the type in which is divided.
-      saturate: for the float8 types, see :func:`~jaxatr.onnx.ops.cast`.
+      x: array of any shape.
+      y_scale: one number, or one for each slice along ``axis``, or one for each block of slices.
+      y_zero_point: array of the shape of ``y_scale``, whose type is that of the result.
+      axis: axis of the slices.
+      block_size: number of slices in a block; 0 for no blocks.
+      output_dtype: number of the result's type if there is no zero point; uint8 by default.
+      precision: number of the type of the division; by default that of ``x``.
+      saturate: whether values beyond the range of a float8 type become its largest value, not
+        infinity or NaN.
     """
     to = NAMES[output_dtype] if output_dtype else "uint8"
     to = to if y_zero_point is None else name_of(y_zero_point.dtype)
-    scale = _beside(y_scale, x, axis, block_size)
+    scale = _broadcastable(y_scale, x, axis, block_size)
     wide = dtype_of(precision) if precision else x.dtype
     wide = wide if is_float(wide) else scale.dtype
-    # Where the divisor is broadcast XLA multiplies by its reciprocal, and halves round otherwise.
+    # XLA would turn the division by a broadcast scale into a multiplication by its reciprocal,
+    # which rounds some halves differently.
     divisor = jax.lax.optimization_barrier(jnp.broadcast_to(scale.astype(wide), x.shape))
     quotient = jnp.asarray(x).astype(wide) / divisor
-    zero = None if y_zero_point is None else _beside(y_zero_point, x, axis, block_size)
+    zero = None if y_zero_point is None else _broadcastable(y_zero_point, x, axis, block_size)
     if to not in RANGES:
         if to not in FLOAT8 and zero is not None:
             quotient = quotient + zero.astype(wide)
@@ -83,7 +85,7 @@ def quantize_linear(
 
 
 def _narrowed(x: Value, to: str) -> Value:
-    """Returns int32 in a narrow type, by way of one byte for the types that share one."""
+    """Casts int32 to a narrow type, through int8 for the types smaller than a byte."""
     dtype = dtype_of(to)
     return x.astype("int8").astype(dtype) if to.endswith(("t2", "t4")) else x.astype(dtype)
 
@@ -100,21 +102,31 @@ def dequantize_linear(
 ) -> Value:
     """Returns ``(x − x_zero_point) · x_scale`` (ONNX DequantizeLinear-25).
 
-    The operands are as in :func:`quantize_linear`; the type is the scale's unless given.
+    Args:
+      x: quantised array of any shape.
+      x_scale: one number, or one for each slice along ``axis``, or one for each block of slices.
+      x_zero_point: array of the shape of ``x_scale``.
+      axis: axis of the slices.
+      block_size: number of slices in a block; 0 for no blocks.
+      output_dtype: number of the result's type; by default that of the scale.
     """
     to = dtype_of(output_dtype) if output_dtype else x_scale.dtype
-    scale = _beside(x_scale, x, axis, block_size)
+    scale = _broadcastable(x_scale, x, axis, block_size)
     wide = jnp.promote_types(scale.dtype, "float32")
     value = jnp.asarray(x)
     value = value.astype(wide) if is_float(value.dtype) else value.astype("int32")
     if x_zero_point is not None:
-        value = value - _beside(x_zero_point, x, axis, block_size).astype(value.dtype)
+        value = value - _broadcastable(x_zero_point, x, axis, block_size).astype(value.dtype)
     return (value.astype(wide) * scale.astype(wide)).astype(to)
 
 
 @register("DynamicQuantizeLinear")
 def dynamic_quantize_linear(x: Value) -> tuple[Value, Value, Value]:
-    """Returns x as uint8 over its own range, zero included; the scale and zero point (-11)."""
+    """Quantises to uint8 over the range of x and zero (ONNX DynamicQuantizeLinear-11).
+
+    Returns:
+      The quantised array, its scale and its zero point.
+    """
     lowest, highest = jnp.minimum(jnp.min(x), 0), jnp.maximum(jnp.max(x), 0)
     scale = ((highest - lowest) / 255).astype(x.dtype)
     zero = jnp.clip(jnp.round(-lowest / scale), 0, 255).astype("uint8")
@@ -132,15 +144,15 @@ def qlinear_matmul(
     y_scale: Value,
     y_zero_point: Value,
 ) -> Value:
-    """Returns the matrix product of quantised matrices, quantised (ONNX QLinearMatMul-21)."""
+    """Returns the quantised matrix product of quantised matrices (ONNX QLinearMatMul-21)."""
     product = matmul_integer(a, b, a_zero_point, b_zero_point)
     left = jnp.asarray(a_scale).astype("float32")
     left = left[:, None] if left.ndim == 1 and left.size > 1 else left.reshape(-1)
     right = jnp.asarray(b_scale).astype("float32").reshape(-1)
-    whole = product.astype("float32") * (left * right)
+    result = product.astype("float32") * (left * right)
     scale = jnp.asarray(y_scale)
     zero = jnp.asarray(y_zero_point)
-    return quantize_linear(whole, scale.astype("float32"), zero, axis=whole.ndim - 2)
+    return quantize_linear(result, scale.astype("float32"), zero, axis=result.ndim - 2)
 
 
 @register("QLinearConv")
@@ -162,7 +174,7 @@ def qlinear_conv(
     auto_pad: str = "NOTSET",
     group: int = 1,
 ) -> Value:
-    """Returns the convolution of quantised tensors, quantised; the bias is int32 (-10)."""
+    """Returns the quantised convolution of quantised tensors, with int32 bias (QLinearConv-10)."""
     total = conv_integer(
         x,
         w,

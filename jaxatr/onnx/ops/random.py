@@ -1,7 +1,7 @@
-"""Numbers drawn at random, and what drops at random.
+"""Random operators, and dropout.
 
-A draw takes ``rng``, a key. Without one it is a function of ``seed``, 0 where there is none. It has
-32 bits, whatever the type of the result.
+Each draw takes a key ``rng``. Without a key it is determined by ``seed`` (default 0). Numbers are
+drawn with 32 bits, independently of the result's type.
 """
 
 from collections.abc import Callable
@@ -19,12 +19,12 @@ Seed: TypeAlias = int | float | None
 
 
 def _draw(function: Callable[..., Any], rng: Any, seed: Seed, *arguments: Any) -> Any:
-    """Returns the draw of one of jax's functions, in 32 bits.
+    """Draws from a jax distribution in 32 bits.
 
-    With 64 it cannot be lowered by a jit outside of the scope that keeps them.
+    A jit outside of the scope ``wide`` cannot lower draws of 64 bits.
     """
     with jax.enable_x64(False):
-        if rng is None:  # the seed is a float: its bits are the number
+        if rng is None:  # the seed is a float; its bits seed the key
             rng = jax.random.key(int(np.float32(seed or 0).view(np.uint32)))
         return function(rng, *arguments)
 
@@ -41,17 +41,17 @@ def dropout(
     opset: int = 22,
     outputs: int = 1,
 ) -> Value | tuple[Value, Value]:
-    """Returns x with elements dropped and the others scaled up, in training (ONNX Dropout-22).
+    """In training, drops elements at random and scales up the others (ONNX Dropout-22).
 
     Args:
-      x: of any shape.
-      ratio: share that is dropped, 0.5 by default.
-      training_mode: whether to drop, by the model's wish; then ``seed`` serves without a key.
-      seed: of a draw without a key.
-      rng: a key.
-      training: whether to drop, by the caller's wish, if there is a key.
-      opset: before 10 the mask has the type of x.
-      outputs: 2 for the mask of what is kept too.
+      x: array of any shape.
+      ratio: fraction of elements to drop, 0.5 by default.
+      training_mode: whether the model asks for dropping; without a key, ``seed`` is then used.
+      seed: seed of a draw without a key.
+      rng: a key, or None.
+      training: whether the caller asks for dropping; it needs a key.
+      opset: version of the domain; before 10 the mask has the type of x.
+      outputs: 1 for the result alone, 2 for the result and the mask of the elements kept.
     """
     asked = training_mode is not None and bool(known("training_mode", training_mode).all())
     mask = jnp.ones(x.shape, bool)
@@ -72,7 +72,7 @@ def random_normal(
     seed: Seed = None,
     rng: Any = None,
 ) -> Value:
-    """Returns numbers of a normal distribution (ONNX RandomNormal-22)."""
+    """Draws from a normal distribution (ONNX RandomNormal-22)."""
     drawn = _draw(jax.random.normal, rng, seed, sized(shape))
     return (mean + scale * drawn).astype(dtype_of(dtype))
 
@@ -87,7 +87,7 @@ def random_uniform(
     seed: Seed = None,
     rng: Any = None,
 ) -> Value:
-    """Returns numbers spread evenly from ``low`` to ``high`` (ONNX RandomUniform-22)."""
+    """Draws from a uniform distribution over [``low``, ``high``) (ONNX RandomUniform-22)."""
     drawn = _draw(jax.random.uniform, rng, seed, sized(shape))
     return (low + (high - low) * drawn).astype(dtype_of(dtype))
 
@@ -102,7 +102,7 @@ def random_normal_like(
     seed: Seed = None,
     rng: Any = None,
 ) -> Value:
-    """Returns numbers of a normal distribution, in the shape of ``x`` (RandomNormalLike-22)."""
+    """Draws from a normal distribution in the shape of ``x`` (ONNX RandomNormalLike-22)."""
     return random_normal(
         shape=x.shape, dtype=dtype or x.dtype.name, mean=mean, scale=scale, seed=seed, rng=rng
     )
@@ -118,7 +118,7 @@ def random_uniform_like(
     seed: Seed = None,
     rng: Any = None,
 ) -> Value:
-    """Returns numbers from ``low`` to ``high``, in the shape of ``x`` (RandomUniformLike-22)."""
+    """Draws from a uniform distribution in the shape of ``x`` (ONNX RandomUniformLike-22)."""
     return random_uniform(
         shape=x.shape, dtype=dtype or x.dtype.name, low=low, high=high, seed=seed, rng=rng
     )
@@ -126,7 +126,7 @@ def random_uniform_like(
 
 @register("Bernoulli", dtypes=("dtype",))
 def bernoulli(x: Value, *, dtype: str | None = None, seed: Seed = None, rng: Any = None) -> Value:
-    """Returns ones with the probabilities ``x``, else zeros (ONNX Bernoulli-22)."""
+    """Draws 1 with probability ``x``, else 0 (ONNX Bernoulli-22)."""
     drawn = _draw(jax.random.uniform, rng, seed, x.shape) < x
     return drawn.astype(x.dtype if dtype is None else dtype_of(dtype))
 
@@ -140,7 +140,7 @@ def multinomial(
     seed: Seed = None,
     rng: Any = None,
 ) -> Value:
-    """Returns classes ``[b, sample_size]`` drawn by log-probabilities ``[b, k]`` (-22)."""
+    """Draws classes ``[b, sample_size]`` by log-probabilities ``[b, k]`` (ONNX Multinomial-22)."""
     shape = sized((x.shape[0], sample_size, x.shape[1]))
     noise = _draw(jax.random.gumbel, rng, seed, shape)
     drawn = first_place(jax.lax.argmax, jnp.asarray(x, noise.dtype)[:, None] + noise, 2)

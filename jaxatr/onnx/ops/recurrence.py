@@ -1,4 +1,4 @@
-"""Recurrences: by the kernels' networks, or by a scan for the forms that only ONNX has."""
+"""Runs recurrent layers with :mod:`jaxatr.kernels`, or with a scan for ONNX's further variants."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from jaxatr import kernels
 from jaxatr.onnx.ops import functions
 from jaxatr.onnx.ops.values import Value
 
-# Which parameters each activation has, with the defaults that the specification gives.
+# Each activation with the specification's defaults of its parameters alpha and beta; None: unused.
 ACTIVATIONS: dict[str, tuple[Callable[..., Any], float | None, float | None]] = {
     "relu": (lambda x, a, b: jax.nn.relu(x), None, None),
     "tanh": (lambda x, a, b: jnp.tanh(x), None, None),
@@ -29,21 +29,21 @@ ACTIVATIONS: dict[str, tuple[Callable[..., Any], float | None, float | None]] = 
 def activations(
     names: Sequence[str], alphas: Sequence[float] | None, betas: Sequence[float] | None
 ) -> list[Callable[[Value], Value]]:
-    """Returns the functions of these names; each takes its parameters from the lists in turn.
+    """Returns activation functions by name; each takes its parameters from the lists in turn.
 
     Raises:
-      ValueError: there is no such function.
+      ValueError: there is no activation of this name.
     """
     alphas, betas = list(alphas or ()), list(betas or ())
-    found = []
+    selected = []
     for name in names:
         if name.lower() not in ACTIVATIONS:
             raise ValueError(f"activations: got {name!r}, wanted one of {list(ACTIVATIONS)}")
         function, alpha, beta = ACTIVATIONS[name.lower()]
         alpha = alphas.pop(0) if alpha is not None and alphas else alpha
         beta = betas.pop(0) if beta is not None and betas else beta
-        found.append(lambda x, f=function, a=alpha, b=beta: f(x, a, b))
-    return found
+        selected.append(lambda x, f=function, a=alpha, b=beta: f(x, a, b))
+    return selected
 
 
 def scanned(
@@ -58,26 +58,29 @@ def scanned(
     names: Sequence[str],
     parameters: tuple[Any, Any],
 ) -> tuple[Value, ...]:
-    """Returns all hidden states and the last ones of each direction.
+    """Scans a recurrent cell over time in each direction.
 
     Args:
-      cell: from ``(weights, functions)`` to a function of (states, input) to states.
+      cell: function from ``(weights, functions)`` to a step from (states, input) to states.
       x: ``[t, b, i]``, with layout 1 ``[b, t, i]``.
-      weights: each ``[directions, …]``, or None.
-      states: each ``[directions, b, h]``, with layout 1 ``[b, directions, h]``.
-      lengths: ``[b]``, or None.
+      weights: arrays ``[directions, …]``, or None.
+      states: initial states ``[directions, b, h]``, with layout 1 ``[b, directions, h]``, or None
+        for zeros.
+      lengths: lengths of the sequences ``[b]``, or None for full length.
       direction: forward, reverse or bidirectional.
-      layout: 1 for the batch first.
-      functions_each: activations of one direction.
-      names: the activations, those of each direction.
-      parameters: their alphas and betas.
+      layout: 1 if the batch is the first axis.
+      functions_each: number of activations of one direction.
+      names: names of the activations, for each direction in turn.
+      parameters: alphas and betas of the activations.
 
     Returns:
-      ``[t, directions, b, h]`` and, for each state, ``[directions, b, h]``; the batch first with
-      layout 1.
+      All hidden states ``[t, directions, b, h]`` and, for each state, the last one
+      ``[directions, b, h]``; with layout 1 the batch is the first axis.
     """
     count = _directions(direction)
-    found = activations((tuple(names) * count)[: functions_each * count], *parameters)
+    activation_functions = activations(
+        (tuple(names) * count)[: functions_each * count], *parameters
+    )
     if layout:
         x = jnp.swapaxes(x, 0, 1)
         states = [None if s is None else jnp.swapaxes(s, 0, 1) for s in states]
@@ -87,7 +90,7 @@ def scanned(
     for i in range(count):
         step = cell(
             [None if w is None else w[i] for w in weights],
-            found[i * functions_each : (i + 1) * functions_each],
+            activation_functions[i * functions_each : (i + 1) * functions_each],
         )
         hidden = weights[1].shape[-1]  # pyright: ignore[reportOptionalMemberAccess]
         start = tuple(jnp.zeros((batch, hidden), x.dtype) if s is None else s[i] for s in states)
@@ -108,7 +111,7 @@ def _directions(direction: str) -> int:
 
 
 def check_directions(direction: str, w: Value) -> None:
-    """Raises a ``ValueError`` unless the weights are for as many directions as there are."""
+    """Raises a ``ValueError`` unless ``direction`` is valid and matches the weights ``w``."""
     if direction not in ("forward", "reverse", "bidirectional"):
         raise ValueError(f"direction: got {direction!r}, wanted forward, reverse or bidirectional")
     count = _directions(direction)
@@ -130,14 +133,14 @@ def _over_time(step, start, x: Value, inside: Value | None, backward: bool) -> t
 
 
 def clipped(x: Value, limit: float | None) -> Value:
-    """Returns x, of no larger absolute value than the limit, if there is one."""
+    """Clips x to [−limit, limit]; no limit, or 0, leaves it unchanged."""
     return x if limit is None or limit == 0 else jnp.clip(x, -limit, limit)
 
 
 def is_usual(
     names: Sequence[str], wanted: Sequence[str], direction: str, lengths: Value | None, *others: Any
 ) -> bool:
-    """Says whether :mod:`jaxatr.kernels` has the layer: the usual activations and nothing else."""
+    """Returns whether :mod:`jaxatr.kernels` can run the layer: standard activations, no extras."""
     count = _directions(direction)
     usual = [name.lower() for name in (tuple(names) * count)[: len(wanted) * count]]
     back = direction == "reverse" and lengths is not None
@@ -154,10 +157,23 @@ def by_kernel(
     direction: str,
     layout: int,
 ) -> tuple[Value, ...]:
-    """Returns the result of :func:`scanned`, by a function of :mod:`jaxatr.kernels`.
+    """Computes the result of :func:`scanned` with a function of :mod:`jaxatr.kernels`.
 
-    It takes the parameters of a network, sequences ``[b, t, i]``, lengths and initial states, and
-    returns ``[b, t, directions · h]`` and the last states.
+    Args:
+      run: function from parameters, sequences ``[b, t, i]``, lengths and initial states to all
+        hidden states ``[b, t, directions · h]`` and the last states.
+      cell: type of the cell.
+      x: ``[t, b, i]``, with layout 1 ``[b, t, i]``.
+      weights: ONNX's ``w``, ``r`` and ``b``.
+      states: initial states ``[directions, b, h]``, with layout 1 ``[b, directions, h]``, or None
+        for zeros.
+      lengths: lengths of the sequences ``[b]``, or None for full length.
+      direction: forward, reverse or bidirectional.
+      layout: 1 if the batch is the first axis.
+
+    Returns:
+      All hidden states ``[t, directions, b, h]`` and, for each state, the last one
+      ``[directions, b, h]``; with layout 1 the batch is the first axis.
     """
     layer = kernels.recurrent.from_onnx(cell, *weights)
     x = jnp.asarray(x) if layout else jnp.swapaxes(x, 0, 1)
@@ -176,7 +192,7 @@ def by_kernel(
 
 
 def biases(b: Value | None, gates: int, like: Value) -> tuple[Value, Value]:
-    """Returns the bias of the input's product and that of the hidden state's."""
+    """Returns the bias of the input product and the bias of the state product."""
     if b is None:
         zero = jnp.zeros(gates * like.shape[-1], like.dtype)
         return zero, zero
@@ -184,5 +200,5 @@ def biases(b: Value | None, gates: int, like: Value) -> tuple[Value, Value]:
 
 
 def chosen(results: tuple[Value, ...], outputs: int) -> Any:
-    """Returns as many results as the model names, one alone without a tuple."""
+    """Returns the first ``outputs`` results, a single one without a tuple."""
     return results[0] if outputs == 1 else results[:outputs]

@@ -1,4 +1,4 @@
-"""Recurrent layers: those of :mod:`jaxatr.kernels`, or a scan for what only ONNX has."""
+"""The recurrent operators RNN, GRU and LSTM."""
 
 from typing import Any
 
@@ -34,26 +34,28 @@ def rnn(
     layout: int = 0,
     outputs: int = 1,
 ) -> Any:
-    """Returns all hidden states, and on demand the last ones (ONNX RNN-22).
+    """Runs a recurrent layer over sequences (ONNX RNN-22).
 
     Args:
       x: ``[t, b, i]``.
-      w: ``[directions, h, i]``.
-      r: ``[directions, h, h]``.
-      b: ``[directions, 2h]``.
-      sequence_lens: ``[b]``; what lies behind is zero.
-      initial_h: ``[directions, b, h]``.
-      activations: one for each direction.
-      activation_alpha: parameters of those activations that have one.
-      activation_beta: their second parameters.
-      clip: largest absolute value before an activation.
+      w: input weights ``[directions, h, i]``.
+      r: state weights ``[directions, h, h]``.
+      b: biases ``[directions, 2h]``.
+      sequence_lens: lengths of the sequences ``[b]``; results beyond the length are zero.
+      initial_h: initial hidden state ``[directions, b, h]``, zeros by default.
+      activations: names of the activations, one for each direction.
+      activation_alpha: first parameters of the activations that have one.
+      activation_beta: second parameters of the activations that have one.
+      clip: bound of the absolute value of an activation's input.
       direction: forward, reverse or bidirectional.
-      hidden_size: h, which ``r`` says too.
-      layout: 1: x ``[b, t, i]``, results ``[b, t, directions, h]`` and ``[b, directions, h]``.
-      outputs: how many come out.
+      hidden_size: size h of the hidden state; redundant, since ``r`` has it.
+      layout: 1 for x ``[b, t, i]``; results are then ``[b, t, directions, h]`` and
+        ``[b, directions, h]``.
+      outputs: number of outputs.
 
     Returns:
-      ``[t, directions, b, h]``, ``[directions, b, h]``.
+      All hidden states ``[t, directions, b, h]``, and with two ``outputs`` the last hidden states
+      ``[directions, b, h]``.
     """
 
     check_directions(direction, w)
@@ -67,8 +69,10 @@ def rnn(
             y, h = kernels.rnn(params, x, activation=usual, lengths=lengths, initial=start)
             return y, (h,)
 
-        found = by_kernel(run, usual, x, (w, r, b), (initial_h,), sequence_lens, direction, layout)
-        return chosen(found, outputs)
+        results = by_kernel(
+            run, usual, x, (w, r, b), (initial_h,), sequence_lens, direction, layout
+        )
+        return chosen(results, outputs)
 
     def cell(weights, functions):
         w, r, b = weights
@@ -114,27 +118,29 @@ def gru(
     linear_before_reset: int = 0,
     outputs: int = 1,
 ) -> Any:
-    """Returns all hidden states, and on demand the last ones (ONNX GRU-22).
+    """Runs a layer of gated recurrent units over sequences (ONNX GRU-22).
 
     Args:
       x: ``[t, b, i]``.
-      w: ``[directions, 3h, i]``: update, reset, hidden.
-      r: ``[directions, 3h, h]``.
-      b: ``[directions, 6h]``.
-      sequence_lens: ``[b]``; what lies behind is zero.
-      initial_h: ``[directions, b, h]``.
-      activations: of the gates and of the hidden state, for each direction.
-      activation_alpha: parameters of those activations that have one.
-      activation_beta: their second parameters.
-      clip: largest absolute value before an activation.
+      w: input weights ``[directions, 3h, i]``: update, reset, hidden.
+      r: state weights ``[directions, 3h, h]``.
+      b: biases ``[directions, 6h]``.
+      sequence_lens: lengths of the sequences ``[b]``; results beyond the length are zero.
+      initial_h: initial hidden state ``[directions, b, h]``, zeros by default.
+      activations: names of the activations of the gates and the hidden state, for each direction.
+      activation_alpha: first parameters of the activations that have one.
+      activation_beta: second parameters of the activations that have one.
+      clip: bound of the absolute value of an activation's input.
       direction: forward, reverse or bidirectional.
-      hidden_size: h, which ``r`` says too.
-      layout: 1: x ``[b, t, i]``, results ``[b, t, directions, h]`` and ``[b, directions, h]``.
-      linear_before_reset: whether the reset gate acts after the product.
-      outputs: how many come out.
+      hidden_size: size h of the hidden state; redundant, since ``r`` has it.
+      layout: 1 for x ``[b, t, i]``; results are then ``[b, t, directions, h]`` and
+        ``[b, directions, h]``.
+      linear_before_reset: whether the reset gate is applied after the state product.
+      outputs: number of outputs.
 
     Returns:
-      ``[t, directions, b, h]``, ``[directions, b, h]``.
+      All hidden states ``[t, directions, b, h]``, and with two ``outputs`` the last hidden states
+      ``[directions, b, h]``.
     """
 
     check_directions(direction, w)
@@ -146,8 +152,10 @@ def gru(
             y, h = kernels.gru(params, x, reset=reset, lengths=lengths, initial=start)
             return y, (h,)
 
-        found = by_kernel(run, "gru", x, (w, r, b), (initial_h,), sequence_lens, direction, layout)
-        return chosen(found, outputs)
+        results = by_kernel(
+            run, "gru", x, (w, r, b), (initial_h,), sequence_lens, direction, layout
+        )
+        return chosen(results, outputs)
 
     def cell(weights, functions):
         w, r, b = weights
@@ -156,15 +164,15 @@ def gru(
 
         def step(carry, value):
             (state,) = carry
-            whole = value @ w.T + of_input
-            gates = whole[:, : 2 * h] + state @ r[: 2 * h].T + of_state[: 2 * h]
+            inputs = value @ w.T + of_input
+            gates = inputs[:, : 2 * h] + state @ r[: 2 * h].T + of_state[: 2 * h]
             gates = functions[0](clipped(gates, clip))
             update, reset = gates[:, :h], gates[:, h:]
             if linear_before_reset:
                 part = reset * (state @ r[2 * h :].T + of_state[2 * h :])
             else:
                 part = (reset * state) @ r[2 * h :].T + of_state[2 * h :]
-            new = functions[1](clipped(whole[:, 2 * h :] + part, clip))
+            new = functions[1](clipped(inputs[:, 2 * h :] + part, clip))
             return ((1 - update) * new + update * state,)
 
         return step
@@ -205,29 +213,32 @@ def lstm(
     layout: int = 0,
     outputs: int = 1,
 ) -> Any:
-    """Returns all hidden states, and on demand the last ones and the last cells (ONNX LSTM-22).
+    """Runs a layer of long short-term memory over sequences (ONNX LSTM-22).
 
     Args:
       x: ``[t, b, i]``.
-      w: ``[directions, 4h, i]``: input, output, forget, cell.
-      r: ``[directions, 4h, h]``.
-      b: ``[directions, 8h]``.
-      sequence_lens: ``[b]``; what lies behind is zero.
-      initial_h: ``[directions, b, h]``.
-      initial_c: ``[directions, b, h]``.
-      p: ``[directions, 3h]``, from the cell to its gates: input, output, forget.
-      activations: of the gates, the cell and the hidden state, for each direction.
-      activation_alpha: parameters of those activations that have one.
-      activation_beta: their second parameters.
-      clip: largest absolute value before an activation.
+      w: input weights ``[directions, 4h, i]``: input, output, forget, cell.
+      r: state weights ``[directions, 4h, h]``.
+      b: biases ``[directions, 8h]``.
+      sequence_lens: lengths of the sequences ``[b]``; results beyond the length are zero.
+      initial_h: initial hidden state ``[directions, b, h]``, zeros by default.
+      initial_c: initial cell state ``[directions, b, h]``, zeros by default.
+      p: peephole weights ``[directions, 3h]``: input, output, forget.
+      activations: names of the activations of the gates, the cell and the hidden state, for each
+        direction.
+      activation_alpha: first parameters of the activations that have one.
+      activation_beta: second parameters of the activations that have one.
+      clip: bound of the absolute value of an activation's input.
       direction: forward, reverse or bidirectional.
-      hidden_size: h, which ``r`` says too.
-      input_forget: whether the forget gate is one minus the input gate.
-      layout: 1: x ``[b, t, i]``, results ``[b, t, directions, h]`` and ``[b, directions, h]``.
-      outputs: how many come out.
+      hidden_size: size h of the hidden state; redundant, since ``r`` has it.
+      input_forget: whether the forget gate is 1 − the input gate.
+      layout: 1 for x ``[b, t, i]``; results are then ``[b, t, directions, h]`` and
+        ``[b, directions, h]``.
+      outputs: number of outputs.
 
     Returns:
-      ``[t, directions, b, h]``, ``[directions, b, h]``, ``[directions, b, h]``.
+      All hidden states ``[t, directions, b, h]``, and with more ``outputs`` the last hidden
+      states and the last cells, ``[directions, b, h]`` each.
     """
 
     check_directions(direction, w)
@@ -238,8 +249,8 @@ def lstm(
             return kernels.lstm(params, x, lengths=lengths, initial=initial)
 
         states = (initial_h, initial_c)
-        found = by_kernel(run, "lstm", x, (w, r, b), states, sequence_lens, direction, layout)
-        return chosen(found, outputs)
+        results = by_kernel(run, "lstm", x, (w, r, b), states, sequence_lens, direction, layout)
+        return chosen(results, outputs)
 
     def cell(weights, functions):
         w, r, b, p = weights
@@ -249,8 +260,8 @@ def lstm(
 
         def step(carry, value):
             state, memory = carry
-            whole = value @ w.T + state @ r.T + of_input + of_state
-            i, o, f, c = (whole[:, k * h : (k + 1) * h] for k in range(4))
+            gates = value @ w.T + state @ r.T + of_input + of_state
+            i, o, f, c = (gates[:, k * h : (k + 1) * h] for k in range(4))
             i = functions[0](clipped(i + peep[0] * memory, clip))
             f = functions[0](clipped(f + peep[2] * memory, clip)) if not input_forget else 1 - i
             memory = f * memory + i * functions[1](clipped(c, clip))

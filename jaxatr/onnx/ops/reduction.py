@@ -1,4 +1,4 @@
-"""Sums, means, extrema over axes."""
+"""Reduction operators."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,14 +14,14 @@ from jaxatr.onnx.ops.values import Known, Value, axes_of, axis_of, first_place, 
 def _reduction(
     operator: str, name: str, function: Callable[..., Any], result: str, *, folds: bool = False
 ) -> Callable[..., Value]:
-    """Registers a reduction.
+    """Registers a reduction and returns its function.
 
     Args:
-      operator: its name in ONNX.
-      name: of the function that is made.
-      function: of an array and NumPy's ``axis`` and ``keepdims``.
-      result: for the function's doc.
-      folds: as :func:`~jaxatr.onnx.ops.registry.register` takes it.
+      operator: name of the operator.
+      name: name of the new function.
+      function: function of an array with NumPy's keywords ``axis`` and ``keepdims``.
+      result: description of the result for the docstring.
+      folds: whether the function computes in NumPy if all operands are NumPy arrays.
     """
 
     def reduced(
@@ -29,7 +29,7 @@ def _reduction(
     ) -> Value:
         chosen = () if axes is None else known_ints("axes", axes)
         if not chosen:
-            # Even where no axis is reduced, a sum of squares squares each element.
+            # Without axes to reduce the function still applies: ReduceSumSquare squares.
             chosen = () if noop_with_empty_axes else tuple(range(data.ndim))
         chosen = axes_of(chosen, data.ndim)
         return function(data, axis=chosen, keepdims=bool(keepdims)).astype(data.dtype)
@@ -40,7 +40,7 @@ def _reduction(
 
 
 def _extreme(name: str) -> Callable[..., Any]:
-    """Returns the maximum or minimum, whose value of nothing is the type's last on that side."""
+    """Returns the maximum or minimum function, with the type's limit for empty input."""
 
     def function(x: Value, **over: Any) -> Value:
         if x.dtype.kind == "b":
@@ -97,18 +97,18 @@ reduce_log_sum_exp = _reduction(
 
 @register("ArgMax")
 def argmax(data: Value, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Value:
-    """Returns the place of the maximum along an axis, the first or the last one (ArgMax-13)."""
+    """Returns the index of the first, or last, maximum along an axis (ONNX ArgMax-13)."""
     return _place(jax.lax.argmax, data, axis, keepdims, select_last_index)
 
 
 @register("ArgMin")
 def argmin(data: Value, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Value:
-    """Returns the place of the minimum along an axis, the first or the last one (ArgMin-13)."""
+    """Returns the index of the first, or last, minimum along an axis (ONNX ArgMin-13)."""
     return _place(jax.lax.argmin, data, axis, keepdims, select_last_index)
 
 
 def _place(function, data: Value, axis: int, keepdims: int, last: int) -> Value:
     axis = axis_of(axis, data.ndim)
-    found = first_place(function, jnp.flip(data, axis) if last else data, axis)
-    found = jnp.expand_dims(found, axis) if keepdims else found
-    return (data.shape[axis] - 1 - found if last else found).astype("int64")
+    index = first_place(function, jnp.flip(data, axis) if last else data, axis)
+    index = jnp.expand_dims(index, axis) if keepdims else index
+    return (data.shape[axis] - 1 - index if last else index).astype("int64")

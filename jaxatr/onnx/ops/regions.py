@@ -1,4 +1,4 @@
-"""Boxes: which to keep, and what is in them."""
+"""Operators on boxes: region pooling and non-maximum suppression."""
 
 from typing import Any
 
@@ -23,19 +23,19 @@ def roi_align(
     sampling_ratio: int = 0,
     spatial_scale: float = 1.0,
 ) -> Value:
-    """Returns a grid of cells of each region, sampled between the pixels (ONNX RoiAlign-22).
+    """Pools each region to a grid of cells by bilinear sampling (ONNX RoiAlign-22).
 
     Args:
       x: ``[b, c, h, w]``.
-      rois: ``[r, 4]``: left, top, right, bottom; known, unless ``sampling_ratio`` is given.
-      batch_indices: ``[r]``, the image of each region.
-      coordinate_transformation_mode: half_pixel, or output_half_pixel: pixel centres at integers,
-        and regions of one pixel at least.
-      mode: avg or max over a cell's samples.
-      output_height: rows of cells.
-      output_width: columns of cells.
-      sampling_ratio: samples of a cell along each axis; 0 for as many as it has pixels.
-      spatial_scale: from the regions' unit to pixels.
+      rois: ``[r, 4]``: left, top, right, bottom; must be known unless ``sampling_ratio`` is given.
+      batch_indices: image index of each region, ``[r]``.
+      coordinate_transformation_mode: half_pixel, or output_half_pixel, where pixel centres are at
+        integers and regions are at least one pixel large.
+      mode: avg or max over the samples of a cell.
+      output_height: number of rows of cells.
+      output_width: number of columns of cells.
+      sampling_ratio: number of samples of a cell along each axis; 0 for its number of pixels.
+      spatial_scale: factor from the regions' unit to pixels.
 
     Returns:
       ``[r, c, output_height, output_width]``.
@@ -84,7 +84,7 @@ def roi_align_from_corners(
     sampling_ratio: int = 0,
     spatial_scale: float = 1.0,
 ) -> Value:
-    """Returns :func:`roi_align` with pixel centres at integers (ONNX RoiAlign-10)."""
+    """Applies :func:`roi_align` with pixel centres at integers (ONNX RoiAlign-10)."""
     return roi_align(
         x,
         rois,
@@ -99,9 +99,9 @@ def roi_align_from_corners(
 
 
 def _samples(image: Value, y: Value, x: Value, largest: bool) -> Value:
-    """Returns ``[c, len(y), len(x)]``: between the pixels of ``[c, h, w]``, zero far outside.
+    """Samples ``[c, h, w]`` bilinearly as ``[c, len(y), len(x)]``; zero far outside.
 
-    For a maximum, the largest of the four weighted pixels, not their sum.
+    With ``largest``, a sample is the maximum of its four weighted pixels, not their sum.
     """
     parts = []
     for at, length in ((y, image.shape[1]), (x, image.shape[2])):
@@ -131,17 +131,19 @@ def non_max_suppression(
     *,
     center_point_box: int = 0,
 ) -> Value:
-    """Returns ``[n, 3]``: image, class and box of what is kept, best first (-11).
-
-    A box is dropped where it overlaps a better one of its class by more than the threshold.
+    """Drops boxes that overlap a better box of the same class (ONNX NonMaxSuppression-11).
 
     Args:
-      boxes: ``[b, m, 4]``: two corners, row before column; or centre, width and height.
+      boxes: ``[b, m, 4]``: two corners, row before column; or centre x, centre y, width, height.
       scores: ``[b, k, m]``.
-      max_output_boxes_per_class: kept at most; 0, the default, keeps none.
-      iou_threshold: intersection over union, 0 by default.
-      score_threshold: boxes below it are not kept.
-      center_point_box: whether boxes are centre x, centre y, width, height.
+      max_output_boxes_per_class: maximum number of boxes to keep for each class; 0 (the default)
+        keeps none.
+      iou_threshold: largest intersection over union with a better box; 0 by default.
+      score_threshold: boxes must score above this; no limit by default.
+      center_point_box: whether boxes are given by centre, width and height.
+
+    Returns:
+      Image, class and box index of each box kept, ``[n, 3]``, best first within a class.
     """
     all_boxes, all_scores = known("boxes", boxes), known("scores", scores)
     limit = _number("max_output_boxes_per_class", max_output_boxes_per_class, 0.0)
@@ -176,7 +178,7 @@ def _corners(boxes: np.ndarray, center_point_box: int) -> np.ndarray:
 
 
 def _overlaps(box: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Returns intersection over union of one box with others."""
+    """Returns the intersection over union of one box with others."""
     low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
     shared = np.prod(np.maximum(high - low, 0), -1)
     areas = np.prod(others[:, 2:] - others[:, :2], -1) + np.prod(box[2:] - box[:2])

@@ -1,4 +1,4 @@
-"""Which function computes an operator: the one table of the importer."""
+"""The registry of operators, which maps each operator to the function that computes it."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -12,23 +12,24 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Operator:
-    """One implementation of one operator.
+    """An implementation of an operator.
 
     Attributes:
-      name: of the operator, ``"Conv"``.
-      domain: of the operator; empty for ONNX's own.
-      since: first opset that the function is right for.
-      function: arrays in the operator's order, then its attributes as keywords.
-      static: operands whose values must be known where jit traces.
-      weights: operands that are a layer's weights: constants there are trainable.
-      settings: operands that are no weights: a constant there is never trained.
-      statistics: operand to output: running values that a training step replaces.
-      dtypes: attributes that name a type.
-      ignored: attributes of old versions that mean nothing here.
-      folds: computes with NumPy, and cheaply, where all operands are NumPy arrays.
-      shape_only: looks at the shapes of its operands, never at their values.
-      layout: ``"any"`` computes element by element with NumPy's broadcasting, so that the axes of
-        its operands may come in any order; ``"channels"`` computes images with channels last.
+      name: name of the operator, such as ``"Conv"``.
+      domain: domain of the operator; empty for ONNX's standard domain.
+      since: first opset version that the function implements.
+      function: the function; it takes arrays in the operator's order and attributes as keywords.
+      static: operands whose values must be known while jit traces.
+      weights: operands that are a layer's weights; constants given for them are trainable.
+      settings: operands that are not weights; constants given for them are never trained.
+      statistics: pairs of operand and output index: running statistics that training updates.
+      dtypes: attributes that name a data type.
+      ignored: attributes of old versions that have no effect.
+      folds: whether the function computes cheaply in NumPy if all operands are NumPy arrays.
+      shape_only: whether the function reads only the shapes of its operands, not their values.
+      layout: ``"any"`` for elementwise functions with NumPy's broadcasting, whose operands may
+        have their axes in any order; ``"channels"`` for functions that compute images with
+        channels last.
     """
 
     name: str
@@ -51,7 +52,7 @@ class Operator:
 
     @cached_property
     def operands(self) -> tuple[str, ...]:
-        """Names of the function's parameters that take an input each, in order."""
+        """Names of the function's parameters that take one input each, in order."""
         return tuple(p.name for p in self._parameters if p.kind == p.POSITIONAL_OR_KEYWORD)
 
     @cached_property
@@ -61,12 +62,12 @@ class Operator:
 
     @cached_property
     def keywords(self) -> dict[str, Any]:
-        """Everything that can be given by name, attributes above all, with the defaults."""
+        """Parameters that can be given by name, mainly attributes, with their defaults."""
         kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
         return {p.name: p.default for p in self._parameters if p.kind in kinds}
 
     def positions(self, names: tuple[str, ...], count: int) -> list[int]:
-        """Returns which of ``count`` operands are among ``names`` (``"*"``: the variadic ones)."""
+        """Returns the indices, below ``count``, of the named operands (``"*"``: variadic ones)."""
         named = [i for i, operand in enumerate(self.operands[:count]) if operand in names]
         return named + (list(range(len(self.operands), count)) if "*" in names else [])
 
@@ -75,19 +76,19 @@ _TABLE: dict[tuple[str, str], dict[int, Operator]] = {}
 
 
 def register(name: str, domain: str = "", since: int = 1, **facts: Any):
-    """Returns a decorator that makes a function the implementation of an operator.
+    """Returns a decorator that registers a function as the implementation of an operator.
 
     The function takes the operator's inputs in order (None for an absent optional one) and its
-    attributes as keywords, and returns an array, or a tuple where there are several outputs. It
-    may take four keywords more, which the importer fills in: ``outputs``, how many the model asks
-    for; ``training``; ``rng``, a key or None; ``opset``, the version of the domain that the model
-    is written in. A second registration of the same version replaces the first.
+    attributes as keywords. It returns an array, or a tuple for several outputs. It may take four
+    further keywords, which the importer fills in: ``outputs``, the number of outputs that the
+    model uses; ``training``; ``rng``, a key or None; ``opset``, the version of the domain in the
+    model. A second registration of the same version replaces the first.
 
     Args:
-      name: of the operator.
-      domain: of the operator; ``""`` and ``"ai.onnx"`` are ONNX's own.
-      since: the first opset version that the function is right for.
-      **facts: the other attributes of :class:`Operator`.
+      name: name of the operator.
+      domain: domain of the operator; ``""`` and ``"ai.onnx"`` both mean ONNX's standard domain.
+      since: first opset version that the function implements.
+      **facts: further attributes of :class:`Operator`.
 
     >>> @register("Twice", domain="my.domain")
     ... def twice(x, *, bias=0.0):
@@ -119,13 +120,13 @@ def operators() -> Iterator[Operator]:
 
 
 def own(domain: str) -> str:
-    """Returns the domain, in its one spelling."""
+    """Returns the canonical spelling of a domain: ``""`` for ``"ai.onnx"``."""
     return "" if domain == "ai.onnx" else domain
 
 
 @contextmanager
 def restored() -> Iterator[None]:
-    """Puts back, at its end, the table as it was: for tests and notebooks that register."""
+    """Restores the registry when the context ends, for tests and notebooks that register."""
     before = {key: dict(versions) for key, versions in _TABLE.items()}
     try:
         yield

@@ -1,4 +1,4 @@
-"""Sequences, which are Python lists, and optionals, which are a value or None."""
+"""Operators on sequences (Python lists) and optionals (a value or None)."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from jaxatr.onnx.ops.values import Known, Value, axis_of, known, known_int, know
 
 
 def _place(position: Known | None, length: int, last: int) -> int:
-    """Returns a place counted from the front, at most ``last``."""
+    """Returns a position counted from the front, ``last`` by default and at most."""
     if position is None:
         return last
     at = known_int("position", position)
@@ -22,20 +22,20 @@ def _place(position: Known | None, length: int, last: int) -> int:
 
 @register("SequenceConstruct")
 def sequence_construct(*values: Any) -> list:
-    """Returns the sequence of its operands (ONNX SequenceConstruct-11)."""
+    """Returns the operands as a sequence (ONNX SequenceConstruct-11)."""
     return list(values)
 
 
 @register("SequenceEmpty", dtypes=("dtype",))
 def sequence_empty(*, dtype: str = "float32") -> list:
-    """Returns a sequence of nothing (ONNX SequenceEmpty-11)."""
+    """Returns an empty sequence (ONNX SequenceEmpty-11)."""
     dtype_of(dtype)
     return []
 
 
 @register("SequenceLength")
 def sequence_length(sequence: list) -> Value:
-    """Returns how many tensors a sequence has (ONNX SequenceLength-11)."""
+    """Returns the length of a sequence (ONNX SequenceLength-11)."""
     return np.array(len(sequence), np.int64)
 
 
@@ -47,14 +47,14 @@ def sequence_at(sequence: list, position: Known) -> Any:
 
 @register("SequenceInsert", static=("position",))
 def sequence_insert(sequence: list, tensor: Any, position: Known | None = None) -> list:
-    """Returns the sequence with one tensor more, by default at its end (SequenceInsert-11)."""
+    """Inserts a tensor into a sequence, by default at its end (ONNX SequenceInsert-11)."""
     at = _place(position, len(sequence), len(sequence))
     return [*sequence[:at], tensor, *sequence[at:]]
 
 
 @register("SequenceErase", static=("position",))
 def sequence_erase(sequence: list, position: Known | None = None) -> list:
-    """Returns the sequence without one tensor, by default its last (ONNX SequenceErase-11)."""
+    """Removes a tensor from a sequence, by default the last (ONNX SequenceErase-11)."""
     at = _place(position, len(sequence), len(sequence) - 1)
     return [*sequence[:at], *sequence[at + 1 :]]
 
@@ -63,9 +63,14 @@ def sequence_erase(sequence: list, position: Known | None = None) -> list:
 def split_to_sequence(
     x: Value, split: Known | None = None, *, axis: int = 0, keepdims: int = 1
 ) -> list:
-    """Returns the pieces of a tensor, of the length or the lengths ``split`` (-24).
+    """Splits a tensor along an axis into a sequence (ONNX SplitToSequence-24).
 
-    Without it, slices of length 1, without their axis unless ``keepdims``.
+    Args:
+      x: array of any shape.
+      split: the length of all pieces, or the length of each. By default the pieces are slices of
+        length 1.
+      axis: axis to split.
+      keepdims: whether slices keep the axis; only without ``split``.
     """
     axis = axis_of(axis, x.ndim)
     length = x.shape[axis]
@@ -82,20 +87,20 @@ def split_to_sequence(
 
 @register("ConcatFromSequence")
 def concat_from_sequence(sequence: list, *, axis: int, new_axis: int = 0) -> Value:
-    """Returns the tensors of a sequence joined along an axis, or stacked (-11)."""
+    """Concatenates or stacks the tensors of a sequence (ONNX ConcatFromSequence-11)."""
     lib = library(*sequence)
     return lib.stack(sequence, axis) if new_axis else lib.concatenate(sequence, axis)
 
 
 @register("SequenceMap")
 def sequence_map(sequence: list, *more: Any, body: Any, outputs: int = 1) -> Any:
-    """Returns the sequences of a function's results on each tensor (ONNX SequenceMap-17).
+    """Applies a function to each tensor of a sequence (ONNX SequenceMap-17).
 
     Args:
-      sequence: of tensors.
-      *more: sequences of the same length, or tensors, which every call gets.
-      body: from one value of each operand to a tuple of tensors.
-      outputs: how many sequences come out.
+      sequence: the tensors.
+      *more: sequences of the same length, or tensors that are passed to every call.
+      body: function from one value of each operand to a tuple of tensors.
+      outputs: number of sequences to return.
     """
     rows = []
     for index, value in enumerate(sequence):
@@ -106,7 +111,7 @@ def sequence_map(sequence: list, *more: Any, body: Any, outputs: int = 1) -> Any
 
 @register("Optional")
 def optional(value: Any = None, *, type: Any = None) -> Any:
-    """Returns its operand, or None: an optional without a value (ONNX Optional-15)."""
+    """Returns its operand as an optional; None stands for no value (ONNX Optional-15)."""
     return value
 
 
@@ -115,7 +120,7 @@ def optional_get_element(value: Any) -> Any:
     """Returns the value of an optional (ONNX OptionalGetElement-18).
 
     Raises:
-      ValueError: it has none.
+      ValueError: the optional has no value.
     """
     if value is None:
         raise ValueError("input: got an optional without a value")
@@ -124,7 +129,7 @@ def optional_get_element(value: Any) -> Any:
 
 @register("OptionalHasElement")
 def optional_has_element(value: Any = None) -> Value:
-    """Returns whether an optional has a value (ONNX OptionalHasElement-18): always known."""
+    """Returns whether an optional has a value, which is always known (OptionalHasElement-18)."""
     return np.array(value is not None)
 
 
@@ -132,7 +137,7 @@ def optional_has_element(value: Any = None) -> Value:
 def reverse_sequence(
     x: Value, sequence_lens: Value, *, batch_axis: int = 1, time_axis: int = 0
 ) -> Value:
-    """Returns each sequence with its first ``sequence_lens`` elements turned round (-10)."""
+    """Reverses the first ``sequence_lens`` elements of each sequence (ONNX ReverseSequence-10)."""
     moved = jnp.moveaxis(x, (batch_axis, time_axis), (0, 1))
     at, lengths = jnp.arange(moved.shape[1]), jnp.asarray(sequence_lens)[:, None]
     order = jnp.where(at < lengths, lengths - 1 - at, at)

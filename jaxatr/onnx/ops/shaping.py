@@ -1,4 +1,4 @@
-"""Shapes: what they are, and tensors moved into others."""
+"""Operators that read and change shapes, and move elements."""
 
 import math
 from typing import Any
@@ -23,20 +23,20 @@ from jaxatr.onnx.ops.values import (
 
 @register("Shape", folds=True, shape_only=True)
 def shape(data: Value, *, start: int = 0, end: int | None = None) -> Value:
-    """Returns the dimensions from ``start`` to ``end`` (ONNX Shape-15): always known.
+    """Returns the dimensions from ``start`` to ``end``, which are always known (ONNX Shape-15).
 
     Raises:
-      ValueError: jax traces one of them as a symbol.
+      ValueError: a dimension is symbolic.
     """
     return np.array(_numbers(np.shape(data)[start:end]), np.int64)
 
 
 @register("Size", folds=True, shape_only=True)
 def size(data: Value) -> Value:
-    """Returns the number of elements (ONNX Size-13): always known.
+    """Returns the number of elements, which is always known (ONNX Size-13).
 
     Raises:
-      ValueError: jax traces a dimension as a symbol.
+      ValueError: a dimension is symbolic.
     """
     return np.array(math.prod(_numbers(np.shape(data))), np.int64)
 
@@ -58,9 +58,9 @@ def identity(x: Any) -> Any:
 
 @register("Reshape", static=("shape",), folds=True, ignored=("consumed_inputs",))
 def reshape(data: Value, shape: Known, *, allowzero: int = 0) -> Value:
-    """Returns the elements in another shape (ONNX Reshape-14).
+    """Reshapes a tensor (ONNX Reshape-14).
 
-    A 0 keeps the dimension (unless ``allowzero``), a −1 is what is left.
+    In ``shape``, 0 keeps a dimension (unless ``allowzero``), and −1 is inferred.
     """
     wanted = list(known_ints("shape", shape))
     if not allowzero:
@@ -70,7 +70,7 @@ def reshape(data: Value, shape: Known, *, allowzero: int = 0) -> Value:
 
 @register("Flatten", folds=True)
 def flatten(x: Value, *, axis: int = 1) -> Value:
-    """Returns a matrix: the axes before ``axis`` its rows, the others its columns (Flatten-13)."""
+    """Reshapes to a matrix whose rows are the axes before ``axis`` (ONNX Flatten-13)."""
     axis = axis + x.ndim if axis < 0 else axis
     if not 0 <= axis <= x.ndim:
         raise ValueError(f"axis: got {axis}, wanted 0 to {x.ndim}")
@@ -79,7 +79,7 @@ def flatten(x: Value, *, axis: int = 1) -> Value:
 
 @register("Squeeze", static=("axes",), folds=True)
 def squeeze(data: Value, axes: Known | None = None) -> Value:
-    """Returns the tensor without the named dimensions of size 1, or without all (Squeeze-13)."""
+    """Removes the given dimensions of size 1, or all of them (ONNX Squeeze-13)."""
     if axes is None:
         return data.squeeze()
     return data.squeeze(axes_of(known_ints("axes", axes), data.ndim))
@@ -87,31 +87,31 @@ def squeeze(data: Value, axes: Known | None = None) -> Value:
 
 @register("Unsqueeze", static=("axes",), folds=True)
 def unsqueeze(data: Value, axes: Known) -> Value:
-    """Returns the tensor with dimensions of size 1 at these axes of the result (Unsqueeze-13)."""
+    """Inserts dimensions of size 1 at the given axes of the result (ONNX Unsqueeze-13)."""
     positions = known_ints("axes", axes)
     if data.ndim + len(positions) > 32:
         raise ValueError(
-            f"axes: got {len(positions)} of them for rank {data.ndim}, wanted at most 32"
+            f"axes: got {len(positions)} new axes for rank {data.ndim}, wanted at most 32 in total"
         )
     return library(data).expand_dims(data, axes_of(positions, data.ndim + len(positions)))
 
 
 @register("Transpose", folds=True)
 def transpose(data: Value, *, perm: tuple[int, ...] | None = None) -> Value:
-    """Returns the tensor with its axes in another order, by default turned round (Transpose-13)."""
+    """Permutes the axes, by default in reverse order (ONNX Transpose-13)."""
     return library(data).transpose(data, perm)
 
 
 @register("Expand", static=("shape",), folds=True)
 def expand(x: Value, shape: Known) -> Value:
-    """Returns the tensor broadcast together with ``shape`` (ONNX Expand-13)."""
+    """Broadcasts a tensor with ``shape`` (ONNX Expand-13)."""
     wanted = np.broadcast_shapes(x.shape, sized(known_ints("shape", shape)))
-    return library(x).broadcast_to(x, sized(wanted))  # NumPy's takes no memory
+    return library(x).broadcast_to(x, sized(wanted))  # in NumPy a view, without new memory
 
 
 @register("Tile", since=6, static=("repeats",), folds=True)
 def tile(x: Value, repeats: Known) -> Value:
-    """Returns the tensor repeated along each axis (ONNX Tile-13)."""
+    """Repeats a tensor along each axis (ONNX Tile-13)."""
     times = known_ints("repeats", repeats)
     if len(times) != x.ndim:
         raise ValueError(f"repeats: got {times}, wanted {x.ndim} numbers")
@@ -121,7 +121,7 @@ def tile(x: Value, repeats: Known) -> Value:
 
 @register("Tile", static=("tiles", "axis"), folds=True)
 def tile_along(x: Value, tiles: Known, axis: Known) -> Value:
-    """Returns the tensor repeated along one axis (ONNX Tile-1)."""
+    """Repeats a tensor along one axis (ONNX Tile-1)."""
     numbers = (int(known(n, v).reshape(())) for n, v in (("tiles", tiles), ("axis", axis)))
     times, along = numbers
     along = axis_of(along, x.ndim)
@@ -130,11 +130,11 @@ def tile_along(x: Value, tiles: Known, axis: Known) -> Value:
 
 @register("Concat", folds=True)
 def concat(*values: Value, axis: int = 1) -> Value:
-    """Returns the tensors joined along an axis (ONNX Concat-13)."""
+    """Concatenates tensors along an axis (ONNX Concat-13)."""
     lib = library(*values, shape=(sum(np.size(value) for value in values),))
     if lib is jnp and values[0].ndim == 4 and axis_of(axis, 4) == 1:
-        # Images between convolutions, which are channels last: XLA moves no transposition through
-        # a concatenation, and would turn them twice.
+        # Images between convolutions are channels-last, and XLA does not move transpositions
+        # through a concatenation: concatenating channels-first would transpose twice.
         last = [jnp.moveaxis(jnp.asarray(value), 1, -1) for value in values]
         return jnp.moveaxis(jnp.concatenate(last, -1), -1, 1)
     return lib.concatenate(values, axis=axis)
@@ -149,14 +149,14 @@ def split(
     num_outputs: int | None = None,
     outputs: int = 1,
 ) -> Value | tuple[Value, ...]:
-    """Returns the tensor in pieces of the sizes ``split``, or in equal ones (ONNX Split-18).
+    """Splits a tensor along an axis into pieces of sizes ``split``, or equal ones (ONNX Split-18).
 
-    Of ``num_outputs`` equal pieces, the last may be smaller.
+    The last of several equal pieces may be smaller.
     """
     axis = axis_of(axis, x.ndim)
     length = x.shape[axis]
     if num_outputs not in (None, outputs):
-        raise ValueError(f"num_outputs: got {num_outputs}, the node has {outputs} outputs")
+        raise ValueError(f"num_outputs: got {num_outputs}, but the node has {outputs} outputs")
     if split is None:
         each = -(-length // outputs)
         sizes = [min(each, max(0, length - i * each)) for i in range(outputs)]
@@ -171,7 +171,7 @@ def split(
 
 
 def sliced(x: Value, starts: Any, ends: Any, axes: Any, steps: Any) -> Value:
-    """Returns the slice, with ONNX's way to clamp."""
+    """Returns a slice, with starts and ends clamped by ONNX's rules."""
     cut = [slice(None)] * x.ndim
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         length = x.shape[axis]
@@ -198,7 +198,7 @@ def slice_(
     along = range(len(first)) if axes is None else known_ints("axes", axes)
     by = (1,) * len(first) if steps is None else known_ints("steps", steps)
     if not len(first) == len(last) == len(along) == len(by):
-        raise ValueError("starts, ends, axes, steps: wanted equally many numbers of each")
+        raise ValueError("starts, ends, axes, steps: wanted the same number of values in each")
     return sliced(x, first, last, axes_of(along, x.ndim), by)
 
 
@@ -211,9 +211,14 @@ def pad(
     *,
     mode: str = "constant",
 ) -> Value:
-    """Returns the tensor with more (or, negative, fewer) elements at its ends (ONNX Pad-21).
+    """Pads a tensor, or crops it where pads are negative (ONNX Pad-21).
 
-    ``mode`` is constant, reflect, edge or wrap; ``pads`` are all beginnings, then all ends.
+    Args:
+      data: array of any shape.
+      pads: numbers of elements to add, first at the start of every axis, then at the ends.
+      value: the constant, 0 by default.
+      axes: axes to which ``pads`` refer; all by default.
+      mode: constant, reflect, edge or wrap.
     """
     along = range(data.ndim) if axes is None else known_ints("axes", axes)
     along = axes_of(along, data.ndim)
@@ -238,7 +243,7 @@ def pad(
 def pad_by(
     data: Value, *, pads: tuple[int, ...], value: float = 0.0, mode: str = "constant"
 ) -> Value:
-    """Returns :func:`pad` with attributes for operands (ONNX Pad-2)."""
+    """Applies :func:`pad` with attributes in place of operands (ONNX Pad-2)."""
     return pad(data, pads, value, mode=mode)
 
 
@@ -246,15 +251,15 @@ def pad_by(
 def pad_paddings(
     data: Value, *, paddings: tuple[int, ...], value: float = 0.0, mode: str = "constant"
 ) -> Value:
-    """Returns :func:`pad` with attributes for operands (ONNX Pad-1)."""
+    """Applies :func:`pad` with attributes in place of operands (ONNX Pad-1)."""
     return pad(data, paddings, value, mode=mode)
 
 
 @register("ConstantOfShape", static=("shape",), folds=True)
 def constant_of_shape(shape: Known, *, value: Value | None = None) -> Value:
-    """Returns a tensor of one value, float32 zero by default (ONNX ConstantOfShape-20).
+    """Returns a tensor filled with one value, float32 zero by default (ONNX ConstantOfShape-20).
 
-    The memory of one element is enough, until something is computed with it.
+    The tensor is a broadcast view and occupies the memory of one element.
     """
     filling = np.zeros(1, np.float32) if value is None else np.asarray(value)
     return np.broadcast_to(filling.reshape(()), sized(known_ints("shape", shape)))
@@ -262,7 +267,7 @@ def constant_of_shape(shape: Known, *, value: Value | None = None) -> Value:
 
 @register("Range", static=("start", "limit", "delta"), folds=True, ignored=("stash_type",))
 def range_(start: Known, limit: Known, delta: Known) -> Value:
-    """Returns the numbers from ``start`` to before ``limit`` (ONNX Range-11): always known."""
+    """Returns the numbers from ``start`` to before ``limit``, always known (ONNX Range-11)."""
     first, last, step = (
         known(name, value).reshape(())
         for name, value in (("start", start), ("limit", limit), ("delta", delta))
@@ -284,7 +289,7 @@ def eye_like(x: Value, *, dtype: str | None = None, k: int = 0) -> Value:
 
 @register("Trilu", static=("k",))
 def trilu(x: Value, k: Known | None = None, *, upper: int = 1) -> Value:
-    """Returns the upper or lower triangle of each matrix, zeros elsewhere (ONNX Trilu-14)."""
+    """Returns the upper or lower triangle of each matrix, with zeros elsewhere (ONNX Trilu-14)."""
     diagonal = 0 if k is None else known_int("k", k)
     limit = x.shape[-1] + x.shape[-2]
     return (jnp.triu if upper else jnp.tril)(x, min(max(diagonal, -limit), limit))
@@ -292,9 +297,10 @@ def trilu(x: Value, k: Known | None = None, *, upper: int = 1) -> Value:
 
 @register("DepthToSpace")
 def depth_to_space(x: Value, *, blocksize: int, mode: str = "DCR") -> Value:
-    """Returns channels as blocks of pixels, ``[n, c b², h, w]`` to ``[n, c, h b, w b]``.
+    """Rearranges channels ``[n, c b², h, w]`` into blocks of pixels ``[n, c, h b, w b]``.
 
-    ``mode`` DCR has the block before the channel, CRD after it (ONNX DepthToSpace-13).
+    With ``mode`` DCR the channel axis is (block, channel), with CRD (channel, block) (ONNX
+    DepthToSpace-13).
     """
     n, depth, h, w = x.shape
     c = depth // blocksize**2
@@ -307,9 +313,9 @@ def depth_to_space(x: Value, *, blocksize: int, mode: str = "DCR") -> Value:
 
 @register("SpaceToDepth")
 def space_to_depth(x: Value, *, blocksize: int, mode: str = "DCR") -> Value:
-    """Returns blocks of pixels as channels, ``[n, c, h, w]`` to ``[n, c b², h/b, w/b]``.
+    """Rearranges blocks of pixels ``[n, c, h, w]`` into channels ``[n, c b², h/b, w/b]``.
 
-    The inverse of :func:`depth_to_space` (ONNX SpaceToDepth-13).
+    This is the inverse of :func:`depth_to_space` (ONNX SpaceToDepth-13).
     """
     n, c, h, w = x.shape
     blocks = x.reshape(n, c, h // blocksize, blocksize, w // blocksize, blocksize)
@@ -319,7 +325,7 @@ def space_to_depth(x: Value, *, blocksize: int, mode: str = "DCR") -> Value:
 
 @register("CenterCropPad", static=("shape",))
 def center_crop_pad(x: Value, shape: Known, *, axes: tuple[int, ...] | None = None) -> Value:
-    """Returns the middle of the tensor, or the tensor in the middle of zeros (CenterCropPad-18)."""
+    """Crops or zero-pads a tensor around its centre to a shape (ONNX CenterCropPad-18)."""
     wanted = known_ints("shape", shape)
     along = axes_of(range(x.ndim) if axes is None else axes, x.ndim)
     if len(wanted) != len(along):

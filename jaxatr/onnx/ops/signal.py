@@ -1,4 +1,4 @@
-"""Fourier transforms, windows, the mel scale."""
+"""Signal operators: Fourier transforms, window functions, mel weights."""
 
 import math
 
@@ -19,10 +19,12 @@ from jaxatr.onnx.ops.values import (
 
 
 def _complex(x: Value) -> Value:
-    """Returns the numbers whose parts are the last axis."""
+    """Converts a last axis of real, or real and imaginary, parts to numbers."""
     wide = jnp.asarray(x).astype(jnp.promote_types(x.dtype, "float32"))
     if x.shape[-1] not in (1, 2):
-        raise ValueError(f"x: got shape {x.shape}, wanted 1 or 2 at its end: real, imaginary")
+        raise ValueError(
+            f"x: got shape {x.shape}, wanted a last axis of 1 (real) or 2 (real, imaginary)"
+        )
     return wide[..., 0] if x.shape[-1] == 1 else wide[..., 0] + 1j * wide[..., 1]
 
 
@@ -42,12 +44,12 @@ def dft(
     """Returns the discrete Fourier transform along an axis (ONNX DFT-20).
 
     Args:
-      x: ``[…, 1]``, real, or ``[…, 2]``, complex.
-      dft_length: to which the axis is cut or filled with zeros.
-      axis: counted with the last one; the last of the signal by default.
-      inverse: whether the transform is the inverse one.
-      onesided: whether only the first half (and the middle) of a real signal's transform is given,
-        or, with ``inverse``, read: the result is then real, ``[…, 1]``.
+      x: ``[…, 1]`` (real) or ``[…, 2]`` (complex).
+      dft_length: length to which the axis is cut or zero-padded.
+      axis: axis to transform, counted in ``x``; by default the last axis of the signal.
+      inverse: whether to compute the inverse transform.
+      onesided: whether to return only the nonredundant half of the transform of a real signal.
+        With ``inverse``, whether ``x`` is such a half: the result is then real, ``[…, 1]``.
     """
     along = axis_of(-2 if axis is None else known_int("axis", axis), x.ndim)
     length = 2 * (x.shape[along] - 1) if inverse and onesided else x.shape[along]
@@ -71,7 +73,7 @@ def dft_along(
     inverse: int = 0,
     onesided: int = 0,
 ) -> Value:
-    """Returns :func:`dft` with the axis an attribute (ONNX DFT-17)."""
+    """Applies :func:`dft` with the axis as an attribute (ONNX DFT-17)."""
     return dft(x, dft_length, axis, inverse=inverse, onesided=onesided)
 
 
@@ -84,14 +86,14 @@ def stft(
     *,
     onesided: int = 1,
 ) -> Value:
-    """Returns the transforms of overlapping frames, ``[b, frames, frequencies, 2]`` (STFT-17).
+    """Returns the short-time Fourier transform ``[b, frames, frequencies, 2]`` (ONNX STFT-17).
 
     Args:
-      x: ``[b, t, 1]`` or ``[b, t, 2]``.
-      frame_step: from frame to frame.
-      window: ``[frame_length]``, by which each frame is multiplied.
-      frame_length: of a frame; that of the window by default.
-      onesided: whether only the first half (and the middle) is given.
+      x: ``[b, t, 1]`` (real) or ``[b, t, 2]`` (complex).
+      frame_step: step between frames.
+      window: window function ``[frame_length]``.
+      frame_length: length of a frame; by default that of the window.
+      onesided: whether to return only the nonredundant half of the frequencies.
     """
     step = known_int("frame_step", frame_step)
     if frame_length is not None:
@@ -99,7 +101,9 @@ def stft(
     else:
         length = x.shape[1] if window is None else window.shape[0]
     if step < 1 or not 0 < length <= x.shape[1]:
-        raise ValueError(f"frame_length: got {length} every {step}, wanted frames in {x.shape[1]}")
+        raise ValueError(
+            f"frame_length, frame_step: got {length}, {step}, wanted frames within {x.shape[1]}"
+        )
     count = (x.shape[1] - length) // step + 1
     frames = jnp.asarray(x)[:, np.arange(count)[:, None] * step + np.arange(length)]
     if window is not None:
@@ -108,7 +112,7 @@ def stft(
 
 
 def _window(size: Known, periodic: int, dtype: int, *shares: float) -> Value:
-    """Returns a sum of cosines of whole periods over the window."""
+    """Returns a cosine-sum window with the given coefficients."""
     count = known_int("size", size)
     lib = library(shape=(count,))
     at = 2 * np.pi * lib.arange(count) / max(count if periodic else count - 1, 1)
@@ -118,30 +122,30 @@ def _window(size: Known, periodic: int, dtype: int, *shares: float) -> Value:
 
 @register("HannWindow", static=("size",), folds=True)
 def hann_window(size: Known, *, output_datatype: int = 1, periodic: int = 1) -> Value:
-    """Returns Hann's window (ONNX HannWindow-17)."""
+    """Returns the Hann window (ONNX HannWindow-17)."""
     return _window(size, periodic, output_datatype, 0.5, -0.5)
 
 
 @register("HammingWindow", static=("size",), folds=True)
 def hamming_window(size: Known, *, output_datatype: int = 1, periodic: int = 1) -> Value:
-    """Returns Hamming's window, with 25/46 (ONNX HammingWindow-17)."""
+    """Returns the Hamming window, with coefficient 25/46 (ONNX HammingWindow-17)."""
     return _window(size, periodic, output_datatype, 25 / 46, -21 / 46)
 
 
 @register("BlackmanWindow", static=("size",), folds=True)
 def blackman_window(size: Known, *, output_datatype: int = 1, periodic: int = 1) -> Value:
-    """Returns Blackman's window (ONNX BlackmanWindow-17)."""
+    """Returns the Blackman window (ONNX BlackmanWindow-17)."""
     return _window(size, periodic, output_datatype, 0.42, -0.5, 0.08)
 
 
 @register("MelWeightMatrix", static=("*",), folds=True)
 def mel_weight_matrix(*values: Known, output_datatype: int = 1) -> Value:
-    """Returns ``[frequencies, bins]``, triangles on the mel scale (ONNX MelWeightMatrix-17).
+    """Returns triangular mel filters ``[frequencies, bins]`` (ONNX MelWeightMatrix-17).
 
     Args:
-      *values: number of bins, length of the transform, samples of a second, lowest and highest
+      *values: number of bins, length of the transform, sampling rate in hertz, lowest and highest
         frequency in hertz.
-      output_datatype: number of the type.
+      output_datatype: number of the result's type.
     """
     numbers = [float(known("operand", value).reshape(())) for value in values]
     bins, length, rate = (int(n) for n in numbers[:3])

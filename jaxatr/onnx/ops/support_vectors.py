@@ -1,4 +1,4 @@
-"""Support vector machines of ``ai.onnx.ml``."""
+"""The support vector machines of ``ai.onnx.ml``."""
 
 import jax
 import jax.numpy as jnp
@@ -9,11 +9,11 @@ from jaxatr.onnx.ops.registry import register
 from jaxatr.onnx.ops.values import Value, first_place
 
 CLOSEST = 1e-7
-"""By which a probability of a pair of classes stays away from 0 and 1, as in libsvm."""
+"""Minimum distance of a pairwise class probability from 0 and 1, as in libsvm."""
 
 
 def _kernel(x: Value, vectors: np.ndarray, kind: str, params: Floats) -> Value:
-    """Returns ``[b, v]``, the kernel function of each row and each vector."""
+    """Returns the kernel function of each row and each support vector, ``[b, v]``."""
     gamma, shift, degree = (*params, 0.0, 0.0, 0.0)[:3] if params else (0.0, 0.0, 0.0)
     if kind == "RBF":
         distances = jnp.sum(jnp.square(x[:, None] - vectors), -1)
@@ -47,18 +47,18 @@ def svm_regressor(
     rho: Floats,
     support_vectors: Floats = (),
 ) -> Value:
-    """Returns ``[b, 1]``, a sum of kernel functions (ONNX ML SVMRegressor-1).
+    """Returns a weighted sum of kernel functions ``[b, 1]`` (ONNX ML SVMRegressor-1).
 
     Args:
       x: ``[b, features]``.
-      coefficients: of the support vectors; without any, of the features.
-      kernel_params: gamma, what is added, and the degree.
+      coefficients: weights of the support vectors, or of the features if there are none.
+      kernel_params: gamma, offset and degree.
       kernel_type: LINEAR, POLY, RBF or SIGMOID.
       n_supports: number of support vectors.
       one_class: whether to return 1 where the sum is positive, else −1.
       post_transform: NONE, SOFTMAX, LOGISTIC, SOFTMAX_ZERO or PROBIT.
-      rho: what is added to the sum.
-      support_vectors: one after the other.
+      rho: number added to the sum.
+      support_vectors: the support vectors, concatenated.
     """
     rows = jnp.asarray(x).astype("float32")
     weights = np.array(coefficients, np.float32)
@@ -89,26 +89,27 @@ def svm_classifier(
     support_vectors: Floats = (),
     vectors_per_class: Ints = (),
 ) -> tuple[Value, Value]:
-    """Returns the label of each row, and scores (ONNX ML SVMClassifier-1).
+    """Returns the label and the scores of each row (ONNX ML SVMClassifier-1).
 
     Args:
       x: ``[b, features]``.
-      classlabels_ints: the k classes, if they are numbers.
-      classlabels_strings: if they are strings; the labels are then known, not traced.
-      coefficients: ``(k − 1)`` rows over the support vectors; or k over the features.
-      kernel_params: gamma, what is added, and the degree.
+      classlabels_ints: the k class labels, if they are integers.
+      classlabels_strings: the k class labels, if they are strings; x must then be known.
+      coefficients: ``k − 1`` rows of weights of the support vectors, or, without support vectors,
+        k rows of weights of the features.
+      kernel_params: gamma, offset and degree.
       kernel_type: LINEAR, POLY, RBF or SIGMOID.
       post_transform: NONE, SOFTMAX, LOGISTIC, SOFTMAX_ZERO or PROBIT.
-      prob_a: of each pair of classes, the factor of its logistic function.
-      prob_b: and what that adds.
-      rho: what each pair's sum adds.
-      support_vectors: one after the other, those of the first class first.
-      vectors_per_class: how many each class has.
+      prob_a: slope of the logistic function of each pair of classes.
+      prob_b: offset of the logistic function of each pair of classes.
+      rho: number added to the sum of each pair of classes.
+      support_vectors: the support vectors, concatenated by class.
+      vectors_per_class: number of support vectors of each class.
 
     Returns:
-      The labels, and: with ``prob_a`` the probabilities ``[b, k]``; without support vectors the
-      scores ``[b, k]``; else the scores of the pairs of classes, of two classes with their
-      negative before them.
+      The labels, and the scores: with ``prob_a`` the probabilities ``[b, k]``; without support
+      vectors ``[b, k]``; otherwise one score for each pair of classes, preceded by its negative if
+      there are only two classes.
     """
     rows = jnp.asarray(x).astype("float32")
     count = len(classlabels_strings or classlabels_ints or (0,))
@@ -149,24 +150,24 @@ def svm_classifier(
 
 
 def _pair_weights(weights: np.ndarray, sizes: Ints, pairs: list[tuple[int, int]]) -> np.ndarray:
-    """Returns ``[v, pairs]``, what each support vector counts in the sum of each pair of classes.
+    """Returns the weight of each support vector for each pair of classes, ``[v, pairs]``.
 
-    A class's vectors have a row for each other class, in the order of the classes.
+    The support vectors of a class have one row of weights for each other class, in class order.
     """
     ends = np.cumsum(sizes)
     made = np.zeros((weights.shape[1], len(pairs)), np.float32)
     for column, (i, j) in enumerate(pairs):
         for one, row in ((i, j - 1), (j, i)):
-            own = slice(ends[one] - sizes[one], ends[one])
-            made[own, column] = weights[row, own]
+            members = slice(ends[one] - sizes[one], ends[one])
+            made[members, column] = weights[row, members]
     return made
 
 
 def _coupled(pairs: Value) -> Value:
-    """Returns the probabilities ``[k]`` that agree best with those of pairs ``[k, k]``.
+    """Returns the class probabilities ``[k]`` that best agree with pairwise ones ``[k, k]``.
 
-    The iteration of Wu, Lin and Weng, "Probability estimates for multi-class classification by
-    pairwise coupling" (2004), second method, as libsvm ends it.
+    This is the second method of Wu, Lin and Weng, "Probability estimates for multi-class
+    classification by pairwise coupling" (2004), with libsvm's stopping rule.
     """
     count = pairs.shape[0]
     matrix = jnp.asarray(-pairs.T * pairs)

@@ -1,4 +1,4 @@
-"""Strings: NumPy's arrays of Python's, which are never traced."""
+"""Operators on strings, which are NumPy object arrays and never traced."""
 
 import re
 from collections import Counter
@@ -12,7 +12,7 @@ from jaxatr.onnx.ops.values import Value, known, sized
 
 
 def _each(function: Callable[..., Any], dtype: Any, *arrays: np.ndarray) -> np.ndarray:
-    """Returns a function's results on the elements, broadcast together."""
+    """Applies a function to the elements of arrays, with broadcasting."""
     together = np.broadcast_arrays(*arrays)
     made = np.empty(together[0].shape, dtype)
     for place in np.ndindex(made.shape):
@@ -22,7 +22,7 @@ def _each(function: Callable[..., Any], dtype: Any, *arrays: np.ndarray) -> np.n
 
 @register("StringConcat")
 def string_concat(x: Value, y: Value) -> Value:
-    """Returns the strings one after the other (ONNX StringConcat-20)."""
+    """Concatenates strings elementwise (ONNX StringConcat-20)."""
     return _each(lambda a, b: a + b, object, np.asarray(x), np.asarray(y))
 
 
@@ -30,9 +30,10 @@ def string_concat(x: Value, y: Value) -> Value:
 def string_split(
     x: Value, *, delimiter: str | None = None, maxsplit: int | None = None
 ) -> tuple[Value, Value]:
-    """Returns each string's parts along a new axis, filled with "", and their number (-20).
+    """Splits strings at a delimiter, by default at whitespace (ONNX StringSplit-20).
 
-    Without a delimiter, or with an empty one, at white space.
+    Returns:
+      The parts along a new axis, padded with empty strings, and the number of parts.
     """
     parts = _each(
         lambda text: text.split(delimiter or None, -1 if maxsplit is None else maxsplit),
@@ -48,10 +49,11 @@ def string_split(
 
 @register("RegexFullMatch")
 def regex_full_match(x: Value, *, pattern: str) -> Value:
-    """Returns whether each whole string matches (ONNX RegexFullMatch-20).
+    """Returns whether each string fully matches a pattern (ONNX RegexFullMatch-20).
 
-    ONNX means RE2's syntax; this is Python's, which holds it but for a few classes. Other than with
-    RE2, a pattern can be such that the time grows exponentially with a string: it is trusted.
+    ONNX specifies the syntax of RE2. This uses Python's ``re``, which supports all of it except a
+    few character classes. Unlike RE2, it can take exponential time for some patterns, so patterns
+    must come from trusted models.
     """
     try:
         compiled = re.compile(pattern)
@@ -68,13 +70,13 @@ def string_normalizer(
     is_case_sensitive: int = 0,
     stopwords: tuple[str, ...] = (),
 ) -> Value:
-    """Returns the strings without stop words, in lower or upper case (StringNormalizer-10).
+    """Removes stop words and changes the case of strings (ONNX StringNormalizer-10).
 
     Args:
       x: ``[c]`` or ``[1, c]``.
       case_change_action: NONE, LOWER or UPPER.
-      is_case_sensitive: whether stop words match in their case only.
-      stopwords: strings that are left out; where nothing is left, one "" is.
+      is_case_sensitive: whether the comparison with stop words is case-sensitive.
+      stopwords: strings to remove; if nothing remains, the result is one empty string.
     """
     change = {"NONE": str, "LOWER": str.lower, "UPPER": str.upper}
     if case_change_action not in change:
@@ -102,19 +104,19 @@ def tf_idf_vectorizer(
     pool_strings: tuple[str, ...] | None = None,
     weights: tuple[float, ...] | None = None,
 ) -> Value:
-    """Returns how often each n-gram of a list occurs in each row (ONNX TfIdfVectorizer-9).
+    """Counts the occurrences of listed n-grams in each row (ONNX TfIdfVectorizer-9).
 
     Args:
-      x: ``[c]`` or ``[b, c]``, known.
-      max_gram_length: longest n-gram that counts.
-      max_skip_count: elements that may lie between two neighbours of an n-gram, 0 to this many.
-      min_gram_length: shortest n-gram that counts.
-      mode: TF (counts), IDF (weights of those there), TFIDF (weights times counts).
-      ngram_counts: where in the list the n-grams of length 1, 2, … begin.
-      ngram_indexes: the column of each n-gram.
-      pool_int64s: the list, of integers.
-      pool_strings: or of strings.
-      weights: of each n-gram; ones by default.
+      x: ``[c]`` or ``[b, c]``; must be known.
+      max_gram_length: length of the longest n-grams.
+      max_skip_count: maximum number of elements skipped between neighbours of an n-gram.
+      min_gram_length: length of the shortest n-grams.
+      mode: TF (counts), IDF (weights of n-grams that occur) or TFIDF (weights times counts).
+      ngram_counts: positions in the pool where the n-grams of length 1, 2, … begin.
+      ngram_indexes: column of each n-gram in the result.
+      pool_int64s: the concatenated n-grams, if they are of integers.
+      pool_strings: the concatenated n-grams, if they are of strings.
+      weights: weight of each n-gram; 1 by default.
     """
     if mode not in ("TF", "IDF", "TFIDF"):
         raise ValueError(f"mode: got {mode!r}, wanted TF, IDF or TFIDF")
@@ -126,29 +128,29 @@ def tf_idf_vectorizer(
     pool = pool_strings if pool_int64s is None else pool_int64s
     grams = _grams(tuple(pool or ()), ngram_counts)
     if len(grams) != len(ngram_indexes) or min(ngram_indexes, default=0) < 0:
-        raise ValueError(f"ngram_indexes: got {len(ngram_indexes)}, wanted one of each n-gram")
+        raise ValueError(f"ngram_indexes: got {len(ngram_indexes)}, wanted one for each n-gram")
     columns = {gram: place for place, gram in enumerate(grams)}
     array = known("x", x)
     rows = array.reshape(1, -1) if array.ndim < 2 else array
-    found = np.zeros(sized((len(rows), max(ngram_indexes, default=-1) + 1)), np.float32)
-    for row, values in zip(found, rows, strict=True):
+    result = np.zeros(sized((len(rows), max(ngram_indexes, default=-1) + 1)), np.float32)
+    for row, values in zip(result, rows, strict=True):
         seen = _seen(values.tolist(), min_gram_length, max_gram_length, max_skip_count)
         for gram, count in seen.items():
             if gram in columns:
                 place = columns[gram]
                 weight = 1.0 if weights is None or mode == "TF" else weights[place]
                 row[ngram_indexes[place]] = weight * (1 if mode == "IDF" else count)
-    return found[0] if array.ndim < 2 else found
+    return result[0] if array.ndim < 2 else result
 
 
 def _grams(pool: tuple, starts: tuple[int, ...]) -> list[tuple]:
-    """Returns the n-grams that stand one after the other in a list."""
+    """Returns the n-grams from a pool in which they are concatenated."""
     if (
         list(starts) != sorted(starts)
         or min(starts, default=0) < 0
         or max(starts, default=0) > len(pool)
     ):
-        raise ValueError(f"ngram_counts: got {starts}, wanted places in a list of {len(pool)}")
+        raise ValueError(f"ngram_counts: got {starts}, wanted positions in a pool of {len(pool)}")
     grams = []
     for i, start in enumerate(starts):
         end = starts[i + 1] if i + 1 < len(starts) else len(pool)
@@ -157,7 +159,7 @@ def _grams(pool: tuple, starts: tuple[int, ...]) -> list[tuple]:
 
 
 def _seen(values: list, shortest: int, longest: int, skip: int) -> Counter:
-    """Returns how often each n-gram occurs, its elements 1 to ``skip + 1`` apart."""
+    """Counts all n-grams whose elements are 1 to ``skip + 1`` apart."""
     seen: Counter = Counter()
     for length in range(shortest, min(longest, len(values)) + 1):
         furthest = (len(values) - 1) // (length - 1) if length > 1 else 1

@@ -1,4 +1,4 @@
-"""Attention in its forms, and positions as rotations."""
+"""Attention and rotary embedding operators."""
 
 import math
 from typing import Any, Literal
@@ -12,14 +12,14 @@ from jaxatr.onnx.ops.values import Value
 
 
 def _heads(x: Value, count: int | None, name: str) -> Value:
-    """Returns ``[b, t, n d]`` as ``[b, n, t, d]``."""
+    """Reshapes ``[b, t, n d]`` to ``[b, n, t, d]``."""
     if not count or x.shape[-1] % count:
         raise ValueError(f"{name}: got {count} heads, wanted a divisor of {x.shape[-1]}")
     return jnp.swapaxes(jnp.reshape(x, (*x.shape[:2], count, -1)), 1, 2)
 
 
 def _joined(x: Value) -> Value:
-    """Returns ``[b, n, t, d]`` as ``[b, t, n d]``."""
+    """Reshapes ``[b, n, t, d]`` to ``[b, t, n d]``."""
     return jnp.swapaxes(x, 1, 2).reshape(x.shape[0], x.shape[2], -1)
 
 
@@ -50,25 +50,25 @@ def attention(
       q: ``[b, n, t, d]``, or ``[b, t, n d]`` with ``q_num_heads``.
       k: ``[b, m, s, d]``, or ``[b, s, m d]`` with ``kv_num_heads``; n is a multiple of m.
       v: ``[b, m, s, e]``, or ``[b, s, m e]``.
-      attn_mask: broadcasts to ``[b, n, t, s]``: true where attended, or a number that is added;
-        what it lacks at the end is not attended.
-      past_key: ``[b, m, p, d]``, put before ``k``.
-      past_value: ``[b, m, p, e]``.
-      nonpad_kv_seqlen: ``[b]``, keys of each example that count.
-      is_causal: whether a query attends only keys that are not after it.
-      kv_num_heads: m.
-      q_num_heads: n.
-      left_window_size: keys before a query that it attends; −1 for all.
-      right_window_size: keys behind a query that it attends; −1 for all.
-      qk_matmul_output_mode: what the fourth output holds: products (0), after softcap (1), after
-        the mask (2), probabilities (3).
-      scale: of the products, 1/√d by default.
+      attn_mask: mask that broadcasts to ``[b, n, t, s]``: booleans (true: attended) or numbers to
+        add to the scores. Keys beyond the end of the mask are not attended.
+      past_key: earlier keys ``[b, m, p, d]``, placed before ``k``.
+      past_value: earlier values ``[b, m, p, e]``, placed before ``v``.
+      nonpad_kv_seqlen: number of valid keys of each example, ``[b]``.
+      is_causal: whether a query attends only to keys up to its own position.
+      kv_num_heads: number m of heads of keys and values.
+      q_num_heads: number n of heads of queries.
+      left_window_size: number of keys before a query that it attends to; −1 for all.
+      right_window_size: number of keys after a query that it attends to; −1 for all.
+      qk_matmul_output_mode: content of the fourth output: the scores (0), the scores after the
+        softcap (1) or after the mask (2), or the probabilities (3).
+      scale: factor of the scores, 1/√d by default.
       softcap: c of ``c tanh(x / c)``; 0 for none.
-      softmax_precision: number of the type in which the softmax is computed.
-      outputs: 1 to 4.
+      softmax_precision: number of the type of the softmax.
+      outputs: number of outputs, 1 to 4.
 
     Returns:
-      The result in the form of ``q``; the keys and values with their past; the products.
+      The result in the layout of ``q``; all keys; all values; the scores.
     """
     flat = q.ndim == 3
     if flat:
@@ -112,7 +112,7 @@ def attention(
 
 
 def _softmax(x: Value, empty: Value) -> Value:
-    """Returns exponentials that sum to 1, or zeros where nothing may be attended."""
+    """Returns the softmax, or zeros for queries that attend to nothing."""
     return jnp.where(empty, 0, jax.nn.softmax(jnp.where(empty, 0, x), axis=-1))
 
 
@@ -126,7 +126,7 @@ def _bias(
     left: int,
     right: int,
 ) -> Value:
-    """Returns the bias of the products: −∞ where a key is not attended."""
+    """Returns the number to add to each score: −∞ for keys that are not attended."""
     count, total = q.shape[2], k.shape[2]
     distance = jnp.arange(count)[:, None] + offset - jnp.arange(total)
     allowed = jnp.ones((count, total), bool)
@@ -160,16 +160,16 @@ def flex_attention(
     scale: float | None = None,
     softmax_precision: int | None = None,
 ) -> Value:
-    """Returns attention whose scores and probabilities a function may change (preview -1).
+    """Returns attention with functions that modify scores and probabilities (FlexAttention-1).
 
     Args:
       q: ``[b, n, t, d]``.
       k: ``[b, m, s, d]``.
       v: ``[b, m, s, e]``.
-      score_mod: from scores ``[b, n, t, s]`` to a tuple of one such tensor.
-      prob_mod: from probabilities to a tuple of one such tensor.
-      scale: of the products, 1/√d by default.
-      softmax_precision: number of the type in which the softmax is computed, float32 by default.
+      score_mod: function from scores ``[b, n, t, s]`` to a tuple of one tensor of this shape.
+      prob_mod: function from probabilities ``[b, n, t, s]`` to a tuple of one tensor of this shape.
+      scale: factor of the scores, 1/√d by default.
+      softmax_precision: number of the type of the softmax; at least float32 by default.
     """
     groups = q.shape[1] // k.shape[1]
     if groups != 1:
@@ -195,24 +195,24 @@ def rotary_embedding(
     num_heads: int | None = None,
     rotary_embedding_dim: int = 0,
 ) -> Value:
-    """Returns pairs of features turned by angles of their position (ONNX RotaryEmbedding-23).
+    """Rotates pairs of features by angles of their position (ONNX RotaryEmbedding-23).
 
     Args:
       x: ``[b, n, t, d]``, or ``[b, t, n d]`` with ``num_heads``.
-      cos_cache: ``[b, t, r/2]``, or ``[positions, r/2]`` with ``position_ids``.
-      sin_cache: as ``cos_cache``.
-      position_ids: ``[b, t]``.
-      interleaved: whether a pair are neighbours, not a half apart.
-      num_heads: n.
-      rotary_embedding_dim: r, the features that are turned; 0 for all.
+      cos_cache: cosines ``[b, t, r/2]``, or ``[positions, r/2]`` with ``position_ids``.
+      sin_cache: sines in the same shape.
+      position_ids: position of each token, ``[b, t]``.
+      interleaved: whether pairs are neighbouring features; otherwise they are r/2 apart.
+      num_heads: number n of heads.
+      rotary_embedding_dim: number r of features that are rotated; 0 for all.
     """
-    whole = _heads(x, num_heads, "num_heads") if x.ndim == 3 else jnp.asarray(x)
-    count = rotary_embedding_dim or whole.shape[-1]
+    heads = _heads(x, num_heads, "num_heads") if x.ndim == 3 else jnp.asarray(x)
+    count = rotary_embedding_dim or heads.shape[-1]
     cos, sin = (
         (jnp.asarray(c) if position_ids is None else jnp.asarray(c)[position_ids])[:, None]
         for c in (cos_cache, sin_cache)
     )
-    turned, rest = whole[..., :count], whole[..., count:]
+    turned, rest = heads[..., :count], heads[..., count:]
     if interleaved:
         a, b = turned[..., 0::2], turned[..., 1::2]
     else:
@@ -240,19 +240,18 @@ def linear_attention(
     scale: float = 0.0,
     update_rule: Literal["linear", "gated", "delta", "gated_delta"] = "gated_delta",
 ) -> tuple[Value, Value]:
-    """Returns attention over a state that is updated step by step (ONNX LinearAttention-27).
+    """Returns linear attention with a recurrent state (ONNX LinearAttention-27).
 
     Args:
       query: ``[b, t, n d]``.
       key: ``[b, t, m d]``.
       value: ``[b, t, m e]``.
-      past_state: ``[b, m, d, e]``, zeros by default.
-      decay: logarithm of what the state keeps, ``[b, t, m]`` or ``[b, t, m d]``; for the gated
-        rules.
-      beta: share of what is written, ``[b, t, m]`` or ``[b, t, 1]``; for the delta rules.
-      kv_num_heads: m.
-      q_num_heads: n, a multiple of m.
-      scale: of the result, 1/√d for 0.
+      past_state: initial state ``[b, m, d, e]``, zeros by default.
+      decay: logarithm of the state's decay, ``[b, t, m]`` or ``[b, t, m d]``; for the gated rules.
+      beta: step size of the update, ``[b, t, m]`` or ``[b, t, 1]``; for the delta rules.
+      kv_num_heads: number m of heads of keys and values.
+      q_num_heads: number n of heads of queries, a multiple of m.
+      scale: factor of the result; 0 for 1/√d.
       update_rule: linear, gated, delta or gated_delta.
 
     Returns:
@@ -267,7 +266,7 @@ def linear_attention(
             raise ValueError(f"{name}: {'wanted' if wanted else 'not wanted'} by {update_rule!r}")
 
     def steps(x, heads, name):
-        """Time first, ``[t, b, heads, …]``, in float32."""
+        """Returns ``[t, b, heads, …]`` in float32."""
         return jnp.moveaxis(_heads(x, heads, name), 2, 0).astype("float32")
 
     q = steps(query, q_num_heads, "query")

@@ -1,4 +1,4 @@
-"""Trees as arrays, and the sum, mean or extremum of the leaves that a row comes to."""
+"""Decision trees as arrays, and their evaluation."""
 
 from typing import NamedTuple
 
@@ -12,16 +12,17 @@ FUNCTIONS = ("AVERAGE", "SUM", "MIN", "MAX")
 
 
 class Trees(NamedTuple):
-    """Trees as arrays over their n inner nodes. What leads to a leaf is n and more.
+    """Decision trees as arrays over their n inner nodes. Leaf i has the index n + i.
 
     Attributes:
-      roots: first node of each tree.
-      children: ``[2, n]``, where a node goes if the answer is no, and yes.
-      features: the feature that it looks at.
-      splits: what it compares with.
-      modes: how, by its place in :data:`MODES`.
-      missing: whether NaN is a yes.
-      members: ``[n, most]``, the sets of those that ask for membership, filled up with NaN.
+      roots: root node of each tree.
+      children: index of the next node or leaf if the comparison is false, and if it is true,
+        ``[2, n]``.
+      features: feature that each node compares.
+      splits: value that each node compares with.
+      modes: comparison of each node, as an index into :data:`MODES`.
+      missing: whether NaN counts as true.
+      members: set of each node that tests membership, ``[n, members]``, padded with NaN.
     """
 
     roots: np.ndarray
@@ -36,9 +37,15 @@ class Trees(NamedTuple):
 def leaf_table(
     leaves: np.ndarray, targets: np.ndarray, weights: np.ndarray, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the columns and the weights of ``count`` leaves, ``[count, most]`` each.
+    """Returns the columns and the weights of ``count`` leaves, ``[count, entries]`` each.
 
-    Where a leaf has fewer, the column is −1.
+    Leaves with fewer entries are padded with column −1.
+
+    Args:
+      leaves: leaf of each weight.
+      targets: column of each weight.
+      weights: the weights.
+      count: number of leaves.
     """
     if not len(leaves) == len(targets) == len(weights):
         raise ValueError(f"got {len(weights)} weights for {len(targets)} columns")
@@ -55,35 +62,43 @@ def leaf_table(
 def aggregated(
     x: Value, trees: Trees, table: tuple[np.ndarray, np.ndarray], targets: int, function: str
 ) -> Value:
-    """Returns ``[b, targets]``, the leaves' weights aggregated over the trees."""
+    """Returns the weights of the leaves reached, aggregated over the trees, ``[b, targets]``.
+
+    Args:
+      x: ``[b, features]``.
+      trees: the trees.
+      table: columns and weights of the leaves, from :func:`leaf_table`.
+      targets: number of columns.
+      function: one of :data:`FUNCTIONS`.
+    """
     columns, weights = table
     if function not in FUNCTIONS:
         raise ValueError(f"aggregate_function: got {function!r}, wanted one of {FUNCTIONS}")
     if not ((columns >= -1) & (columns < targets)).all():
-        raise ValueError(f"a column is not one of {targets}")
+        raise ValueError(f"the column of a weight is out of range: wanted 0 to {targets - 1}")
     at = _reached(x, trees)
     rows = x.shape[0]
     column = jnp.asarray(columns)[at].reshape(rows, -1)
     weight = jnp.asarray(weights)[at].reshape(rows, -1)
-    # One column more takes the entries that a leaf does not have.
+    # An extra column collects the padding entries.
     column = jnp.where(column < 0, targets, column)
     place = jnp.arange(rows)[:, None], column
     start = {"MIN": jnp.inf, "MAX": -jnp.inf}.get(function, 0)
     made = jnp.full(sized((rows, targets + 1)), start, weight.dtype).at[place]
     if function in ("MIN", "MAX"):
-        found = (made.min if function == "MIN" else made.max)(weight)[:, :targets]
-        return jnp.where(jnp.isinf(found), 0, found)
-    found = made.add(weight)[:, :targets]
-    return found / len(trees.roots) if function == "AVERAGE" else found
+        result = (made.min if function == "MIN" else made.max)(weight)[:, :targets]
+        return jnp.where(jnp.isinf(result), 0, result)
+    result = made.add(weight)[:, :targets]
+    return result / len(trees.roots) if function == "AVERAGE" else result
 
 
 def _reached(x: Value, trees: Trees) -> Value:
-    """Returns ``[b, trees]``, the number of the leaf that each row comes to in each tree."""
+    """Returns the leaf that each row reaches in each tree, ``[b, trees]``."""
     x, count = jnp.asarray(x), len(trees.splits)
     if not ((trees.features >= 0) & (trees.features < x.shape[1])).all():
-        raise ValueError(f"nodes_featureids: a number is not one of {x.shape[1]} features")
+        raise ValueError(f"nodes_featureids: an index is out of range for {x.shape[1]} features")
     if not ((trees.modes >= 0) & (trees.modes < len(MODES))).all():
-        raise ValueError(f"nodes_modes: a number is not one of {len(MODES)}")
+        raise ValueError(f"nodes_modes: wanted numbers from 0 to {len(MODES) - 1}")
     at = jnp.broadcast_to(jnp.asarray(trees.roots), (x.shape[0], len(trees.roots)))
     for _ in range(_depth(trees.children)):
         node = jnp.where(at < count, at, 0)
@@ -100,10 +115,10 @@ def _reached(x: Value, trees: Trees) -> Value:
 
 
 def _depth(children: np.ndarray) -> int:
-    """Returns the most nodes from a root to a leaf.
+    """Returns the maximum number of nodes between a root and a leaf.
 
     Raises:
-      ValueError: there is a way that does not end.
+      ValueError: a node is its own descendant.
     """
     count = children.shape[1]
     waiting = np.bincount(children[children < count], minlength=count)

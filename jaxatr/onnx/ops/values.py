@@ -1,4 +1,4 @@
-"""Helpers of all operators: known values, the choice between NumPy and jax.numpy, sizes."""
+"""Shared helpers of the operators: known values, the choice of NumPy or jax.numpy, size checks."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,35 +12,35 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-# A tensor: NumPy's where its value is known, else jax's. NumPy's arithmetic makes scalars of arrays
-# without an axis, which do all that is asked of them here, but a type checker does not know it.
+# A tensor: a NumPy array if its value is known, else a jax array. NumPy's arithmetic turns arrays
+# without axes into scalars, which support everything needed here, unknown to the type checker.
 if TYPE_CHECKING:
     Value: TypeAlias = jax.Array | np.ndarray
 else:
     Value = jax.Array | np.ndarray | np.generic
 
 Known: TypeAlias = jax.Array | np.ndarray | Sequence[int] | Sequence[float] | int | float
-"""An operand whose value decides a shape: Python's numbers do as well."""
+"""An operand whose value determines a shape; it may also be a Python number or sequence."""
 
 LARGEST = 1 << 28
-"""Elements that NumPy may be asked for at once, by a size that a file or an operand states."""
+"""Maximum number of elements of an array whose size comes from a file or an operand."""
 
 FOLDED = 1 << 22
-"""Elements that NumPy computes with; what is larger is left to jax, and to the model's run."""
+"""Maximum number of elements that NumPy computes; larger arrays are left to jax at run time."""
 
 _folding: ContextVar[int | None] = ContextVar("folding", default=None)
 
 
 class TooLargeToFold(ValueError):
-    """A result that would be computed while a model is loaded is too large."""
+    """A result is too large to be computed while a model is loaded."""
 
 
 @contextmanager
 def folding(most: int) -> Iterator[None]:
-    """Makes :func:`library` stop what is too large to be computed while a model is loaded.
+    """Makes :func:`library` raise :class:`TooLargeToFold` for arrays that are too large to fold.
 
     Args:
-      most: elements of an array.
+      most: maximum number of elements of an array.
     """
     token = _folding.set(most)
     try:
@@ -50,19 +50,20 @@ def folding(most: int) -> Iterator[None]:
 
 
 def is_known(*values: Any) -> bool:
-    """Returns whether no value is jax's: all can be computed with now."""
+    """Returns whether no value is a jax array, so that all values are known now."""
     return not any(isinstance(value, jax.Array) for value in values)
 
 
 def library(*values: Any, shape: Iterable[int] | None = None) -> ModuleType:
-    """Returns NumPy where all values are known and not large, else jax.numpy.
+    """Returns NumPy if all values are known and small, else jax.numpy.
 
     Args:
-      *values: operands.
-      shape: of the result, where it can be larger than an operand.
+      *values: the operands.
+      shape: shape of the result, if it can be larger than the operands.
 
     Raises:
-      ValueError: all is known, and the result would be absurdly large.
+      ValueError: all values are known and the result would have more than ``LARGEST`` elements.
+      TooLargeToFold: the result is larger than :func:`folding` allows.
     """
     if not is_known(*values):
         return jnp
@@ -78,24 +79,28 @@ def library(*values: Any, shape: Iterable[int] | None = None) -> ModuleType:
 
 
 def known(name: str, value: Any) -> np.ndarray:
-    """Returns the value of an operand that decides a shape.
+    """Returns the value of an operand that determines a shape.
+
+    Args:
+      name: name of the operand, for the error message.
+      value: the operand.
 
     Raises:
       ValueError: the value is traced.
     """
     if isinstance(value, Tracer):
         raise ValueError(
-            f"{name}: its value must be known here, and under jit (or another transformation) it "
-            f"is not; got {value.aval}. Make it a constant of the model, or call apply without jit"
+            f"{name}: got {value.aval}, traced by jit or another transformation, but its value "
+            "must be known here. Make it a constant of the model, or call apply without jit"
         )
     return np.asarray(value)
 
 
 def known_ints(name: str, value: Any) -> tuple[int, ...]:
-    """Returns the numbers of a one-dimensional operand (or of one number) that decides a shape.
+    """Returns the integers of an operand that determines a shape, a list or a single number.
 
     Raises:
-      ValueError: the value is traced, or no list of integers.
+      ValueError: the value is traced, or is not a list of integers.
     """
     array = known(name, value)
     if array.ndim > 1 or (array.size and array.dtype.kind not in "iu"):
@@ -104,10 +109,10 @@ def known_ints(name: str, value: Any) -> tuple[int, ...]:
 
 
 def known_int(name: str, value: Any) -> int:
-    """Returns an operand of one integer.
+    """Returns the value of an operand that holds one integer.
 
     Raises:
-      ValueError: the value is traced, or not one integer.
+      ValueError: the value is traced, or is not one integer.
     """
     numbers = known_ints(name, value)
     if len(numbers) != 1:
@@ -116,7 +121,7 @@ def known_int(name: str, value: Any) -> int:
 
 
 def sized(shape: Iterable[int]) -> tuple[int, ...]:
-    """Returns a shape that a file or an operand decides, once it is seen to be a sane one.
+    """Checks a shape that comes from a file or an operand, and returns it.
 
     Raises:
       ValueError: a dimension is negative, or there are more than ``LARGEST`` elements.
@@ -146,18 +151,18 @@ def axes_of(axes: Sequence[int], rank: int, name: str = "axes") -> tuple[int, ..
     Raises:
       ValueError: there is no such axis, or one is named twice.
     """
-    found = tuple(axis_of(axis, rank, name) for axis in axes)
-    if len(set(found)) < len(found):
+    counted = tuple(axis_of(axis, rank, name) for axis in axes)
+    if len(set(counted)) < len(counted):
         raise ValueError(f"{name}: got {tuple(axes)}, wanted each axis once")
-    return found
+    return counted
 
 
 def first_place(function: Any, x: Value, axis: int) -> jax.Array:
-    """Returns where along an axis ``jax.lax.argmax`` (or ``argmin``) finds its value, as int32."""
+    """Returns the indices that ``jax.lax.argmax`` (or ``argmin``) finds along an axis, as int32."""
     x, axis = jnp.asarray(x), axis_of(axis, np.ndim(x))
     if x.dtype.itemsize < 8:
         return function(x, axis, np.int32)
-    # Of 64 bits it cannot be lowered by a jit outside of the scope that keeps them.
+    # A jit outside of the scope `wide` cannot lower argmax of 64-bit values.
     best = (jnp.max if function is jax.lax.argmax else jnp.min)(x, axis, keepdims=True)
     positions = jax.lax.broadcasted_iota(np.int32, x.shape, axis)
     return jnp.min(jnp.where((x == best) | jnp.isnan(x), positions, x.shape[axis]), axis)
@@ -167,7 +172,7 @@ def at_least_rank(name: str, value: Value, rank: int) -> None:
     """Checks the rank of an operand.
 
     Raises:
-      ValueError: it is too low.
+      ValueError: the rank is too low.
     """
     if np.ndim(value) < rank:
-        raise ValueError(f"{name}: got shape {np.shape(value)}, wanted {rank} dimensions or more")
+        raise ValueError(f"{name}: got shape {np.shape(value)}, wanted at least {rank} dimensions")

@@ -1,4 +1,4 @@
-"""Where windows lie: the arithmetic that convolution and pooling share."""
+"""Window arithmetic shared by convolution and pooling."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -12,12 +12,12 @@ class Windows(NamedTuple):
     """Windows over the spatial axes of a tensor.
 
     Attributes:
-      kernel: length of a window along each axis, in taps.
-      strides: from window to window.
-      dilations: from tap to tap.
-      pads: elements before and after, along each axis.
-      extra: elements further behind, which only ``ceil_mode`` asks for.
-      counts: number of windows along each axis.
+      kernel: number of taps of a window, along each axis.
+      strides: step between windows, along each axis.
+      dilations: step between taps, along each axis.
+      pads: padding before and after, along each axis.
+      extra: additional padding at the end, along each axis; only with ``ceil_mode``.
+      counts: number of windows, along each axis.
     """
 
     kernel: Ints
@@ -37,11 +37,20 @@ def windows(
     auto_pad: str,
     ceil_mode: int = 0,
 ) -> Windows:
-    """Returns the windows that ONNX's attributes describe.
+    """Returns the windows described by ONNX's attributes.
+
+    Args:
+      spatial: spatial shape of the tensor.
+      kernel: number of taps of a window, along each axis.
+      strides: step between windows, along each axis; 1 by default.
+      dilations: step between taps, along each axis; 1 by default.
+      pads: padding, first at the start of every axis, then at the ends; 0 by default.
+      auto_pad: NOTSET, VALID, SAME_UPPER or SAME_LOWER.
+      ceil_mode: whether the last window may extend beyond the end.
 
     Raises:
-      ValueError: an attribute has the wrong length or an impossible value, nothing is left, or
-        the tensor would be absurdly large with its padding.
+      ValueError: an attribute has the wrong length or an impossible value, a window is longer
+        than its axis, or the padded tensor would be too large.
     """
     rank = len(spatial)
     strides, dilations = strides or (1,) * rank, dilations or (1,) * rank
@@ -53,7 +62,8 @@ def windows(
         ("pads", pads, 2 * rank, None),
     ):
         if len(numbers) != count or (least is not None and min(numbers, default=1) < least):
-            raise ValueError(f"{name}: got {tuple(numbers)}, wanted {count} positive numbers")
+            kind = "numbers" if least is None else "positive numbers"
+            raise ValueError(f"{name}: got {tuple(numbers)}, wanted {count} {kind}")
     reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     pairs, extra, counts = [], [], []
     for i, length in enumerate(spatial):
@@ -61,9 +71,12 @@ def windows(
         room = length + before + after - reach[i]
         count = (-(-room // strides[i]) if ceil_mode else room // strides[i]) + 1
         if ceil_mode and (count - 1) * strides[i] >= length + before:
-            count -= 1  # the last window would lie behind everything
+            count -= 1  # the last window would begin beyond the tensor
         if count < 0:
-            raise ValueError(f"window of {reach[i]} is longer than axis {i}, {length} with padding")
+            raise ValueError(
+                f"kernel_shape: a window spans {reach[i]} elements, more than axis {i} "
+                f"of length {length} with its padding"
+            )
         pairs.append((before, after))
         counts.append(count)
         extra.append(max(0, (count - 1) * strides[i] - room))
@@ -75,22 +88,22 @@ def windows(
 
 
 def along(numbers: Ints) -> Any:
-    """Returns one number for each axis as :mod:`jaxatr.kernels` takes them: of one axis, alone."""
+    """Returns one number per axis in the form of :mod:`jaxatr.kernels`: for one axis a scalar."""
     return numbers[0] if len(numbers) == 1 else tuple(numbers)
 
 
 def around(pads: Sequence[tuple[int, int]]) -> Any:
-    """Returns the elements before and after each axis likewise."""
+    """Returns padding in the form of :mod:`jaxatr.kernels`: for one axis as a single pair."""
     return tuple(pads[0] if len(pads) == 1 else pads)
 
 
 def padding(
     auto_pad: str, length: int, reach: int, stride: int, before: int, after: int
 ) -> tuple[int, int]:
-    """Returns the elements before and after one axis.
+    """Returns the padding before and after one axis.
 
     Raises:
-      ValueError: there is no such ``auto_pad``.
+      ValueError: ``auto_pad`` has an invalid value.
     """
     if auto_pad == "NOTSET":
         return before, after

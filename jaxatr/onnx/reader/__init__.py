@@ -1,6 +1,6 @@
-"""From a file to a model that runs.
+"""Loads ONNX files as models that run.
 
-:mod:`proto` reads and checks the file, :mod:`lowering` makes a :mod:`program` of its graph,
+:mod:`proto` reads and checks the file, :mod:`lowering` turns its graph into a :mod:`program`,
 :mod:`variables` divides its arrays into parameters, running statistics and constants, and
-:mod:`model` is the function that comes of it. :mod:`inspection` lists a file's nodes.
+:mod:`model` holds the resulting function. :mod:`inspection` lists a file's nodes.
 """

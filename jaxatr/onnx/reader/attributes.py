@@ -1,4 +1,4 @@
-"""Attributes of nodes in Python, and the nodes that are nothing but attributes."""
+"""Converts attributes of nodes, and ``Constant`` nodes, to Python values."""
 
 from pathlib import Path
 from typing import Any
@@ -11,20 +11,20 @@ from jaxatr.onnx.reader.tensors import to_array, to_dense
 
 
 def plain(attribute: Any, name: str, folder: Path | None = None) -> Any:
-    """Returns an attribute's value in Python: numbers, strings, tuples of them, or an array.
+    """Returns an attribute's value: a number, a string, a tuple of either, or an array.
 
     Args:
-      attribute: the proto.
-      name: of its node.
-      folder: where the model's file lies, or None.
+      attribute: the ``AttributeProto``.
+      name: name of its node, for error messages.
+      folder: folder of the model's file, or None.
 
     Raises:
-      ValueError: it has a type that no operator takes, or its tensor is not well formed.
+      ValueError: the attribute has a type that no operator takes, or its tensor is malformed.
     """
     kinds = onnx.AttributeProto
     if attribute.ref_attr_name:
         raise NodeError(
-            f"node {name!r}: {attribute.name!r} refers to an attribute out of a function"
+            f"node {name!r}: {attribute.name!r} refers to a function's attribute outside of one"
         )
     if attribute.type == kinds.FLOAT:
         return shortest(attribute.f)
@@ -48,7 +48,7 @@ def plain(attribute: Any, name: str, folder: Path | None = None) -> Any:
 
 
 def shortest(number: float) -> float:
-    """Returns the shortest decimal number that is the same in float32, which attributes have.
+    """Returns the shortest decimal number with the same float32 value, the type of attributes.
 
     >>> shortest(9.999999747378752e-06)
     1e-05
@@ -57,10 +57,15 @@ def shortest(number: float) -> float:
 
 
 def constant(node: Any, name: str, folder: Path | None = None) -> np.ndarray:
-    """Returns the value of a ``Constant`` node; ``folder``: where the model's file lies.
+    """Returns the value of a ``Constant`` node.
+
+    Args:
+      node: the ``NodeProto``.
+      name: name of the node, for error messages.
+      folder: folder of the model's file, or None.
 
     Raises:
-      ValueError: it has not exactly one.
+      ValueError: the node does not have exactly one value.
     """
     if len(node.attribute) != 1 or len(node.output) != 1:
         raise NodeError(f"node {name!r} (Constant): wanted one attribute and one output")

@@ -1,4 +1,4 @@
-"""A description of a file: its inputs and outputs, and everything that its metadata says."""
+"""Describes an ONNX file: its inputs, outputs and metadata."""
 
 import json
 import os
@@ -10,18 +10,18 @@ from jaxatr.onnx.reader.proto import opsets, printable, read, value_info
 
 
 def describe(path: str | os.PathLike) -> dict[str, Any]:
-    """Reads what a file says of itself.
+    """Reads the description of a file.
 
     Args:
-      path: of the file.
+      path: path of the file.
 
     Returns:
       JSON values: ``file``, ``bytes`` (external data included), ``producer``, ``opset``,
-      ``nodes``, ``inputs`` and ``outputs``, each with ``name``, ``type`` and ``shape``, and
-      ``metadata``, whose values are parsed where they are JSON.
+      ``nodes`` (their number), ``inputs`` and ``outputs``, each with ``name``, ``type`` and
+      ``shape``, and ``metadata``, whose values are parsed where they are JSON.
 
     Raises:
-      ValueError: there is no such file, or it is no model.
+      ValueError: there is no such file, or it is not an ONNX model.
     """
     proto, _ = read(path)
     size = Path(path).stat().st_size
@@ -46,15 +46,17 @@ def describe(path: str | os.PathLike) -> dict[str, Any]:
     }
 
 
-def described(found: dict[str, Any]) -> str:
-    """Writes a description as text, a line for each thing."""
-    head = f"{found['file']}: {found['bytes'] / 1e6:.1f} MB, {found['nodes']} nodes"
-    lines = [f"{head}, opset {found['opset']}, of {found['producer'] or 'no named producer'}"]
+def described(description: dict[str, Any]) -> str:
+    """Formats a description as text, one line per entry."""
+    size = f"{description['bytes'] / 1e6:.1f} MB, {description['nodes']} nodes"
+    producer = description["producer"] or "not named"
+    head = f"{description['file']}: {size}, opset {description['opset']}, producer: {producer}"
+    lines = [head]
     for kind in ("input", "output"):
-        for value in found[f"{kind}s"]:
+        for value in description[f"{kind}s"]:
             shape = "any shape" if value["shape"] is None else _sizes(value["shape"])
             lines.append(f"  {kind} {printable(value['name'])} {value['type']} {shape}")
-    for name, value in found["metadata"].items():
+    for name, value in description["metadata"].items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         lines.append(f"  {printable(name)}: {printable(text)}")
     return "\n".join(lines)

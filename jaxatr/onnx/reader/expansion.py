@@ -1,4 +1,4 @@
-"""Operators that are defined by other operators: a model's own functions, and the schemas'."""
+"""Expands operators that are defined by others, by the model's functions or ONNX's schemas."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from jaxatr.onnx.reader.proto import opsets
 
 @dataclass(frozen=True)
 class FunctionBody:
-    """The nodes that stand for a node.
+    """The nodes that replace one node.
 
     Attributes:
-      inputs: names that the body has for the node's inputs.
-      outputs: names that it has for the node's outputs.
-      node: protos, in order, as a graph has them; their attributes refer to no other.
-      versions: opset of each domain that they are written in.
+      inputs: the body's names of the node's inputs.
+      outputs: the body's names of the node's outputs.
+      node: node protos in order, with all references to attributes of the caller filled in.
+      versions: opset version of each domain that the body uses.
     """
 
     inputs: tuple[str, ...]
@@ -28,12 +28,12 @@ class FunctionBody:
 
 
 def function_body(node: Any, versions: dict[str, int], function: Any | None) -> FunctionBody | None:
-    """Returns a node's body, or None where neither model nor schema has one.
+    """Returns a node's body, or None where neither the model nor the schema defines one.
 
     Args:
-      node: the proto.
-      versions: opset of each domain that the node is written in.
-      function: the model's own function of that name, or None.
+      node: the ``NodeProto``.
+      versions: opset version of each domain that the graph of the node uses.
+      function: the function of that name in the model, or None.
     """
     function = function if function is not None else schema_body(node, versions)
     if function is None:
@@ -50,9 +50,9 @@ def function_body(node: Any, versions: dict[str, int], function: Any | None) -> 
 
 
 def schema_body(node: Any, versions: dict[str, int]) -> Any | None:
-    """Returns the function that the operator's schema gives, or None.
+    """Returns the function in the operator's schema, or None.
 
-    The function's ``attribute_proto`` are the defaults of the operator's attributes.
+    Its ``attribute_proto`` hold the defaults of the operator's attributes.
     """
     domain = own(node.domain)
     version = versions.get(domain, 1)
@@ -64,12 +64,12 @@ def schema_body(node: Any, versions: dict[str, int]) -> Any | None:
         return None
     if not schema.has_function:
         return None
-    versions_there = [
+    candidates = [
         v for v in schema.function_opset_versions if v <= max(version, schema.since_version)
     ]
-    if not versions_there:
+    if not candidates:
         return None
-    return _parsed(node.op_type, domain, schema.since_version, max(versions_there))
+    return _parsed(node.op_type, domain, schema.since_version, max(candidates))
 
 
 @cache
@@ -86,7 +86,7 @@ def _parsed(operator: str, domain: str, since: int, version: int) -> Any | None:
 
 
 def refers(node: Any) -> bool:
-    """Returns whether a node, or one in its graphs, refers to an attribute of the caller."""
+    """Returns whether a node, or one in its subgraphs, refers to an attribute of the caller."""
     return any(
         attribute.ref_attr_name
         or any(refers(one) for graph in [attribute.g, *attribute.graphs] for one in graph.node)
@@ -97,17 +97,17 @@ def refers(node: Any) -> bool:
 def bound(node: Any, given: dict[str, Any]) -> Any:
     """Returns a node of a body with the references to the caller's attributes filled in.
 
-    A node without any is not copied: its tensors are then the same in every call.
+    A node without references is not copied, so that all calls share its tensors.
     """
     if not refers(node):
         return node
-    made = onnx.NodeProto()
-    made.CopyFrom(node)
-    del made.attribute[:]
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    del copy.attribute[:]
     for attribute in node.attribute:
         if attribute.ref_attr_name:
             if attribute.ref_attr_name not in given:
-                continue  # left to the operator's own default
+                continue  # the operator's default applies
             filled = onnx.AttributeProto()
             filled.CopyFrom(given[attribute.ref_attr_name])
             filled.name = attribute.name
@@ -118,5 +118,5 @@ def bound(node: Any, given: dict[str, Any]) -> Any:
                 inner = [bound(one, given) for one in graph.node]
                 del graph.node[:]
                 graph.node.extend(inner)
-        made.attribute.append(filled)
-    return made
+        copy.attribute.append(filled)
+    return copy

@@ -1,4 +1,4 @@
-"""A caller's values as a model declares them, and its results as jax has them."""
+"""Converts inputs to the types that a model declares, and results to jax arrays."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,11 +11,11 @@ from jaxatr.onnx.reader.program import ValueInfo
 
 
 def on_device(value: Any) -> Any:
-    """Returns a value with its arrays as jax has them; strings stay NumPy's."""
+    """Returns a value with its NumPy arrays as jax arrays; strings and objects stay in NumPy."""
     if isinstance(value, (list, tuple)):
         return [on_device(item) for item in value]
     if isinstance(value, np.ndarray) and value.dtype.kind not in "OUST":
-        return jax.device_put(value)  # compiles nothing, other than jnp.asarray
+        return jax.device_put(value)  # unlike jnp.asarray it compiles nothing
     return value
 
 
@@ -23,7 +23,7 @@ def as_declared(value: Any, wanted: ValueInfo) -> Any:
     """Returns an input in the type that the model declares.
 
     Raises:
-      ValueError: the rank, a fixed dimension or the kind of the type is another.
+      ValueError: the rank, a fixed dimension or the kind of type (float, integer, …) differs.
     """
     if wanted.dtype is None or value is None or isinstance(value, (list, tuple, Mapping)):
         return value if isinstance(value, Mapping) else on_device(value)

@@ -1,4 +1,4 @@
-"""A model's nodes, read without its weights, and tables of them and of the operators."""
+"""Lists a model's nodes without reading its weights, and prints tables of nodes and operators."""
 
 import math
 import os
@@ -19,7 +19,7 @@ from jaxatr.onnx.reader.weightless import without_weights
 
 HEADER = ("name", "operator", "attributes", "inputs", "outputs", "parameters", "supported")
 WIDEST = 48
-"""Characters of a cell; what is longer is cut."""
+"""Maximum width of a cell in characters; longer text is cut."""
 
 
 @dataclass(frozen=True)
@@ -27,15 +27,16 @@ class Layer:
     """One node of a model's graph.
 
     Attributes:
-      name: of the node, or of its first output where it has none.
-      operator: its operator.
-      domain: of the operator; empty for ONNX's own.
-      attributes: in Python; of a tensor its type and shape, of a subgraph its name.
-      inputs: what the node reads, with the shapes that are known, absent inputs left out.
-      outputs: what it computes, likewise.
-      parameters: how many numbers of its inputs are weights.
-      supported: whether the importer has an implementation.
-      missing: the operators that have none: its own, or those in the body that defines it.
+      name: name of the node, or of its first output where the node has none.
+      operator: name of its operator.
+      domain: domain of the operator; empty for ONNX's standard domain.
+      attributes: attribute values; a tensor is given as its type and shape, a subgraph as its name.
+      inputs: the values that the node reads, with their shapes where known; absent ones left out.
+      outputs: the values that it computes, in the same form.
+      parameters: number of weights among its inputs, in elements.
+      supported: whether the importer can run the node.
+      missing: operators without an implementation: the node's own, or those of the function that
+        defines it.
     """
 
     name: str
@@ -50,15 +51,15 @@ class Layer:
 
 
 def layers(model: Any) -> list[Layer]:
-    """Returns the nodes of a model, those of its subgraphs after the node that has them.
+    """Returns the nodes of a model, with the nodes of a subgraph after the node that owns it.
 
-    Neither the weights in the file nor those in files beside it are read.
+    Weights are not read, neither those in the file nor those in external files.
 
     Args:
-      model: path of a file, the bytes of one, or a ``ModelProto``.
+      model: path of a file, its bytes, or a ``ModelProto``.
 
     Raises:
-      ValueError: it is no model.
+      ValueError: there is no such file, or it is not an ONNX model.
     """
     if isinstance(model, (str, os.PathLike)):
         if not os.path.isfile(model):
@@ -67,16 +68,16 @@ def layers(model: Any) -> list[Layer]:
     elif isinstance(model, (bytes, bytearray, memoryview)):
         model = without_weights(bytes(model))
     proto, _ = read(model)
-    reader = _LayerCollector({(own(f.domain), f.name, f.overload): f for f in proto.functions})
-    # Shape inference expands all functions.
-    if sum(reader.expanded(node) for node in nested(proto.graph)) <= MOST:
-        proto = inferred(proto)  # the shapes are a help, not what was asked for
-    reader.graph(proto.graph, opsets(proto.opset_import), {})
-    return reader.found
+    collector = _LayerCollector({(own(f.domain), f.name, f.overload): f for f in proto.functions})
+    # Shape inference expands all functions, so models that would grow too large go without shapes.
+    if sum(collector.expanded(node) for node in nested(proto.graph)) <= MOST:
+        proto = inferred(proto)
+    collector.graph(proto.graph, opsets(proto.opset_import), {})
+    return collector.layers
 
 
 def table(layers: Sequence[Layer]) -> str:
-    """Returns one line for each node, in columns."""
+    """Returns a text table with one line per node."""
     rows = [HEADER, *(_cells(layer) for layer in layers)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEADER))]
     lines = [
@@ -87,34 +88,33 @@ def table(layers: Sequence[Layer]) -> str:
 
 
 def summary(layers: Sequence[Layer]) -> str:
-    """Returns the counts, and every operator without an implementation with its nodes."""
+    """Returns the numbers of nodes and parameters, and the missing operators with their nodes."""
     count = sum(layer.parameters for layer in layers)
-    found = [f"{len(layers)} nodes, {count:,} parameters"]
+    lines = [f"{len(layers)} nodes, {count:,} parameters"]
     missing: dict[str, list[str]] = {}
     for layer in layers:
         for operator in layer.missing:
             missing.setdefault(printable(operator), []).append(layer.name)
     if not missing:
-        return "\n".join([*found, "every operator has an implementation"])
-    found.append("operators without an implementation (jaxatr.onnx.register adds one):")
-    return "\n".join(
-        [*found, *(f"  {name}: {printable(', '.join(at))}" for name, at in sorted(missing.items()))]
-    )
+        return "\n".join([*lines, "every operator has an implementation"])
+    lines.append("operators without an implementation (jaxatr.onnx.register adds one):")
+    lines.extend(f"  {name}: {printable(', '.join(at))}" for name, at in sorted(missing.items()))
+    return "\n".join(lines)
 
 
 def operator_table() -> str:
     """Returns a Markdown table of every operator that has an implementation.
 
-    Operators that ONNX defines by others need none: their definition is put in their place.
+    Operators that ONNX defines as functions of others are left out: they are expanded.
     """
     versions: dict[tuple[str, str], list[Operator]] = {}
     for operator in operators():
         versions.setdefault((operator.domain, operator.name), []).append(operator)
     lines = ["| operator | from version | function |", "|---|---|---|"]
-    for (domain, name), found in versions.items():
+    for (domain, name), implementations in versions.items():
         title = f"{domain}.{name}".lstrip(".")
-        since = ", ".join(str(operator.since) for operator in found)
-        functions = ", ".join(dict.fromkeys(f"`{o.function.__name__}`" for o in found))
+        since = ", ".join(str(operator.since) for operator in implementations)
+        functions = ", ".join(dict.fromkeys(f"`{o.function.__name__}`" for o in implementations))
         lines.append(f"| {title} | {since} | {functions} |")
     return "\n".join(lines)
 
@@ -124,14 +124,14 @@ class _LayerCollector:
 
     def __init__(self, functions: dict[tuple[str, str, str], Any]):
         self.functions = functions
-        self.found: list[Layer] = []
+        self.layers: list[Layer] = []
         self.counts: dict[tuple[str, str, str], int] = {}
         self.lacks: dict[tuple, tuple[str, ...]] = {}
 
     def expanded(self, node: Any, depth: int = 0) -> int:
-        """Returns how many nodes a node is with the model's functions expanded.
+        """Returns the number of nodes after a node's functions are expanded.
 
-        More than ``MOST`` stands for too many, and for functions that call each other too deep.
+        The result is ``MOST + 1`` for more nodes than that, and for functions nested too deeply.
         """
         key = (own(node.domain), node.op_type, node.overload)
         if key not in self.functions:
@@ -139,7 +139,7 @@ class _LayerCollector:
         if depth > DEEPEST:
             return MOST + 1
         if key not in self.counts:
-            self.counts[key] = MOST + 1  # what a function that calls itself finds
+            self.counts[key] = MOST + 1  # until it is known, which stops recursive functions
             inner = nested(self.functions[key])
             self.counts[key] = min(
                 1 + sum(self.expanded(one, depth + 1) for one in inner), MOST + 1
@@ -156,23 +156,25 @@ class _LayerCollector:
             known[tensor.name] = ValueInfo(tensor.name, tuple(tensor.dims), dtype)
             if dtype in TRAINABLE:
                 weights[tensor.name] = math.prod(tensor.dims)
-        made = {name for n in graph.node for name in n.output if n.op_type.startswith("Constant")}
+        constants = {
+            name for n in graph.node for name in n.output if n.op_type.startswith("Constant")
+        }
         for node in graph.node:
-            self.node(node, versions, known, weights, made)
+            self.node(node, versions, known, weights, constants)
 
     def node(
-        self, node, versions, known: dict[str, ValueInfo], weights: dict[str, int], made
+        self, node, versions, known: dict[str, ValueInfo], weights: dict[str, int], constants
     ) -> None:
         missing = self.missing(node, versions)
         operator = find(node.op_type, node.domain, versions.get(own(node.domain), 1))
         names = [name for name in node.input if name]
         count = sum(weights.get(name, 0) for name in dict.fromkeys(names))
         slots = operator.positions(operator.weights, len(node.input)) if operator else []
-        for name in {node.input[slot] for slot in slots} & made:
+        for name in {node.input[slot] for slot in slots} & constants:
             shape = known[name].shape if name in known else None
             if shape is not None and all(isinstance(size, int) for size in shape):
                 count += math.prod(size for size in shape if isinstance(size, int))
-        self.found.append(
+        self.layers.append(
             Layer(
                 node.name or next((name for name in node.output if name), node.op_type),
                 node.op_type,
@@ -190,7 +192,7 @@ class _LayerCollector:
                 self.graph(attribute.g, versions, known)
 
     def missing(self, node: Any, versions: dict[str, int], depth: int = 0) -> tuple[str, ...]:
-        """Returns the operators without an implementation that a node is, or is defined by."""
+        """Returns the operators without an implementation that a node needs."""
         domain = own(node.domain)
         function = self.functions.get((domain, node.op_type, node.overload))
         known = find(node.op_type, domain, versions.get(domain, 1)) is not None
@@ -201,7 +203,7 @@ class _LayerCollector:
         key = (domain, node.op_type, node.overload, *sorted(versions.items()))
         if key not in self.lacks:
             title = (f"{domain}.{node.op_type}".lstrip("."),)
-            self.lacks[key] = title  # what a function that calls itself finds
+            self.lacks[key] = title  # until it is known, which stops recursive functions
             body = expansion.function_body(node, versions, function)
             if body is not None and depth < DEEPEST:
                 lacks = [self.missing(one, body.versions, depth + 1) for one in nested(body)]

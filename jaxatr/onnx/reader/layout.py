@@ -1,10 +1,10 @@
-"""Images with channels last, between operators that compute them so.
+"""Keeps images in channels-last layout between the operators that compute in it.
 
-ONNX has channels before pixels, the kernels have them last. Inside of one jitted program XLA could
-drop the transpositions between two layers, but does not where gradients are added, cut off or
-summed. So a result of a layer of images is held with its channels last until something else than a
-layer or an operator element by element reads it. What then is left are transpositions that directly
-follow their inverse, which XLA drops.
+ONNX puts channels before pixels, the kernels put them last. In one jitted program XLA could drop
+the transpositions between two layers, but it does not where gradients are added, masked or
+summed. So the result of an image layer stays channels-last until an operator reads it that is
+neither an image layer nor elementwise. Each remaining transposition directly follows its inverse,
+and XLA drops both.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,20 +23,20 @@ _RANK = 4
 
 @dataclass(frozen=True)
 class ChannelsLast:
-    """A value ``[b, c, h, w]``, held as ``[b, h, w, c]``."""
+    """A value ``[b, c, h, w]``, stored as ``[b, h, w, c]``."""
 
     array: jax.Array
 
 
 def plain(value: Any) -> Any:
-    """Returns a value as ONNX has it."""
+    """Returns a value in ONNX's layout, channels first."""
     return jnp.moveaxis(value.array, -1, 1) if isinstance(value, ChannelsLast) else value
 
 
 def held(value: Any) -> Any:
-    """Returns an image that is traced with its channels last, anything else as it is.
+    """Returns traced images stored channels-last, and any other value unchanged.
 
-    Outside of a trace each transposition would be computed.
+    Without a trace, each transposition would be computed.
     """
     images = isinstance(value, Tracer) and value.ndim == _RANK
     return ChannelsLast(jnp.moveaxis(value, 1, -1)) if images else value
@@ -45,7 +45,7 @@ def held(value: Any) -> Any:
 def arguments(
     operator: Operator, names: Iterable[str], values: Mapping[str, Any]
 ) -> tuple[dict[str, Any], bool]:
-    """Returns the values that an operator reads, and whether they have their channels last."""
+    """Returns the values that an operator reads, and whether they are channels-last."""
     given = {name: values[name] for name in names if name}
     images = [value for value in given.values() if isinstance(value, ChannelsLast)]
     if operator.layout == "any" and images:
@@ -56,24 +56,23 @@ def arguments(
 
 
 def _turned(value: Any) -> Any:
-    """Returns an operand, which others are broadcast with, with its channels last."""
+    """Returns an operand in channels-last layout, its rank extended for broadcasting."""
     if isinstance(value, ChannelsLast):
         return value.array
     if np.ndim(value) == 0:
         return value
-    whole = value.reshape((1,) * (_RANK - np.ndim(value)) + value.shape)
-    return (
-        np.moveaxis(whole, 1, -1) if isinstance(whole, np.ndarray) else jnp.moveaxis(whole, 1, -1)
-    )
+    images = value.reshape((1,) * (_RANK - np.ndim(value)) + value.shape)
+    module = np if isinstance(images, np.ndarray) else jnp
+    return module.moveaxis(images, 1, -1)
 
 
 def results(operator: Operator, given: tuple, turned: bool) -> tuple:
-    """Returns the results of an operator as they are held.
+    """Returns an operator's results in the layout in which they are stored.
 
     Args:
-      operator: that gave them.
-      given: as it gave them.
-      turned: whether they have their channels last.
+      operator: the operator.
+      given: its results.
+      turned: whether they are channels-last.
     """
     if turned:
         return tuple(map(ChannelsLast, given))

@@ -1,4 +1,4 @@
-"""A model's graph as a program: names made unique, functions expanded, operators looked up."""
+"""Lowers a model's graph to a program: unique names, expanded functions, resolved operators."""
 
 import inspect
 import json
@@ -20,31 +20,31 @@ from jaxatr.onnx.reader.proto import opsets, printable
 from jaxatr.onnx.reader.tensors import to_array, to_dense
 
 DEEPEST = 32
-"""Levels of functions in functions, or of graphs in graphs."""
+"""Maximum nesting depth of functions or of subgraphs."""
 
 MOST = 1 << 16
-"""Nodes after all functions are expanded."""
+"""Maximum number of nodes after all functions are expanded."""
 
 FIXED = "jaxatr.constants"
-"""In a model's metadata: a JSON list of initializers that are not to be trained."""
+"""Metadata key of a JSON list with the names of the initializers that are not trained."""
 
 GRADIENT = ("ai.onnx.preview.training", "Gradient")
 
 RESERVED = ("opset", "outputs", "rng", "training")
-"""Keywords that are the importer's to give, and no attributes."""
+"""Keywords that the importer fills in; a node's attributes may not have these names."""
 
 
 @dataclass
 class Lowered:
-    """A whole model.
+    """A model as a program with its arrays.
 
     Attributes:
-      program: its calls.
-      initializers: the tensors that the graph, or a subgraph, lists.
-      constants: the values of its ``Constant`` nodes.
-      fixed: names of initializers that the file says are not to be trained.
-      sources: what holds or makes a value: its ``TensorProto``, or its node if that has no other
-        output. Nodes out of functions are copies.
+      program: the calls.
+      initializers: the initializers of the graph and its subgraphs, by name.
+      constants: the values of the ``Constant`` nodes, by name.
+      fixed: names of the initializers that the file marks as not trained.
+      sources: the proto that defines each value: a ``TensorProto``, or a node with this single
+        output. Nodes from functions are copies.
     """
 
     program: Program
@@ -55,16 +55,17 @@ class Lowered:
 
 
 def lower(proto: Any, folder: Path | None, *, complete: bool = True) -> Lowered:
-    """Returns the model as a program.
+    """Lowers a model to a program.
 
     Args:
       proto: a ``ModelProto``.
-      folder: where its file lies, or None.
-      complete: whether operators without an implementation are an error, or left out.
+      folder: folder of its file, or None.
+      complete: True raises an error if an operator has no implementation; False leaves the
+        operator out.
 
     Raises:
-      ValueError: the model is not well formed, or has operators without an implementation; the
-        message names the nodes.
+      ValueError: the model is malformed, or has operators without an implementation; the message
+        names the nodes.
     """
     lowering = _Lowering(proto, folder)
     program = lowering.graph(proto.graph, {}, opsets(proto.opset_import), "")
@@ -86,7 +87,7 @@ def _fixed(proto: Any) -> frozenset[str]:
 
 
 def describe(missing: Mapping[str, list[str]]) -> str:
-    """Returns the message that lists every missing operator with its nodes."""
+    """Returns the error message that lists every missing operator with its nodes."""
     lines = [
         printable(f"  {operator}: {', '.join(nodes)}")
         for operator, nodes in sorted(missing.items())
@@ -98,15 +99,15 @@ def describe(missing: Mapping[str, list[str]]) -> str:
 
 @dataclass
 class _Scope:
-    """Where a node stands.
+    """The scope of a node: a graph or the body of a function.
 
     Attributes:
-      names: of the file to those of the program, which are unique in the whole model; ``""`` for
-        an optional input that a function was not given.
-      versions: opset of each domain.
-      prefix: of names that have to give way.
-      define: makes a name of the program for a new name of the file.
-      calls: those that came before.
+      names: the file's names to the program's, which are unique in the whole model; ``""`` for an
+        optional input that the caller of a function left out.
+      versions: opset version of each domain.
+      prefix: prefix for names that are already taken.
+      define: adds a name of the file and returns the program's name for it.
+      calls: the calls so far.
     """
 
     names: dict[str, str]
@@ -118,29 +119,29 @@ class _Scope:
 
 @dataclass
 class _UniqueNames:
-    """The names of one kind that are taken.
+    """Hands out unique names.
 
     Attributes:
-      taken: all of them.
-      counts: how many names were made of one.
+      taken: all names in use.
+      counts: number of names derived from each prefixed name.
     """
 
     taken: set[str] = field(default_factory=set)
     counts: dict[str, int] = field(default_factory=dict)
 
     def fresh(self, name: str, prefix: str) -> str:
-        """Returns a name that nothing else has, the given one where it is free."""
-        made, longer = name, f"{prefix}/{name}".lstrip("/")
-        while not made or made in self.taken:
-            count = self.counts[longer] = self.counts.get(longer, 0) + 1
-            made = longer if count == 1 else f"{longer}_{count}".lstrip("/")
-        self.taken.add(made)
-        return made
+        """Returns an unused name: the given one if it is free, else one with the prefix."""
+        unique, prefixed = name, f"{prefix}/{name}".lstrip("/")
+        while not unique or unique in self.taken:
+            count = self.counts[prefixed] = self.counts.get(prefixed, 0) + 1
+            unique = prefixed if count == 1 else f"{prefixed}_{count}".lstrip("/")
+        self.taken.add(unique)
+        return unique
 
 
 @dataclass
 class _Lowering:
-    """The state of one lowering: what names are taken, what has been found."""
+    """The state of one lowering."""
 
     proto: Any
     folder: Path | None
@@ -158,30 +159,33 @@ class _Lowering:
         self.functions = {(own(f.domain), f.name, f.overload): f for f in functions}
         if len(self.functions) < len(functions):
             raise ValueError("model: two of its functions have the same name")
-        graph = self.proto.graph  # its names are kept; what is nested gives way
+        graph = self.proto.graph  # its names are kept; nested names give way
         taken = self.values.taken
         taken |= {value.name for value in graph.initializer} | {v.name for v in graph.input}
         taken |= {name for node in graph.node for name in node.output}
 
     @contextmanager
     def deeper(self, name: str) -> Iterator[None]:
-        """Counts graphs in graphs and functions in functions."""
+        """Enters one level of subgraphs or functions; too deep a nesting is an error."""
         if self.depth == DEEPEST:
-            raise NodeError(f"node {name!r}: graphs or functions more than {DEEPEST} deep")
+            raise NodeError(
+                f"node {name!r}: subgraphs or functions nested more than {DEEPEST} deep"
+            )
         self.depth += 1
         yield
         self.depth -= 1
 
     def once(self, read: Callable[..., Any], proto: Any, *more: Any) -> Any:
-        """Returns the array of a proto, the same one for every call of a function."""
+        """Returns the array of a proto, shared by all calls of a function."""
         if id(proto) not in self.arrays:
-            self.arrays[id(proto)] = proto, read(proto, *more)  # kept, so is its id
+            # The proto is stored too: while it is referenced, no other object gets its id.
+            self.arrays[id(proto)] = proto, read(proto, *more)
         return self.arrays[id(proto)][1]
 
     def graph(
         self, graph: Any, outer: Mapping[str, str], versions: dict[str, int], prefix: str
     ) -> Program:
-        """Returns a graph as a program; ``outer`` are the names around it, by their own."""
+        """Lowers a graph; ``outer`` maps the file's names around it to the program's."""
         local: set[str] = set()
 
         def define(name: str, what: str) -> str:
@@ -193,12 +197,12 @@ class _Lowering:
 
         scope = _Scope(dict(outer), versions, prefix, define, [])
         for tensor in graph.initializer:
-            made = define(tensor.name, "initializer")
-            self.initializers[made] = self.once(to_array, tensor, self.folder)
-            self.sources[made] = tensor
+            unique = define(tensor.name, "initializer")
+            self.initializers[unique] = self.once(to_array, tensor, self.folder)
+            self.sources[unique] = tensor
         for sparse in graph.sparse_initializer:
-            made = define(sparse.values.name, "initializer")
-            self.initializers[made] = self.once(to_dense, sparse, self.folder)
+            unique = define(sparse.values.name, "initializer")
+            self.initializers[unique] = self.once(to_dense, sparse, self.folder)
         # Before IR version 4 every initializer is listed among the inputs too.
         free = [value.name for value in graph.input if value.name not in local]
         inputs = tuple(define(name, "input") for name in free)
@@ -213,9 +217,11 @@ class _Lowering:
         return Program(graph.name, inputs, outputs, tuple(scope.calls))
 
     def node(self, node: Any, scope: _Scope) -> None:
-        """Adds the calls that a node stands for."""
+        """Adds the calls of a node."""
         if len(self.nodes.taken) == MOST:
-            raise NodeError(f"node {node.name!r}: the model has more than {MOST} nodes, expanded")
+            raise NodeError(
+                f"node {node.name!r}: the model has more than {MOST} nodes after expansion"
+            )
         title = node.name or next((name for name in node.output if name), node.op_type)
         name = self.nodes.fresh(title, scope.prefix)
         for used in node.input:
@@ -227,13 +233,13 @@ class _Lowering:
         domain = own(node.domain)
         if (domain, node.op_type) == ("", "Constant"):
             value = self.once(constant, node, name, self.folder)
-            made = scope.define(node.output[0], "output")
-            self.constants[made], self.sources[made] = value, node
+            unique = scope.define(node.output[0], "output")
+            self.constants[unique], self.sources[unique] = value, node
             return
         function = self.functions.get((domain, node.op_type, node.overload))
         operator = find(node.op_type, domain, scope.versions.get(domain, 1))
-        # A model may define operators of ONNX anew; what a user registers for a domain of his own
-        # comes before what the model says of it.
+        # A function of the model may redefine one of ONNX's standard operators. In other domains
+        # a registered implementation takes precedence over the model's function.
         if operator is not None and not (function is not None and domain == ""):
             scope.calls.append(self.call(node, name, operator, inputs, scope))
             return
@@ -248,7 +254,7 @@ class _Lowering:
     def call(
         self, node: Any, name: str, operator: Operator, inputs: list[str], scope: _Scope
     ) -> Call:
-        """Returns the call of a node whose operator has an implementation."""
+        """Returns the call for a node whose operator has an implementation."""
         outputs = [scope.define(output, "output") if output else "" for output in node.output]
         if len(outputs) == 1 and outputs[0]:
             self.sources[outputs[0]] = node
@@ -264,18 +270,20 @@ class _Lowering:
         return Call(name, operator, tuple(inputs), tuple(outputs), attributes, version)
 
     def attributes(self, node: Any, operator: Operator, scope: _Scope, name: str) -> dict[str, Any]:
-        """Returns a node's attributes as keyword arguments, defaults left out."""
-        found: dict[str, Any] = {}
+        """Returns a node's attributes as keyword arguments, without those equal to the default."""
+        keywords: dict[str, Any] = {}
         seen: set[str] = set()
         for attribute in node.attribute:
             key = attribute.name
             if key in seen:
-                raise NodeError(f"node {name!r} ({node.op_type}): it has two attributes {key!r}")
+                raise NodeError(f"node {name!r} ({node.op_type}): two attributes are named {key!r}")
             seen.add(key)
             if key in operator.ignored:
                 continue
             if key not in operator.keywords or key in RESERVED:
-                raise NodeError(f"node {name!r} ({node.op_type}): it has no attribute {key!r}")
+                raise NodeError(
+                    f"node {name!r} ({node.op_type}): the operator has no attribute {key!r}"
+                )
             value: Any
             large = attribute.HasField("t") or attribute.HasField("sparse_tensor")
             if attribute.type == onnx.AttributeProto.GRAPH:
@@ -287,19 +295,21 @@ class _Lowering:
                 value = self.once(plain, *given) if large else plain(*given)
             if key in operator.dtypes:
                 if value not in NAMES:
-                    raise NodeError(f"node {name!r}: {key}: got {value}, wanted a type's number")
+                    raise NodeError(
+                        f"node {name!r}: {key}: got {value}, wanted the number of a data type"
+                    )
                 value = NAMES[value]
             default = operator.keywords[key]
             if isinstance(value, np.ndarray) or type(value) is not type(default):
-                found[key] = value
+                keywords[key] = value
             elif value != default:
-                found[key] = value
-        return found
+                keywords[key] = value
+        return keywords
 
     def expand(
         self, node: Any, body: expansion.FunctionBody, inputs: list[str], name: str, scope: _Scope
     ) -> None:
-        """Adds the calls of a function's body, in a scope of its own."""
+        """Adds the calls of a function's body, in a new scope."""
         names = dict(zip(body.inputs, inputs, strict=False))
         names |= {absent: "" for absent in body.inputs[len(inputs) :]}
         results = dict(zip(body.outputs, node.output, strict=False))
@@ -322,7 +332,9 @@ class _Lowering:
             if wanted and output not in local:
                 identity = find("Identity", "", 1)
                 if not names.get(output) or identity is None:
-                    raise NodeError(f"node {name!r} ({node.op_type}): no result {output!r}")
+                    raise NodeError(
+                        f"node {name!r} ({node.op_type}): nothing computes its output {output!r}"
+                    )
                 passed = (names[output],), (scope.define(wanted, "output"),)
                 scope.calls.append(Call(f"{name}/{output}", identity, *passed, {}, 1))
 
@@ -330,7 +342,7 @@ class _Lowering:
 def _check_inputs(
     where: str, operator: Operator, inputs: list[str], attributes: Mapping[str, Any]
 ) -> None:
-    """Checks that a function gets what it cannot do without, and no more than it takes."""
+    """Checks that a function gets all required arguments, and none that it does not take."""
     operands = operator.operands
     if len(inputs) > len(operands) and not operator.variadic:
         raise NodeError(f"{where}: got {len(inputs)} inputs, wanted at most {len(operands)}")
@@ -340,7 +352,7 @@ def _check_inputs(
             what = "input" if key in operands else "attribute"
             raise NodeError(f"{where}: it lacks the {what} {key!r}")
     for key in given.intersection(attributes):
-        raise NodeError(f"{where}: {key!r} is an input and an attribute")
+        raise NodeError(f"{where}: {key!r} is given both as an input and as an attribute")
 
 
 def _differentiated(node: Any, name: str, scope: _Scope) -> dict[str, Any]:
@@ -348,7 +360,7 @@ def _differentiated(node: Any, name: str, scope: _Scope) -> dict[str, Any]:
     named = {attribute.name: plain(attribute, name) for attribute in node.attribute}
     given, wanted = (*named.get("xs", ()), *named.get("zs", ())), named.get("y", "")
     if len(given) != len(node.input) or any(v not in scope.names for v in (*given, wanted)):
-        raise NodeError(f"node {name!r} (Gradient): xs, zs and y name no values of the graph")
+        raise NodeError(f"node {name!r} (Gradient): xs, zs and y must name values of the graph")
     inputs, needed, used = tuple(scope.names[v] for v in given), {scope.names[wanted]}, []
     for call in reversed(scope.calls):
         if needed.difference(inputs).intersection(call.outputs):

@@ -1,4 +1,4 @@
-"""A model that was read: its variables, and the pure function that it is."""
+"""A loaded model: its variables and its pure function."""
 
 import contextlib
 from collections.abc import Callable, Mapping
@@ -20,17 +20,19 @@ from jaxatr.onnx.reader.variables import divide, own_statistics
 
 @dataclass(frozen=True, eq=False)
 class OnnxModel:
-    """A network that was read from ONNX.
+    """A network loaded from ONNX.
 
     Attributes:
-      inputs: what the caller gives, in order.
-      outputs: what the caller gets, in order.
+      inputs: name, shape and type of each input, in order.
+      outputs: name, shape and type of each output, in order.
       variables: ``params`` (trainable), ``batch_stats`` (running statistics) and ``constants``
-        (large arrays that are not trained), each a name in the model to an array.
+        (large arrays that are not trained), each a dictionary of arrays by their names in the
+        model.
       program: the calls that :meth:`apply` makes.
-      known: the arrays that are part of the program.
-      proto: the model as it was read; None of a part of one.
-      folder: that it was read from, where its external data lie; None of what was no file.
+      known: small arrays that are not trained, part of the program.
+      proto: the ``ModelProto`` that was read; None for part of a model.
+      folder: folder of the file, which also holds external data; None if the model was not read
+        from a file.
     """
 
     inputs: tuple[ValueInfo, ...]
@@ -50,30 +52,30 @@ class OnnxModel:
         keep_64_bit: bool = True,
         each: Callable[[Call, tuple], tuple] | None = None,
     ) -> Any:
-        """Returns the model's outputs, one alone or a tuple: a pure function of its arguments.
+        """Computes the outputs as a pure function, which can be jitted and differentiated.
 
-        It can be jitted and differentiated. 64-bit types are kept whatever jax's setting is.
+        64-bit types are kept even where jax's setting would narrow them.
 
         Args:
-          variables: as :attr:`variables`; ``batch_stats`` and ``constants`` may be left out, and
-            are then those of the model.
-          *inputs: one for each of :attr:`inputs`: arrays, or lists for sequences.
-          training: batch normalisation uses the batch's statistics and dropout drops. Running
-            statistics change where they are an array of one node's own, outside of subgraphs.
-          rngs: a key, or a mapping with one key under any name; None: random operators draw from
-            their ``seed`` (0 where they have none), and dropout does not drop.
-          keep_64_bit: False leaves types to jax's own setting, as a function that is jitted from
-            outside may have to: jax lowers it outside of the scope in which 64 bits are kept.
-          each: is given every call, those of subgraphs left out, with its results, and returns the
-            results that count.
+          variables: dictionary of the form of :attr:`variables`; ``batch_stats`` and ``constants``
+            default to the model's.
+          *inputs: one value for each of :attr:`inputs`: an array, or a list for a sequence.
+          training: True makes batch normalisation use the batch's statistics, and dropout drop.
+            Running statistics are updated if exactly one node reads them, outside of subgraphs.
+          rngs: a key, or a mapping with one key under any name. With None, random operators draw
+            from their ``seed`` (default 0), and dropout does nothing.
+          keep_64_bit: False follows jax's setting for 64-bit types. Needed inside of a function
+            that is jitted outside, which jax lowers after the scope that keeps 64 bits has ended.
+          each: function called with every call outside of subgraphs and its results; it returns
+            the results to continue with.
 
         Returns:
-          The outputs; with ``training`` the pair of them and of the new state
+          The output, or a tuple of several; with ``training`` a pair of this and the new state
           ``{"batch_stats": …}``.
 
         Raises:
-          ValueError: an input does not fit, or a node fails; under jit also where an operator
-            needs a value, not a shape, to know the shape of its result.
+          ValueError: an input does not fit, or a node fails. Under jit also if the shape of a
+            result depends on the values of an input.
         """
         if len(inputs) != len(self.inputs):
             names = [wanted.name for wanted in self.inputs]
@@ -99,24 +101,24 @@ class OnnxModel:
 
 
 def load(model: Any) -> OnnxModel:
-    """Returns a model, ready to run.
+    """Loads a model.
 
     Args:
-      model: path of a file, the bytes of one, or a ``ModelProto``.
+      model: path of a file, its bytes, or a ``ModelProto``.
 
     Raises:
-      ValueError: it cannot be read, is not well formed, or has operators without an
-        implementation, which are all listed.
+      ValueError: the model cannot be read, is malformed, or has operators without an
+        implementation; the message lists all of them.
     """
     proto, folder = read(model)
     lowered = lower(proto, folder)
     divided = divide(lowered)
     infos = {value.name: value_info(value) for value in proto.graph.input}
-    with wide(), jax.ensure_compile_time_eval():  # arrays, where jax traces the caller too
+    with wide(), jax.ensure_compile_time_eval():  # concrete arrays, even if the caller is traced
         variables = {
             group: jax.device_put(getattr(divided, group)) for group in ("params", "batch_stats")
         }
-        # Those that are one in the file, a function's, stay one.
+        # An array that several calls of a function share is placed once.
         placed = {id(value): jax.device_put(value) for value in divided.constants.values()}
         variables["constants"] = {k: placed[id(v)] for k, v in divided.constants.items()}
     return OnnxModel(

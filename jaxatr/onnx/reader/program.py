@@ -1,4 +1,4 @@
-"""The intermediate form: a list of calls, which is run here and printed by the generator."""
+"""The intermediate representation: a list of calls, run here and printed by the generator."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,13 +14,13 @@ from jaxatr.onnx.reader import layout
 
 @dataclass(frozen=True)
 class ValueInfo:
-    """Name, shape and type of an input or output, as far as a model declares them.
+    """Name, shape and type of a value, as far as the model declares them.
 
     Attributes:
-      name: as in the model.
-      shape: a number, a symbol or None for each dimension; None where not even the rank is known,
-        or where the value is no tensor.
-      dtype: NumPy's name of the type (``"str"`` for strings); None where the value is no tensor.
+      name: name in the model.
+      shape: a number, a symbol or None (unknown) for each dimension; None if the rank is unknown
+        or the value is not a tensor.
+      dtype: NumPy's name of the type (``"str"`` for strings); None if the value is not a tensor.
     """
 
     name: str
@@ -33,13 +33,13 @@ class Call:
     """One application of an operator's function.
 
     Attributes:
-      name: of the node, unique in the model.
-      operator: whose function is called.
-      inputs: names of values, ``""`` where an optional one is absent.
-      outputs: names of values, ``""`` where not wanted.
-      attributes: keyword arguments that are not the function's defaults; a subgraph is a
+      name: name of the node, unique in the model.
+      operator: the operator whose function is called.
+      inputs: names of values, ``""`` for an absent optional input.
+      outputs: names of values, ``""`` for an unused output.
+      attributes: keyword arguments that differ from the function's defaults; a subgraph is a
         :class:`Program`.
-      opset: version of the operator's domain that the node is written in.
+      opset: version of the operator's domain in the model.
     """
 
     name: str
@@ -54,32 +54,32 @@ class Call:
         return [value for value in self.attributes.values() if isinstance(value, Program)]
 
     def reads(self) -> set[str]:
-        """Returns the names of all values that it needs, those that its subgraphs read too."""
+        """Returns the names of all values that the call reads, including those in subgraphs."""
         names = set(self.inputs)
         for inner in self.subgraphs():
             names.update(inner.outputs, *(call.reads() for call in inner.calls))
         return names - {""}
 
     def keywords(self) -> dict[str, Any]:
-        """Returns all keyword arguments that the model decides, subgraphs left out."""
-        found = {k: v for k, v in self.attributes.items() if not isinstance(v, Program)}
+        """Returns the keyword arguments that are fixed by the model, without subgraphs."""
+        keywords = {k: v for k, v in self.attributes.items() if not isinstance(v, Program)}
         if "outputs" in self.operator.keywords:
-            found["outputs"] = len(self.outputs)
+            keywords["outputs"] = len(self.outputs)
         if "opset" in self.operator.keywords:
-            found["opset"] = self.opset
-        return found
+            keywords["opset"] = self.opset
+        return keywords
 
 
 @dataclass(frozen=True)
 class Program:
-    """Calls in an order in which they can be made. Every name has one meaning in a whole model.
+    """Calls in topological order, with names that are unique in the whole model.
 
     Attributes:
-      name: of the graph.
-      inputs: names of values that the caller gives.
-      outputs: names of values that the caller gets.
-      calls: each reads inputs, known values, variables, results before it, and, in a subgraph,
-        the values around it.
+      name: name of the graph.
+      inputs: names of the inputs.
+      outputs: names of the outputs.
+      calls: the calls; each reads inputs, known values, variables, earlier results and, in a
+        subgraph, values of the enclosing graph.
     """
 
     name: str
@@ -89,14 +89,14 @@ class Program:
 
     @cached_property
     def finished(self) -> tuple[tuple[str, ...], ...]:
-        """For each call, the results of calls that nothing reads after it."""
-        found, wanted = [], set(self.outputs)
-        made = {name for call in self.calls for name in call.outputs if name}
+        """For each call, the names of results that no later call reads."""
+        finished, wanted = [], set(self.outputs)
+        computed = {name for call in self.calls for name in call.outputs if name}
         for call in reversed(self.calls):
-            over = (call.reads() | {name for name in call.outputs if name}) & made - wanted
-            found.append(tuple(sorted(over)))
-            wanted |= over
-        return tuple(reversed(found))
+            unused = (call.reads() | {name for name in call.outputs if name}) & computed - wanted
+            finished.append(tuple(sorted(unused)))
+            wanted |= unused
+        return tuple(reversed(finished))
 
 
 @dataclass
@@ -104,11 +104,11 @@ class Run:
     """The state of one evaluation.
 
     Attributes:
-      training: whether layers that differ there behave as in training.
+      training: whether the layers run in training mode.
       rng: a key, or None.
-      tracked: names of the running values that calls are to replace.
-      statistics: the running values that calls have replaced.
-      drawn: how many keys calls have got.
+      tracked: names of the running statistics to update.
+      statistics: the running statistics that have been updated.
+      drawn: number of keys drawn so far.
     """
 
     training: bool = False
@@ -118,7 +118,7 @@ class Run:
     drawn: int = 0
 
     def key(self) -> Any:
-        """Returns a key that no other call gets, or None."""
+        """Returns a new key, or None if there is no ``rng``."""
         if self.rng is None:
             return None
         self.drawn += 1
@@ -126,7 +126,7 @@ class Run:
 
 
 ERRORS = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
-ERRORS += (jax.errors.JaxRuntimeError,)  # there is not that much memory
+ERRORS += (jax.errors.JaxRuntimeError,)  # out of memory
 
 
 def execute(
@@ -136,15 +136,15 @@ def execute(
     run: Run,
     each: Callable[[Call, tuple], tuple] | None = None,
 ) -> list:
-    """Returns the outputs of a program.
+    """Runs a program and returns its outputs.
 
     Args:
-      program: of :func:`jaxatr.onnx.reader.lowering.lower`.
+      program: the program, from :func:`jaxatr.onnx.reader.lowering.lower`.
       inputs: one value for each of ``program.inputs``.
-      values: known values, variables and, for a subgraph, the values around it.
-      run: what the evaluation carries along.
-      each: is given every call, those of subgraphs left out, with its results, and returns the
-        results that count.
+      values: known values, variables and, for a subgraph, the values of the enclosing graph.
+      run: the state of the evaluation.
+      each: function called with every call outside of subgraphs and its results; it returns the
+        results to continue with.
 
     Raises:
       ValueError: a call fails; the message names its node.
@@ -165,7 +165,7 @@ def execute(
 
 
 def evaluate(call: Call, values: Mapping[str, Any], run: Run) -> tuple:
-    """Returns the results of one call, as a tuple of as many as its function gives.
+    """Runs one call and returns all results of its function as a tuple.
 
     Raises:
       ValueError: the function fails; the message names the node.
@@ -182,7 +182,7 @@ def evaluate(call: Call, values: Mapping[str, Any], run: Run) -> tuple:
         arguments = [values[name] if name else None for name in call.inputs]
         results = operator.function(*arguments, **keywords)
     except NodeError:
-        raise  # of a node in a subgraph, which is the one to name
+        raise  # from a subgraph; the message already names the node
     except ERRORS as error:
         raise NodeError(f"node {call.name!r} ({operator.name}): {error}") from error
     results = results if isinstance(results, tuple) else (results,)
@@ -200,16 +200,16 @@ def evaluate(call: Call, values: Mapping[str, Any], run: Run) -> tuple:
 
 
 def named(call: Call, results: tuple) -> dict[str, Any]:
-    """Returns those results of a call that the model names."""
+    """Returns the results of a call by name, without unused ones."""
     return {name: result for name, result in zip(call.outputs, results, strict=False) if name}
 
 
 class NodeError(ValueError):
-    """A node cannot be computed, or cannot be right."""
+    """A node is invalid or failed to compute."""
 
 
 def closure(program: Program, values: Mapping[str, Any], run: Run) -> Callable[..., tuple]:
-    """Returns a subgraph as a function of its inputs, which reads the values around it."""
+    """Returns a subgraph as a function of its inputs, closed over the enclosing graph's values."""
 
     def function(*inputs: Any) -> tuple:
         return tuple(execute(program, inputs, values, run))

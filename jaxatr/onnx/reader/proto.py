@@ -1,4 +1,4 @@
-"""Files, bytes and protos in; checked protos out."""
+"""Reads and checks model protos."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -13,13 +13,14 @@ from jaxatr.onnx.reader.program import ValueInfo
 
 
 def read(model: Any) -> tuple[Any, Path | None]:
-    """Returns a model's proto, and the folder that it was read from.
+    """Returns a model's proto and the folder of its file (None if it was not read from a file).
 
     Args:
-      model: path of a file, the bytes of one, or a ``ModelProto``.
+      model: path of a file, its bytes, or a ``ModelProto``.
 
     Raises:
-      ValueError: there is no such file, or it is no model, or a name in it is no text.
+      ValueError: there is no such file, it is not an ONNX model, or a name in it is not valid
+        text.
     """
     folder = None
     if isinstance(model, (str, os.PathLike)):
@@ -32,7 +33,7 @@ def read(model: Any) -> tuple[Any, Path | None]:
         try:
             proto.ParseFromString(bytes(model))
         except (DecodeError, RecursionError) as error:
-            raise ValueError(f"model: the bytes are no ONNX model ({error})") from error
+            raise ValueError(f"model: the bytes are not an ONNX model ({error})") from error
         model = proto
     if not isinstance(model, onnx.ModelProto):
         raise ValueError(f"model: got {type(model).__name__}, wanted a path, bytes or ModelProto")
@@ -67,14 +68,14 @@ def _check_nodes(nodes: Any) -> None:
 
 
 def _check_texts(texts: Iterable[Any]) -> None:
-    """Checks that names are text: of bytes that are not, protobuf gives the bytes."""
+    """Checks that names are valid UTF-8; where they are not, protobuf returns bytes."""
     for text in texts:
         if not isinstance(text, str):
-            raise ValueError(f"model: the name {text!r} is no text")
+            raise ValueError(f"model: the name {text!r} is not valid UTF-8")
 
 
 def nested(graph: Any) -> Iterator[Any]:
-    """Yields the nodes of a graph, or of a function, and those of the graphs in them."""
+    """Yields the nodes of a graph or function, including those of its subgraphs."""
     for node in graph.node:
         yield node
         for attribute in node.attribute:
@@ -83,15 +84,15 @@ def nested(graph: Any) -> Iterator[Any]:
 
 
 def inferred(proto: Any) -> Any:
-    """Returns a model with the shapes that ONNX infers, or as it is where ONNX cannot.
+    """Returns a model with the shapes that ONNX infers, or unchanged if inference fails.
 
-    ONNX's own code makes room for as many outputs of a ``Split`` as an attribute says: a model in
-    which that is not their number is not shown to it.
+    For a ``Split``, ONNX allocates as many outputs as the attribute ``num_outputs`` demands. A
+    model where this differs from the actual number is returned unchanged.
     """
     graphs = [proto.graph, *proto.functions]
     for node in (node for graph in graphs for node in nested(graph)):
-        said = [a.i for a in node.attribute if a.name == "num_outputs"]
-        if said not in ([], [len(node.output)]):
+        declared = [a.i for a in node.attribute if a.name == "num_outputs"]
+        if declared not in ([], [len(node.output)]):
             return proto
     try:
         return onnx.shape_inference.infer_shapes(proto)
@@ -105,33 +106,33 @@ def inferred(proto: Any) -> Any:
 
 
 def printable(text: str) -> str:
-    """Returns text of a file without what a terminal would obey."""
+    """Returns text with its control characters replaced, safe to print on a terminal."""
     return "".join(
         letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text
     )
 
 
 def opsets(imports: Any) -> dict[str, int]:
-    """Returns the version of each domain that a model, or a function, is written in.
+    """Returns the opset version of each domain that a model or function imports.
 
-    A domain that is not imported has version 1, as all had before there were imports (IR 3).
+    A domain that is not imported has version 1, the only one before imports existed (IR 3).
 
     Raises:
-      ValueError: a domain has two versions, or one that cannot be.
+      ValueError: a domain has two versions, or an impossible one.
     """
-    found: dict[str, int] = {}
+    versions: dict[str, int] = {}
     for entry in imports:
         domain = "" if entry.domain == "ai.onnx" else entry.domain
-        if found.get(domain, entry.version) != entry.version:
+        if versions.get(domain, entry.version) != entry.version:
             raise ValueError(f"opset_import: got two versions of domain {domain!r}")
         if not 0 < entry.version < 1 << 31:
             raise ValueError(f"opset_import: got version {entry.version}, wanted a positive one")
-        found[domain] = entry.version
-    return found
+        versions[domain] = entry.version
+    return versions
 
 
 def value_info(value: Any) -> ValueInfo:
-    """Returns a ``ValueInfoProto`` in Python."""
+    """Converts a ``ValueInfoProto``."""
     if not value.type.HasField("tensor_type"):
         return ValueInfo(value.name, None, None)
     tensor = value.type.tensor_type

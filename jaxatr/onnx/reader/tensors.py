@@ -1,4 +1,4 @@
-"""Tensors of a file as NumPy arrays, none larger than the bytes that are there for it."""
+"""Reads a file's tensors as NumPy arrays, and refuses sizes that the data do not back."""
 
 import math
 from pathlib import Path
@@ -15,16 +15,16 @@ BITS_FIELD = {"float16": np.uint16, "bfloat16": np.uint16}
 
 
 def to_array(tensor: Any, folder: Path | None = None) -> np.ndarray:
-    """Returns a ``TensorProto``'s values.
+    """Returns the values of a ``TensorProto``.
 
     Args:
       tensor: the proto.
-      folder: where the model's file lies; None for a model that was no file, which has no external
-        data.
+      folder: folder of the model's file, which holds external data; None if the model was not
+        read from a file.
 
     Raises:
-      ValueError: the size does not fit to the values that are there, the type is unknown, or
-        external data are not inside of the folder.
+      ValueError: the shape does not match the data, the type is unknown, or external data are
+        missing or outside of the folder.
     """
     where = f"tensor {tensor.name!r}"
     if tensor.data_type not in NAMES:
@@ -39,7 +39,7 @@ def to_array(tensor: Any, folder: Path | None = None) -> np.ndarray:
         return _from_bytes(where, _external(where, tensor, folder), name, shape)
     if tensor.HasField("raw_data"):
         if name == "str":
-            raise ValueError(f"{where}: strings cannot be raw data")
+            raise ValueError(f"{where}: strings cannot be stored as raw data")
         return _from_bytes(where, np.frombuffer(tensor.raw_data, np.uint8), name, shape)
     values = _from_fields(tensor, name)
     if values.size != count:
@@ -48,24 +48,33 @@ def to_array(tensor: Any, folder: Path | None = None) -> np.ndarray:
 
 
 def embed(tensor: Any, folder: Path | None) -> None:
-    """Puts a ``TensorProto``'s external data into the proto itself.
+    """Moves the external data of a ``TensorProto`` into the proto.
+
+    Args:
+      tensor: the proto, changed in place.
+      folder: folder of the model's file, or None.
 
     Raises:
-      ValueError: as :func:`to_array`.
+      ValueError: the shape does not match the data, the type is unknown, or external data are
+        missing or outside of the folder.
     """
     if tensor.data_location != onnx.TensorProto.EXTERNAL:
         return
-    to_array(tensor, folder)  # which checks the size
+    to_array(tensor, folder)  # checks the size
     tensor.raw_data = _external(f"tensor {tensor.name!r}", tensor, folder).tobytes()
     tensor.ClearField("external_data")
     tensor.ClearField("data_location")
 
 
 def to_dense(sparse: Any, folder: Path | None = None) -> np.ndarray:
-    """Returns a ``SparseTensorProto``'s values, zeros included; ``folder``: of the model's file.
+    """Returns a ``SparseTensorProto`` as a dense array.
+
+    Args:
+      sparse: the proto.
+      folder: folder of the model's file, or None.
 
     Raises:
-      ValueError: as :func:`to_array`, or an index is out of range.
+      ValueError: an index is out of range, or the values or indices are malformed.
     """
     from jaxatr.onnx.ops.values import sized
 
@@ -95,7 +104,7 @@ def _from_bytes(where: str, raw: np.ndarray, name: str, shape: tuple[int, ...]) 
 
 
 def _unpacked(raw: np.ndarray, name: str) -> np.ndarray:
-    """Returns the elements of which each byte holds several, the lowest bits first."""
+    """Unpacks elements of less than a byte, lowest bits first."""
     bits = BITS[name]
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     codes = ((raw[:, None] >> shifts) & np.uint8(2**bits - 1)).reshape(-1)
@@ -108,7 +117,7 @@ def _unpacked(raw: np.ndarray, name: str) -> np.ndarray:
 
 
 def _from_fields(tensor: Any, name: str) -> np.ndarray:
-    """Returns the values that stand in one of the proto's typed fields."""
+    """Returns the values from the proto's typed field."""
     if name == "str":
         return np.array([text.decode("utf-8") for text in tensor.string_data], object)
     if name == "float32":
@@ -135,13 +144,15 @@ def _from_fields(tensor: Any, name: str) -> np.ndarray:
 
 
 def _external(where: str, tensor: Any, folder: Path | None) -> np.ndarray:
-    """Returns the bytes that a tensor has in another file, inside of the model's folder."""
+    """Returns a tensor's bytes from an external file in the model's folder."""
     entries = {entry.key: entry.value for entry in tensor.external_data}
     if any(isinstance(text, bytes) for entry in entries.items() for text in entry):
-        raise ValueError(f"{where}: what is said of its external data is no text: {entries}")
+        raise ValueError(f"{where}: the external data's entries are not valid UTF-8: {entries}")
     location = entries.get("location", "")
     if folder is None:
-        raise ValueError(f"{where}: its data are in {location!r}, and the model is no file")
+        raise ValueError(
+            f"{where}: its data are in {location!r}, but the model was not read from a file"
+        )
     root = folder.resolve()
     path = root / location
     if not location or Path(location).is_absolute() or ".." in Path(location).parts:
@@ -150,7 +161,7 @@ def _external(where: str, tensor: Any, folder: Path | None) -> np.ndarray:
         if part == root:
             break
         if part.is_symlink():
-            raise ValueError(f"{where}: {location!r} is a link, wanted a file in the folder")
+            raise ValueError(f"{where}: {location!r} is a symbolic link, wanted a regular file")
     if not path.is_file():
         raise ValueError(f"{where}: there is no file {location!r} in the model's folder")
     size = path.stat().st_size
@@ -158,10 +169,10 @@ def _external(where: str, tensor: Any, folder: Path | None) -> np.ndarray:
         offset = int(entries.get("offset", "0"))
         length = int(entries.get("length", size - offset))
     except ValueError:
-        raise ValueError(f"{where}: offset and length are no numbers: {entries}") from None
+        raise ValueError(f"{where}: offset and length are not numbers: {entries}") from None
     if offset < 0 or length < 0 or offset + length > size:
         raise ValueError(
-            f"{where}: got {length} bytes at {offset}, {location!r} has {size} altogether"
+            f"{where}: got {length} bytes at {offset}, but {location!r} has only {size}"
         )
     if length == 0:
         return np.zeros(0, np.uint8)

@@ -1,4 +1,4 @@
-"""Which of a model's arrays are trained, which are known while jit traces, and what folds."""
+"""Divides a model's arrays into trained, running and constant ones, and folds constants."""
 
 import math
 from collections import Counter
@@ -14,16 +14,16 @@ from jaxatr.onnx.reader.lowering import Lowered
 from jaxatr.onnx.reader.program import Call, NodeError, Program, Run, evaluate, named
 
 MADE = 1 << 31
-"""Bytes of arrays that a model may make out of shapes, and of copies of what it has."""
+"""Maximum bytes of arrays that loading may create beyond the model's initializers."""
 
 FOLDS = 1 << 24
-"""Bytes that NumPy may compute while a model is loaded, besides twice those in the file."""
+"""Maximum bytes that folding may compute, on top of twice the bytes of the known arrays."""
 
 SHAPES = 64
-"""Elements up to which a result is computed always: that is a shape."""
+"""Results of up to this many elements are always folded, since they may be shapes."""
 
 SMALL = 1024
-"""Elements up to which an array that is not trained is part of the program."""
+"""Arrays of up to this many elements are part of the program if they are not trained."""
 
 
 @dataclass
@@ -31,11 +31,11 @@ class Divided:
     """A program and its arrays.
 
     Attributes:
-      program: what is left to compute.
-      known: part of the program.
-      params: trained.
+      program: the calls that remain after folding.
+      known: arrays that are part of the program.
+      params: trainable arrays.
       batch_stats: running statistics.
-      constants: too large to be part of the program.
+      constants: arrays that are not trained and too large to be part of the program.
     """
 
     program: Program
@@ -46,12 +46,15 @@ class Divided:
 
 
 def divide(lowered: Lowered) -> Divided:
-    """Returns the model with everything folded that is known at load time.
+    """Folds everything known at load time, and divides the remaining arrays.
 
-    A float initializer is a parameter, unless an operator needs its value to know a shape or the
-    file says otherwise. So is a float constant that is a layer's weight. What is neither is part of
-    the program, or, where it is large, a constant among the variables. What passes an ``Identity``
-    is an array of its own.
+    A float initializer is a parameter, unless a shape depends on its value or the file marks it as
+    not trained. A float constant is a parameter if it is a layer's weight. All other arrays are
+    part of the program or, if they are large, constants among the variables. The output of an
+    ``Identity`` is a separate array.
+
+    Raises:
+      ValueError: the model creates too many arrays out of shapes and copies.
     """
     program, initializers, fixed = _untied(lowered)
     needed = deciding(program)
@@ -76,24 +79,24 @@ def divide(lowered: Lowered) -> Divided:
             small[name] = value
         else:
             constants[name] = value
-    made = sum(v.nbytes for group in (params, batch_stats, constants) for v in group.values())
-    made -= sum(value.nbytes for value in lowered.initializers.values())
-    if made > MADE:
+    created = sum(v.nbytes for group in (params, batch_stats, constants) for v in group.values())
+    created -= sum(value.nbytes for value in lowered.initializers.values())
+    if created > MADE:
         raise ValueError(
-            f"model: it makes {made} bytes out of shapes and copies, wanted at most {MADE}"
+            f"model: it creates {created} bytes out of shapes and copies, wanted at most {MADE}"
         )
     return Divided(program, small, params, batch_stats, constants)
 
 
 def _untied(lowered: Lowered) -> tuple[Program, dict[str, np.ndarray], set[str]]:
-    """Returns a model in which each ``Identity`` of an initializer is an initializer too.
+    """Replaces each ``Identity`` of an initializer by a separate initializer.
 
-    PyTorch's exporter writes equal arrays once, and reads them by ``Identity`` elsewhere: in a
-    network that begins to be trained, a scale of ones is also the variance of its layer, and of
-    others.
+    PyTorch's exporter writes equal arrays once and reads the copies through ``Identity``. In an
+    untrained network, for example, the scales and the variances of all layers are one array of
+    ones.
 
     Returns:
-      The program without these nodes, all initializers, and the names of those not to be trained.
+      The program without these nodes, all initializers, and the names of those not trained.
     """
     initializers, fixed, calls = dict(lowered.initializers), set(lowered.fixed), []
     for call in lowered.program.calls:
@@ -108,7 +111,7 @@ def _untied(lowered: Lowered) -> tuple[Program, dict[str, np.ndarray], set[str]]
 
 
 def calls_of(program: Program) -> Iterator[Call]:
-    """Yields the calls of a program and of its subgraphs, in an order of computation."""
+    """Yields the calls of a program and its subgraphs in topological order."""
     for call in program.calls:
         for inner in call.subgraphs():
             yield from calls_of(inner)
@@ -120,9 +123,10 @@ def _trainable(value: np.ndarray) -> bool:
 
 
 def deciding(program: Program) -> set[str]:
-    """Returns the names whose values decide a shape, by way of operators that fold.
+    """Returns the names of values that a shape depends on, directly or through folding operators.
 
-    Where an operand depends on data too, nothing is gained by knowing the rest of it.
+    A result that also depends on the model's inputs cannot be folded, so its operands are not
+    included.
     """
     calls, data = list(calls_of(program)), set(program.inputs)
     data.update(name for call in calls for inner in call.subgraphs() for name in inner.inputs)
@@ -142,7 +146,7 @@ def deciding(program: Program) -> set[str]:
 
 
 def _slots(program: Program) -> tuple[set[str], set[str]]:
-    """Returns the names that are weights of layers, and those that are running statistics."""
+    """Returns the names of layers' weights, and the names of running statistics."""
     weights, statistics = set(), set()
     for call in calls_of(program):
         operator = call.operator
@@ -153,24 +157,24 @@ def _slots(program: Program) -> tuple[set[str], set[str]]:
 
 
 def uses(program: Program) -> Counter[str]:
-    """Returns how often each value is read, by calls, as output, and in subgraphs."""
+    """Counts how often each value is read: by calls, as an output, and in subgraphs."""
     everything = list(calls_of(program))
-    found = Counter(name for call in everything for name in call.inputs)
-    found.update(program.outputs)
-    found.update(
+    counts = Counter(name for call in everything for name in call.inputs)
+    counts.update(program.outputs)
+    counts.update(
         name for call in everything for inner in call.subgraphs() for name in inner.outputs
     )
-    return found
+    return counts
 
 
 def own_statistics(program: Program) -> frozenset[str]:
-    """Returns the names of running statistics that one call alone reads, outside of subgraphs."""
-    count, found = uses(program), set()
+    """Returns the names of running statistics that exactly one call reads, outside of subgraphs."""
+    count, running = uses(program), set()
     for call in program.calls:
         operator = call.operator
         names = tuple(name for name, _ in operator.statistics)
-        found |= {call.inputs[i] for i in operator.positions(names, len(call.inputs))}
-    return frozenset(name for name in found if count[name] == 1)
+        running |= {call.inputs[i] for i in operator.positions(names, len(call.inputs))}
+    return frozenset(name for name in running if count[name] == 1)
 
 
 def _used(program: Program) -> set[str]:
@@ -178,7 +182,7 @@ def _used(program: Program) -> set[str]:
 
 
 class _Folding:
-    """Computes what is known of a program, as far as memory is meant for it."""
+    """Folds a program's constant calls within a memory budget."""
 
     def __init__(self, program: Program, known: dict[str, np.ndarray]):
         calls = list(calls_of(program))
@@ -189,7 +193,7 @@ class _Folding:
         self.left = FOLDS + 2 * sum(value.nbytes for value in known.values())
 
     def folded(self, program: Program) -> Program:
-        """Returns a program without calls that fold; results that are still read become known."""
+        """Returns a program without the calls that were folded; their results become known."""
         calls = []
         for call in program.calls:
             inner = {
@@ -203,7 +207,7 @@ class _Folding:
         return replace(program, calls=tuple(calls))
 
     def fold(self, call: Call) -> bool:
-        """Returns whether a call could be computed now; else it is when the model runs."""
+        """Computes a call; returns False if it is too large and must wait for run time."""
         try:
             with folding(max(self.left // 8, SHAPES)):
                 results = evaluate(call, self.known, Run())
@@ -211,9 +215,9 @@ class _Folding:
             if not isinstance(error.__cause__, TooLargeToFold):
                 raise
             return False
-        made = {name: np.asarray(result) for name, result in named(call, results).items()}
-        self.left = max(0, self.left - sum(_held(value) for value in made.values()))
-        self.known.update(made)
+        computed = {name: np.asarray(result) for name, result in named(call, results).items()}
+        self.left = max(0, self.left - sum(_held(value) for value in computed.values()))
+        self.known.update(computed)
         for name in call.inputs:
             self.readers[name] -= 1
             if not self.readers[name]:
@@ -222,6 +226,6 @@ class _Folding:
 
 
 def _held(value: np.ndarray) -> int:
-    """Returns the bytes of an array, each once where it is spread over an axis."""
+    """Returns the bytes that an array occupies; a broadcast axis counts once."""
     lengths = zip(value.shape, value.strides, strict=True)
     return value.itemsize * math.prod(length for length, stride in lengths if stride)

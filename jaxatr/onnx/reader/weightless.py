@@ -1,7 +1,7 @@
-"""A model's file without its weights, which are stepped over and never read from the disk.
+"""Reads a model's file without its weights, which are skipped and never read from disk.
 
-Protobuf's wire format: a message is a list of fields, each a tag (number and kind) and a value;
-what has a length can be skipped by it.
+In protobuf's wire format a message is a list of fields, each a tag (number and kind) and a value;
+a value with a length prefix can be skipped.
 """
 
 import mmap
@@ -9,9 +9,9 @@ import os
 from typing import Any
 
 KEPT = 1024
-"""Bytes of a tensor's values that are kept: shapes and axes stand there too."""
+"""Tensors of up to this many bytes keep their values, which may be shapes or axes."""
 
-# The messages on the way to tensors: field number to message, by onnx.proto.
+# The messages that lead to tensors, as field number to message (onnx.proto).
 PARTS = {
     "model": {7: "graph", 25: "function"},
     "graph": {1: "node", 5: "tensor", 15: "sparse"},
@@ -29,17 +29,17 @@ def without_weights(model: str | os.PathLike | bytes) -> bytes:
     """Returns a model's bytes without the elements of its larger tensors.
 
     Args:
-      model: path of a file, or the bytes of one.
+      model: path of a file, or its bytes.
 
     Raises:
-      ValueError: the bytes are no protobuf message.
+      ValueError: the bytes are not a protobuf message.
     """
     if isinstance(model, bytes):
         return _stripped(memoryview(model), "model", 0)
     if os.path.getsize(model) == 0:
         return b""
-    with open(model, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as whole:
-        view = memoryview(whole)
+    with open(model, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        view = memoryview(mapped)
         try:
             return _stripped(view, "model", 0)
         finally:
@@ -48,8 +48,8 @@ def without_weights(model: str | os.PathLike | bytes) -> bytes:
 
 def _stripped(view: memoryview, message: str, depth: int) -> bytes:
     if depth > DEEPEST:
-        raise ValueError(f"model: messages in messages, more than {DEEPEST} deep")
-    parts, made, at = PARTS[message], bytearray(), 0
+        raise ValueError(f"model: messages nested more than {DEEPEST} deep")
+    parts, kept, at = PARTS[message], bytearray(), 0
     while at < len(view):
         begin = at
         tag, at = _varint(view, at)
@@ -65,16 +65,16 @@ def _stripped(view: memoryview, message: str, depth: int) -> bytes:
             length, body = _varint(view, at)
             at = body + length
         else:
-            raise ValueError(f"model: the bytes are no ONNX model (kind {kind} of a field)")
+            raise ValueError(f"model: the bytes are not an ONNX model (field of kind {kind})")
         if at > len(view):
             raise ValueError("model: the bytes end within a field")
         if kind == 2 and number in parts:
-            with view[body:at] as part:  # released, or the file could not be closed on an error
+            with view[body:at] as part:  # an unreleased view would keep the file open on an error
                 inner = _stripped(part, parts[number], depth + 1)
-            made += _number(tag) + _number(len(inner)) + inner
+            kept += _number(tag) + _number(len(inner)) + inner
         elif not (message == "tensor" and number in VALUES and at - body > KEPT):
-            made += view[begin:at]
-    return bytes(made)
+            kept += view[begin:at]
+    return bytes(kept)
 
 
 def _varint(view: memoryview, at: int) -> tuple[int, int]:
@@ -91,9 +91,9 @@ def _varint(view: memoryview, at: int) -> tuple[int, int]:
 
 
 def _number(value: int) -> bytes:
-    made = bytearray()
+    encoded = bytearray()
     while value > 127:
-        made.append(value & 127 | 128)
+        encoded.append(value & 127 | 128)
         value >>= 7
-    made.append(value)
-    return bytes(made)
+    encoded.append(value)
+    return bytes(encoded)

@@ -1,7 +1,7 @@
-"""The parts of :func:`jaxatr.onnx.export`: from a traced function to a checked file.
+"""Exports functions and networks as ONNX files.
 
-``trace`` gives a jaxpr with a free batch size. ``translate`` walks it and asks a rule for each
-primitive (``rules`` has a module for each family) to add nodes to a ``graph``. ``fusion``,
-``layout`` and ``cleanup`` make that graph one that a person would have written; ``serialisation``
-writes it.
+``trace`` traces a function to a jaxpr with a free batch size. ``translate`` walks the jaxpr and
+calls a rule for each primitive (``rules`` has a module for each family), which adds nodes to a
+``graph``. ``fusion``, ``layout`` and ``cleanup`` simplify the graph, and ``serialisation`` writes
+it.
 """

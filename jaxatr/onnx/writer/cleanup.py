@@ -1,4 +1,4 @@
-"""Removes from a graph what does nothing, what is there twice and what nobody reads."""
+"""Removes identities, duplicates and unused nodes from a graph."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -8,7 +8,7 @@ from jaxatr.onnx.writer.graph import Graph, Node
 
 
 def prune(graph: Graph) -> None:
-    """Removes nodes whose results nobody reads, and initializers likewise."""
+    """Removes nodes and initializers whose values are unused."""
     graph.bodies_first(_prune_nodes)
     if graph.root is graph:
         used = graph.uses()
@@ -27,7 +27,7 @@ def _prune_nodes(graph: Graph) -> None:
 
 
 def merge_equal(graph: Graph) -> None:
-    """Makes one node of several that compute the same."""
+    """Merges nodes that compute the same."""
 
     def merge(part: Graph) -> None:
         first: dict[Any, list[str]] = {}
@@ -48,12 +48,12 @@ def merge_equal(graph: Graph) -> None:
 
 
 def drop_identities(graph: Graph) -> None:
-    """Removes nodes that hand on what they are given, and gives an output's name to its maker."""
+    """Removes ``Identity`` nodes; the node before one takes over the name of a graph output."""
     graph.bodies_first(_drop_identities)
 
 
 def _drop_identities(graph: Graph) -> None:
-    made = {name for node in graph.nodes for name in node.outputs}
+    computed = {name for node in graph.nodes for name in node.outputs}
     names: dict[str, str] = {}
     for node in graph.nodes:
         if node.op != "Identity":
@@ -62,7 +62,7 @@ def _drop_identities(graph: Graph) -> None:
         source = _resolved(source, names)
         if target not in graph.outputs:
             names[target] = source
-        elif source in made and source not in graph.outputs:
+        elif source in computed and source not in graph.outputs:
             names[source] = target
     graph.nodes = [
         node
@@ -83,7 +83,7 @@ def _resolved(name: str, names: Mapping[str, str]) -> str:
 
 
 def fold_weights(graph: Graph) -> None:
-    """Stores what is only ever read transposed as it is read: constants, and kernels."""
+    """Stores constants and kernels transposed if they are only read through one ``Transpose``."""
     used, makers = graph.uses(), graph.producers()
     kernels = {node.inputs[1] for node in graph.nodes if node.op in ("Conv", "ConvTranspose")}
     readers: dict[str, list[Node]] = {}
@@ -104,7 +104,7 @@ def fold_weights(graph: Graph) -> None:
 
 
 def number_names(graph: Graph) -> None:
-    """Names nodes and what they make after their places, and numbers those at the same place."""
+    """Names nodes and their outputs after their position in the network, with numbers if needed."""
     kept = {*graph.initializers, *_ends(graph)}
     taken, counts = set(kept), Counter[str]()
     names: dict[str, str] = {}

@@ -1,7 +1,7 @@
-"""Sizes that are known only when the model runs, as nodes.
+"""Symbolic dimensions as nodes that compute them when the model runs.
 
-A symbolic dimension is read through its text, which is the grammar that
-``jax.export.symbolic_shape`` documents: ``"2*batch"``, ``"floordiv(batch, 2) + 1"``.
+A symbolic dimension is parsed from its text, in the grammar documented at
+``jax.export.symbolic_shape``: ``"2*batch"``, ``"floordiv(batch, 2) + 1"``.
 """
 
 import ast
@@ -19,11 +19,11 @@ class Dimensions:
     """The symbolic dimensions of a graph.
 
     Attributes:
-      graph: the root graph; its inputs carry the dimensions.
+      graph: the root graph, whose inputs define the dimensions.
     """
 
     def __init__(self, graph: Graph):
-        """Takes the root graph."""
+        """Initialises it with the root graph."""
         self.graph = graph
         self._known: dict[str, str] = {}
 
@@ -49,7 +49,7 @@ class Dimensions:
         """Returns the name of an int64 vector that holds one size.
 
         Raises:
-          Unsupported: the size is made of the inputs' sizes in a way that has no form.
+          Unsupported: the size contains an operation that has no equivalent in ONNX.
         """
         text = str(size)
         if text not in self._known:
@@ -97,7 +97,7 @@ class Dimensions:
 
 
 def is_static(shape: Shape) -> bool:
-    """Says whether a shape has no symbolic dimension.
+    """Returns whether a shape has no symbolic dimension.
 
     >>> is_static((2, 3))
     True
@@ -106,7 +106,7 @@ def is_static(shape: Shape) -> bool:
 
 
 def weight(shape: Shape) -> int:
-    """Returns the number of elements, a symbolic dimension counted as one.
+    """Returns the number of elements, counting symbolic dimensions as 1.
 
     >>> weight((2, 3))
     6
@@ -115,7 +115,7 @@ def weight(shape: Shape) -> int:
 
 
 def broadcast(*shapes: Shape) -> Shape:
-    """Returns the shape that shapes have together, by NumPy's rule.
+    """Returns the common shape of shapes by NumPy's broadcasting rules.
 
     >>> broadcast((3,), (2, 1))
     (2, 3)
@@ -129,7 +129,7 @@ def broadcast(*shapes: Shape) -> Shape:
 
 
 def stripped(shape: Shape) -> Shape:
-    """Returns the shape without the ones at its beginning, which broadcasting adds of itself.
+    """Returns the shape without leading ones, which broadcasting restores.
 
     >>> stripped((1, 1, 3, 1))
     (3, 1)
@@ -139,9 +139,9 @@ def stripped(shape: Shape) -> Shape:
 
 
 def reshaping(before: Shape, after: Shape) -> tuple[str, dict[str, list[int]]] | None:
-    """Returns the operator, with its attributes, that brings a value into another shape.
+    """Returns the operator and attributes of a reshape.
 
-    ``None`` where the shape has to be computed, because several of its sizes are not known.
+    The result is None if the shape has to be computed, because several sizes are symbolic.
 
     >>> reshaping((2, 3), (2, 1, 3))
     ('Unsqueeze', {'axes': [1]})
@@ -157,14 +157,14 @@ def reshaping(before: Shape, after: Shape) -> tuple[str, dict[str, list[int]]] |
 
 
 def groups(before: Shape, after: Shape) -> list[tuple[list[int], list[int]]] | None:
-    """Returns which axes of one shape a reshape makes which axes of the other of.
+    """Returns groups of axes that a reshape maps to each other.
 
-    ``None`` where that cannot be told.
+    The result is None if it depends on symbolic sizes.
 
     >>> groups((2, 3, 4), (2, 12, 1))
     [([0], [0]), ([1, 2], [1]), ([], [2])]
     """
-    found: list[tuple[list[int], list[int]]] = []
+    pairs: list[tuple[list[int], list[int]]] = []
     i = j = 0
     while i < len(before) or j < len(after):
         left, right, products = [], [], [1, 1]
@@ -181,12 +181,12 @@ def groups(before: Shape, after: Shape) -> list[tuple[list[int], list[int]]] | N
                 products[0], i, left = products[0] * size, i + 1, [*left, i]
             else:
                 products[1], j, right = products[1] * size, j + 1, [*right, j]
-        found.append((left, right))
-    return found
+        pairs.append((left, right))
+    return pairs
 
 
 def _added_ones(before: Shape, after: Shape) -> list[int] | None:
-    """Returns the axes of ``after`` that are ones more than in ``before``, if that is all."""
+    """Returns the axes of size 1 that ``after`` adds to ``before``, or None if more differs."""
     axes, position = [], 0
     for axis, size in enumerate(after):
         if position < len(before) and before[position] == size:

@@ -1,4 +1,4 @@
-"""Networks and functions as ONNX files."""
+"""Exports networks and functions as ONNX files."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ from jaxatr.onnx.writer.trace import FreeAxis, Traced, trace
 from jaxatr.onnx.writer.translate import Translator
 from jaxatr.typing import PyTree
 
-OPSET = 18  # the oldest with axes as inputs of every reduction: what runs it is the most
+OPSET = 18  # most widely supported: the oldest opset where all reductions take axes as inputs
 
 
 def export(
@@ -40,46 +40,46 @@ def export(
     output_names: Sequence[str] | None = None,
     properties: Mapping[str, str] | None = None,
 ) -> onnx.ModelProto:
-    """Writes a network or a function as an ONNX file, and returns what it wrote.
+    """Writes a network or a function as an ONNX file.
 
-    The function is traced once. Its arithmetic is that of jax in float32; there are no doubles.
-    Each array of ``variables`` is an initializer under its path, joined by ``/``:
+    The function is traced once, and computes in float32 as jax does by default. Each array of
+    ``variables`` becomes an initializer named after its path, such as
     ``params/backbone/stem_conv/kernel``. A kernel that only convolutions read is stored in ONNX's
-    layout (features first), everything else as it is. What a function takes from around it, and
-    not from ``variables``, is stored as ``constant``, ``constant_1`` and so on. Random draws are
-    as they are at the time of the tracing.
+    layout (features first), any other array unchanged. Arrays that the function closes over are
+    stored as ``constant``, ``constant_1`` and so on. Random draws from a fixed key become
+    constants.
 
     Args:
-      model: a linen module, in test mode (``train=False`` where its call has that argument); a
-        function ``f(variables, *inputs)``; or a model that was read from ONNX and has its source as
-        ``proto``: then nothing is traced, the source is written with the arrays of ``variables`` in
-        their places (:func:`~jaxatr.onnx.writer.replacement.replace_weights`), and all further
-        arguments but ``path`` are without effect.
-      variables: of it; those that it does not read are left out.
-      example_inputs: a tuple or list of the inputs after the variables, or the only one. Arrays,
-        or trees of arrays, for their shapes and dtypes alone.
-      path: of the file.
-      opset: version of ONNX's operators, from 18 on.
-      dynamic_batch: leave the size of all inputs' first axis free. The function must then not need
-        it as a number.
-      free_axes: for each of the first inputs, further axes whose size is free, by number.
-      input_names: of the inputs; by default those of the parameters.
-      output_names: of the outputs; by default the fields of what the function returns
+      model: a linen module, exported in test mode (``train=False`` if its call has that argument);
+        a function ``f(variables, *inputs)``; or a model loaded from ONNX. The latter is not traced:
+        its ``proto`` is written with the arrays of ``variables`` in place of its own
+        (:func:`~jaxatr.onnx.writer.replacement.replace_weights`), and all arguments after ``path``
+        are ignored.
+      variables: its variables; unused ones are left out.
+      example_inputs: a tuple or list of the inputs after the variables, or a single input: arrays
+        or trees of arrays, of which only shapes and dtypes are used.
+      path: path of the file.
+      opset: version of ONNX's operators, at least 18.
+      dynamic_batch: whether the first axis of all inputs has a free size. The function must then
+        not use the batch size as a number.
+      free_axes: for each of the first inputs, further axes with a free size, by their number.
+      input_names: names of the inputs; by default the names of the function's parameters.
+      output_names: names of the outputs; by default the fields of the function's result
         (``logits``), or ``output``.
-      properties: further texts for the file's metadata.
+      properties: additional entries of the file's metadata.
 
     Returns:
-      The model.
+      The ``ModelProto`` that was written.
 
     Raises:
-      ValueError: an argument does not fit, the batch size is needed as a number, or something that
-        the function does has no rule: all such primitives are listed, each with its place.
+      ValueError: an argument is invalid, the batch size is used as a number, or primitives of the
+        function have no rule; the message lists all of them with their source location.
     """
     source = getattr(model, "proto", model)
     if source is None:
         raise ValueError(
-            "model: got a part of one that was read, which has no source to write; export the "
-            "function `lambda v, x: part.apply(v, x, keep_64_bit=False)`, which is traced"
+            "model: got part of a loaded model, which has no proto to write; export the function "
+            "`lambda v, x: part.apply(v, x, keep_64_bit=False)` instead, which is traced"
         )
     if isinstance(source, onnx.ModelProto):
         read = {
@@ -98,16 +98,16 @@ def export(
     )
     graph = build(traced)
     name = type(model).__name__ if hasattr(model, "apply") else getattr(model, "__name__", "model")
-    made = model_proto(graph, opset=opset, name=name, properties=properties or {})
-    write_model(made, path)
-    return made
+    proto = model_proto(graph, opset=opset, name=name, properties=properties or {})
+    write_model(proto, path)
+    return proto
 
 
 def build(traced: Traced) -> Graph:
-    """Returns a traced function as a graph.
+    """Converts a traced function to a graph.
 
     Raises:
-      ValueError: something has no rule.
+      ValueError: a primitive has no rule.
     """
     graph = Graph()
     jaxpr = traced.jaxpr.jaxpr
@@ -137,14 +137,17 @@ def build(traced: Traced) -> Graph:
 
 
 def _is_trained(names: Iterable[str]) -> Callable[[str], bool]:
-    """Says which weights are a network's: of variables with collections, not all are."""
+    """Returns a predicate for the names of weights that are not constants.
+
+    If there is a collection ``params``, only it and ``batch_stats`` are weights.
+    """
     if not any(name.startswith("params/") for name in names):
         return lambda name: True
     return lambda name: name.split("/")[0] in ("params", "batch_stats")
 
 
 def simplify(graph: Graph) -> None:
-    """Makes a translated graph one that a person would have written."""
+    """Simplifies a translated graph in place."""
     for step in (
         drop_identities,
         prune,
@@ -170,7 +173,7 @@ def _checked(argument: str, names: Sequence[str] | None, default: list[str]) -> 
         return default
     if len(names) != len(default) or len(set(names)) != len(names):
         raise ValueError(
-            f"{argument}: got {list(names)}, wanted {len(default)} different names in the place of "
+            f"{argument}: got {list(names)}, wanted {len(default)} different names to replace "
             f"{default}"
         )
     return list(names)

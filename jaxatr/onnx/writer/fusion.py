@@ -1,6 +1,6 @@
-"""Finds nodes that compute together what one of ONNX's operators does.
+"""Fuses groups of nodes into single operators.
 
-The nodes that stood for it stay in place, and go when nobody reads them.
+The original nodes stay in place, and are pruned when they are unused.
 """
 
 import math
@@ -19,17 +19,17 @@ _RESHAPES = {"Reshape", "Squeeze", "Unsqueeze"}
 
 
 class Finder:
-    """A graph while one of its patterns is looked for.
+    """A graph with indices for pattern matching.
 
     Attributes:
-      graph: new nodes are added at the place of the one that is looked at.
-      makers: name of a value to the node that makes it.
-      uses: how often each value is read.
-      readers: name of a value to the operators that read it.
+      graph: the graph; new nodes are added at the position of the current one.
+      makers: the node that computes each value.
+      uses: number of times that each value is read.
+      readers: the operators that read each value.
     """
 
     def __init__(self, graph: Graph):
-        """Looks at every node."""
+        """Indexes the nodes of a graph."""
         self.graph, self.makers, self.uses = graph, graph.producers(), graph.uses()
         self.readers: dict[str, list[str]] = {}
         for node in graph.nodes:
@@ -37,17 +37,17 @@ class Finder:
                 self.readers.setdefault(name, []).append(node.op)
 
     def maker(self, name: str, *ops: str) -> Node | None:
-        """Returns the node that makes a value, if it is one of some operators."""
+        """Returns the node that computes a value if it has one of the operators, else None."""
         node = self.makers.get(name)
         return node if node is not None and node.op in ops else None
 
     def number(self, name: str) -> float | None:
-        """Returns a constant of one element."""
+        """Returns the number of an initializer with one element, else None."""
         array = self.graph.initializers.get(name)
         return float(array.reshape(())) if array is not None and array.size == 1 else None
 
     def vector(self, name: str) -> np.ndarray | None:
-        """Returns an initializer with one axis."""
+        """Returns an initializer if it has one axis, else None."""
         array = self.graph.initializers.get(name)
         return array if array is not None and array.ndim == 1 else None
 
@@ -56,7 +56,7 @@ class Finder:
         return self.graph.types[name].shape
 
     def is_float(self, name: str) -> bool:
-        """Says whether a value is of numbers that all of these operators take."""
+        """Returns whether a value has a float type, which all fused operators support."""
         return self.graph.types[name].dtype.kind == "f"
 
 
@@ -64,7 +64,7 @@ Pattern = Callable[[Finder, Node], bool]
 
 
 def rewrite_patterns(graph: Graph) -> None:
-    """Writes the operators of ONNX in the place of what they stand for."""
+    """Applies all patterns to a graph."""
     for pattern in (
         one_reshape,
         kept_axes,
@@ -101,7 +101,7 @@ def _either_way(node: Node) -> Iterator[tuple[str, str]]:
 
 
 def one_reshape(find: Finder, node: Node) -> bool:
-    """A reshape of a reshape."""
+    """Fuses two reshapes."""
     if node.op not in _RESHAPES or len(node.inputs) > 1:
         return False
     inner = find.maker(node.inputs[0], *_RESHAPES)
@@ -111,15 +111,15 @@ def one_reshape(find: Finder, node: Node) -> bool:
     if find.shape(source) == find.shape(target):
         find.graph.put("Identity", [source], target)
         return True
-    found = reshaping(find.shape(source), find.shape(target))
-    if found is None:
+    reshape = reshaping(find.shape(source), find.shape(target))
+    if reshape is None:
         return False
-    find.graph.put(found[0], [source], target, **found[1])
+    find.graph.put(reshape[0], [source], target, **reshape[1])
     return True
 
 
 def kept_axes(find: Finder, node: Node) -> bool:
-    """A reduction whose axes are put back."""
+    """Fuses a reduction and the restoration of its axes to one with ``keepdims``."""
     inner = find.maker(node.inputs[0], *_REDUCTIONS) if node.op == "Unsqueeze" else None
     if inner is None or inner.attributes["keepdims"]:
         return False
@@ -130,7 +130,7 @@ def kept_axes(find: Finder, node: Node) -> bool:
 
 
 def reduced_before_reshape(find: Finder, node: Node) -> bool:
-    """A reduction of axes that a reshape has made of others: of those others."""
+    """Moves a reduction before a reshape, to the axes from which the reduced ones were made."""
     inner = find.maker(node.inputs[0], *_RESHAPES) if node.op in _REDUCTIONS else None
     if inner is None or node.attributes["keepdims"]:
         return False
@@ -141,19 +141,19 @@ def reduced_before_reshape(find: Finder, node: Node) -> bool:
         return False
     reduced = [axis for left, right in parts if axes & set(right) for axis in left]
     left = tuple(size for axis, size in enumerate(before) if axis not in reduced)
-    found = reshaping(left, find.shape(target))
-    if not reduced or found is None:
+    reshape = reshaping(left, find.shape(target))
+    if not reduced or reshape is None:
         return False
     if left == find.shape(target):
         find.graph.put(node.op, [source], target, axes=reduced, keepdims=0)
         return True
     inside = find.graph.add(node.op, [source], left, axes=reduced, keepdims=0)
-    find.graph.put(found[0], [inside], target, **found[1])
+    find.graph.put(reshape[0], [inside], target, **reshape[1])
     return True
 
 
 def mean(find: Finder, node: Node) -> bool:
-    """A sum divided by how many are summed."""
+    """Fuses a sum divided by the number of its elements to ``ReduceMean``."""
     if node.op not in ("Div", "Mul") or not find.is_float(node.outputs[0]):
         return False
     total = find.maker(node.inputs[0], "ReduceSum")
@@ -170,7 +170,7 @@ def mean(find: Finder, node: Node) -> bool:
 
 
 def no_scaling(find: Finder, node: Node) -> bool:
-    """A division by what was multiplied with just before: of a mean over windows."""
+    """Removes a multiplication followed by a division by the same number, as in average pooling."""
     inner = find.maker(node.inputs[0], "Mul") if node.op == "Div" else None
     if inner is None:
         return False
@@ -182,7 +182,7 @@ def no_scaling(find: Finder, node: Node) -> bool:
 
 
 def conv_bias(find: Finder, node: Node) -> bool:
-    """A vector added to the channels of a convolution."""
+    """Fuses a convolution and the addition of a vector to its channels."""
     if node.op != "Add":
         return False
     for product, bias in _either_way(node):
@@ -205,7 +205,7 @@ def conv_bias(find: Finder, node: Node) -> bool:
 
 
 def batch_norm(find: Finder, node: Node) -> bool:
-    """``(x - mean) * (1 / sqrt(var + eps) * scale) + bias`` on the last axis."""
+    """Fuses ``(x - mean) * (1 / sqrt(var + eps) * scale) + bias`` on the last axis."""
     if node.op != "Add":
         return False
     for scaled, bias in _either_way(node):
@@ -217,7 +217,7 @@ def batch_norm(find: Finder, node: Node) -> bool:
 
 
 def batch_norm_without_bias(find: Finder, node: Node) -> bool:
-    """The same where nothing is added."""
+    """Fuses ``(x - mean) * (1 / sqrt(var + eps) * scale)`` on the last axis."""
     return node.op == "Mul" and _normalized(find, node, "", node.outputs[0])
 
 
@@ -265,7 +265,7 @@ def _put_batch_norm(find: Finder, x: str, parts: list[str], epsilon: float, outp
 
 
 def gemm(find: Finder, node: Node) -> bool:
-    """A product of matrices and a vector that is added to each row."""
+    """Fuses a matrix product and the addition of a vector to each row to ``Gemm``."""
     if node.op != "Add" or not find.is_float(node.outputs[0]):
         return False
     for product, bias in _either_way(node):
@@ -279,7 +279,7 @@ def gemm(find: Finder, node: Node) -> bool:
 
 
 def max_pool(find: Finder, node: Node) -> bool:
-    """The maximum of every so many pixels, of all places in a window."""
+    """Fuses the maximum over strided slices, one for each tap of a window, to ``MaxPool``."""
     if node.op != "Max" or not find.is_float(node.outputs[0]):
         return False
     if find.readers.get(node.outputs[0]) == ["Max"]:
@@ -303,19 +303,19 @@ def max_pool(find: Finder, node: Node) -> bool:
 
 
 def _taps(find: Finder, node: Node) -> list[Node]:
-    """Returns the slices that a tree of maxima is of, or nothing if it is of others too."""
-    found: list[Node] = []
+    """Returns the slices under a tree of maxima, or an empty list if it has other operands."""
+    slices: list[Node] = []
     for name in node.inputs:
         inner = find.maker(name, "Max", "Slice")
         parts = [] if inner is None else [inner] if inner.op == "Slice" else _taps(find, inner)
         if not parts:
             return []
-        found += parts
-    return found
+        slices += parts
+    return slices
 
 
 def _window(find: Finder, taps: list[Node]) -> tuple[list[int], str, dict[str, Any]] | None:
-    """Returns the axes, the source and the attributes of a window, if slices are its taps."""
+    """Returns axes, source and attributes of a window if slices are its taps, else None."""
     first = taps[0]
     if "axes" not in first.attributes:
         return None
@@ -326,7 +326,7 @@ def _window(find: Finder, taps: list[Node]) -> tuple[list[int], str, dict[str, A
     places = [sorted({start[i] for start in starts if i < len(start)}) for i in range(len(axes))]
     sizes = [find.shape(source)[axis] for axis in axes]
     results = [find.shape(first.outputs[0])[axis] for axis in axes]
-    whole = len(starts) == len(taps) == math.prod(map(len, places))
+    complete = len(starts) == len(taps) == math.prod(map(len, places))
     same = all(
         tap.inputs == [source]
         and tap.attributes["axes"] == axes
@@ -335,7 +335,7 @@ def _window(find: Finder, taps: list[Node]) -> tuple[list[int], str, dict[str, A
         for tap in taps
     )
     dilations = [p[1] - p[0] if len(p) > 1 else 1 for p in places]
-    if not whole or not same or not is_static(tuple(sizes)):
+    if not complete or not same or not is_static(tuple(sizes)):
         return None
     for place, dilation, size, step, count in zip(
         places, dilations, sizes, steps, results, strict=True
@@ -348,7 +348,7 @@ def _window(find: Finder, taps: list[Node]) -> tuple[list[int], str, dict[str, A
 
 
 def _unpadded(find: Finder, source: str, axes: list[int]) -> tuple[str, list[int]]:
-    """Returns the source that was padded with −∞ on these axes alone, and the padding."""
+    """Returns the source before a padding with −∞ on these axes alone, and the padding."""
     pad = find.maker(source, "Pad")
     if pad is not None and len(pad.inputs) == 3 and find.number(pad.inputs[2]) == -math.inf:
         pads = Counter(dict(enumerate(pad.attributes["pads"])))

@@ -1,7 +1,7 @@
-"""A graph of ONNX nodes while it is built and rewritten.
+"""A mutable graph of ONNX nodes.
 
-The constant inputs of opsets since 13 or 18 (axes, pads, shapes …) are attributes here, so that a
-rewriting can change them; :mod:`~jaxatr.onnx.writer.serialisation` makes inputs of them.
+Inputs that are constants since opset 13 or 18 (axes, pads, shapes …) are attributes here, so that
+they are easy to rewrite; :mod:`~jaxatr.onnx.writer.serialisation` turns them into inputs.
 """
 
 import dataclasses
@@ -16,15 +16,15 @@ Shape: TypeAlias = tuple[Dim, ...]
 
 
 class Unsupported(Exception):
-    """An operation has no form in ONNX; the text says why."""
+    """An operation has no equivalent in ONNX; the message gives the reason."""
 
 
 class TensorType(NamedTuple):
     """Shape and type of a value.
 
     Attributes:
-      shape: of numbers and symbolic dimensions.
-      dtype: of the elements.
+      shape: numbers and symbolic dimensions.
+      dtype: type of the elements.
     """
 
     shape: Shape
@@ -33,14 +33,14 @@ class TensorType(NamedTuple):
 
 @dataclasses.dataclass
 class Node:
-    """One operator.
+    """One node.
 
     Attributes:
-      op: its name in ONNX's own domain.
-      inputs: names of values; ``""`` for one that is left out.
+      op: name of the operator in ONNX's standard domain.
+      inputs: names of values, ``""`` for an absent one.
       outputs: names of values.
       attributes: Python values; a :class:`Graph` is a body.
-      name: where in the network it stands; several may stand at one place.
+      name: position in the network; several nodes may have the same.
     """
 
     op: str
@@ -55,13 +55,13 @@ class Node:
         return [value for value in self.attributes.values() if isinstance(value, Graph)]
 
     def reads(self) -> Iterator[str]:
-        """Yields the values that the node needs, those that its bodies take from outside too."""
+        """Yields the values that the node reads, including those that its bodies capture."""
         yield from (name for name in self.inputs if name)
         for body in self.bodies:
             yield from body.captured()
 
     def rename(self, names: Mapping[str, str]) -> None:
-        """Takes other values in the place of some, in the bodies too."""
+        """Renames the values that the node reads, also in its bodies."""
         self.inputs = [names.get(name, name) for name in self.inputs]
         for body in self.bodies:
             for node in body.nodes:
@@ -69,21 +69,21 @@ class Node:
 
 
 class Graph:
-    """Nodes in an order in which they can run, or the body of one that has bodies.
+    """A graph of nodes in topological order: the main graph, or the body of a node.
 
     Attributes:
-      inputs: names of values that are given.
-      outputs: names of values that are wanted.
-      nodes: the operators.
-      root: the graph that this one is a body in, at whatever depth; the graph itself if in none.
-      initializers: name to array, of the root and all bodies.
-      weights: which of them are weights of the network, and no constants.
-      types: name to what is known of a value, likewise.
-      name_scope: where in the network the nodes that are added next stand.
+      inputs: names of the inputs.
+      outputs: names of the outputs.
+      nodes: the nodes.
+      root: the outermost graph, which is the graph itself unless it is a body.
+      initializers: arrays by name, shared by the root and all bodies.
+      weights: names of the initializers that are weights of the network, not constants.
+      types: shape and type of each value, shared by the root and all bodies.
+      name_scope: position in the network of the nodes that are added next.
     """
 
     def __init__(self, root: "Graph | None" = None):
-        """Begins an empty graph, or an empty body in ``root``."""
+        """Creates an empty graph, or an empty body in ``root``."""
         self.inputs: list[str] = []
         self.outputs: list[str] = []
         self.nodes: list[Node] = []
@@ -101,7 +101,7 @@ class Graph:
             self._taken, self._constants = self.root._taken, self.root._constants
 
     def fresh(self, hint: str) -> str:
-        """Returns a name that no value has yet: the hint, with a number where it is taken."""
+        """Returns an unused name: the hint, with a number if it is taken."""
         name = hint
         while name in self._taken:
             self._taken[hint] += 1
@@ -110,7 +110,7 @@ class Graph:
         return name
 
     def declare(self, name: str, shape: Shape, dtype: Any) -> str:
-        """Notes a value under a free name like ``name``, which is returned."""
+        """Declares a value under an unused name based on ``name``, and returns that name."""
         name = self.fresh(name)
         self.types[name] = TensorType(tuple(shape), np.dtype(dtype))
         return name
@@ -121,11 +121,11 @@ class Graph:
         """Adds a node with one output.
 
         Args:
-          op: the operator.
+          op: name of the operator.
           inputs: names of values.
-          shape: of the output.
-          dtype: of the output; the first input's, where not given.
-          attributes: of the node.
+          shape: shape of the output.
+          dtype: type of the output; by default that of the first input.
+          **attributes: attributes of the node.
 
         Returns:
           The output's name.
@@ -138,19 +138,26 @@ class Graph:
     def add_many(
         self, op: str, inputs: list[str], outputs: list[TensorType], /, **attributes: Any
     ) -> list[str]:
-        """Adds a node with any number of outputs, as :meth:`add` does, and returns their names."""
+        """Adds a node with several outputs, and returns their names.
+
+        Args:
+          op: name of the operator.
+          inputs: names of values.
+          outputs: shapes and types of the outputs.
+          **attributes: attributes of the node.
+        """
         place = f"{self.name_scope}/{op}".lstrip("/")
         names = [self.declare(place, *output) for output in outputs]
         self.nodes.append(Node(op, list(inputs), names, attributes, place))
         return names
 
     def put(self, op: str, inputs: list[str], output: str, /, **attributes: Any) -> None:
-        """Adds a node that makes a value which is declared already."""
+        """Adds a node whose output is already declared."""
         place = f"{self.name_scope}/{op}".lstrip("/")
         self.nodes.append(Node(op, list(inputs), [output], attributes, place))
 
     def constant(self, array: Any, hint: str = "constant") -> str:
-        """Returns the name of an initializer; equal small ones are one."""
+        """Returns the name of an initializer for an array; equal small arrays are shared."""
         array = np.asarray(array, order="C")
         key = (array.dtype.name, array.shape, array.tobytes()) if array.size <= 64 else None
         if key is not None and self._constants.get(key) in self.initializers:
@@ -162,34 +169,34 @@ class Graph:
         return name
 
     def int64(self, numbers: Any) -> str:
-        """Returns the name of a constant of sizes, places or axes."""
+        """Returns the name of an int64 constant, such as sizes, indices or axes."""
         return self.constant(np.asarray(numbers, np.int64))
 
     def replace(self, name: str, array: np.ndarray) -> None:
-        """Gives an initializer another array."""
+        """Replaces the array of an initializer."""
         self.initializers[name] = np.asarray(array, order="C")
         self.types[name] = TensorType(array.shape, array.dtype)
         for key in [key for key, known in self._constants.items() if known == name]:
-            del self._constants[key]  # it is no longer the constant that it was
+            del self._constants[key]  # the old value can no longer be shared
 
     def captured(self) -> Iterator[str]:
-        """Yields the values that a body takes from the graph around it."""
-        own = {*self.inputs, *(name for node in self.nodes for name in node.outputs)}
+        """Yields the values that a body reads from the enclosing graphs."""
+        local = {*self.inputs, *(name for node in self.nodes for name in node.outputs)}
         for node in self.nodes:
-            yield from (name for name in node.reads() if name not in own)
+            yield from (name for name in node.reads() if name not in local)
 
     def uses(self) -> Counter[str]:
-        """Returns how often each value is read; an output of the graph is read once more."""
+        """Counts how often each value is read; being an output of the graph counts as one read."""
         counts = Counter(name for node in self.nodes for name in node.reads())
         counts.update(self.outputs)
         return counts
 
     def producers(self) -> dict[str, Node]:
-        """Returns the node that makes each value."""
+        """Returns the node that computes each value."""
         return {name: node for node in self.nodes for name in node.outputs}
 
     def bodies_first(self, rewrite: Callable[["Graph"], None]) -> None:
-        """Rewrites every body in the graph, and then the graph itself."""
+        """Applies a rewrite to every body in the graph, and then to the graph itself."""
         for node in self.nodes:
             for body in node.bodies:
                 body.bodies_first(rewrite)

@@ -1,9 +1,9 @@
-"""Takes transposings out of a graph.
+"""Removes transpositions from a graph.
 
-jax's networks have channels last, ONNX's operators want them second. Every convolution stands
-between two transposings at first. A pass through the graph, in its order, carries them along
-instead: a value is noted as another one with its axes in some order, operators that do not mind
-work on that other one, and only those that do mind have it transposed.
+Networks in jax are channels-last, while ONNX's operators put channels second. Each convolution is
+therefore translated with a transposition before and after it. A pass through the graph defers
+them: a value is recorded as a view of another value with permuted axes. Operators that work in
+any order of axes are applied to that other value; only the remaining ones get a transposed input.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,22 +23,22 @@ Order = tuple[int, ...]
 
 
 def settle_layouts(graph: Graph) -> None:
-    """Removes the transposings that can be had without."""
+    """Removes the transpositions that are not needed."""
     graph.bodies_first(lambda part: _Pass(part).run())
 
 
 class _Pass:
-    """One graph, gone through once.
+    """One pass through one graph.
 
-    ``views`` has the values that exist only with their axes in another order: the value ``name`` is
+    ``views`` contains the values that exist only with permuted axes: the value ``name`` is
     ``numpy.transpose(held, order)`` with ``held, order = views[name]``.
     """
 
     def __init__(self, graph: Graph):
         self.graph = graph
         self.views: dict[str, tuple[str, Order]] = {}
-        self.known: dict[tuple[str, Order], str] = {}  # what was transposed already
-        self.names: dict[str, str] = {}  # of what took a value's place, to the value's own
+        self.known: dict[tuple[str, Order], str] = {}  # existing transpositions
+        self.names: dict[str, str] = {}  # from the value that replaces another to the other
 
     def run(self) -> None:
         nodes, self.graph.nodes = self.graph.nodes, []
@@ -46,27 +46,27 @@ class _Pass:
             self.graph.name_scope = node.name.rpartition("/")[0]
             handler = _pointwise if node.op in _POINTWISE else _HANDLERS.get(node.op)
             if handler is None or not handler(self, node):
-                self.as_it_is(node)
+                self.keep(node)
         for name in self.graph.outputs:
             if name in self.views:
                 self.graph.put("Identity", [self.plain(name)], name)
         self._rename()
 
-    def as_it_is(self, node: Node) -> None:
-        """Keeps a node that minds the order of the axes."""
+    def keep(self, node: Node) -> None:
+        """Keeps a node that depends on the order of the axes."""
         node.rename({name: self.plain(name) for name in node.reads() if name in self.views})
         self.graph.nodes.append(node)
 
     def shape(self, name: str) -> Shape:
-        """Returns the shape of a value itself."""
+        """Returns the shape of a value in its original order."""
         return self.graph.types[name].shape
 
     def held(self, name: str) -> tuple[str, Order]:
-        """Returns the value that a value is a view of; one that is no view is one of itself."""
+        """Returns the value and the order that a value is a view of, possibly the value itself."""
         return self.views.get(name, (name, tuple(range(len(self.shape(name))))))
 
     def plain(self, name: str) -> str:
-        """Returns the name of a value itself."""
+        """Returns the name of a value with its axes in the original order."""
         return self.transposed(*self.held(name))
 
     def transposed(self, name: str, order: Sequence[int]) -> str:
@@ -80,7 +80,7 @@ class _Pass:
         return self.known[name, order]
 
     def put(self, node: Node, inputs: list[str], order: Order, **changed: object) -> bool:
-        """Adds a node in the place of another; its result is to be read in the given order."""
+        """Replaces a node by one whose result is a view of the original with the given order."""
         (output,) = node.outputs
         target = output
         if order != tuple(range(len(order))):
@@ -94,7 +94,7 @@ class _Pass:
         return True
 
     def common(self, names: Sequence[str]) -> Order:
-        """Returns the order that most elements of some values of equal rank are in."""
+        """Returns the order in which most elements of some values of equal rank are stored."""
         counts: dict[Order, int] = {}
         for name in names:
             order = self.held(name)[1]
@@ -103,17 +103,17 @@ class _Pass:
         return max(counts, key=lambda order: (counts[order], order != plain))
 
     def aligned(self, name: str, order: Order) -> str:
-        """Returns the name of what is a value, or broadcasts to it, if read in the given order."""
+        """Returns the name of a value stored in the given order, up to broadcasting."""
         shape, inverse = self.shape(name), _inverse(order)
         if stripped(shape) == ():
             return self.plain(name)
         if len(shape) == len(order):
-            held, own = self.held(name)
-            return self.transposed(held, [own[axis] for axis in inverse])
+            held, present = self.held(name)
+            return self.transposed(held, [present[axis] for axis in inverse])
         sizes = (1,) * (len(order) - len(shape)) + shape
         moved = stripped(tuple(sizes[axis] for axis in inverse))
         axes = [axis for axis in inverse if sizes[axis] != 1]
-        if axes == sorted(axes) and reshaping(shape, moved) is not None:  # only ones have moved
+        if axes == sorted(axes) and reshaping(shape, moved) is not None:  # only axes of size 1 move
             return self._reshaped(self.plain(name), moved)
         return self.transposed(self._reshaped(self.plain(name), sizes), inverse)
 
@@ -127,9 +127,9 @@ class _Pass:
         return graph.add(op, [name], shape, **attributes)
 
     def _rename(self) -> None:
-        """Gives the names of values that are gone to what took their place."""
-        made = self.graph.producers()
-        names = {new: old for new, old in self.names.items() if old not in made}
+        """Renames the values that replace others which no longer exist."""
+        producers = self.graph.producers()
+        names = {new: old for new, old in self.names.items() if old not in producers}
         for new, old in names.items():
             self.graph.types[old] = self.graph.types[new]
         for node in self.graph.nodes:
@@ -145,7 +145,7 @@ def _is_plain(order: Order) -> bool:
     return order == tuple(range(len(order)))
 
 
-# How operators work on what is held in another order. Each says whether it did.
+# Handlers of operators that can work on permuted inputs. Each returns whether it replaced the node.
 
 
 def _pointwise(run: _Pass, node: Node) -> bool:
@@ -184,7 +184,7 @@ def _reduce(run: _Pass, node: Node) -> bool:
 
 
 def _without(order: Order, axes: Sequence[int]) -> Order:
-    """Returns the order of the axes that are left."""
+    """Returns the order of the remaining axes."""
     rest = [place for axis, place in enumerate(order) if axis not in axes]
     return tuple(sorted(rest).index(place) for place in rest)
 
@@ -194,7 +194,7 @@ def _unsqueeze(run: _Pass, node: Node) -> bool:
     if _is_plain(order):
         return False
     axes, rank = node.attributes["axes"], len(order)
-    old, new = iter(order), iter(range(rank, rank + len(axes)))  # the new axes are put last
+    old, new = iter(order), iter(range(rank, rank + len(axes)))  # the new axes are stored last
     order = tuple(next(new if axis in axes else old) for axis in range(rank + len(axes)))
     return run.put(node, [held], order, axes=list(range(rank, len(order))))
 
@@ -224,16 +224,16 @@ def _gather(run: _Pass, node: Node) -> bool:
 
 
 def _matmul(run: _Pass, node: Node) -> bool:
-    """A product with a matrix, which sums over the last axis of the other operand."""
+    """Handles a product with a matrix, which sums over the last axis of the first operand."""
     (held, order), matrix = run.held(node.inputs[0]), node.inputs[1]
     rank = len(order)
     if _is_plain(order) or rank < 3 or len(run.shape(matrix)) != 2:
         return False
     if order[-1] == rank - 1:
         return run.put(node, [held, run.plain(matrix)], order)
-    if order[-1] == rank - 2:  # from the left
-        matrix, own = run.held(matrix)
-        return run.put(node, [run.transposed(matrix, own[::-1]), held], order)
+    if order[-1] == rank - 2:  # multiply from the left
+        matrix, present = run.held(matrix)
+        return run.put(node, [run.transposed(matrix, present[::-1]), held], order)
     return False
 
 

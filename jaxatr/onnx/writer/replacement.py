@@ -1,4 +1,4 @@
-"""A model file's weights exchanged for others, its graph left as it is."""
+"""Replaces the weights of a model file without changing its graph."""
 
 import os
 from collections import defaultdict
@@ -26,28 +26,28 @@ def replace_weights(
     before: Mapping[str, Mapping[str, Any]] | None = None,
     folder: Path | None = None,
 ) -> onnx.ModelProto:
-    """Writes a model with other values in its initializers and constants; nodes and names stay.
+    """Writes a model with new values of its initializers and constants.
 
     Args:
       model: the source, which is not changed.
-      variables: trees of arrays. An array is for the initializer, or the Constant node's output,
-        whose name is the array's path joined by ``/``, with or without the collection before it:
-        the array in ``{"params": {"conv1.weight": …}}`` is for ``params/conv1.weight`` or
-        ``conv1.weight``. What stands in subgraphs and functions has the name that
-        :func:`jaxatr.onnx.load` gives it. What no array is for keeps its values.
-      path: of the file.
-      before: the variables that the model was read with. What has not changed since is left alone;
-        what has, and was computed from constants or by an ``Identity``, is the value of a
-        ``Constant`` node in the place of the node that computed it.
-      folder: where the external data of the source lie; they go into the new file.
+      variables: trees of arrays. An array replaces the initializer, or the output of a
+        ``Constant`` node, whose name is the array's path joined by ``/``, with or without the
+        collection: the array in ``{"params": {"conv1.weight": …}}`` replaces
+        ``params/conv1.weight`` or ``conv1.weight``. Arrays in subgraphs and functions have the
+        names that :func:`jaxatr.onnx.load` gives them. All other values are kept.
+      path: path of the file to write.
+      before: the variables that :func:`jaxatr.onnx.load` returned for the model. Unchanged arrays
+        are left alone. A changed array that was folded, or came from an ``Identity``, turns the
+        node that computed it into a ``Constant``.
+      folder: folder of the source's external data, which are moved into the new file.
 
     Returns:
-      The model that was written.
+      The ``ModelProto`` that was written.
 
     Raises:
-      ValueError: the source or its external data are not well formed; or there are arrays that
-        nothing has the name, shape or dtype of, or that differ and have one place in the file
-        (a constant of a function that is called twice): all are named.
+      ValueError: the source or its external data are malformed, the model has no value of an
+        array's name, shape and dtype, or arrays differ that the file stores only once (a constant
+        of a function that is called twice). The message lists all such arrays.
     """
     changed = onnx.ModelProto()
     changed.CopyFrom(model)
@@ -78,7 +78,7 @@ def replace_weights(
 
 
 def _parts(owner: Any) -> Iterator[Any]:
-    """Yields the nodes of a graph or function and all tensors, those of its subgraphs too."""
+    """Yields the nodes and tensors of a graph or function, including those of its subgraphs."""
     yield from getattr(owner, "initializer", ())
     sparse = [*getattr(owner, "sparse_initializer", ())]
     for node in owner.node:
@@ -94,9 +94,9 @@ def _parts(owner: Any) -> Iterator[Any]:
 
 
 def _holders(model: onnx.ModelProto, parts: list[Any]) -> tuple[Program, dict[str, int]]:
-    """Returns the program, and which part of the model holds or makes each of its values.
+    """Returns the program, and the index of the part that stores or computes each of its values.
 
-    A part is known again by its ``doc_string``, which the copies of a function's nodes have too.
+    Parts are marked by their ``doc_string``, which is also copied with the nodes of functions.
     """
     texts = [part.doc_string if part.HasField("doc_string") else None for part in parts]
     for place, part in enumerate(parts):
@@ -108,14 +108,14 @@ def _holders(model: onnx.ModelProto, parts: list[Any]) -> tuple[Program, dict[st
             part.ClearField("doc_string")
         else:
             part.doc_string = text
-    # A node out of the definition that ONNX has of an operator is no part of the model.
+    # Nodes from ONNX's own definition of an operator have no mark: they are not in the model.
     return lowered.program, {name: int(place) for name, place in holders.items() if place.isdigit()}
 
 
 def _changed(
     arrays: Mapping[str, np.ndarray], known: Mapping[str, Any], program: Program
 ) -> dict[str, np.ndarray]:
-    """Returns the arrays that are not what they were, with those that an Identity made of them."""
+    """Returns the arrays that have changed, and the copies of them that an ``Identity`` made."""
     new = {
         name: array
         for name, array in arrays.items()
@@ -130,7 +130,7 @@ def _changed(
 
 
 def _conflicts(new: Mapping[str, np.ndarray], holders: Mapping[str, int]) -> Iterator[str]:
-    """Yields a line for each place of the file that several arrays have, and not one value."""
+    """Yields a message for each part of the file that several different arrays would replace."""
     sharing = defaultdict(list)
     for name, place in holders.items():
         sharing[place].append(name)
@@ -139,11 +139,11 @@ def _conflicts(new: Mapping[str, np.ndarray], holders: Mapping[str, int]) -> Ite
         if any(
             name not in new or not np.array_equal(new[name], new.get(first, ())) for name in others
         ):
-            yield f"  {', '.join(sorted(names))}: the file has one place for them, and they differ"
+            yield f"  {', '.join(sorted(names))}: the file stores them once, but they differ"
 
 
 def _tensor(part: Any) -> onnx.TensorProto | None:
-    """Returns the tensor that an initializer is, or that a Constant node has."""
+    """Returns an initializer, or the tensor of a ``Constant`` node, else None."""
     if isinstance(part, onnx.TensorProto):
         return part
     values = [a.t for a in part.attribute if a.name == "value" and a.HasField("t")]
@@ -151,13 +151,13 @@ def _tensor(part: Any) -> onnx.TensorProto | None:
 
 
 def _problem(part: Any, known: Any, array: np.ndarray) -> str:
-    """Returns why an array cannot be put into a part, or nothing."""
+    """Returns the reason why an array cannot replace a part, or an empty string."""
     tensor = None if part is None else _tensor(part)
     if tensor is not None:
         shape = tuple(tensor.dims)
         dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
     elif part is None or known is None:
-        return "the model has nothing of this name"
+        return "the model has no value of this name"
     else:
         shape, dtype = known.shape, known.dtype
     if shape != array.shape or dtype != array.dtype:
@@ -166,7 +166,7 @@ def _problem(part: Any, known: Any, array: np.ndarray) -> str:
 
 
 def _put(part: Any, array: np.ndarray) -> None:
-    """Gives an initializer or a Constant node another value; another node becomes a Constant."""
+    """Sets the value of an initializer or ``Constant`` node; turns any other node into one."""
     tensor = _tensor(part)
     if tensor is not None:
         tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))

@@ -1,4 +1,4 @@
-"""From a graph to a file: the model as ONNX has it, checked, and written whole or not at all."""
+"""Converts a graph to a model proto, checks it and writes it atomically."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from jaxatr.onnx.package import PRODUCER, onnx
 from jaxatr.onnx.reader.lowering import FIXED
 from jaxatr.onnx.writer.graph import Graph, Node
 
-# The bytes that weights may take in a file: protobuf counts in 31 bits, the graph needs some too.
+# Maximum bytes of weights in one file: protobuf allows 2³¹, less some room for the graph.
 LARGEST = 2**31 - 2**24
 
 _AS_INPUTS = {
@@ -30,14 +30,14 @@ _AS_INPUTS = {
 def model_proto(
     graph: Graph, *, opset: int, name: str, properties: Mapping[str, str]
 ) -> onnx.ModelProto:
-    """Returns a graph as a model.
+    """Converts a graph to a model proto.
 
     Args:
-      graph: the root, whose values' names are final.
-      opset: version of ONNX's own operators.
-      name: of the graph.
-      properties: go into ``metadata_props``, with the names of those floating-point initializers
-        that are no weights: who reads the file again does not train them.
+      graph: the root graph, with final names.
+      opset: version of ONNX's standard operators.
+      name: name of the graph.
+      properties: entries of ``metadata_props``. The names of floating-point initializers that are
+        not weights are added to them, so that they are not trained when the file is loaded.
     """
     opsets = [onnx.helper.make_opsetid("", opset)]
     model = onnx.helper.make_model(
@@ -50,7 +50,7 @@ def model_proto(
     fixed = [
         name
         for name, array in graph.initializers.items()
-        if name not in graph.weights and array.dtype.kind not in "biu"  # which nobody trains
+        if name not in graph.weights and array.dtype.kind not in "biu"  # never trained
     ]
     not_trained = {FIXED: json.dumps(fixed)} if fixed else {}
     onnx.helper.set_model_props(model, {**properties, **not_trained})
@@ -58,13 +58,13 @@ def model_proto(
 
 
 def write_model(model: onnx.ModelProto, path: str | os.PathLike) -> None:
-    """Checks a model and writes it, all of it or nothing.
+    """Checks a model and writes it atomically.
 
-    Weights that do not fit into one file go into a second one beside it, ``PATH.data``.
+    Weights that are too large for one file go into a second one beside it, ``PATH.data``.
 
     Args:
-      model: the model.
-      path: of the file.
+      model: the model proto.
+      path: path of the file.
 
     Raises:
       ValueError: the folder does not exist, or the model is not valid.
@@ -117,10 +117,10 @@ def _node_proto(node: Node, graph: Graph) -> onnx.NodeProto:
     moved = [key for key in _AS_INPUTS.get(node.op, ()) if key in attributes]
     names = [graph.constant(np.asarray(attributes.pop(key), np.int64)) for key in moved]
     inputs[1 : 1 + len(names)] = names
-    # An empty list has no type, and is what ONNX takes a missing one for.
+    # An empty list has no element type. Leaving it out means the same in ONNX.
     given = {key: value for key, value in attributes.items() if value != []}
-    made = {key: _attribute(value, node, key) for key, value in given.items()}
-    return onnx.helper.make_node(node.op, inputs, node.outputs, node.name, **made)
+    converted = {key: _attribute(value, node, key) for key, value in given.items()}
+    return onnx.helper.make_node(node.op, inputs, node.outputs, node.name, **converted)
 
 
 def _attribute(value: Any, node: Node, key: str) -> Any:

@@ -1,4 +1,4 @@
-"""From a network or a function to a jaxpr whose batch size is free."""
+"""Traces a network or a function to a jaxpr with a free batch size."""
 
 import inspect
 import traceback
@@ -21,8 +21,8 @@ class FreeAxis(NamedTuple):
     """An axis of an input whose size is free.
 
     Attributes:
-      name: of the size, in the file; axes of one name are of one size.
-      least: the smallest size that the function takes.
+      name: name of the size in the file; axes with the same name have the same size.
+      least: smallest size that the function accepts.
     """
 
     name: str
@@ -30,13 +30,13 @@ class FreeAxis(NamedTuple):
 
 
 class Traced(NamedTuple):
-    """A function as equations.
+    """A traced function.
 
     Attributes:
-      jaxpr: closed; its variables are the leaves of ``variables`` and then of the inputs.
-      weights: name to array, for the first variables.
-      inputs: names of the others.
-      outputs: names of the results.
+      jaxpr: the closed jaxpr; its inputs are the leaves of the variables, then of the inputs.
+      weights: the leaves of the variables, by name.
+      inputs: names of the leaves of the inputs.
+      outputs: names of the leaves of the result.
     """
 
     jaxpr: Any
@@ -53,17 +53,19 @@ def trace(
     dynamic_batch: bool,
     free_axes: Sequence[Mapping[int, FreeAxis]] = (),
 ) -> Traced:
-    """Returns the equations of a function, with names for what goes in and out.
+    """Traces a function, and names its inputs and outputs.
 
     Args:
-      function: a linen module, or ``f(variables, *inputs)``.
-      variables: of it.
-      example_inputs: arrays or trees of arrays, for their shapes and dtypes alone.
-      dynamic_batch: whether the first axis of every input is a free batch size.
-      free_axes: for each of the first inputs, which are arrays, further free axes by number.
+      function: a linen module, or a function ``f(variables, *inputs)``.
+      variables: its variables.
+      example_inputs: arrays or trees of arrays, of which only shapes and dtypes are used.
+      dynamic_batch: whether the first axis of every input has a free size.
+      free_axes: for each of the first inputs, which must be arrays, further axes with a free size,
+        by their number.
 
     Raises:
-      ValueError: the inputs have no common batch size, or the function uses a free one as a number.
+      ValueError: the inputs have no common batch size, or the function uses a free size as a
+        number.
     """
     specs = [jax.tree.map(_spec, example) for example in example_inputs]
     free = {axis.name: axis.least for axes in free_axes for axis in axes.values()}
@@ -109,8 +111,8 @@ def _with_free_batch(specs: list[Any], batch: Any) -> list[Any]:
     sizes = sorted({leaf.shape[0] for leaf in leaves})
     if len(sizes) != 1:
         raise ValueError(
-            f"example_inputs: got first axes of {sizes or 'no size at all'}, wanted one batch size "
-            "for all inputs, or dynamic_batch=False"
+            f"example_inputs: got first axes of sizes {sizes or 'none'}, wanted the same batch "
+            "size for all inputs, or dynamic_batch=False"
         )
 
     def freed(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
@@ -121,7 +123,7 @@ def _with_free_batch(specs: list[Any], batch: Any) -> list[Any]:
 
 
 def _callable(function: Callable[..., Any]) -> tuple[Callable[..., Any], list[str]]:
-    """Returns ``f(variables, *inputs)`` and the names of its inputs, as far as they are known."""
+    """Returns a function ``f(variables, *inputs)`` and the names of its inputs, if known."""
     if not isinstance(function, nn.Module):
         return function, _positional(function)[1:]
     names = _positional(type(function).__call__)[1:]
@@ -136,7 +138,7 @@ def _callable(function: Callable[..., Any]) -> tuple[Callable[..., Any], list[st
 def _positional(function: Callable[..., Any]) -> list[str]:
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # of a builtin
+    except (TypeError, ValueError):  # a builtin
         return []
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return [parameter.name for parameter in parameters if parameter.kind in kinds]
@@ -165,6 +167,6 @@ def _needs_the_size(error: Exception) -> str:
     frame, reason = frames[-1], str(error).splitlines()[0]
     return (
         f"{frame.filename}:{frame.lineno} ({frame.line}) needs the batch size as a number "
-        f"({reason}): write x.shape[0] for len(x), and nothing of the example's own size; "
+        f"({reason}): write x.shape[0] in place of len(x), do not use the size of the example, "
         "or export with dynamic_batch=False"
     )

@@ -1,8 +1,8 @@
-"""From a jaxpr to a graph: walks the equations, and asks a rule for each primitive.
+"""Translates a jaxpr to a graph with a rule for each primitive.
 
-A value keeps the shape that it was computed in for as long as broadcasting gives the rest: the
-``[c]`` of a bias stays ``[c]`` where jax has made ``[b, h, w, c]`` of it, as ONNX's operators
-broadcast by themselves. What depends on constants alone is computed at once.
+ONNX's operators broadcast, so a value keeps the shape in which it was computed as long as
+broadcasting does the rest: a bias ``[c]`` stays ``[c]`` where jax broadcasts it to
+``[b, h, w, c]``. Equations that depend only on constants are computed during the translation.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,13 +28,13 @@ from jaxatr.onnx.writer.graph import Graph, Shape, Unsupported
 
 
 class Tensor(NamedTuple):
-    """A value of the graph, or a constant that is not in it yet.
+    """A value of the graph, or a constant that has not been added to it.
 
     Attributes:
-      shape: the shape it was computed in, which broadcasts to the shape that it has in jax.
-      dtype: of the elements.
-      name: in the graph, or None of a constant.
-      array: the constant, or None.
+      shape: the shape in which it was computed, which broadcasts to its shape in jax.
+      dtype: type of the elements.
+      name: name in the graph; None for a constant.
+      array: array of a constant; None for a value of the graph.
     """
 
     shape: Shape
@@ -47,18 +47,18 @@ class Equation(NamedTuple):
     """The equation that a rule translates.
 
     Attributes:
-      primitive: its name.
-      params: of the primitive.
-      inputs: its operands.
-      takes: their shapes and dtypes in jax.
-      gives: those of the results.
+      primitive: name of the primitive.
+      params: parameters of the primitive.
+      inputs: the operands.
+      in_avals: shapes and dtypes of the operands in jax.
+      out_avals: shapes and dtypes of the results in jax.
     """
 
     primitive: str
     params: Mapping[str, Any]
     inputs: list[Tensor]
-    takes: list[Any]
-    gives: list[Any]
+    in_avals: list[Any]
+    out_avals: list[Any]
 
 
 Rule = Callable[["Translator", Equation], Tensor | list[Tensor]]
@@ -69,9 +69,12 @@ COMPUTED: dict[str, Callable[[Mapping[str, Any]], Callable[..., Any] | None]] = 
     "jaxatr_spread": lambda params: partial(channels.PLAIN["spread"], **params),
     "jaxatr_totals": lambda params: channels.PLAIN["totals"],
 }
-"""Primitives of this package, from their parameters to what jax would compute; None: by a rule."""
+"""For primitives of this package: from their parameters to an equivalent jax function.
 
-_LATER = {"platform_index", "dim_as_value"}  # no constants, though nothing goes in
+The function is None for parameters that a rule translates.
+"""
+
+_LATER = {"platform_index", "dim_as_value"}  # not constants, although they have no operands
 _INLINED = {
     "checkpoint": "jaxpr",
     "closed_call": "call_jaxpr",
@@ -83,7 +86,7 @@ _INLINED = {
 
 
 def rule(*primitives: str) -> Callable[[Rule], Rule]:
-    """Makes a function the rule of the primitives of these names."""
+    """Returns a decorator that registers a function as the rule for some primitives."""
 
     def add(function: Rule) -> Rule:
         RULES.update(dict.fromkeys(primitives, function))
@@ -96,35 +99,32 @@ class Translator:
     """Adds a jaxpr's equations to a graph.
 
     Attributes:
-      graph: that is added to.
-      dimensions: sizes that are known only when the model runs.
-      missing: what has no rule, ``(primitive, reason, place)`` each.
+      graph: the graph to add to.
+      dimensions: the symbolic dimensions.
+      missing: ``(primitive, reason, source location)`` of each equation that has no rule.
     """
 
     def __init__(self, graph: Graph):
-        """Takes the graph, whose inputs are declared already."""
+        """Initialises it with a graph whose inputs are declared."""
         self.graph = graph
         self.dimensions = Dimensions(graph.root)
         self.missing: list[tuple[str, str, str]] = []
         self._prefix = self._place = ""
 
     def within(self, body: Graph) -> "Translator":
-        """Returns a translator for a body of this graph, which notes what is missing here."""
+        """Returns a translator for a body of this graph, which shares the list ``missing``."""
         inner = Translator(body)
         inner.dimensions, inner.missing = self.dimensions, self.missing
         inner._prefix, inner._place = self.graph.name_scope, self._place
         return inner
 
     def run(self, jaxpr: Any, consts: Sequence[Any], arguments: Sequence[Tensor]) -> list[Tensor]:
-        """Adds a jaxpr.
+        """Adds a jaxpr and returns its results.
 
         Args:
-          jaxpr: an open one.
-          consts: arrays for its constant variables.
-          arguments: for its other variables.
-
-        Returns:
-          Its results.
+          jaxpr: an open jaxpr.
+          consts: arrays for its constants.
+          arguments: values for its inputs.
         """
         env = dict(zip(jaxpr.constvars, map(constant, consts), strict=True))
         env |= dict(zip(jaxpr.invars, arguments, strict=True))
@@ -146,7 +146,7 @@ class Translator:
     def _translate(self, equation: Any, inputs: list[Tensor]) -> list[Tensor]:
         name, params = equation.primitive.name, equation.params
         outer = self.graph.name_scope, self._place
-        # Library code that jax has traced before has no place of its own, but its call has.
+        # Library code that jax traced earlier has no source location; its caller has one.
         self._place = source_info_util.summarize(equation.source_info) or self._place
         stack = str(equation.source_info.name_stack)
         self.graph.name_scope = "/".join(part for part in (self._prefix, stack) if part)
@@ -154,8 +154,8 @@ class Translator:
             if name in _INLINED:
                 return self._inline(params[_INLINED[name]], inputs)
             if name in COMPUTED and (run := COMPUTED[name](params)) is not None:
-                takes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in equation.invars]
-                return self._inline(jax.make_jaxpr(run)(*takes), inputs)
+                avals = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in equation.invars]
+                return self._inline(jax.make_jaxpr(run)(*avals), inputs)
             return self._by_rule(equation, inputs)
         except Unsupported as error:
             self.missing.append((name, str(error), self._place))
@@ -164,7 +164,7 @@ class Translator:
             self.graph.name_scope, self._place = outer
 
     def _inline(self, jaxpr: Any, inputs: list[Tensor]) -> list[Tensor]:
-        """Adds a called jaxpr, whose names stand below the call's."""
+        """Adds a called jaxpr, with its name scopes inside of the call's."""
         before, self._prefix = self._prefix, self.graph.name_scope
         try:
             return self.run(getattr(jaxpr, "jaxpr", jaxpr), getattr(jaxpr, "consts", ()), inputs)
@@ -172,22 +172,22 @@ class Translator:
             self._prefix = before
 
     def _by_rule(self, equation: Any, inputs: list[Tensor]) -> list[Tensor]:
-        name, gives = equation.primitive.name, [var.aval for var in equation.outvars]
-        takes = [var.aval for var in equation.invars]
+        name, out_avals = equation.primitive.name, [var.aval for var in equation.outvars]
+        in_avals = [var.aval for var in equation.invars]
         if name not in RULES:
             raise Unsupported("has no rule")
-        results = RULES[name](self, Equation(name, equation.params, inputs, takes, gives))
+        results = RULES[name](self, Equation(name, equation.params, inputs, in_avals, out_avals))
         return [results] if isinstance(results, Tensor) else results
 
     def _placeholder(self, aval: Any) -> Tensor:
-        """Returns something in the place of a result that has no rule, so that others are found."""
+        """Returns a placeholder for a result without a rule, so that translation can go on."""
         dtype = aval.dtype if is_plain(aval) else np.dtype(np.uint32)
         return Tensor(aval.shape, dtype, self.graph.declare("missing", aval.shape, dtype))
 
-    # The vocabulary of rules.
+    # Methods for rules.
 
     def name(self, value: Tensor) -> str:
-        """Returns a value's name in the graph, in the shape that it was computed in."""
+        """Returns a value's name in the graph, in the shape in which it was computed."""
         return self.graph.constant(value.array) if value.name is None else value.name
 
     def tensor(self, name: str) -> Tensor:
@@ -197,11 +197,11 @@ class Translator:
     def add(
         self, op: str, inputs: list[str], shape: Shape, dtype: Any = None, /, **attributes: Any
     ) -> Tensor:
-        """Adds a node, as :meth:`Graph.add` does, and returns its output."""
+        """Adds a node with :meth:`Graph.add`, and returns its output."""
         return self.tensor(self.graph.add(op, inputs, shape, dtype, **attributes))
 
     def full(self, value: Tensor, shape: Shape) -> str:
-        """Returns the name of a value in the shape that it has in jax."""
+        """Returns the name of a value broadcast to its shape in jax."""
         if value.array is not None and is_static(shape):
             return self.graph.constant(np.broadcast_to(value.array, shape))
         if tuple(value.shape) == tuple(shape):
@@ -218,24 +218,24 @@ class Translator:
         return self.graph.add("Expand", [self.name(value), self.dimensions.shape(shape)], shape)
 
     def read(self, equation: Equation, index: int) -> str:
-        """Returns the name of an operand in the shape that it has in jax."""
-        return self.full(equation.inputs[index], equation.takes[index].shape)
+        """Returns the name of an operand broadcast to its shape in jax."""
+        return self.full(equation.inputs[index], equation.in_avals[index].shape)
 
     def operand(self, equation: Equation, index: int) -> Tensor:
-        """Returns an operand in the shape that it has in jax; a constant stays one."""
-        value, shape = equation.inputs[index], equation.takes[index].shape
+        """Returns an operand broadcast to its shape in jax; a constant stays a constant."""
+        value, shape = equation.inputs[index], equation.in_avals[index].shape
         if value.array is not None and is_static(shape):
             return Tensor(shape, value.dtype, array=np.broadcast_to(value.array, shape))
         return self.tensor(self.full(value, shape))
 
     def pointwise(self, op: str, *values: Tensor, dtype: Any = None, **attributes: Any) -> Tensor:
-        """Adds an operator that broadcasts; the result is of the first operand's dtype."""
+        """Adds an operator that broadcasts; by default the result has the first operand's dtype."""
         shape = broadcast(*(value.shape for value in values))
         dtype = values[0].dtype if dtype is None else dtype
         return self.add(op, [self.name(value) for value in values], shape, dtype, **attributes)
 
     def cast(self, value: Tensor, dtype: Any) -> Tensor:
-        """Returns the value in another dtype."""
+        """Converts a value to another dtype."""
         if value.dtype == np.dtype(dtype):
             return value
         if value.array is not None:
@@ -251,19 +251,19 @@ class Translator:
         return self.graph.add("Transpose", [name], tuple(shape[axis] for axis in order), perm=order)
 
     def reshape(self, name: str, shape: Shape) -> str:
-        """Returns the name of a value in another shape."""
+        """Returns the name of a value reshaped to another shape."""
         before = self.graph.types[name].shape
         if tuple(before) == tuple(shape):
             return name
-        found = reshaping(before, shape)
-        if found is None:
+        operator = reshaping(before, shape)
+        if operator is None:
             return self.graph.add("Reshape", [name, self.dimensions.shape(shape)], shape)
-        op, attributes = found
+        op, attributes = operator
         return self.graph.add(op, [name], shape, **attributes)
 
 
 def constant(array: Any) -> Tensor:
-    """Returns a constant; one with the same element everywhere is kept as that element."""
+    """Returns an array as a constant; if all elements are equal, only one is kept."""
     if not is_plain(array):
         return Tensor(array.shape, array.dtype, array=array)
     array = np.asarray(array)
@@ -275,12 +275,12 @@ def constant(array: Any) -> Tensor:
 
 
 def is_plain(array: Any) -> bool:
-    """Says whether an array's elements are numbers, and not random keys."""
+    """Returns whether an array's elements are numbers, not random keys."""
     return not (hasattr(array, "dtype") and jnp.issubdtype(array.dtype, jax.dtypes.extended))
 
 
 def _computed(jaxpr: Any, equations: list[Any], env: Mapping[Any, Tensor]) -> dict[Any, Tensor]:
-    """Returns the results of equations that depend on constants alone."""
+    """Returns the results of equations that depend only on constants."""
     known = {var for var, value in env.items() if value.array is not None}
     fixed = []
     for equation in equations:
@@ -291,14 +291,14 @@ def _computed(jaxpr: Any, equations: list[Any], env: Mapping[Any, Tensor]) -> di
     if not fixed:
         return {}
     taken = [var for var in env if any(var in equation.invars for equation in fixed)]
-    made = [var for equation in fixed for var in equation.outvars]
-    # As a function of its own, compiled at once where it is long: each part would be compiled too.
-    part = jex.Jaxpr(taken, [], made, fixed, debug_info=jaxpr.debug_info)
+    computed = [var for equation in fixed for var in equation.outvars]
+    # Long parts are compiled as one function, since otherwise each primitive would be compiled.
+    part = jex.Jaxpr(taken, [], computed, fixed, debug_info=jaxpr.debug_info)
     run = jex.jaxpr_as_fun(
-        jex.ClosedJaxpr(part, [_whole(env[var].array, var.aval.shape) for var in taken])
+        jex.ClosedJaxpr(part, [_broadcast(env[var].array, var.aval.shape) for var in taken])
     )
     results = (jax.jit(run) if len(fixed) > 3 else run)()
-    return dict(zip(made, map(constant, results), strict=True))
+    return dict(zip(computed, map(constant, results), strict=True))
 
 
 def _is_fixed(equation: Any) -> bool:
@@ -308,7 +308,7 @@ def _is_fixed(equation: Any) -> bool:
     return all(is_static(v.aval.shape) for v in equation.outvars) and all(map(_is_fixed, inner))
 
 
-def _whole(array: Any, shape: Shape) -> Any:
+def _broadcast(array: Any, shape: Shape) -> Any:
     return np.broadcast_to(array, shape) if is_plain(array) else array
 
 

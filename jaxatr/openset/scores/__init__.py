@@ -1,8 +1,8 @@
-"""The scores of how known an example is, found by themselves.
+"""The package's scores, discovered automatically.
 
-Every module of this folder gives one as ``SCORE``, or several that differ in one thing, such as the
-stage of the network that they look at, as ``SCORES``. The first line of its docstring describes
-them in the documentation's table.
+Every module of this folder defines one score as ``SCORE``, or several variants, such as one for
+each stage of the network, as ``SCORES``. The first line of its docstring describes them in the
+documentation's table.
 """
 
 import importlib
@@ -12,7 +12,7 @@ from types import ModuleType
 from jaxatr.openset.score import Score
 
 DEFAULT = ("softmax", "mls", "cbc")
-"""The score of the paper's method, and the two that need nothing but its network's logits."""
+"""The score of the paper's method, and two scores that need only the network's logits."""
 
 
 def _by_module() -> dict[ModuleType, tuple[Score, ...]]:
@@ -36,8 +36,8 @@ def _by_name() -> dict[str, Score]:
     return {name: found[name] for name in dict.fromkeys((*DEFAULT, *found))}
 
 
-#: By the module that gives them.
+#: Scores by module.
 BY_MODULE: dict[ModuleType, tuple[Score, ...]] = _by_module()
 
-#: By name, the default ones first.
+#: Scores by name, the default ones first.
 SCORES: dict[str, Score] = _by_name()

@@ -1,12 +1,11 @@
-r"""Energy after all but the largest features are pruned and the rest scaled (Djurisic et al. 2023).
+r"""Energy after pruning all but the largest features and rescaling those (Djurisic et al. 2023).
 
-Of each example's features the largest are kept, the others set to 0, and what is kept is
-multiplied by :math:`e^{s_1 / s_2}`, with :math:`s_1` the sum before and :math:`s_2` the sum after;
-the score is minus the energy of the logits. Of the paper's three variants this is the best on its
-benchmarks; the others, ASH-P, which only prunes, and ASH-B, which makes what is kept equal, can be
-asked for.
-
-ASH-S of "Extremely simple activation shaping"; features are 0 or more.
+The largest features of each example are kept and multiplied by :math:`e^{s_1 / s_2}`, with
+:math:`s_1` the sum of the features before pruning and :math:`s_2` that after; the others are set
+to 0. The score is minus the energy of the resulting logits. This is ASH-S of "Extremely simple
+activation shaping", the best of the paper's three variants on its benchmarks. The other two are
+available as options: ASH-P only prunes, and ASH-B sets all kept features to the same value.
+Features must be non-negative.
 """
 
 from typing import Literal
@@ -23,7 +22,7 @@ from jaxatr.typing import Array, ArrayLike, Float
 Variant = Literal["s", "p", "b"]
 
 PERCENTILE = 90.0
-"""Share of the features, in percent, that is set to 0: the paper's for ImageNet and CIFAR-100."""
+"""Percentage of the features that is set to 0: the paper's for ImageNet and CIFAR-100."""
 
 
 def shaped(
@@ -32,15 +31,15 @@ def shaped(
     percentile: float = PERCENTILE,
     variant: Variant = "s",
 ) -> Float[Array, "b d"]:
-    """Prunes and rescales features; of equal ones at the limit all are kept.
+    """Prunes and rescales features; all features equal to the smallest kept one are kept.
 
     Args:
-      features: ``[b, d]``, none below 0.
-      percentile: share of them, in percent, that is set to 0.
-      variant: of the paper's ASH-S, ASH-P and ASH-B.
+      features: ``[b, d]``, non-negative.
+      percentile: percentage of the features that is set to 0.
+      variant: ``"s"``, ``"p"`` or ``"b"``, for the paper's ASH-S, ASH-P and ASH-B.
 
     Raises:
-      ValueError: there is no such variant, or nothing is left.
+      ValueError: the variant does not exist, or no feature is left.
     """
     x = jnp.asarray(features, jnp.float32)
     kept = scale.largest(x, percentile)
@@ -48,8 +47,8 @@ def shaped(
     if variant == "s":
         return pruned * scale.factor(x, percentile)
     if variant == "b":
-        whole = jnp.sum(x, axis=1, keepdims=True) / kept.shape[1]
-        return jnp.where(x >= kept[:, -1:], whole, 0)
+        mean = jnp.sum(x, axis=1, keepdims=True) / kept.shape[1]
+        return jnp.where(x >= kept[:, -1:], mean, 0)
     if variant != "p":
         raise ValueError(f"variant: got {variant!r}, wanted 's', 'p' or 'b'")
     return pruned
@@ -62,13 +61,13 @@ def score(
     percentile: float = PERCENTILE,
     variant: Variant = "s",
 ) -> Float[Array, " b"]:
-    """Computes the energy, negated, of the shaped features.
+    """Computes minus the energy of the shaped features.
 
     Args:
-      model: of :func:`jaxatr.openset.scores.scale.fit`.
-      features: ``[b, d]``, none below 0.
-      percentile: as :func:`shaped` has it.
-      variant: as there.
+      model: from :func:`jaxatr.openset.scores.scale.fit`.
+      features: ``[b, d]``, non-negative.
+      percentile: percentage of the features that is set to 0.
+      variant: ``"s"``, ``"p"`` or ``"b"``, for the paper's ASH-S, ASH-P and ASH-B.
     """
     x = shaped(features, percentile=percentile, variant=variant)
     return energy_score(logits_of(x, model.kernel, model.bias))

@@ -16,11 +16,12 @@ def cbc_score(
 ) -> Float[Array, " b"]:
     """Returns the logit of the predicted class's binary classifier.
 
-    The logit and not its sigmoid: a float32 sigmoid is 1.0 from 17 on, which makes ties.
+    The logit is used instead of the probability, because a float32 sigmoid saturates at 1.0 from a
+    logit of 17 on, which creates ties.
 
     Args:
       logits: ``[b, k]``, of the closed-set classifier; its argmax (the lower index on ties)
-        chooses the binary classifier.
+        selects the binary classifier.
       open_logits: ``[b, k]``, one logit per binary classifier.
 
     >>> float(cbc_score(jnp.array([[2.0, 1.0]]), jnp.array([[-3.0, 5.0]]))[0])

@@ -1,8 +1,8 @@
 """Minus the summed squared gradient norms under a confounding label (Lee and AlRegib 2021).
 
-Lee and AlRegib (2021), "Open-Set Recognition With Gradient-Based Representations": the label says
-yes to every class at once, which no training example did. A network knows how to answer an example
-that is like the ones it was trained on, and its parameters have to move little.
+Lee and AlRegib (2021), "Open-Set Recognition With Gradient-Based Representations": the confounding
+label marks every class as present, unlike any training example. For an example similar to the
+training examples, the network's parameters need to change little.
 """
 
 import chex
@@ -14,7 +14,7 @@ from jaxatr.typing import Array, ArrayLike, Float
 
 
 def confounding_loss(logits: Float[ArrayLike, "b k"]) -> Float[Array, " b"]:
-    """Returns the binary cross-entropy of every class with 1, averaged over the classes.
+    """Computes the binary cross-entropy of every class with label 1, averaged over the classes.
 
     Args:
       logits: ``[b, k]``, of the closed-set classifier.
@@ -24,11 +24,11 @@ def confounding_loss(logits: Float[ArrayLike, "b k"]) -> Float[Array, " b"]:
 
 
 def sum_score(norms: Float[ArrayLike, "b l"]) -> Float[Array, " b"]:
-    """Returns the negated sum of the squared norms, which needs no training.
+    """Computes minus the sum of the squared norms, which needs no training.
 
     Args:
-      norms: ``[b, l]``, from :func:`jaxatr.models.squared_gradient_norms` of
-        :func:`confounding_loss`.
+      norms: ``[b, l]``, the squared gradient norms of :func:`confounding_loss` per layer, from
+        :func:`jaxatr.models.squared_gradient_norms`.
     """
     chex.assert_rank(norms, 2)
     return -jnp.sum(jnp.asarray(norms), axis=-1)

@@ -1,7 +1,7 @@
-"""A small network's answer to each layer's gradient norm, as of `conflabel`, by ConfLabel.
+"""Logit of a small detector network on each layer's gradient norm (Lee and AlRegib 2021).
 
-The detector of Lee and AlRegib (2021), "Open-Set Recognition With Gradient-Based Representations":
-its features are the squared norms of the gradient, layer by layer.
+The detector of "Open-Set Recognition With Gradient-Based Representations". Its inputs are the
+squared norms of the gradient under the confounding label (as in ``conflabel``), one per layer.
 """
 
 from typing import NamedTuple
@@ -16,15 +16,15 @@ from jaxatr.openset.outputs import Outputs
 from jaxatr.openset.score import OwnTraining, Score
 from jaxatr.typing import Array, ArrayLike, Float, Key
 
-_SMALLEST = 1e-30  # of a squared norm whose logarithm is taken
+_SMALLEST = 1e-30  # lower bound of squared norms, for their logarithms
 
 
 class Detector(NamedTuple):
     """A network of two layers on the logarithms of squared gradient norms.
 
     Attributes:
-      mean: ``[l]``, of the logarithms on the known examples.
-      std: ``[l]``, of them.
+      mean: ``[l]``, mean of the logarithms on known examples.
+      std: ``[l]``, their standard deviation.
       hidden_kernel: ``[l, h]``.
       hidden_bias: ``[h]``.
       out_kernel: ``[h, 1]``.
@@ -49,20 +49,20 @@ def fit(
     learning_rate: float = 1e-2,
     weight_decay: float = 1e-3,
 ) -> Detector:
-    """Trains the detector to tell known examples from unknown ones.
+    """Trains the detector to distinguish known from unknown examples.
 
-    Adam on all examples at once; both kinds weigh the same, however many there are.
+    It is trained by AdamW in full batches; known and unknown examples have the same total weight.
 
     Args:
       known: ``[n, l]``, squared norms of known examples that the network was not trained on.
-      unknown: ``[m, l]``, of examples of classes that the network was not trained on. In an
-        open-set evaluation they are known classes that were held out of a training, never the
-        unknown ones of the test.
-      key: of the first weights.
-      width: of the hidden layer.
-      steps: of training.
-      learning_rate: of Adam.
-      weight_decay: decoupled.
+      unknown: ``[m, l]``, squared norms of examples of classes that the network was not trained on.
+        In an open-set evaluation these are known classes held out of a training, never the test's
+        unknown ones.
+      key: random key of the initial weights.
+      width: width of the hidden layer.
+      steps: number of training steps.
+      learning_rate: learning rate of AdamW.
+      weight_decay: weight decay of AdamW.
 
     Raises:
       ValueError: one kind is missing.
@@ -86,14 +86,14 @@ def fit(
 
 
 def adapted(detector: Detector, known: Float[ArrayLike, "n l"]) -> Detector:
-    """Returns the detector for another network of the same layers.
+    """Adapts the detector to another network with the same layers.
 
-    The size of gradients differs from one training to the next. The detector has learnt how those
-    of unknown examples differ from those of known ones.
+    The scale of gradients varies between trainings, so the inputs are standardised anew. How
+    gradients of unknown examples differ from those of known ones is kept.
 
     Args:
-      detector: of :func:`fit`, on a network of which some known classes were held out.
-      known: ``[n, l]``, squared norms of the other network on known examples, best on examples that
+      detector: from :func:`fit`, on a network that was trained without some known classes.
+      known: ``[n, l]``, squared norms of the other network on known examples, preferably ones that
         it was not trained on.
 
     Raises:
@@ -107,7 +107,7 @@ def adapted(detector: Detector, known: Float[ArrayLike, "n l"]) -> Detector:
 
 
 def score(detector: Detector, norms: Float[ArrayLike, "b l"]) -> Float[Array, " b"]:
-    """Returns the detector's logit: higher is more known.
+    """Computes the detector's logit; higher is more known.
 
     Args:
       detector: from :func:`fit`.

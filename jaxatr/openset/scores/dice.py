@@ -1,7 +1,7 @@
-"""Energy by the tenth of the last layer's weights that contribute most (Sun and Li 2022).
+"""Energy with only the tenth of the last layer's weights that contribute most (Sun and Li 2022).
 
-A weight's contribution is the weight times the mean of its feature; those that contribute least are
-set to 0, and the score is minus the energy of the logits of what is left.
+A weight's contribution is the weight times the mean of its feature. The weights that contribute
+least are set to 0, and the score is minus the energy of the remaining weights' logits.
 
 DICE of "Leveraging sparsification for out-of-distribution detection".
 """
@@ -22,10 +22,10 @@ def fit(features: Float[ArrayLike, "n d"], head: Head, *, percentile: float = 90
     Args:
       features: ``[n, d]``, of training examples.
       head: the last layer.
-      percentile: share of the weights, in percent, that is set to 0; OpenOOD has 90.
+      percentile: percentage of the weights that is set to 0; OpenOOD uses 90.
 
     Raises:
-      ValueError: a feature is not finite, or ``percentile`` is none.
+      ValueError: a feature is not finite, or ``percentile`` is out of range.
     """
     if not 0 <= percentile < 100:
         raise ValueError(f"percentile: got {percentile}, wanted a number in [0, 100)")
@@ -37,10 +37,10 @@ def fit(features: Float[ArrayLike, "n d"], head: Head, *, percentile: float = 90
 
 
 def score(model: LastLayer, features: Float[ArrayLike, "b d"]) -> Float[Array, " b"]:
-    """Computes the energy, negated, by the pruned layer.
+    """Computes minus the energy with the pruned layer.
 
     Args:
-      model: of :func:`fit`.
+      model: from :func:`fit`.
       features: ``[b, d]``.
     """
     return energy_score(logits_of(features, model.kernel, model.bias))

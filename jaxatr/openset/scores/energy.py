@@ -15,7 +15,7 @@ from jaxatr.typing import Array, ArrayLike, Float
 def energy_score(
     logits: Float[ArrayLike, "b k"], *, temperature: float = 1.0
 ) -> Float[Array, " b"]:
-    r"""Returns minus the energy, :math:`T \log \sum_i e^{z_i / T}` (equation 4).
+    r"""Computes minus the energy, :math:`T \log \sum_i e^{z_i / T}` (equation 4).
 
     Args:
       logits: ``[b, k]``, of the closed-set classifier.

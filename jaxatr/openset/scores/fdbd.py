@@ -1,7 +1,7 @@
-r"""Distance to the decision boundaries, over that to the mean features (Liu and Qin 2024).
+r"""Distance to the decision boundaries over that to the mean features (Liu and Qin 2024).
 
-The features' distance to the boundaries between the predicted class and each other, averaged, over
-their distance to the mean of the training features:
+The features' mean distance to the boundaries between the predicted class and the other classes,
+divided by their distance to the mean of the training features:
 
 .. math::
   \frac{1}{K - 1} \sum_{c \ne \hat y}
@@ -28,9 +28,8 @@ class Boundaries(NamedTuple):
     """A fitted model.
 
     Attributes:
-      mean: ``[d]``, of the training features.
-      between: ``[k, k]``, length of the difference of two classes' weights; 1 of a class with
-        itself.
+      mean: ``[d]``, mean of the training features.
+      between: ``[k, k]``, norm of the difference of two classes' weights; 1 on the diagonal.
     """
 
     mean: Float[ArrayLike, " d"]
@@ -50,7 +49,7 @@ def fit(features: Float[ArrayLike, "n d"], head: Head) -> Boundaries:
     features = finite("features", features)
     weights = np.asarray(last_layer(head, features.shape[1]).kernel, np.float64).T
     if len(weights) < 2:
-        raise ValueError("kernel: got one class, wanted two or more, which have boundaries")
+        raise ValueError("kernel: got one class, wanted two or more")
     between = np.linalg.norm(weights[:, None] - weights, axis=-1) + np.eye(len(weights))
     if not between.all():
         first, second = np.argwhere(between == 0)[0]
@@ -62,10 +61,10 @@ def fit(features: Float[ArrayLike, "n d"], head: Head) -> Boundaries:
 def score(
     model: Boundaries, features: Float[ArrayLike, "b d"], logits: Float[ArrayLike, "b k"]
 ) -> Float[Array, " b"]:
-    """Computes the mean distance to the boundaries over the distance to the mean.
+    """Computes the mean distance to the boundaries, divided by the distance to the mean.
 
     Args:
-      model: of :func:`fit`.
+      model: from :func:`fit`.
       features: ``[b, d]``.
       logits: ``[b, k]``, of the same examples.
     """

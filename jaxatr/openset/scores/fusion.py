@@ -1,9 +1,9 @@
-"""Sum of several scores, each in standard deviations of known validation examples.
+"""Sum of several scores, each standardised on known validation examples.
 
-Mean and deviation are those of known examples that took no part in training, never the test's. What
-a member adds is how unusual its value would be for a known example, so no weights have to be chosen
-(Kittler et al. 1998, "On combining classifiers", the sum rule). The class is the one with the
-smallest product of the distances to it, over the members that search for it (the product rule).
+Mean and standard deviation are those of known examples that took no part in training. Each member
+contributes how unusual its value would be for a known example, so no weights have to be chosen
+(Kittler et al. 1998, "On combining classifiers", the sum rule). The predicted class minimises the
+product of the distances to it, over the members that search a gallery (the product rule).
 """
 
 from collections.abc import Sequence
@@ -22,8 +22,8 @@ class Spread(NamedTuple):
     """A fitted model.
 
     Attributes:
-      mean: ``[m]``, of each member on known validation examples.
-      deviation: ``[m]``, its standard deviation there.
+      mean: ``[m]``, mean of each member on known validation examples.
+      deviation: ``[m]``, standard deviation of each member on them.
     """
 
     mean: Float[ArrayLike, " m"]
@@ -31,11 +31,11 @@ class Spread(NamedTuple):
 
 
 def fit(values: Float[np.ndarray, "n m"], names: Sequence[str]) -> Spread:
-    """Measures mean and deviation of each member.
+    """Computes the mean and the standard deviation of each member.
 
     Args:
-      values: ``[n, m]``, of known examples that took no part in training.
-      names: of the members, for messages.
+      values: ``[n, m]``, the members' scores of known examples that took no part in training.
+      names: names of the members, for error messages.
 
     Raises:
       ValueError: there are fewer than two examples, or a member is not finite or does not vary.
@@ -45,16 +45,18 @@ def fit(values: Float[np.ndarray, "n m"], names: Sequence[str]) -> Spread:
     mean, deviation = values.mean(axis=0), values.std(axis=0)
     for name, one in zip(names, deviation, strict=True):
         if not 0 < one < np.inf:
-            raise ValueError(f"{name} has the deviation {one} on validation examples, wanted > 0")
+            raise ValueError(
+                f"{name} has the standard deviation {one} on validation examples, wanted > 0"
+            )
     return Spread(mean, deviation)
 
 
 def score(model: Spread, values: Float[ArrayLike, "b m"]) -> Any:
-    """Sums the members in their deviations.
+    """Sums the standardised scores of the members.
 
     Args:
-      model: of :func:`fit`.
-      values: ``[b, m]``, of the members.
+      model: from :func:`fit`.
+      values: ``[b, m]``, the members' scores.
     """
     return ((values - model.mean) / model.deviation).sum(axis=1)
 
@@ -70,15 +72,15 @@ def product(distances: Sequence[Float[ArrayLike, "b k"]]) -> Any:
 
 
 def fuse(name: str, title: str, members: Sequence[Score]) -> Score:
-    """Makes a score of others, which names a class if one of them does.
+    """Creates a score that sums others; it names a class if one of them does.
 
     Args:
-      name: of the score.
-      title: of the score.
-      members: two or more; one that names a class gives distances.
+      name: name of the score.
+      title: title of the score.
+      members: two or more scores; one that names a class must provide distances.
 
     Raises:
-      ValueError: there are fewer.
+      ValueError: there are fewer than two members.
     """
     if len(members) < 2:
         raise ValueError(f"members: got {len(members)}, wanted two or more")

@@ -1,6 +1,6 @@
 r"""Minus the generalised entropy of the class probabilities (Liu et al. 2023).
 
-The generalised entropy, negated, over the M largest probabilities:
+The score is minus the generalised entropy of the M largest probabilities:
 
 .. math:: -\sum_{j \le M} p_{(j)}^{\gamma} \, (1 - p_{(j)})^{\gamma}
 
@@ -26,8 +26,8 @@ def gen_score(
 
     Args:
       logits: ``[b, k]``, of the closed-set classifier.
-      gamma: γ; the smaller, the more a small probability counts.
-      largest: M, how many of the largest probabilities count, at most all of them.
+      gamma: γ; the smaller, the more weight small probabilities have.
+      largest: M, number of largest probabilities to include, at most all of them.
 
     Raises:
       ValueError: ``gamma`` is not in (0, 1), or ``largest`` not positive.
@@ -42,7 +42,7 @@ def gen_score(
     chex.assert_rank(logits, 2)
     z = jnp.sort(jnp.asarray(logits), axis=-1)
     log_p = jax.nn.log_softmax(z, axis=-1)
-    # log(1 - p) from the others' probabilities: 1 - p has no digits left where p is nearly 1.
+    # log(1 - p) from the other probabilities, because 1 - p cancels where p is nearly 1.
     others = ~jnp.eye(z.shape[-1], dtype=bool)
     rest = jax.nn.logsumexp(log_p[:, None], axis=-1, where=others)
     return -jnp.sum(jnp.exp(gamma * (log_p + rest))[:, -largest:], axis=-1)

@@ -1,6 +1,6 @@
-"""OpenMax of a network that was shown generated images as one class more (Ge et al. 2017).
+"""OpenMax of a network trained with generated images as an additional class (Ge et al. 2017).
 
-The generated images are the classes after the known ones; their probability counts as that of
+The logits of the generated images follow those of the known classes; their probability counts as
 "unknown".
 """
 

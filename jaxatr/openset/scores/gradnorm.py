@@ -1,7 +1,7 @@
 r"""Length of the last layer's gradient towards uniform probabilities (Huang et al. 2021).
 
-The gradient is that of the divergence of the class probabilities from uniform ones, with respect to
-the last layer's weights, its length the sum of absolute values. For this layer that is a product:
+The score is the L1 norm of the gradient, with respect to the last layer's weights, of the
+divergence between the class probabilities and uniform ones. For this layer it is a product:
 
 .. math:: \lVert f \rVert_1 \cdot \sum_k \left| p_k - 1 / K \right|
 
@@ -23,14 +23,15 @@ from jaxatr.typing import Array, ArrayLike, Float
 def gradnorm_score(
     features: Float[ArrayLike, "b d"], logits: Float[ArrayLike, "b k"], *, temperature: float = 1.0
 ) -> Float[Array, " b"]:
-    """Computes the length of the gradient, which is larger for known examples.
+    """Computes the norm of the gradient, which is larger for known examples.
 
-    The divergence is a mean over the classes; in the authors' code it is a sum, K times as much.
+    The divergence is a mean over the classes; the authors' code uses the sum, which is K times as
+    large.
 
     Args:
-      features: ``[b, d]``, which the last layer takes.
-      logits: ``[b, k]``, which it gives.
-      temperature: T, of the probabilities.
+      features: ``[b, d]``, input of the last layer.
+      logits: ``[b, k]``, output of the last layer.
+      temperature: T of the probabilities.
 
     Raises:
       ValueError: ``temperature`` is not positive.

@@ -1,7 +1,7 @@
 r"""Minus the divergence from the nearest mean probabilities (Hendrycks et al. 2022).
 
-The mean class probabilities :math:`d_k` of the validation examples that are predicted
-as class k are its template, and the score is minus the divergence from the nearest template:
+The template of class k is :math:`d_k`, the mean class probabilities of the validation examples that
+are predicted as k. The score is minus the divergence from the nearest template:
 
 .. math:: -\min_k D_{\mathrm{KL}}(p(y \mid x) \,\Vert\, d_k)
 
@@ -25,15 +25,15 @@ class KLMatching(NamedTuple):
     """A fitted model.
 
     Attributes:
-      log_templates: ``[m, k]``, logarithms of the mean probabilities, of each class that was
-        predicted for an example.
+      log_templates: ``[m, k]``, logarithms of the templates of the m classes that were predicted
+        for at least one example.
     """
 
     log_templates: Float[ArrayLike, "m k"]
 
 
 def fit(logits: Float[ArrayLike, "n k"]) -> KLMatching:
-    """Averages the probabilities of the examples of each predicted class, in float64.
+    """Averages the probabilities of the examples by predicted class, in float64.
 
     Args:
       logits: ``[n, k]``, of examples of known classes that took no part in training.
@@ -53,7 +53,7 @@ def score(model: KLMatching, logits: Float[ArrayLike, "b k"]) -> Float[Array, " 
     """Computes minus the divergence of each example's probabilities from the nearest template.
 
     Args:
-      model: of :func:`fit`.
+      model: from :func:`fit`.
       logits: ``[b, k]``.
     """
     log_p = jax.nn.log_softmax(jnp.asarray(logits), axis=-1)[:, None]

@@ -4,7 +4,7 @@ from jaxatr.openset import nearest_neighbour
 from jaxatr.openset.score import Score
 
 NEIGHBOUR = 50
-"""The neighbour that counts, as for CIFAR-10 in the paper; the last one of a smaller set."""
+"""Rank of the neighbour, the paper's for CIFAR-10; with fewer examples, the farthest one."""
 
 SCORE = Score(
     name="knn",

@@ -1,11 +1,11 @@
 r"""Distance to the nearest class in feature space (Lee et al. 2018, "A simple unified framework").
 
-The features of each class are taken for Gaussian, with a mean of their own and one covariance for
-all (equation 1); the score is equation 2:
+The features of each class are modelled as Gaussian, with a mean per class and a shared covariance
+(equation 1). The score is equation 2:
 
 .. math:: -\min_c\; (f - \mu_c)^\top \Sigma^{-1} (f - \mu_c)
 
-Perturbation of the input and the ensemble over layers, of the same paper, are not included.
+The paper's input perturbation and ensemble over layers are not included.
 """
 
 from typing import NamedTuple
@@ -26,10 +26,10 @@ class Mahalanobis(NamedTuple):
 
     Attributes:
       center: ``[d]``, the mean of all features.
-      whitening: ``[d, d]``: features less the centre, times this, have covariance 1 within a
-        class, and 0 in the directions in which no class varies.
-      means: ``[k, d]``, of the classes, whitened.
-      further: ``[]``, how many of them, the last ones, are of classes that were added to the fit.
+      whitening: ``[d, d]``, transforms centred features to unit covariance within classes, and to 0
+        in directions in which no class varies.
+      means: ``[k, d]``, the whitened means of the classes.
+      further: ``[]``, number of classes added after the fit; their means are the last ones.
     """
 
     center: Float[ArrayLike, " d"]
@@ -39,10 +39,10 @@ class Mahalanobis(NamedTuple):
 
 
 def fit(features: Float[ArrayLike, "n d"], labels: Int[ArrayLike, " n"]) -> Mahalanobis:
-    """Returns means and covariance of the features, in float64.
+    """Computes the means and the covariance of the features, in float64.
 
-    Directions in which no class varies, such as features that never fire, do not count: the
-    inverse of a singular covariance is its pseudo-inverse.
+    Directions in which no class varies, such as features that never activate, are ignored: the
+    pseudo-inverse replaces the inverse of a singular covariance.
 
     Args:
       features: ``[n, d]``, of training examples.
@@ -65,17 +65,17 @@ def fit(features: Float[ArrayLike, "n d"], labels: Int[ArrayLike, " n"]) -> Maha
     values, vectors = np.linalg.eigh(rest.T @ rest / n)
     varies = values > values[-1] * d * np.finfo(np.float64).eps
     if not varies.any():
-        raise ValueError("features: every example is its class's mean, wanted some that are not")
+        raise ValueError("features: every example equals the mean of its class, wanted variation")
     whitening = vectors * np.where(varies, 1 / np.sqrt(np.where(varies, values, 1)), 0)
     return Mahalanobis(center, whitening, means @ whitening)
 
 
 @jax.jit
 def score(model: Mahalanobis, features: Float[ArrayLike, "b d"]) -> Float[Array, " b"]:
-    """Returns minus the squared distance to the nearest class, in standard deviations.
+    """Computes minus the squared distance to the nearest class, in standard deviations.
 
     Args:
-      model: of :func:`fit`.
+      model: from :func:`fit`.
       features: ``[b, d]``.
     """
     return -jnp.min(_squares(model, features), axis=-1)
@@ -85,7 +85,7 @@ def _squares(model: Mahalanobis, features: Float[ArrayLike, "b d"]) -> Float[Arr
     """Computes the squared distance to each class."""
     chex.assert_shape(features, (None, *np.shape(model.center)))
     whitened = _whitened(model, features)
-    # Differences before squares: nothing cancels, and compiled, [b, k, d] is never stored.
+    # Squaring differences avoids cancellation; when compiled, [b, k, d] is never stored.
     return jnp.sum(jnp.square(whitened[:, None] - jnp.asarray(model.means)), axis=-1)
 
 
@@ -99,23 +99,23 @@ def _traced(model: Mahalanobis, outputs: Outputs) -> Array:
 
 
 def _score(model: Mahalanobis, outputs: Outputs) -> Array | Answer:
-    """Names the class where the nearest one is not the network's."""
-    found = _traced(model, outputs)
+    """Computes the score; names the class of examples that are nearest to an added class."""
+    scores = _traced(model, outputs)
     if not (further := int(np.asarray(model.further))):
-        return found
+        return scores
     nearest = np.asarray(_squares(model, outputs.more["features"])).argmin(axis=1)
-    own = len(np.asarray(model.means)) - further
-    return Answer(found, np.where(nearest >= own, nearest, outputs.predicted))
+    fitted = len(np.asarray(model.means)) - further
+    return Answer(scores, np.where(nearest >= fitted, nearest, outputs.predicted))
 
 
 def _with_means(
     model: Mahalanobis, rows: Float[np.ndarray, "n d"], labels: Int[np.ndarray, " n"], classes: int
 ) -> Mahalanobis:
-    """Adds the means of further classes; the covariance, and the means that are there, stay."""
-    own = len(np.asarray(model.means))
-    means = [rows[labels == c].mean(axis=0) for c in range(own, classes)]
+    """Adds the means of new classes; the covariance and the existing means are unchanged."""
+    fitted = len(np.asarray(model.means))
+    means = [rows[labels == c].mean(axis=0) for c in range(fitted, classes)]
     every = np.concatenate([np.asarray(model.means), np.reshape(means, (-1, rows.shape[1]))])
-    return model._replace(means=every, further=np.array(classes - own))
+    return model._replace(means=every, further=np.array(classes - fitted))
 
 
 SCORE = Score(

@@ -11,7 +11,7 @@ from jaxatr.openset.score import Score
 from jaxatr.typing import Array, ArrayLike, Float
 
 THRESHOLD = 3.0
-"""The logit at which the code of Safaei et al. (2023) rejects (table 2), whatever γ is."""
+"""Threshold of the code of Safaei et al. (2023) (table 2), independent of γ."""
 
 
 def max_logit_score(logits: Float[ArrayLike, "b k"]) -> Float[Array, " b"]:

@@ -1,6 +1,7 @@
-r"""Cosine of centred features and the predicted class's weights, and length (Liu and Qin 2025).
+r"""Proximity of centred features to the predicted class's weights (Liu and Qin 2025).
 
-How well the centred features point along the predicted class's weights, and how long they are:
+The projection of the predicted class's weights on the direction of the centred features, plus the
+L1 norm of the features:
 
 .. math::
   \frac{w_{\hat y}^\top (f - \mu)}{\lVert f - \mu \rVert_2} + \alpha \lVert f \rVert_1
@@ -23,15 +24,15 @@ from jaxatr.openset.score import Head, Score
 from jaxatr.typing import Array, ArrayLike, Float
 
 ALPHA = 1e-4
-"""α as OpenOOD has it where none is searched for."""
+"""OpenOOD's default for α."""
 
 
 class Collapse(NamedTuple):
     """A fitted model.
 
     Attributes:
-      mean: ``[d]``, of the training features.
-      kernel: ``[d, k]``, of the last layer.
+      mean: ``[d]``, mean of the training features.
+      kernel: ``[d, k]``, weights of the last layer.
     """
 
     mean: Float[ArrayLike, " d"]
@@ -39,7 +40,7 @@ class Collapse(NamedTuple):
 
 
 def fit(features: Float[ArrayLike, "n d"], head: Head) -> Collapse:
-    """Computes the mean of the features, and keeps the last layer's weights.
+    """Computes the mean of the features, and stores the last layer's weights.
 
     Args:
       features: ``[n, d]``, of training examples.
@@ -60,13 +61,13 @@ def score(
     *,
     alpha: float = ALPHA,
 ) -> Float[Array, " b"]:
-    """Computes the proximity to the weights and the length of the features.
+    """Computes the proximity to the weights plus the weighted norm of the features.
 
     Args:
-      model: of :func:`fit`.
-      features: ``[b, d]``; at the very mean the proximity is 0.
+      model: from :func:`fit`.
+      features: ``[b, d]``; the proximity is 0 for features equal to the mean.
       logits: ``[b, k]``, of the same examples.
-      alpha: α, weight of the length.
+      alpha: α, weight of the norm.
     """
     x, z = jnp.asarray(features), jnp.asarray(logits)
     chex.assert_shape(x, (z.shape[0], *np.shape(model.mean)))

@@ -1,4 +1,4 @@
-"""Distance to the nearest training example, the score of a search in an embedding."""
+"""Distance to the nearest training example, as in a search of an embedding."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from jaxatr.typing import Array
 
 
 def _score(model: nearest_neighbour.NearestNeighbour, outputs: Outputs) -> Array | Answer:
-    """Names the class where the nearest example was added to the training's."""
+    """Computes the score; names the class of examples that are nearest to an added example."""
     features = outputs.more["features"]
     if not len(np.asarray(model.further)):
         return nearest_neighbour.score(model, features, k=1)

@@ -1,12 +1,12 @@
 r"""Ratio of the distances to the two nearest classes (Mendes Júnior et al. 2017, "OSNN").
 
-With t the nearest training example and u the nearest of another class, negated:
+With t the training example nearest to s, and u the nearest one of another class, the score is
 
 .. math:: -\frac{d(s, t)}{d(s, u)}
 
-What lies between two classes has a ratio near 1, however near or far both are. The class is t's.
-The distances are taken on maps of the network's stages (one less the cosine, as the scores
-``spatial_stage1`` and so on have it), on features of length 1, and on the chip's own pixels.
+Examples between two classes have a ratio near 1, regardless of how near or far both are. The
+predicted class is that of t. The variants take distances between maps of the network's stages (one
+minus the cosine, as in ``spatial_stage1`` etc.), features of length 1, or the chips' pixels.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxatr.openset import gallery
+from jaxatr.openset import gallery, reduction
 from jaxatr.openset.elsewhere import Elsewhere
 from jaxatr.openset.gallery import Gallery
 from jaxatr.openset.inputs import finite, known_labels
@@ -26,20 +26,20 @@ from jaxatr.openset.scores import spatial
 from jaxatr.typing import Array, ArrayLike, Float, Int, Shaped
 
 SIDE = 64
-"""Pixels of the larger side of a chip; a larger chip is averaged."""
+"""Largest side of the chips compared by pixels; larger chips are reduced by averaging."""
 
 
 class Examples(NamedTuple):
     """A fitted model.
 
     Attributes:
-      mean: ``[d]``, which is taken from an example.
-      scale: ``[]``, which it is then divided by.
-      examples: ``[n, d]``, as :class:`~jaxatr.openset.gallery.Gallery` has it.
-      half_squares: ``[n]``, as there.
-      labels: ``[n]``, as there.
+      mean: ``[d]``, subtracted from every example.
+      scale: ``[]``, by which the difference is divided.
+      examples: ``[n, d]``, the examples of the :class:`~jaxatr.openset.gallery.Gallery`.
+      half_squares: ``[n]``, half their squared lengths.
+      labels: ``[n]``, their classes, ascending.
       classes: ``[]``, k.
-      index: as there.
+      index: index of the gallery, or None.
     """
 
     mean: Float[ArrayLike, " d"]
@@ -59,35 +59,35 @@ def fit(
     most: int = spatial.MOST,
     seed: int = 0,
 ) -> Examples:
-    """Keeps the training examples, about their mean and in float16.
+    """Builds a gallery of the training examples, centred and in float16.
 
     Args:
-      rows: ``[n, d]``, of training examples.
+      rows: ``[n, d]``, vectors of training examples.
       labels: ``[n]``, their classes.
-      classes: k, all of them.
-      most: examples at most; of more, a random part is taken, evenly from all classes.
-      seed: of that draw.
+      classes: k, number of classes.
+      most: largest number of examples; from more, a random sample is drawn, balanced over classes.
+      seed: of the sample.
 
     Raises:
-      ValueError: a value is not finite, a label is of no known class, or all examples are equal or
+      ValueError: a value is not finite, a label is not a known class, or all examples are equal or
         of one class.
     """
     labels = known_labels(labels, len(rows), classes)
-    chosen = gallery.sample(labels, most, seed=seed)
+    chosen = reduction.sample(labels, most, seed=seed)
     rows, labels = finite("examples", rows[chosen]), labels[chosen]
     mean = rows.mean(axis=0)
-    scale = np.sqrt(np.mean(np.square(rows - mean)))  # into float16's range; no ratio changes
+    scale = np.sqrt(np.mean(np.square(rows - mean)))  # for float16's range; ratios do not change
     if scale == 0:
-        raise ValueError("examples: all are equal, wanted some that differ")
-    found = gallery.build((rows - mean) / scale, labels, classes)
-    return Examples(mean, scale, classes=np.array(classes), **found._asdict())
+        raise ValueError("examples: all are equal, wanted different ones")
+    built = gallery.build((rows - mean) / scale, labels, classes)
+    return Examples(mean, scale, classes=np.array(classes), **built._asdict())
 
 
 def answer(model: Examples, rows: Shaped[np.ndarray, "b d"]) -> Answer:
     """Computes minus the ratio, and the nearest class.
 
     Args:
-      model: of :func:`fit`.
+      model: from :func:`fit`.
       rows: ``[b, d]``.
     """
     model = gallery.ready(model)
@@ -97,7 +97,7 @@ def answer(model: Examples, rows: Shaped[np.ndarray, "b d"]) -> Answer:
 
 
 def centred(model: Examples, rows: Shaped[np.ndarray, "b d"]) -> Float[np.ndarray, "b d"]:
-    """Brings rows to the mean and the scale of the training examples."""
+    """Centres and scales rows like the training examples."""
     return (np.asarray(rows, np.float64) - np.asarray(model.mean)) / float(model.scale)
 
 
@@ -109,12 +109,12 @@ def _traced(model: Examples, rows: Array) -> Answer:
 
 
 def of_distances(distances: Float[ArrayLike, "b k"]) -> Answer:
-    """Answers by the distances to the nearest example of each class.
+    """Computes the score and the class from the distances to the nearest example of each class.
 
-    Two distances of 0 have the ratio 1: nothing tells the two classes apart.
+    If the two smallest distances are 0, the ratio is 1, because the classes are indistinguishable.
 
     Args:
-      distances: ``[b, k]``, none below 0.
+      distances: ``[b, k]``, non-negative.
 
     >>> of_distances(np.array([[3.0, 1.0, 4.0]])).score.tolist()
     [-0.3333333333333333]
@@ -127,19 +127,19 @@ def of_distances(distances: Float[ArrayLike, "b k"]) -> Answer:
 
 
 def unit_features(outputs: Outputs) -> Any:
-    """Scales features to length 1; those that are all 0 stay so."""
+    """Scales features to length 1; features that are all 0 stay 0."""
     return gallery.unit(outputs.more["features"])
 
 
 def pixels(outputs: Outputs) -> Any:
-    """Makes a vector of each chip's pixels, averaged where there are more than :data:`SIDE`."""
+    """Flattens chips to vectors, after reducing their larger side to at most :data:`SIDE`."""
     chips = outputs.more["image"]
     pooled = mean_pool(chips, -(-max(chips.shape[1:3]) // SIDE))
     return pooled.reshape(pooled.shape[0], -1)
 
 
 def on_rows(name: str, title: str, need: str, rows_of: Callable[[Outputs], Any]) -> Score:
-    """Makes a score of vectors."""
+    """Creates a score that compares vectors."""
     return Score(
         name=name,
         title=title,
@@ -156,7 +156,7 @@ def on_rows(name: str, title: str, need: str, rows_of: Callable[[Outputs], Any])
 
 
 def on_maps(member: Score, stage: int) -> Score:
-    """Makes a score of the distances that another has found."""
+    """Creates a score from the distances of another score."""
 
     def score(_: None, outputs: Outputs) -> Answer:
         return of_distances(outputs.more[f"distances_{member.name}"])

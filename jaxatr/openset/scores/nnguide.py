@@ -1,7 +1,7 @@
-r"""Energy times that of the nearest training examples and their cosine (Park et al. 2023).
+r"""Energy times the energy-weighted cosine to the nearest training examples (Park et al. 2023).
 
-What an example's logits say times its guidance, which is the mean of the k largest products of its
-features with those of training examples, each scaled by its own energy. With E minus the energy:
+An example's energy is multiplied by its guidance, the mean of the k largest cosines between its
+features and those of training examples, each weighted by its own energy. With E minus the energy:
 
 .. math::
   E(x) \cdot \frac{1}{k} \sum_{i \in \mathrm{top}\,k} E(x_i) \, \hat f(x)^\top \hat f(x_i)
@@ -25,21 +25,21 @@ from jaxatr.openset.scores.energy import energy_score
 from jaxatr.typing import Array, ArrayLike, Float
 
 NEIGHBOURS = 10
-"""As pytorch-ood has it (OpenOOD: 100 of a hundredth of the set); all of a smaller set."""
+"""Default k, as in pytorch-ood; OpenOOD uses 100 in a hundredth of the set."""
 
 
 class Guide(NamedTuple):
     """A fitted model.
 
     Attributes:
-      bank: ``[n, d]``, features of training examples of length 1, times their energies.
+      bank: ``[n, d]``, the training examples' features, scaled to length 1, times their energies.
     """
 
     bank: Float[ArrayLike, "n d"]
 
 
 def fit(features: Float[ArrayLike, "n d"], logits: Float[ArrayLike, "n k"]) -> Guide:
-    """Scales the features of all training examples; of large sets the paper has a random part.
+    """Scales the features of all training examples (the paper samples large sets).
 
     Args:
       features: ``[n, d]``, of training examples.
@@ -61,14 +61,14 @@ def score(
     k: int = NEIGHBOURS,
     block_size: int = 256,
 ) -> Float[Array, " b"]:
-    """Computes minus the energy times the guidance.
+    """Computes the product of minus the energy and the guidance.
 
     Args:
-      model: of :func:`fit`.
+      model: from :func:`fit`.
       features: ``[b, d]``.
       logits: ``[b, k]``, of the same examples.
-      k: how many neighbours guide, at most all.
-      block_size: queries at a time; memory is ``block_size * n``.
+      k: number of neighbours, limited to the number of training examples.
+      block_size: number of queries per block; memory is proportional to ``block_size * n``.
 
     Raises:
       ValueError: ``k`` or ``block_size`` is not positive.
@@ -89,14 +89,14 @@ def _guidance(bank: Array, queries: Array, k: int, block_size: int) -> Array:
         products = jnp.dot(bank, query, precision=jax.lax.Precision.HIGHEST)
         last = products[nearest_neighbour.kth_largest(products, k)]
         above = products > last
-        rest = k - jnp.sum(above)  # as many equals of the k-th as belong to the k
+        rest = k - jnp.sum(above)  # number of ties with the k-th that belong to the k largest
         return (jnp.sum(products, where=above) + rest * last) / k
 
     return jax.lax.map(guidance, queries, batch_size=block_size)
 
 
 def _traced(model: Guide, outputs: Outputs) -> Array:
-    """Computes the score without its loop over queries, and its casts of bits."""
+    """Computes the score without a loop over queries or bit casts."""
     bank, unit = jnp.asarray(model.bank), gallery.unit(jnp.asarray(outputs.more["features"]))
     products = jnp.dot(bank, unit.T, precision=jax.lax.Precision.HIGHEST).T
     nearest, _ = jax.lax.top_k(products, min(NEIGHBOURS, len(bank)))

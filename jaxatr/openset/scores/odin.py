@@ -1,4 +1,4 @@
-"""Largest probability at a high temperature after a step of the image (Liang et al. 2018)."""
+"""Largest probability at a high temperature after perturbing the image (Liang et al. 2018)."""
 
 from collections.abc import Callable
 
@@ -19,20 +19,20 @@ def odin_score(
     temperature: float = 1000.0,
     epsilon: float = 0.0014,
 ) -> Float[Array, " b"]:
-    r"""Returns the largest probability after the step (equations 1 and 2).
+    r"""Computes the largest probability of the perturbed images (equations 1 and 2).
 
     .. math::
       \tilde x = x - \epsilon\, \operatorname{sign}(-\nabla_x \log S_{\hat y}(x; T)), \qquad
       \max_i S_i(\tilde x; T), \qquad S(x; T) = \operatorname{softmax}(f(x) / T)
 
-    Two forward passes and one backward pass.
+    The cost is two forward passes and one backward pass.
 
     Args:
-      logits_of: from images to logits ``[b, k]``, each row from its own image alone (batch
-        normalisation as at test time).
-      images: ``[b, h, w, c]``, in the unit that ``logits_of`` takes.
+      logits_of: maps images to logits ``[b, k]``; each row must depend on its own image alone
+        (batch normalisation in test mode).
+      images: ``[b, h, w, c]``, in the unit of ``logits_of``'s input.
       temperature: T.
-      epsilon: ε, in the unit of the images; 0 leaves them as they are.
+      epsilon: ε, in the unit of the images; 0 leaves them unchanged.
 
     Raises:
       ValueError: ``temperature`` is not positive.

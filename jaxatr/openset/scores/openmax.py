@@ -1,9 +1,9 @@
 r"""Log odds of the known classes against "unknown", OpenMax (Bendale and Boult 2016).
 
-For each known class a Weibull distribution describes how far from the class's mean logits its most
-distant training examples lie. A query's logits are revised downwards by how improbable its
-distances are, and what they lose is the logit of the class "unknown". NumPy in float64 throughout:
-with a shift of :math:`10^4`, float32 is wrong in the third digit.
+For each known class, a Weibull distribution models the distances of its most distant training
+examples to the class's mean logits. The more improbable a query's distances are, the more its
+logits are reduced; the sum of the reductions is the logit of the class "unknown". All computations
+are in float64 with NumPy, because at a shift of :math:`10^4`, float32 is wrong in the third digit.
 
 "Towards open set deep networks".
 """
@@ -25,19 +25,19 @@ from jaxatr.typing import Array, ArrayLike, Float, Int
 
 Distance = Literal["euclidean", "eucos"]
 DISTANCE_WEIGHTS = {"euclidean": (1.0, 0.0), "eucos": (1 / 200, 1.0)}
-"""Name to the weights of the Euclidean and of the cosine distance."""
+"""Weights of the Euclidean and of the cosine distance, by name."""
 
 
 class OpenMax(NamedTuple):
     """A fitted model of k classes.
 
     Attributes:
-      means: ``[k, k]``, each class's mean logits, of its correctly classified examples.
-      scale: ``[k]``, λ of each class's Weibull distribution.
-      shape: ``[k]``, its exponent.
-      offset: ``[k]``, what is added to a distance before its distribution is asked.
-      alpha: ``[]``, how many of the highest logits are revised.
-      distance_weights: ``[2]``, of the Euclidean and of the cosine distance.
+      means: ``[k, k]``, mean logits of each class's correctly classified examples.
+      scale: ``[k]``, scale λ of each class's Weibull distribution.
+      shape: ``[k]``, exponent of each class's distribution.
+      offset: ``[k]``, added to distances before the distribution is evaluated.
+      alpha: ``[]``, number of highest logits to revise.
+      distance_weights: ``[2]``, weights of the Euclidean and of the cosine distance.
     """
 
     means: Float[ArrayLike, "k k"]
@@ -51,7 +51,7 @@ class OpenMax(NamedTuple):
 def fit_weibull(
     distances: Float[ArrayLike, " n"], *, tail_size: int = 20, shift: float | None = 1.0
 ) -> tuple[float, float]:
-    r"""Returns scale λ and exponent of the Weibull distribution of the largest distances.
+    r"""Fits a Weibull distribution to the largest distances; returns its scale λ and exponent.
 
     The two-parameter maximum-likelihood fit of libMR's ``fit_high``, to
 
@@ -59,13 +59,13 @@ def fit_weibull(
 
     Args:
       distances: ``[n]``.
-      tail_size: how many of the largest are fitted; all of them, where there are fewer.
-      shift: T, 1 in libMR as published and 10,000 in that of OpenMax's authors; None fits the
-        distances as they are.
+      tail_size: number of largest distances to fit, at most all.
+      shift: T; 1 in libMR as published, and 10,000 in the version of OpenMax's authors. None fits
+        the distances without a shift.
 
     Raises:
-      ValueError: ``tail_size`` is below 2, ``shift`` is not positive, or no distribution is the
-        most likely one: the tail's distances are all equal, or not positive without a shift.
+      ValueError: ``tail_size`` is below 2, ``shift`` is not positive, or the maximum-likelihood fit
+        does not exist: the tail's distances are all equal, or not positive without a shift.
 
     >>> scale, shape = fit_weibull(np.arange(0.1, 3.05, 0.1))
     >>> round(scale, 4), round(shape, 4)
@@ -86,22 +86,22 @@ def fit(
     distance: Distance = "euclidean",
     shift: float | None = 1.0,
 ) -> OpenMax:
-    """Returns OpenMax fitted to the correctly classified of these examples.
+    """Fits OpenMax to the correctly classified training examples.
 
     Args:
       logits: ``[n, k]``, of the closed-set classifier on training examples.
       labels: ``[n]``, integers in ``[0, k)``.
-      tail_size: distances that each class's distribution is fitted to; a class with fewer
-        examples has all of its own fitted.
-      alpha: how many of the highest logits are revised, by weights that fall linearly with the
-        rank; None for all.
+      tail_size: number of distances that each class's distribution is fitted to, at most all of
+        the class.
+      alpha: number of highest logits to revise, with weights that decrease linearly with the rank;
+        None for all.
       distance: ``euclidean``, or ``eucos``, the Euclidean distance over 200 plus the cosine
-        distance; the same here and on queries, other than in the authors' code.
+        distance. Unlike in the authors' code, it is the same for training examples and queries.
       shift: T of :func:`fit_weibull`.
 
     Raises:
-      ValueError: as :func:`fit_weibull`; a logit is not finite; a label is no known class; fewer
-        than three examples of a class are classified correctly; ``alpha`` is out of range.
+      ValueError: as for :func:`fit_weibull`; a logit is not finite; a label is not a known class;
+        fewer than three examples of a class are classified correctly; or ``alpha`` is out of range.
     """
     _check_tail(tail_size, shift)
     if distance not in DISTANCE_WEIGHTS:
@@ -113,7 +113,7 @@ def fit(
         raise ValueError(f"alpha: got {alpha}, wanted 1 to {k}, the classes")
     correct = logits.argmax(axis=1) == labels
     counts = np.bincount(labels[correct], minlength=k)
-    if (counts < 3).any():  # two are equally far from their mean
+    if (counts < 3).any():  # two examples are always equally far from their mean
         few = {int(c): int(counts[c]) for c in np.flatnonzero(counts < 3)}
         raise ValueError(f"labels: got {few} correct examples by class, wanted at least 3 of each")
     weights = np.array(DISTANCE_WEIGHTS[distance])
@@ -130,12 +130,12 @@ def fit(
 
 
 def probabilities(model: OpenMax, logits: Float[ArrayLike, "b k"]) -> Float[np.ndarray, "b k+1"]:
-    """Returns the probabilities of the known classes and, last, of "unknown" (algorithm 2).
+    """Computes the probabilities of the known classes and, last, of "unknown" (algorithm 2).
 
-    As published, a negative logit is revised upwards and takes from the unknown's.
+    As published, the revision raises negative logits and lowers the logit of "unknown" instead.
 
     Args:
-      model: of :func:`fit`.
+      model: from :func:`fit`.
       logits: ``[b, k]``.
     """
     return scipy.special.softmax(_revised(model, np.asarray(logits, np.float64)), axis=1)
@@ -148,22 +148,22 @@ def score(
     kind: Literal["log_odds", "energy"] = "log_odds",
     extra: int = 0,
 ) -> Float[np.ndarray, " b"]:
-    r"""Returns how known each example is.
+    r"""Computes how known each example is.
 
     Args:
-      model: of :func:`fit`.
+      model: from :func:`fit`.
       logits: ``[b, k]``.
-      kind: ``log_odds``: :math:`\log(1 - P) - \log P` with P the probability of "unknown". The
-        order is that of −P, without ties where P rounds to 1; the score is at least logit(γ) where
-        the probability of the known classes together is at least γ.
+      kind: ``log_odds``: :math:`\log(1 - P) - \log P` with P the probability of "unknown". It ranks
+        as −P does, but without ties where P rounds to 1. The score is at least logit(γ) if the
+        known classes' total probability is at least γ.
         ``energy``: :math:`\log \sum_i e^{z_i (1 - w_i)}`, with w the distributions' probabilities,
-        not weighted by rank, and no logit for "unknown". The published code of Safaei et al. 2023
-        ranks by it, negated.
-      extra: how many of the last classes are no known targets: their probability counts as that of
-        "unknown" (G-OpenMax has one, of generated images).
+        not weighted by rank, and without a logit for "unknown". The published code of Safaei et al.
+        2023 ranks by its negative.
+      extra: number of classes at the end that are not known; their probability counts as "unknown"
+        (G-OpenMax has one, for generated images).
 
     Raises:
-      ValueError: ``kind`` is neither, or no known class is left.
+      ValueError: ``kind`` does not exist, or no known class is left.
     """
     z = np.asarray(logits, np.float64)
     chex.assert_shape(z, (None, *np.shape(model.scale)))
@@ -191,12 +191,12 @@ def _check_tail(tail_size: int, shift: float | None) -> None:
 
 
 def _most_likely(tails: list[np.ndarray], shift: float | None) -> tuple[np.ndarray, np.ndarray]:
-    """Returns scale and exponent of each tail's distribution; a tail is sorted upwards.
+    """Fits each tail's distribution; returns scales and exponents. Tails are sorted ascending.
 
-    With y = log(x'/unit), the exponent κ is the one root of
-    Σ y exp(κy) / Σ exp(κy) − mean(y) − 1/κ, which grows with κ. Logarithms of ratios to the
-    smallest x' keep their digits at any shift, and dividing them by the largest, which makes 0 and
-    1 the ends of every tail, lets one bisection serve all classes.
+    With y = log(x'/unit), the exponent κ is the only root of
+    Σ y exp(κy) / Σ exp(κy) − mean(y) − 1/κ, which increases with κ. Logarithms of ratios to the
+    smallest x' are accurate at any shift. Dividing them by the largest, so that every tail spans
+    [0, 1], lets all classes share one bisection.
     """
     lowest, highest = (np.array([tail[end] for tail in tails]) for end in (0, -1))
     if shift is None and (lowest <= 0).any():
@@ -205,7 +205,7 @@ def _most_likely(tails: list[np.ndarray], shift: float | None) -> tuple[np.ndarr
     if equal.any():
         which = np.flatnonzero(equal)
         raise ValueError(
-            f"distances: the tails of {which.tolist()} hold one value only, {lowest[which[0]]}"
+            f"distances: the tails of {which.tolist()} contain a single value, {lowest[which[0]]}"
         )
     unit = lowest if shift is None else np.full(len(tails), shift)
     size = max(len(tail) for tail in tails)
@@ -220,14 +220,14 @@ def _most_likely(tails: list[np.ndarray], shift: float | None) -> tuple[np.ndarr
 
 
 def _exponent(y: Float[np.ndarray, "k t"], share: Float[np.ndarray, "k t"]) -> np.ndarray:
-    """Returns the exponents of logarithms that span [0, 1], by bisection."""
+    """Computes the exponents of tails whose logarithms span [0, 1], by bisection."""
     mean = np.sum(share * y, axis=1)
 
     def too_low(kappa):
         powers = share * np.exp(kappa[:, None] * (y - 1))
         return np.sum(powers * y, axis=1) / np.sum(powers, axis=1) < mean + 1 / kappa
 
-    low = 1 / (1 - mean)  # where even the largest possible first term, 1, is too low
+    low = 1 / (1 - mean)  # too low even if the first term has its largest value, 1
     high = 2 * low
     while (lower := too_low(high)).any():
         low, high = np.where(lower, high, low), np.where(lower, 2 * high, high)
@@ -241,7 +241,7 @@ def _exponent(y: Float[np.ndarray, "k t"], share: Float[np.ndarray, "k t"]) -> n
 def _distances(
     rows: Float[np.ndarray, "b k"], means: Float[np.ndarray, "m k"], weights: np.ndarray
 ) -> Float[np.ndarray, "b m"]:
-    """Returns weighted sums of Euclidean and cosine distance; that of no direction is 1."""
+    """Computes weighted sums of Euclidean and cosine distance, which is 1 for zero vectors."""
     euclidean, cosine = weights
     distances = euclidean * scipy.spatial.distance.cdist(rows, means)
     if cosine:
@@ -254,16 +254,16 @@ def _distances(
 
 
 def _outlying(model: OpenMax, logits: Float[np.ndarray, "b k"]) -> Float[np.ndarray, "b k"]:
-    """Returns w: for each class, the share of its tail that lies closer than the query."""
+    """Computes w: for each class, the share of its tail that is closer than the query."""
     means, scale, shape, offset, _, weights = (np.asarray(leaf) for leaf in model)
     x = _distances(logits, means, weights) + offset
-    with np.errstate(over="ignore"):  # an infinite power is a w of 1
+    with np.errstate(over="ignore"):  # an infinite power gives a w of 1
         powers = np.power(np.maximum(x, 0) / scale, shape)
     return -np.expm1(-powers)
 
 
 def _revised(model: OpenMax, logits: Float[np.ndarray, "b k"]) -> Float[np.ndarray, "b k+1"]:
-    """Returns the revised logits, the unknown's last."""
+    """Computes the revised logits, with that of "unknown" last."""
     alpha, k = int(model.alpha), logits.shape[1]
     by_rank = np.maximum(alpha - np.arange(k), 0) / alpha  # (α + 1 − i) / α for the i-th
     order = np.argsort(-logits, axis=1, kind="stable")
@@ -274,7 +274,7 @@ def _revised(model: OpenMax, logits: Float[np.ndarray, "b k"]) -> Float[np.ndarr
 
 
 def _traced(model: OpenMax, outputs: Outputs) -> Array:
-    """Computes :func:`score` for a graph, in float32, which a shift of 1 leaves digits enough."""
+    """Computes :func:`score` for a traced graph, in float32, which is enough for a shift of 1."""
     z, (euclidean, cosine) = jnp.asarray(outputs.logits), model.distance_weights
     means, classes, alpha = jnp.asarray(model.means), z.shape[1], int(model.alpha)
     x = euclidean * jnp.linalg.norm(z[:, None] - means, axis=-1) + model.offset

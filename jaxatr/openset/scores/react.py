@@ -1,7 +1,7 @@
-"""Energy after large features are cut to a limit (Sun et al. 2021).
+"""Energy after clipping large features (Sun et al. 2021).
 
-Features above a limit are cut to it, and the score is minus the energy of the logits of what is
-left. An unknown example's large logits often come from few large features.
+Features are clipped to a limit, and the score is minus the energy of the resulting logits. The
+large logits of unknown examples often come from a few large features.
 
 "Out-of-distribution detection with rectified activations".
 """
@@ -23,9 +23,9 @@ class ReAct(NamedTuple):
     """A fitted model.
 
     Attributes:
-      limit: ``[]``, c, which no feature exceeds.
-      kernel: ``[d, k]``, of the last layer.
-      bias: ``[k]``.
+      limit: ``[]``, upper limit c of the features.
+      kernel: ``[d, k]``, weights of the last layer.
+      bias: ``[k]``, bias of the last layer.
     """
 
     limit: Float[ArrayLike, ""]
@@ -34,15 +34,15 @@ class ReAct(NamedTuple):
 
 
 def fit(features: Float[ArrayLike, "n d"], head: Head, *, percentile: float = 90.0) -> ReAct:
-    """Finds the limit that a share of all values of the features is below.
+    """Computes the limit as a percentile of all features.
 
     Args:
       features: ``[n, d]``, of training examples.
       head: the last layer.
-      percentile: that share in percent; the paper has 90.
+      percentile: the percentile; the paper uses 90.
 
     Raises:
-      ValueError: a feature is not finite, or ``percentile`` is none.
+      ValueError: a feature is not finite, or ``percentile`` is out of range.
     """
     if not 0 < percentile <= 100:
         raise ValueError(f"percentile: got {percentile}, wanted a number in (0, 100]")
@@ -51,14 +51,14 @@ def fit(features: Float[ArrayLike, "n d"], head: Head, *, percentile: float = 90
 
 
 def score(model: ReAct, features: Float[ArrayLike, "b d"]) -> Float[Array, " b"]:
-    """Computes the energy, negated, of the cut features.
+    """Computes minus the energy of the clipped features.
 
     Args:
-      model: of :func:`fit`.
+      model: from :func:`fit`.
       features: ``[b, d]``.
     """
-    cut = jnp.minimum(jnp.asarray(features), jnp.float32(model.limit))
-    return energy_score(logits_of(cut, model.kernel, model.bias))
+    clipped = jnp.minimum(jnp.asarray(features), jnp.float32(model.limit))
+    return energy_score(logits_of(clipped, model.kernel, model.bias))
 
 
 def _score(model: ReAct, outputs: Outputs) -> Array:

@@ -1,6 +1,7 @@
-r"""Mahalanobis distance less that to all classes together (Ren et al. 2021).
+r"""Mahalanobis distance relative to that to all classes together (Ren et al. 2021).
 
-The distance to the nearest class, less that to one Gaussian of all training features, negated:
+The score is minus the distance to the nearest class, plus that to a Gaussian of all training
+features:
 
 .. math:: -\min_c \left( \mathrm{MD}_c(f) - \mathrm{MD}_0(f) \right)
 
@@ -23,9 +24,10 @@ class RelativeMahalanobis(NamedTuple):
 
     Attributes:
       center: ``[d]``, the mean of all features.
-      whitening: ``[d, d]``, as :class:`~jaxatr.openset.scores.mahalanobis.Mahalanobis` has it.
-      means: ``[k, d]``, as there.
-      background: ``[d, d]``: features less the centre, times this, have covariance 1.
+      whitening: ``[d, d]``, transforms centred features to unit covariance within classes, as in
+        :class:`~jaxatr.openset.scores.mahalanobis.Mahalanobis`.
+      means: ``[k, d]``, the whitened means of the classes.
+      background: ``[d, d]``, transforms centred features to unit covariance over all classes.
     """
 
     center: Float[ArrayLike, " d"]
@@ -35,7 +37,7 @@ class RelativeMahalanobis(NamedTuple):
 
 
 def fit(features: Float[ArrayLike, "n d"], labels: Int[ArrayLike, " n"]) -> RelativeMahalanobis:
-    """Fits the classes' Gaussians and the one of all, in float64.
+    """Fits the Gaussians of the classes and that of all features, in float64.
 
     Args:
       features: ``[n, d]``, of training examples.
@@ -53,12 +55,12 @@ def score(model: RelativeMahalanobis, features: Float[ArrayLike, "b d"]) -> Floa
     """Computes minus the distance to the nearest class, plus that to all together.
 
     Args:
-      model: of :func:`fit`.
+      model: from :func:`fit`.
       features: ``[b, d]``.
     """
     classes = Mahalanobis(model.center, model.whitening, model.means)
-    nowhere = np.zeros((1, *np.shape(model.center)))
-    everything = Mahalanobis(model.center, model.background, nowhere)
+    origin = np.zeros((1, *np.shape(model.center)))
+    everything = Mahalanobis(model.center, model.background, origin)
     return mahalanobis.score(classes, features) - mahalanobis.score(everything, features)
 
 

@@ -1,9 +1,10 @@
-r"""Energy after the features are scaled by how peaked they are (Xu et al. 2024).
+r"""Energy after scaling the features by how peaked they are (Xu et al. 2024).
 
-All features of an example are multiplied by :math:`e^{Q / Q_p}`, with Q their sum and :math:`Q_p`
-the sum of the largest; the score is minus the energy of the logits of the product.
+All features of an example are multiplied by :math:`e^{Q / Q_p}`, with Q the sum of the features and
+:math:`Q_p` the sum of the largest ones. The score is minus the energy of the resulting logits.
+Features must be non-negative.
 
-"Scaling for training time and post-hoc detection enhancement"; features are 0 or more.
+"Scaling for training time and post-hoc detection enhancement".
 """
 
 import jax
@@ -18,18 +19,18 @@ from jaxatr.openset.scores.energy import energy_score
 from jaxatr.typing import Array, ArrayLike, Float
 
 PERCENTILE = 85.0
-"""Share of the features, in percent, that is not among the largest; the paper's everywhere."""
+"""Percentage of the features that is not among the largest; the paper always uses this value."""
 
 
 def fit(features: Float[ArrayLike, "n d"], head: Head) -> LastLayer:
-    """Keeps the last layer, once it is sure that the features are not negative.
+    """Stores the last layer, after checking that the features are non-negative.
 
     Args:
       features: ``[n, d]``, of training examples.
       head: the last layer.
 
     Raises:
-      ValueError: a feature is negative or not finite: the sums would be of no use.
+      ValueError: a feature is negative or not finite, which makes the sums meaningless.
     """
     return last_layer(head, activations(features).shape[1])
 
@@ -39,10 +40,10 @@ def largest(features: Float[Array, "b d"], percentile: float) -> Float[Array, "b
 
     Args:
       features: ``[b, d]``.
-      percentile: share of them, in percent, that is left out, to the nearest whole number.
+      percentile: percentage of the features to leave out, rounded to a whole number of features.
 
     Raises:
-      ValueError: ``percentile`` leaves none.
+      ValueError: no feature is left.
     """
     width = features.shape[1]
     kept = width - int(np.round(width * percentile / 100))
@@ -52,21 +53,21 @@ def largest(features: Float[Array, "b d"], percentile: float) -> Float[Array, "b
 
 
 def factor(features: Float[Array, "b d"], percentile: float) -> Float[Array, "b 1"]:
-    """Computes the factor of each example; e where all features are 0."""
-    whole = jnp.sum(features, axis=1, keepdims=True)
+    """Computes the factor of each example; it is e if all features are 0."""
+    total = jnp.sum(features, axis=1, keepdims=True)
     part = jnp.sum(largest(features, percentile), axis=1, keepdims=True)
-    return jnp.exp(jnp.where(part > 0, whole / jnp.where(part > 0, part, 1), 1))
+    return jnp.exp(jnp.where(part > 0, total / jnp.where(part > 0, part, 1), 1))
 
 
 def score(
     model: LastLayer, features: Float[ArrayLike, "b d"], *, percentile: float = PERCENTILE
 ) -> Float[Array, " b"]:
-    """Computes the energy, negated, of the scaled features.
+    """Computes minus the energy of the scaled features.
 
     Args:
-      model: of :func:`fit`.
-      features: ``[b, d]``, none below 0.
-      percentile: as :func:`largest` has it.
+      model: from :func:`fit`.
+      features: ``[b, d]``, non-negative.
+      percentile: percentage of the features that is not among the largest.
     """
     x = jnp.asarray(features, jnp.float32)
     return energy_score(logits_of(x * factor(x, percentile), model.kernel, model.bias))

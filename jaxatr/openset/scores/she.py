@@ -1,6 +1,6 @@
-"""Product of the features with the predicted class's mean ones (Zhang et al. 2023).
+"""Inner product of the features with the predicted class's mean features (Zhang et al. 2023).
 
-The mean features of the correctly classified training examples of a class are its stored pattern;
+The stored pattern of a class is the mean features of its correctly classified training examples;
 the score is the inner product of an example's features with the pattern of the predicted class.
 
 "In-distribution data patterns memorization with Hopfield energy".
@@ -22,7 +22,7 @@ class Patterns(NamedTuple):
     """A fitted model.
 
     Attributes:
-      patterns: ``[k, d]``, of the classes.
+      patterns: ``[k, d]``, patterns of the classes.
     """
 
     patterns: Float[ArrayLike, "k d"]
@@ -39,7 +39,7 @@ def fit(
       labels: ``[n]``, their classes.
 
     Raises:
-      ValueError: a feature is not finite, a label is of no known class, or no example of a class is
+      ValueError: a value is not finite, a label is not a known class, or no example of a class is
         classified correctly.
     """
     features, logits = finite("features", features), finite("logits", logits)
@@ -59,7 +59,7 @@ def score(
     """Computes the inner product with the predicted class's pattern.
 
     Args:
-      model: of :func:`fit`.
+      model: from :func:`fit`.
       features: ``[b, d]``.
       logits: ``[b, k]``, of the same examples.
     """

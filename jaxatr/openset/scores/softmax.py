@@ -18,8 +18,8 @@ def softmax_score(logits: Float[ArrayLike, "b k"], *, log: bool = False) -> Floa
 
     Args:
       logits: ``[b, k]``, of the closed-set classifier.
-      log: return its logarithm. The order is the same, but a float32 probability is 1.0 for every
-        confident example: those ties cost the score part of its AUROC, the logarithm does not.
+      log: return its logarithm. It ranks the same, but without the ties of float32 probabilities,
+        which are 1.0 for every confident example and reduce the AUROC.
 
     >>> float(softmax_score(jnp.array([[0.0, 0.0]]))[0])
     0.5
@@ -28,7 +28,7 @@ def softmax_score(logits: Float[ArrayLike, "b k"], *, log: bool = False) -> Floa
     best = jnp.max(jax.nn.log_softmax(jnp.asarray(logits)), axis=-1, keepdims=True)
     if not log:
         return jnp.exp(best[:, 0])
-    # log p = -log(1 + Σ_{i≠best} exp(z_i - z_best)), which keeps its digits where p is nearly 1.
+    # log p = -log(1 + Σ_{i≠best} exp(z_i - z_best)), which is accurate where p is nearly 1.
     z = jnp.asarray(logits) - jnp.max(logits, axis=-1, keepdims=True)
     others = ~jax.nn.one_hot(jnp.argmax(z, axis=-1), z.shape[-1], dtype=bool)
     return -jnp.log1p(jnp.sum(jnp.exp(z), axis=-1, where=others))

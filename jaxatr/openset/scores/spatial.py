@@ -1,9 +1,10 @@
 """Cosine to the nearest training example on the unpooled map of one of the network's stages.
 
-Pooling, and the last layers altogether, keep what tells the known classes apart and throw away what
-tells them from others (Roth et al. 2022, "PatchCore"; Cohen and Hoshen 2020, "SPADE"). So a map is
-compared as it is, pixel on pixel: the mean training map is taken out, a central window is cut out,
-and what is left is one vector of length 1. The class is that of the nearest training example.
+Pooling and the last layers keep the information that separates the known classes from each other,
+and discard the information that separates them from unknown ones (Roth et al. 2022, "PatchCore";
+Cohen and Hoshen 2020, "SPADE"). Maps are therefore compared pixel by pixel: the mean training map
+is subtracted, a central window is cropped, and the result is flattened and scaled to length 1. The
+predicted class is that of the nearest training example.
 """
 
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr.openset import gallery
+from jaxatr.openset import gallery, reduction
 from jaxatr.openset.elsewhere import Elsewhere
 from jaxatr.openset.gallery import Gallery
 from jaxatr.openset.inputs import known_labels
@@ -22,15 +23,15 @@ from jaxatr.openset.score import Answer, Comparing, Score
 from jaxatr.typing import Array, ArrayLike, Float, Int, Shaped
 
 MOST = 10_000
-"""Training examples that are searched at most, which bounds the time of an evaluation."""
+"""Largest number of training examples in a gallery, which bounds the time of an evaluation."""
 
 MOST_BYTES = 4096
-"""Of a training example in the galleries of the package's scores; a larger map is projected."""
+"""Largest size of a training example in the galleries of the package's scores; larger maps are
+projected."""
 
 MOST_OF_ALL = 24 * 2**20
-"""Bytes of such a gallery: with more than 6,144 examples, each has less than :data:`MOST_BYTES`.
-
-The time of a search is that of reading and multiplying them all."""
+"""Largest size of such a gallery in bytes, which bounds the time of a search. With more than 6,144
+examples, each has fewer than :data:`MOST_BYTES`."""
 
 STAGES = (1, 2, 3, 4)
 
@@ -39,14 +40,14 @@ class Spatial(NamedTuple):
     """A fitted model.
 
     Attributes:
-      mean: ``[h, w, f]``, of the training maps.
-      axes: ``[f, m]``, the directions to which each pixel is projected; ``[f, 0]`` for none.
+      mean: ``[h, w, f]``, mean of the training maps.
+      axes: ``[f, m]``, directions that each pixel is projected to; ``[f, 0]`` for no projection.
       window: ``[]``, share of each side that is compared.
-      examples: ``[n, d]``, as :class:`~jaxatr.openset.gallery.Gallery` has it.
-      half_squares: ``[n]``, as there.
-      labels: ``[n]``, as there.
+      examples: ``[n, d]``, the examples of the :class:`~jaxatr.openset.gallery.Gallery`.
+      half_squares: ``[n]``, half their squared lengths.
+      labels: ``[n]``, their classes, ascending.
       classes: ``[]``, k.
-      index: as there.
+      index: index of the gallery, or None.
     """
 
     mean: Float[ArrayLike, "h w f"]
@@ -73,52 +74,53 @@ def fit(
 ) -> Spatial:
     """Builds a gallery of the training examples' maps.
 
-    A chip takes two bytes for each pixel of the window and channel. ``channels`` or ``most_bytes``,
-    and ``keep``, make that less.
+    An example takes two bytes per pixel of the window and channel. ``channels`` or ``most_bytes``
+    reduces the channels, and ``keep`` the number of examples.
 
     Args:
       maps: ``[n, h, w, f]``, of training examples.
       labels: ``[n]``, their classes.
-      classes: k, all of them.
-      window: share of each side of the map that is compared, about its middle.
-      channels: project each pixel's f numbers to so many principal directions.
-      most_bytes: project them to as many as a chip of so many bytes can have, one at least.
-      keep: share of the examples that is kept, as a coreset
-        (:func:`jaxatr.openset.gallery.coreset`).
-      most: examples at most; of more, a random part is taken, evenly from all classes.
-      seed: of that draw, and of the coreset's projection.
+      classes: k, number of classes.
+      window: share of each side of the map that is compared, around its centre.
+      channels: number of principal directions that each pixel's f channels are projected to.
+      most_bytes: project the channels such that an example has at most this many bytes, but at
+        least one channel.
+      keep: share of the examples to keep, as a coreset
+        (:func:`jaxatr.openset.reduction.coreset`).
+      most: largest number of examples; from more, a random sample is drawn, balanced over classes.
+      seed: of the sample, and of the coreset's projection.
 
     Raises:
-      ValueError: a map is not finite; a label is of no known class; all are of one class; both
-        ``channels`` and ``most_bytes`` are given; or ``window``, ``channels`` or ``keep`` is out of
-        range.
+      ValueError: a map is not finite; a label is not a known class; all examples are of one class;
+        both ``channels`` and ``most_bytes`` are given; or ``window``, ``channels`` or ``keep`` is
+        out of range.
     """
     if channels is not None and most_bytes is not None:
         raise ValueError(f"got channels={channels} and most_bytes={most_bytes}, wanted one of them")
     if keep is not None and not 0 < keep <= 1:
         raise ValueError(f"keep: got {keep}, wanted a share in (0, 1]")
     labels = known_labels(labels, len(maps), classes)
-    with np.errstate(invalid="ignore"):  # told below
+    with np.errstate(invalid="ignore"):  # checked below
         mean = maps.mean(axis=0, dtype=np.float32)
     if not np.isfinite(mean).all():
         raise ValueError("maps: some are not finite")
     width = maps.shape[-1]
-    chosen = gallery.sample(labels, most, seed=seed)
+    chosen = reduction.sample(labels, most, seed=seed)
     axes = np.zeros((width, 0), np.float32)
     if channels is None and most_bytes is not None:
         afforded = most_bytes // (2 * central(mean, window)[..., 0].size)
         channels = max(1, afforded) if afforded < width else None
     if channels is not None:
         pixels = (central(maps[chosen], window) - central(mean, window)).reshape(-1, width)
-        axes = gallery.pca(pixels, channels).axes.astype(np.float32)
+        axes = reduction.pca(pixels, channels).axes.astype(np.float32)
     rows = _rows(mean, axes, window, maps[chosen])
     labels = labels[chosen]
     if keep is not None:
         size = max(len(np.unique(labels)), round(keep * len(rows)))
-        kept = gallery.coreset(rows, labels, size, seed=seed)
+        kept = reduction.coreset(rows, labels, size, seed=seed)
         rows, labels = rows[kept], labels[kept]
-    found = gallery.directions(rows, labels, classes)
-    return Spatial(mean, axes, np.array(window), classes=np.array(classes), **found._asdict())
+    built = gallery.directions(rows, labels, classes)
+    return Spatial(mean, axes, np.array(window), classes=np.array(classes), **built._asdict())
 
 
 def _rows(
@@ -127,7 +129,7 @@ def _rows(
     window: float,
     maps: Shaped[ArrayLike, "n h w f"],
 ) -> Any:
-    """Centres, cuts and projects maps, and makes each a vector."""
+    """Centres, crops, projects and flattens maps."""
     pixels = central(maps, window) - central(mean, window)
     if axes.shape[1]:
         pixels = pixels.astype(np.float32) @ axes.astype(np.float32)
@@ -135,10 +137,10 @@ def _rows(
 
 
 def directions(model: Spatial, maps: Shaped[np.ndarray, "n h w f"]) -> Float[np.ndarray, "n d"]:
-    """Makes of each map the vector of length 1 that is compared.
+    """Computes the unit vectors by which maps are compared.
 
     Args:
-      model: of :func:`fit`.
+      model: from :func:`fit`.
       maps: ``[n, h, w, f]``.
     """
     mean, axes, window = (np.asarray(array) for array in model[:3])
@@ -148,14 +150,14 @@ def directions(model: Spatial, maps: Shaped[np.ndarray, "n h w f"]) -> Float[np.
 def answer(
     model: Spatial, maps: Shaped[np.ndarray, "b h w f"], *, block_size: int = gallery.BLOCK
 ) -> Answer:
-    """Finds the largest cosine to a training example, and its class.
+    """Computes the largest cosine to a training example, and the example's class.
 
-    The distances are one less the cosine.
+    The distances are one minus the cosine.
 
     Args:
-      model: of :func:`fit`.
+      model: from :func:`fit`.
       maps: ``[b, h, w, f]``.
-      block_size: maps at a time.
+      block_size: number of maps per block.
     """
     model = gallery.ready(model)
     searched = Gallery(model.examples, model.half_squares, model.labels, model.index)
@@ -175,20 +177,21 @@ def _traced(model: Spatial, maps: Array) -> Answer:
 
 
 def _of_cosines(cosines: Any) -> Answer:
-    distances = gallery.numpy_of(cosines).maximum(1 - cosines, 0)  # it may round to more than 1
+    distances = gallery.numpy_of(cosines).maximum(1 - cosines, 0)  # a cosine may round above 1
     return Answer(cosines.max(axis=1), cosines.argmax(axis=1), distances)
 
 
 def spatial(name: str, title: str, need: str, **options: Any) -> Score:
-    """Makes a score of one stage's map.
+    """Creates a score of one stage's map.
 
-    Unless told, its gallery is of :data:`MOST_BYTES` a training example, and :data:`MOST_OF_ALL`.
+    Without ``channels`` or ``most_bytes``, its gallery is limited to :data:`MOST_BYTES` per example
+    and to :data:`MOST_OF_ALL` in total.
 
     Args:
-      name: of the score.
-      title: of the score.
-      need: the map, such as ``"map_stage2"``.
-      **options: of :func:`fit`.
+      name: name of the score.
+      title: title of the score.
+      need: name of the map, such as ``"map_stage2"``.
+      **options: options of :func:`fit`.
     """
     bounded = not {"channels", "most_bytes"} & set(options)
 

@@ -1,13 +1,13 @@
-r"""Ratio of the two best classes' distances by correlation with their chips, without a training.
+r"""Ratio of the two nearest classes' distances by template correlation, without training.
 
-The square root of the amplitude, averaged over cells of 2 by 2 pixels, is compared with that of
-every training chip at shifts of up to 3 pixels either way, in three windows about the middle: all
-of the chip, three quarters and half of its sides. The correlation r is the windows' mean
-at one shift. With the largest r to a chip of a class, :math:`d = 1 - r` is the distance to the
-class, the nearest class is the answer, and the score is :math:`\log(d_2 / d_1)` of the two
-nearest. Template matching is radar's classical recogniser (Novak et al. 1997, "Performance of a
-high-resolution polarimetric SAR ATR system"); the ratio is that of
-:mod:`~jaxatr.openset.scores.nndr`.
+Chips are compared by the square root of their amplitude, averaged over cells of 2 by 2 pixels. Each
+chip is correlated with every training chip at shifts of up to 3 pixels in either direction, in
+three centred windows: the whole chip, three quarters of its sides, and half of them. The
+correlation r at a shift is the mean over the windows. The distance to a class is
+:math:`d = 1 - r`, with r the largest correlation to its chips; the nearest class is predicted, and
+the score is :math:`\log(d_2 / d_1)` of the two nearest classes. Template matching is the classical
+method of radar target recognition (Novak et al. 1997, "Performance of a high-resolution
+polarimetric SAR ATR system"); the ratio is that of :mod:`~jaxatr.openset.scores.nndr`.
 """
 
 import functools
@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxatr.openset import gallery
+from jaxatr.openset import gallery, reduction
 from jaxatr.openset.elsewhere import Elsewhere
 from jaxatr.openset.gallery import Gallery
 from jaxatr.openset.inputs import known_labels
@@ -30,35 +30,38 @@ from jaxatr.openset.score import Answer, Comparing, Score
 from jaxatr.typing import Array, ArrayLike, Float, Int, Shaped
 
 SHIFT = 3
-"""Pixels that a chip is moved by at most."""
+"""Largest shift in pixels."""
 
 WINDOWS = (1.0, 0.75, 0.5)
-"""Shares of a chip's sides. Those below 1 weigh the middle, where the target is, more than clutter.
+"""Sides of the windows, relative to the chip's. Windows below 1 give the centre, where the target
+is, more weight than the clutter.
 
 They were chosen on MSTAR's known classes, held out of short trainings."""
 
 CELLS = 32
-"""Cells of the larger side of a chip at most; those of a chip above 64 pixels are larger than 2."""
+"""Largest number of cells per side; chips above 64 pixels have cells larger than 2."""
 
 BLOCK = 64
-"""Chips that are compared at a time, each in all its shifts."""
+"""Number of chips per block, each in all its shifts."""
 
 MOST = 4_000
-"""Training chips that are compared at most, which bounds the time of an evaluation."""
+"""Largest number of training chips, which bounds the time of an evaluation."""
 
 
 class Template(NamedTuple):
     """A fitted model.
 
     Attributes:
-      examples: ``[n, d]``, as :class:`~jaxatr.openset.gallery.Gallery` has it: the windows of the
-        training chips without a margin of ``shift`` pixels, each of mean 0, all of equal length.
-      half_squares: ``[n]``, as there.
-      labels: ``[n]``, as there.
+      examples: ``[n, d]``, the examples of the :class:`~jaxatr.openset.gallery.Gallery`: the
+        windows of the training chips without a margin of ``shift`` pixels, each with mean 0 and
+        with equal norm.
+      half_squares: ``[n]``, half the examples' squared lengths.
+      labels: ``[n]``, their classes, ascending.
       classes: ``[]``, k.
-      shift: ``[]``, pixels that a chip is moved by at most.
-      windows: ``[w]``, shares of a chip's sides. Models from before there were any have one, 1.0.
-      index: as there.
+      shift: ``[]``, largest shift in pixels.
+      windows: ``[w]``, sides of the windows, relative to the chip's. Models of earlier versions
+        have a single window, 1.0.
+      index: index of the gallery, or None.
     """
 
     examples: Shaped[ArrayLike, "n d"]
@@ -71,7 +74,7 @@ class Template(NamedTuple):
 
     @property
     def forms(self) -> int:
-        """Shifts of a chip."""
+        """Number of shifts of a chip."""
         return (2 * int(np.asarray(self.shift)) + 1) ** 2
 
 
@@ -85,40 +88,40 @@ def fit(
     most: int = MOST,
     seed: int = 0,
 ) -> Template:
-    """Keeps the middle of the training chips; a chip of one grey has none to compare.
+    """Builds a gallery of the centres of the training chips; constant chips are left out.
 
     Args:
-      chips: ``[n, h, w, c]``, training chips in their raw units; below 0 counts as 0.
+      chips: ``[n, h, w, c]``, training chips in their raw units; negative values count as 0.
       labels: ``[n]``, their classes.
-      classes: k, all of them.
-      shift: pixels that a chip is moved by at most.
-      windows: shares of a chip's sides, in (0, 1].
-      most: chips at most; of more, a random part is taken, evenly from all classes.
-      seed: of that draw.
+      classes: k, number of classes.
+      shift: largest shift in pixels.
+      windows: sides of the windows, relative to the chip's, in (0, 1].
+      most: largest number of chips; from more, a random sample is drawn, balanced over classes.
+      seed: of the sample.
 
     Raises:
-      ValueError: a value is not finite, a label is of no known class, all are of one class, or the
-        chips are too small to be moved so far.
+      ValueError: a value is not finite, a label is not a known class, all chips are of one class,
+        or the chips are too small for the shift.
     """
     labels = known_labels(labels, len(chips), classes)
-    chosen = gallery.sample(labels, most, seed=seed)
+    chosen = reduction.sample(labels, most, seed=seed)
     smallest = min(chips.shape[1:3])
     if not 0 <= shift <= (smallest - 4) / 2:
         raise ValueError(
-            f"shift: got {shift}, wanted 0 or more, and 2 by 2 cells left of {smallest} pixels"
+            f"shift: got {shift}, wanted 0 or more, with 2 by 2 cells left of {smallest} pixels"
         )
     if not windows:
         raise ValueError("windows: got none, wanted one or more")
     rows = _rows(amplitudes(chips[chosen]), ((shift, shift),), shift, tuple(windows))[:, 0]
-    found = gallery.directions(np.asarray(rows), labels[chosen], classes)
+    built = gallery.directions(np.asarray(rows), labels[chosen], classes)
     shares = np.array(tuple(windows))
     return Template(
-        classes=np.array(classes), shift=np.array(shift), windows=shares, **found._asdict()
+        classes=np.array(classes), shift=np.array(shift), windows=shares, **built._asdict()
     )
 
 
 def amplitudes(chips: Shaped[ArrayLike, "n h w c"]) -> Any:
-    """Takes the square root of chips, in float32."""
+    """Computes the square root of chips, in float32; negative values count as 0."""
     xp = gallery.numpy_of(chips)
     return xp.sqrt(xp.maximum(chips.astype(np.float32), 0))
 
@@ -130,16 +133,16 @@ def _rows(
     shift: int,
     windows: tuple[float, ...],
 ) -> Float[Array, "b s d"]:
-    """Cuts parts ``2 * shift`` smaller than the chip, and averages the cells of their windows.
+    """Crops parts ``2 * shift`` smaller than the chip, and averages the cells of their windows.
 
-    Each window has mean 0 and length 1 where it is not of one grey, so that the product of two
-    rows is the sum of their windows' correlations.
+    Unless it is constant, each window has mean 0 and length 1, so that the product of two rows is
+    the sum of their windows' correlations.
 
     Args:
       roots: ``[b, h, w, c]``.
-      moves: of the parts, first row and column.
-      shift: pixels on each side by which the parts are smaller.
-      windows: shares of a part's sides.
+      moves: first row and column of each part.
+      shift: margin in pixels by which the parts are smaller on each side.
+      windows: sides of the windows, relative to the part's.
     """
     roots = jnp.asarray(roots)
     sides = [side - 2 * shift for side in roots.shape[1:3]]
@@ -169,14 +172,15 @@ def _rows(
 def answer(
     model: Template, chips: Shaped[np.ndarray, "b h w c"], *, block_size: int = BLOCK
 ) -> Answer:
-    """Compares chips with all training chips at all shifts.
+    """Compares chips with the training chips at all shifts.
 
-    Where there are many, every second shift either way tells which of them are compared at all.
+    In a large gallery, every second shift in either direction selects the training chips that are
+    compared at all shifts.
 
     Args:
-      model: of :func:`fit`.
+      model: from :func:`fit`.
       chips: ``[b, h, w, c]``, in the units of the training chips.
-      block_size: chips at a time.
+      block_size: number of chips per block.
     """
     model = gallery.ready(model)
     searched = Gallery(model.examples, model.half_squares, model.labels, model.index)
@@ -195,7 +199,7 @@ def answer(
 
 
 def _moves(shift: int) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
-    """Lists all shifts, and the places of every second one either way."""
+    """Lists all shifts, and the indices of every second one in either direction."""
     sides = range(2 * shift + 1)
     moves = tuple((top, left) for top in sides for left in sides)
     coarse = tuple(i for i, (top, left) in enumerate(moves) if top % 2 == left % 2 == 0)
@@ -203,7 +207,7 @@ def _moves(shift: int) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
 
 
 def _traced(model: Template, outputs: Outputs) -> Answer:
-    """Computes :func:`answer` for a graph: all shifts of a chip at once."""
+    """Computes :func:`answer` for a traced graph, with all shifts of a chip at once."""
     classes, shift, windows = int(model.classes), int(model.shift), tuple(model.windows.tolist())
     searched = Gallery(model.examples, model.half_squares, model.labels, model.index)
     moves, coarse = _moves(shift)
@@ -219,7 +223,7 @@ def _of_cosines(cosines: Any) -> Answer:
 
 
 def _unmoved(model: Template, outputs: Outputs) -> Float[np.ndarray, "n d"]:
-    """Lays chips out as the examples are."""
+    """Converts chips to the form of the gallery's examples."""
     shift, windows = int(np.asarray(model.shift)), tuple(np.asarray(model.windows).tolist())
     roots = amplitudes(outputs.more["image"])
     return np.asarray(gallery.unit(_rows(roots, ((shift, shift),), shift, windows)[:, 0]))

@@ -1,6 +1,7 @@
 r"""Largest class probability at a fitted temperature (Guo et al. 2017).
 
-Section 4.2: T minimises the negative log-likelihood of validation examples, and the score is
+The temperature T minimises the negative log-likelihood of validation examples (section 4.2). The
+score is
 :math:`\max_k \operatorname{softmax}(z / T)_k`.
 
 "On calibration of modern neural networks".
@@ -20,8 +21,8 @@ from jaxatr.openset.scores.softmax import softmax_score
 from jaxatr.typing import Array, ArrayLike, Float, Int
 
 LIMITS = (0.1, 100.0)
-"""T is looked for between these. Of examples that are all classified correctly the likelihood grows
-as T falls."""
+"""Range of T. It has to be bounded, because the likelihood increases as T decreases if all examples
+are classified correctly."""
 
 
 class Temperature(NamedTuple):
@@ -35,18 +36,18 @@ class Temperature(NamedTuple):
 
 
 def fit(logits: Float[ArrayLike, "n k"], labels: Int[ArrayLike, " n"]) -> Temperature:
-    """Finds the temperature of the greatest likelihood, within :data:`LIMITS`.
+    """Fits the temperature by maximum likelihood, within :data:`LIMITS`.
 
-    The negative log-likelihood is convex in 1/T, and so has one minimum in log T.
+    The negative log-likelihood is convex in 1/T, so it has a single minimum in log T.
 
     Args:
       logits: ``[n, k]``, of examples that took no part in training.
       labels: ``[n]``, their classes.
 
     Raises:
-      ValueError: there are none, a logit is not finite, or a label is of no known class.
+      ValueError: there are no examples, a logit is not finite, or a label is not a known class.
     """
-    from scipy.optimize import minimize_scalar  # loads much that a training does not need
+    from scipy.optimize import minimize_scalar  # slow to import, and not needed for training
 
     logits = finite("logits", logits)
     labels = known_labels(labels, *logits.shape)
@@ -62,10 +63,10 @@ def fit(logits: Float[ArrayLike, "n k"], labels: Int[ArrayLike, " n"]) -> Temper
 
 
 def score(model: Temperature, logits: Float[ArrayLike, "b k"]) -> Float[np.ndarray, " b"]:
-    """Computes the logarithm of the largest probability, in float64: a low T makes it nearly 0.
+    """Computes the logarithm of the largest probability, in float64, as a low T makes it nearly 0.
 
     Args:
-      model: of :func:`fit`.
+      model: from :func:`fit`.
       logits: ``[b, k]``.
     """
     z = np.sort(np.asarray(logits, np.float64) / float(model.temperature), axis=1)

@@ -1,7 +1,8 @@
-r"""Energy less the features' part outside the principal subspace (Wang et al. 2022).
+r"""Energy minus the features' residual outside the principal subspace (Wang et al. 2022).
 
-Few directions explain most of the features of known classes. The rest of a query's features is
-scaled to the size of a logit, :math:`\alpha \lVert x^{P^\perp} \rVert`, and set against the others.
+A few directions explain most of the variation of the known classes' features. The norm of a query's
+residual outside them is scaled to a virtual logit, :math:`\alpha \lVert x^{P^\perp} \rVert`, which
+competes with the other logits.
 
 "ViM: out-of-distribution with virtual-logit matching".
 """
@@ -23,9 +24,9 @@ class ViM(NamedTuple):
     """A fitted model.
 
     Attributes:
-      origin: ``[d]``, the features of which the head makes logits of 0, or nearest to it.
-      residual: ``[d, r]``, orthonormal, the directions outside the principal subspace.
-      alpha: ``[]``, α, what makes a residual a logit.
+      origin: ``[d]``, the features whose logits are 0, or closest to 0.
+      residual: ``[d, r]``, orthonormal directions outside the principal subspace.
+      alpha: ``[]``, α, the factor between the residual's norm and the virtual logit.
     """
 
     origin: Float[ArrayLike, " d"]
@@ -41,19 +42,20 @@ def fit(
     *,
     dimensions: int | None = None,
 ) -> ViM:
-    """Returns origin, residual directions and α, in float64.
+    """Computes the origin, the residual directions and α, in float64.
 
     Args:
       features: ``[n, d]``, of training examples of the known classes.
       logits: ``[n, k]``, ``features @ kernel + bias``.
       kernel: ``[d, k]``, of the closed-set classifier.
-      bias: ``[k]``; None for a classifier without, whose origin is 0.
-      dimensions: D, of the principal subspace. By default the authors' choice for their networks,
-        1000 of at least 2048 features and 512 of at least 768; half of fewer.
+      bias: ``[k]``; None for a classifier without a bias, whose origin is 0.
+      dimensions: D, dimension of the principal subspace. The default is the authors' choice for
+        their networks, 1000 for at least 2048 features and 512 for at least 768; for fewer
+        features it is half their number.
 
     Raises:
-      ValueError: a value is not finite; ``dimensions`` is out of range; or the
-        features lie within the principal subspace, so that nothing is left to scale.
+      ValueError: a value is not finite; ``dimensions`` is out of range; or the features lie within
+        the principal subspace, so that there is no residual to scale.
     """
     features, logits = finite("features", features), finite("logits", logits)
     n, d = features.shape
@@ -77,13 +79,13 @@ def fit(
 def score(
     model: ViM, features: Float[ArrayLike, "b d"], logits: Float[ArrayLike, "b k"]
 ) -> Float[Array, " b"]:
-    r"""Returns :math:`\log \sum_i e^{z_i} - \alpha \lVert x^{P^\perp} \rVert`.
+    r"""Computes :math:`\log \sum_i e^{z_i} - \alpha \lVert x^{P^\perp} \rVert`.
 
-    The order is that of minus the paper's score, which is the softmax probability of the virtual
-    logit, without its ties at 0 and 1.
+    It ranks as minus the paper's score does, the softmax probability of the virtual logit, but
+    without ties at 0 and 1.
 
     Args:
-      model: of :func:`fit`.
+      model: from :func:`fit`.
       features: ``[b, d]``.
       logits: ``[b, k]``, of the same examples.
     """

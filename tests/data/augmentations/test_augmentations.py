@@ -1,4 +1,4 @@
-"""Properties of every augmentation: it is off by default, and belongs to example and epoch."""
+"""Properties of every augmentation: off by default, and drawn per example and epoch."""
 
 import functools
 import importlib
@@ -11,7 +11,7 @@ import pytest
 
 from jaxatr.data.augmentations import AUGMENTATIONS, FIELDS, check, keys_of, vary
 
-# ``jaxatr.data.augment`` is the function, which hides the module that it stands in.
+# As an attribute, ``jaxatr.data.augment`` is the function, which hides its module.
 augment = importlib.import_module("jaxatr.data.augment").augment
 
 KEY = jax.random.key(3)
@@ -47,7 +47,7 @@ def varied(images, ids, epochs, options, key=KEY):
 def test_each_has_its_place_and_is_listed_here():
     assert [one.name for one in AUGMENTATIONS] == list(ON)
     names = {zlib.crc32(one.name.encode()) for one in AUGMENTATIONS}
-    assert len(names) == len(ON) and not names & {0, 1, 2}  # those of flips, shifts and turns
+    assert len(names) == len(ON) and not names & {0, 1, 2}  # used for flips, shifts and rotations
 
 
 def test_the_defaults_change_nothing():
@@ -68,7 +68,7 @@ def test_keeps_shape_and_type_and_changes_something(name, channels):
 
 @pytest.mark.parametrize("name", ON)
 def test_a_draw_belongs_to_the_example_and_the_epoch(name):
-    if name == "background":  # of which there are two outcomes only
+    if name == "background":  # has only two outcomes
         pytest.skip("two examples can have the same outcome")
     images = jnp.repeat(chips(1), 6, axis=0)
     first = varied(images, [4, 5, 6, 7, 4, 5], [0, 0, 0, 0, 0, 1], ON[name])

@@ -1,4 +1,4 @@
-"""RandAugment's operations against Pillow's on 8-bit images that use all of their range."""
+"""RandAugment's operations against Pillow's, on 8-bit images that use the full range."""
 
 import jax
 import jax.numpy as jnp
@@ -58,7 +58,7 @@ def test_solarize_is_pillows(level):
 
 def test_auto_contrast_is_pillows_on_each_channel():
     image = picture(3)
-    image[..., 1] = 60 + image[..., 1] // 3  # one channel uses a part of the range
+    image[..., 1] = 60 + image[..., 1] // 3  # one channel uses part of the range
     expected = ImageOps.autocontrast(pillow(image))
     np.testing.assert_allclose(
         ours(module.auto_contrast, image, 1.0), array(expected), atol=1.5 / 255
@@ -91,7 +91,7 @@ def test_geometric_operations_move_a_point_where_they_should(which):
     ramps = jnp.asarray(np.stack([y, x], axis=-1) / 64 + 0.5)
     index = jnp.int32(len(PHOTOMETRIC) + which)
     out = operate(ramps, PHOTOMETRIC, index, level, jnp.float32(level))
-    old_y, old_x = (np.asarray(out)[18, 12] - 0.5) * 64  # from where the pixel at (2, -4) came
+    old_y, old_x = (np.asarray(out)[18, 12] - 0.5) * 64  # source of the pixel at (2, -4)
     angle = np.deg2rad(30 * level)
     expected = [
         (2, -4 + 0.3 * level * 2),

@@ -61,7 +61,7 @@ def test_a_centre_window_by_hand():
         centre_window(4, 8, 0.5),
         np.outer([0, 1, 1, 0], [0, 0, 1, 1, 1, 1, 0, 0]),
     )
-    # Half of 8 pixels are inside, to 2 pixels from the centre; the edge goes on to 4.
+    # Half of the 8 pixels are inside, up to 2 pixels from the centre; the edge extends to 4.
     soft = centre_window(1, 8, 0.5, 0.25)[0] / centre_window(1, 8, 0.5, 0.25)[0].max()
     falls = [np.cos(np.pi * beyond / 4) ** 2 for beyond in (0.5, 1.5)]
     np.testing.assert_allclose(soft, [*falls[::-1], 1, 1, 1, 1, *falls], rtol=1e-6)

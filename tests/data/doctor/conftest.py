@@ -1,4 +1,4 @@
-"""Images in memory, to be checked."""
+"""Fixtures: sets of in-memory images to check."""
 
 import numpy as np
 import pytest
@@ -8,13 +8,13 @@ from jaxatr.data.doctor import Subject
 
 @pytest.fixture(autouse=True)
 def few_trees(monkeypatch):
-    """Small forests: every leak of these tests is plain."""
+    """Uses small forests, which suffice because every leak in these tests is obvious."""
     monkeypatch.setattr("jaxatr.data.doctor.leaks._TREES", 6)
 
 
 @pytest.fixture
 def subject():
-    """Returns a function that makes a subject of images; None among them cannot be read."""
+    """Returns a function that creates a subject from images, of which None cannot be read."""
 
     def make(images, labels=None, parts=None):
         def read(number):

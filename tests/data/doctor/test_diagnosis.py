@@ -89,7 +89,7 @@ def test_each_leak_is_found_and_no_other(subject, fact):
     assert list(told) == ["size", "mean", "spread", "border"]
     assert all(leak.chance == pytest.approx(1 / 3) for leak in told.values())
     known = {name for name, leak in told.items() if min(leak.share, leak.share_within) > 0.5}
-    # The mean and the spread of all are those of the border too.
+    # The whole image's mean and spread are also the border's.
     also = {"mean": {"border"}, "spread": {"border"}}.get(fact, set())
     assert known == ({fact} - {"nothing"}) | also
     if fact == "nothing":
@@ -118,12 +118,12 @@ def test_what_guessing_reaches_too_is_no_leak():
 def test_the_findings_name_what_is_wrong(subject):
     images, labels, parts = labelled(lambda label: noise(1, 24 + 4 * int(label))[0])
     images[0] = None
-    images[1] = images[4]  # of one class and split
+    images[1] = images[4]  # same class and split
     images[2] = np.zeros((24, 24, 1), np.uint16)
     labels = labels.copy()
     labels[2] = 3
-    images[-1] = images[5]  # of the other split
-    images[-2] = images[3]  # and of another class
+    images[-1] = images[5]  # other split
+    images[-2] = images[3]  # other split and other class
     found = doctor.examine(subject(images, labels, parts))
     written = [f"{one.level}: {one.text}" for one in found.findings]
     expected = [
@@ -135,7 +135,7 @@ def test_the_findings_name_what_is_wrong(subject):
         "warning: 1 pair of equal images of one class and split",
         "warning: the classes of train are uneven: b has 20 images, d 1",
         "warning: classes of fewer than 10 images in train: d 1",
-        "warning: 1 images are of one value, without any structure",
+        "warning: 1 image is constant",
     ]
     assert [line for line in written if line in expected] == expected
     assert any(line.startswith("warning: the size alone gives the class away:") for line in written)
@@ -154,7 +154,7 @@ def test_a_class_of_the_test_split_alone_and_a_draw_are_noted(subject):
     images = noise(40)
     labels, parts = [0, 1] * 10 + [2] * 20, [0] * 20 + [1] * 20
     texts = [one.text for one in doctor.examine(subject(images, labels, parts), limit=39).findings]
-    assert "not in train, and so unknown to a run without open_set.split: c" in texts
+    assert "not in train, therefore unknown in a run without open_set.split: c" in texts
     assert "39 of 40 images were drawn and read" in texts
 
 

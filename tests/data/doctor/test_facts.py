@@ -78,5 +78,5 @@ def test_a_folder_and_what_is_prepared_of_it_are_the_same(tmp_path):
     one, other = gather(raw), gather(made)
     assert one.digest.tolist() == other.digest.tolist() and one.part.tolist() == other.part.tolist()
     assert made.names == raw.names
-    assert raw.passed == ("1 of the kind .txt (first: a/x.txt)",)
-    assert made.passed == ("left out: 1 of the kind .txt (first: a/x.txt)",)
+    assert raw.passed == ("1 of type .txt (first: a/x.txt)",)
+    assert made.passed == ("left out: 1 of type .txt (first: a/x.txt)",)

@@ -1,4 +1,4 @@
-"""FGVC-Aircraft in small: the published layout with images of random pixels above a banner."""
+"""A small FGVC-Aircraft: the published layout with random images above a banner."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ IMAGES = [
     ("1000002", "test", "F/A-18", "F/A-18", "McDonnell Douglas", (2, 2, 31, 20)),
 ]
 LISTS = {
-    "variants": ["707-320", "737-200", "737-300", "A380", "F/A-18"],  # of A380 there is no image
+    "variants": ["707-320", "737-200", "737-300", "A380", "F/A-18"],  # A380 has no image
     "families": ["Boeing 707", "Boeing 737", "A380", "F/A-18"],
     "manufacturers": ["Boeing", "Airbus", "McDonnell Douglas"],
 }
@@ -81,7 +81,7 @@ def test_every_image_comes_back_without_its_banner(root, data_dir):
     for number, _, variant, family, _, _ in IMAGES:
         assert dataset.classes[found[number]["label"]] == variant
         assert dataset.coarse_classes[found[number]["coarse"]] == family
-    # y0, x0, y1, x1, from 0 and without the last ones; what lies on the banner is cut off.
+    # y0, x0, y1, x1, from 0 and exclusive; the part on the banner is cut off.
     assert found["0034958"]["box"].tolist() == [4, 2, 10, 20]
     assert found["0037511"]["box"].tolist() == [1, 1, 24, 29]
     assert found["0037512"]["box"].tolist() == [3, 3, 5, 5]
@@ -157,23 +157,23 @@ def test_images_that_are_missing_are_named_at_once(root, data_dir):
     "file, old, new, match",
     [
         ("images/0034309.jpg", None, b"broken", "0034309.jpg: not a readable image"),
-        ("images_box.txt", "0037512 4 4 5 5", "0037512 4 25 5 30", "not on the 30 columns and 24"),
-        ("images_box.txt", "0037512 4 4 5 5", "0037512 0 4 5 5", "not on the 30 columns"),
+        ("images_box.txt", "0037512 4 4 5 5", "0037512 4 25 5 30", "not within the 30 columns"),
+        ("images_box.txt", "0037512 4 4 5 5", "0037512 0 4 5 5", "not within the 30 columns"),
         ("images_box.txt", "0037512 4 4 5 5", "0037512 4 4 5", "is not an image's number, xmin"),
-        ("images_box.txt", "0037512", "0037513", "no box of image 0037512 .1 such"),
-        ("images_variant_val.txt", "0038598", "0034958", "0034958 is in the train split already"),
+        ("images_box.txt", "0037512", "0037513", "no box for image 0037512 .1 such"),
+        ("images_variant_val.txt", "0038598", "0034958", "0034958 is already in the train split"),
         ("images_variant_val.txt", "0038598 737-200", "../../x 737", "not an image's number and"),
         ("images_variant_val.txt", "0038598 737-200", "0038598", "not an image's number and its"),
         ("images_variant_val.txt", "737-200", "737-20", "no variant '737-20'; did you mean '737-2"),
-        ("images_family_val.txt", "0038598", "0038599", "not hold the same images, as 0038598"),
+        ("images_family_val.txt", "0038598", "0038599", "differ in their images: 0038598"),
         (
             "images_family_val.txt",
             "Boeing 737",
             "Boeing 707",
-            "'737-200' is under 'Boeing 737', and by image 0038598 under 'Boeing 707'",
+            "'737-200' belongs to 'Boeing 737', but by image 0038598 to 'Boeing 707'",
         ),
         ("images_family_val.txt", None, None, "images_family_val.txt: No such file.*looked for"),
-        ("variants.txt", None, None, "holds no FGVC-Aircraft; looked for images/, images_var"),
+        ("variants.txt", None, None, "is not FGVC-Aircraft; looked for images/, images_var"),
     ],
 )
 def test_what_does_not_fit_is_told(root, data_dir, file, old, new, match):

@@ -1,4 +1,4 @@
-"""Tracks of the simulated sensor: what moves along them, what does not, and what splits share."""
+"""Tracks of the simulated sensor: changing and constant conditions, and separate splits."""
 
 import numpy as np
 import pytest
@@ -68,7 +68,7 @@ def test_splits_share_no_id_track_aspect_or_draw(small):
 
 
 def test_a_track_has_one_light_and_every_frame_its_own_ground():
-    """Two frames of one pose: equal seeds for the frame would give equal chips."""
+    """Two frames of one pose differ; equal seeds would make them equal."""
 
     def see(seed, shared):
         view = simulated.View(5, 40.0, 3000, 1, seed, shared)
@@ -96,13 +96,13 @@ def test_tracks_are_cut_as_single_views_are():
 
 
 def test_single_views_are_what_they_were():
-    """Mean gray levels of version 1.0.0, which had windows alone: a new draw would change them."""
+    """Mean gray levels of version 1.0.0, which had only windows; new draws would change them."""
     chips = simulated.generate("test", ranges=(2000,), aspects=1, crop="window")["image"]
     expected = [
         105.13, 82.46, 135.38, 91.24, 109.58, 70.73, 109.18, 74.53,
         130.63, 79.95, 131.3, 99.24, 120.56, 93.54, 107.38, 79.35,
     ]  # fmt: skip
-    # Gray levels are rounded: a library's last bit moves a pixel by one, the mean by 1/4096.
+    # Gray levels are rounded: a last-bit difference moves a pixel by one, the mean by 1/4096.
     np.testing.assert_allclose(chips.mean((1, 2, 3)), expected, atol=0.02)
 
 
@@ -119,11 +119,11 @@ def test_generation_is_a_function_of_the_seed_alone(small):
     ("options", "match"),
     [
         ({"tracks": 0}, "tracks: got 0, wanted 1 to 1000"),
-        ({"frames": (5, 4)}, "frames: got .5, 4., wanted the shortest and the longest"),
+        ({"frames": (5, 4)}, "frames: got .5, 4., wanted the shortest and longest"),
         ({"frames": (1, 73)}, "frames: got"),
         ({"closing": 0}, "closing: got 0, wanted at least 1 metre"),
         ({"starts": (3600, 3700)}, "starts: got .3600, 3700., wanted two ranges"),
-        ({"starts": (2500, 5000)}, "a track of 8 frames would close in to 750 m"),
+        ({"starts": (2500, 5000)}, "a track of 8 frames would come as near as 750 m"),
         ({"bands": ("radar",)}, "bands: got"),
         ({"vehicles": ("T55",)}, "vehicles: got"),
         ({"seed": -1}, "seed: got -1"),

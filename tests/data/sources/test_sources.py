@@ -1,4 +1,4 @@
-"""Sources as plug-ins: one file in the package's folder, or a class anywhere else."""
+"""Sources as plug-ins: a module in the package's folder, or a class anywhere else."""
 
 import inspect
 import json
@@ -25,7 +25,7 @@ WRITTEN = []
 
 
 class Stripes(Source):
-    """Images of stripes, across and along."""
+    """A source of images with horizontal or vertical stripes."""
 
     name = "stripes"
     version = 3
@@ -62,7 +62,7 @@ def contents(count, size):
 
 
 class Lines(Source):
-    """One image for each line of a text file; a line that is no number is damaged."""
+    """A source with one image per line of a text file; a line that is not a number is damaged."""
 
     name = "lines"
     version = "1"
@@ -119,7 +119,7 @@ SOURCE = Stripes()
 
 @pytest.fixture
 def module(tmp_path, monkeypatch):
-    """A user's module on the import path, which is no part of the package."""
+    """A user's module on the import path, outside the package."""
     (tmp_path / "path").mkdir()
     (tmp_path / "path" / "jaxatr_test_stripes.py").write_text(SOURCE)
     monkeypatch.syspath_prepend(tmp_path / "path")
@@ -169,11 +169,11 @@ def test_its_path_is_followed_and_its_set_may_have_a_name(module, data_dir, tmp_
     [
         ("jaxatr_no_module:Stripes", "there is no module 'jaxatr_no_module'"),
         ("jaxatr_test_stripes:Stripe", "no 'Stripe' in .* did you mean 'Stripes'"),
-        ("jaxatr_test_stripes:Nothing", "is no data source: it has no version, scan"),
+        ("jaxatr_test_stripes:Nothing", "is not a data source: it has no version, scan"),
         ("jaxatr_test_stripes:Taken", "'dsiac' is already the name of another data set"),
         ("jaxatr_test_stripes:AtTfds", "'cifar10' is already the name of another data set"),
-        ("jaxatr_test_stripes:Nowhere", "a name is letters, digits.* got '../up'"),
-        ("jaxatr_test_stripes:NoLabels", "its examples have image, and no label"),
+        ("jaxatr_test_stripes:Nowhere", "name: got '../up', wanted letters"),
+        ("jaxatr_test_stripes:NoLabels", "its examples have the features image, without label"),
     ],
 )
 def test_what_is_no_source_is_named(module, data_dir, path, match):
@@ -209,7 +209,7 @@ def test_a_set_of_a_source_that_is_gone_is_named(module, data_dir, tmp_path):
     path = dataset.directory / "jaxatr.json"
     facts = json.loads(path.read_text())
     path.write_text(json.dumps({**facts, "builder": "an_old_one"}))
-    with pytest.raises(ValueError, match="of the source 'an_old_one', which this version has not"):
+    with pytest.raises(ValueError, match="the source 'an_old_one', which no longer exists"):
         data.open_dataset("lines", data_dir=data_dir)
 
 

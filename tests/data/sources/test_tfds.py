@@ -1,4 +1,4 @@
-"""A public data set in small: registered with TFDS, its images encoded as TFDS encodes them."""
+"""A small public data set, registered with TFDS and encoded as TFDS does it."""
 
 import io
 
@@ -17,7 +17,7 @@ IMAGES = RNG.integers(0, 256, (6, 5, 4, 3), dtype=np.uint8)
 
 def png(array):
     file = io.BytesIO()
-    Image.fromarray(array).save(file, "png", compress_level=0)  # the same bytes by every zlib
+    Image.fromarray(array).save(file, "png", compress_level=0)  # the same bytes with every zlib
     file.seek(0)
     return file
 
@@ -118,5 +118,5 @@ def test_prepare_prepares(data_dir, monkeypatch):
 
 
 def test_a_set_without_labelled_images_is_refused(data_dir):
-    with pytest.raises(ValueError, match="no set of labelled images: it has the features text"):
+    with pytest.raises(ValueError, match="not a set of labelled images: its features are text"):
         data.open_dataset("jaxatr_no_images", data_dir=data_dir)

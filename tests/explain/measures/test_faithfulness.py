@@ -106,9 +106,9 @@ def test_agrees_with_the_algorithms_as_loops(shape, n):
 
 
 def knows_only(pixels, *, whole):
-    """Returns a model that looks at some pixels alone: class 0 by how many of them are 1.
+    """Returns a model that depends on some pixels only: class 0 by how many of them are 1.
 
-    Its probability of class 0 is their share, or, ``whole``, 1 only where none is missing.
+    Its probability of class 0 is their share; with ``whole``, it is 1 if all are 1 and otherwise 0.
     """
 
     def predict(images):
@@ -222,7 +222,7 @@ def test_a_black_image_and_one_class():
 
 
 def test_a_constant_image():
-    """Its blur is the image itself: insertion shows that from the start; deletion ends in black."""
+    """A constant image equals its blur, so insertion starts at the end; deletion ends in black."""
     image, saliency = np.full((1, 4, 4, 1), 3.0, np.float32), np.arange(16.0).reshape(1, 4, 4)
 
     def predict(images):

@@ -117,7 +117,7 @@ def test_a_coarse_map_is_refused(images, network):
         return network.features(x)[:, ::2, ::2]
 
     for method in (grad_cam, grad_cam_plus_plus):
-        with pytest.raises(ValueError, match=r"\(3, 6, 5, 6\).* at least 8: take an earlier stage"):
+        with pytest.raises(ValueError, match=r"\(3, 6, 5, 6\).* at least 8; use an earlier stage"):
             method(coarse, network.head, images)
         with pytest.raises(
             ValueError, match=r"features: got shape \(3, 6\), wanted \(3, p, q, f\)"

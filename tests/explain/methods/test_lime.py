@@ -1,4 +1,4 @@
-"""LIME: an independent loop on given segments, and what its superpixels must say."""
+"""LIME: an independent loop on given segments, and properties of its superpixels."""
 
 import inspect
 

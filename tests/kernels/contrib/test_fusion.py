@@ -1,4 +1,4 @@
-"""Fusion plans: what they take, and their results against the separate operations in float64."""
+"""Fusion plans: the accepted sequences, and results against the separate operations in float64."""
 
 import itertools
 
@@ -40,7 +40,7 @@ def arguments_of(plan, problem):
 
 
 def separately(operations, arguments):
-    """Each operation by its definition, in float64."""
+    """Applies each operation by its definition, in float64."""
     a = {name: np.asarray(array, np.float64) for name, array in arguments.items()}
     y = a["x"]
     for operation in operations:
@@ -119,7 +119,7 @@ def test_results_are_those_of_the_separate_operations(letters, dtype):
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("letters", ["CBNA", "CBA", "CBNRA"])
 def test_the_form_that_cudnn_takes_as_one_call(letters, dtype):
-    """The norm is in the kernel, and nothing after the convolution is of another type."""
+    """The norm is folded into the kernel, and nothing after the convolution changes the type."""
     norm = [BatchNorm()] if "N" in letters else []
     residual = [Residual()] if "R" in letters else []
     plan = FusionPlan([Convolution((2, 2), SAME), Bias(), *norm, *residual, Activation("relu")])
@@ -163,7 +163,7 @@ def test_the_function_can_be_differentiated(solver):
 
 
 def rows_of_the_tables():
-    """Tables I and II: operations and problems of each row."""
+    """Yields the operations and problems of each row of tables I and II."""
     norm = [BatchNorm("spatial"), BatchNorm("per_activation")]
     for dtype in ("float32", "float16"):
         for size, stride, mode in itertools.product((3, 5, 7, 9, 11), (1, 2), norm):
@@ -233,9 +233,9 @@ def test_the_list_is_what_the_graph_takes():
 @pytest.mark.parametrize(
     ("operations", "options", "reason"),
     [
-        ([Convolution()], {}, "xla does not take C: 1 operation is nothing to fuse"),
-        ([Bias(), Convolution()], {}, "xla does not take BC: no Bias at the start"),
-        ([Convolution(), Activation(), Bias()], {}, "no Bias after Activation"),
+        ([Convolution()], {}, "xla does not take C: got 1 operation, wanted at least two"),
+        ([Bias(), Convolution()], {}, "xla does not take BC: Bias is not possible at the start"),
+        ([Convolution(), Activation(), Bias()], {}, "Bias is not possible after Activation"),
         ([Convolution(dilation=(2, 2)), Bias()], {"solver": "hopper"}, "needs stride 1"),
         ([Convolution(), Bias()], {"solver": "hopper"}, "needs bfloat16 or float16"),
         (
@@ -246,7 +246,7 @@ def test_the_list_is_what_the_graph_takes():
         (
             [Convolution(), Bias()],
             {"solver": "tpu", "dtype": "bfloat16", "channels": 128},
-            "it is for another device than .* cores",
+            "it does not run on .* cores",
         ),
     ],
 )
@@ -300,7 +300,7 @@ def test_errors():
     [("hopper", 2), pytest.param("hopper", 1, marks=pytest.mark.slow), ("tpu", 2)],
 )
 def test_a_kernel_takes_the_same_sequence(solver, stride, monkeypatch):
-    """Interpreted: the epilogue made from the operations, and a strided 1x1."""
+    """Interpreted, with the epilogue made from the operations, and a strided 1x1 kernel."""
     params = pytest.importorskip("jax._src.pallas.mosaic_gpu.interpret.params")
     interpret = params.InterpretGPUParams() if solver == "hopper" else True
     module = kernel(solver, "convolution")

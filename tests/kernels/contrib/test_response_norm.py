@@ -1,4 +1,4 @@
-"""The local response norm against PyTorch's and by hand (gradients: test_operations.py)."""
+"""The local response norm against PyTorch and by hand (gradients are in test_operations.py)."""
 
 from functools import partial
 
@@ -27,7 +27,7 @@ def test_the_response_norm_across_channels_is_torchs(size):
 def test_the_response_norm_within_a_channel_by_hand():
     x = jnp.arange(1.0, 5.0).reshape(1, 2, 2, 1)
     y = response_norm.local_response_norm(x, mode="within", size=3, alpha=9.0, beta=1.0, k=0.0)
-    np.testing.assert_allclose(y, x / 30.0, rtol=1e-6)  # all four are everyone's neighbours
+    np.testing.assert_allclose(y, x / 30.0, rtol=1e-6)  # each of the four is a neighbour of all
 
 
 def test_the_response_norm_is_differentiated_twice_and_batched():

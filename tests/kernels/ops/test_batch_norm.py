@@ -16,7 +16,7 @@ def draw(shape, seed=0):
 
 
 def exact(x, gamma, beta, mode, epsilon=1e-5):
-    """The paper's two equations, with the batch's own statistics."""
+    """Computes the paper's two equations with the batch's statistics."""
     axes = tuple(range(x.ndim - 1)) if mode == "spatial" else (0,)
     mean, variance = x.mean(axes), x.var(axes)
     return gamma * (x - mean) / np.sqrt(variance + epsilon) + beta, mean, variance

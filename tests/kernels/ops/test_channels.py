@@ -1,4 +1,4 @@
-"""Sums over pixels and their transpose: against NumPy, in every transformation."""
+"""Sums over pixels and their transpose, against NumPy and under jax's transformations."""
 
 import jax
 import jax.numpy as jnp

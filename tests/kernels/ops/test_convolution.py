@@ -23,7 +23,7 @@ from jaxatr.kernels.ops.windows import edges
 
 CPU = of_platform("cpu")
 
-# x, w, and the keyword arguments, padding written as ((top, bottom), (left, right)).
+# Shapes of x and w, and the other arguments, with padding as ((top, bottom), (left, right)).
 PROBLEMS = [
     ((2, 5, 6, 3), (3, 3, 3, 4), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
     ((1, 7, 5, 2), (3, 3, 2, 2), (1, 1), ((0, 2), (2, 1)), (1, 1), 1),
@@ -41,7 +41,7 @@ PROBLEMS = [
 
 
 def loops(x, w, stride, padding, dilation, groups):
-    """The definition, one product at a time, in float64."""
+    """Computes the definition in float64, one product at a time."""
     (b, height, width, _), (kh, kw, depth, features) = x.shape, w.shape
     sizes = [
         (n + sum(pad) - (k - 1) * d - 1) // s + 1
@@ -124,7 +124,7 @@ def run(algorithm, arguments, x, w):
 
 @cache
 def expected(arguments):
-    """The result by the definition, a cotangent, and XLA's gradients for it."""
+    """Returns the result by the definition, a cotangent, and XLA's gradients for it."""
     x_shape, w_shape, *rest = arguments
     x, w = draw(x_shape), draw(w_shape, 1)
     exact = loops(x, w, *rest)
@@ -157,7 +157,7 @@ def value_and_pullback(conv, x, w):
 
 @cache
 def in_single(dtype):
-    """XLA's results in float32 of the arguments of a shorter type."""
+    """Returns XLA's float32 results for arguments of a narrower type."""
     arguments = PROBLEMS[0]
     x, w = draw(arguments[0], dtype=dtype), draw(arguments[1], 1, dtype)
     run = jax.jit(partial(value_and_pullback, lambda x, w: xla(x, w, *arguments[2:])))
@@ -199,7 +199,7 @@ def test_winograd_rounds_like_the_direct_product():
     assert errors["winograd4"] < 20 * errors["matmul"] + 1e-7
 
 
-# Nor do the results of test_every_direction's winograd-1 and winograd4-1.
+# In test_every_direction, the results of winograd-1 and winograd4-1 do not fill their tiles either.
 QUICK_TILES = [("winograd", 6, ((2, 0), (0, 3)))]
 
 
@@ -285,7 +285,7 @@ def test_taps_that_meet_only_padding_are_left_out():
 
 
 def test_a_kernel_is_cut_where_that_saves_more_than_the_copy_costs():
-    """A strided layer on 2x2 images, whose kernel of nine taps has four that meet them."""
+    """In a strided layer on 2x2 images, four of the kernel's nine taps meet the images."""
 
     def taps(batch, **changes):
         strided = (batch, 2, 2, 8), (3, 3, 8, 8), (2, 2), ((1, 1), (1, 1)), (1, 1), 1
@@ -341,7 +341,10 @@ X, W = jnp.zeros((2, 4, 4, 6)), jnp.zeros((3, 3, 6, 8))
         ({"stride": 0}, "stride: got 0, wanted an int or a pair of ints >= 1"),
         ({"stride": (1, 2, 3)}, r"stride: got \(1, 2, 3\)"),
         ({"dilation": 1.5}, "dilation: got 1.5"),
-        ({"dilation": 2}, "x: 4x4 pixels .* hold no 3x3 kernel of dilation .* would be empty"),
+        (
+            {"dilation": 2},
+            "x: 4x4 pixels .* are too few for a 3x3 kernel of dilation .* would be empty",
+        ),
     ],
 )
 def test_bad_input_is_named(change, message, unchecked):

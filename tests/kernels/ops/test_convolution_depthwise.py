@@ -1,4 +1,4 @@
-"""Depthwise convolutions as the rules compute them: sizes at the edge, types, transformations."""
+"""Depthwise convolutions by the heuristic's choice: edge cases of size, types, transformations."""
 
 import jax
 import jax.numpy as jnp
@@ -89,7 +89,7 @@ def xla(x, w):
 
 
 def everything(fn, x, w):
-    """Results, gradients and a second derivative of a batch of problems."""
+    """Returns results, gradients and a second derivative of a batch of problems."""
 
     def loss(x, w):
         return jnp.sum(jnp.sin(fn(x, w)))

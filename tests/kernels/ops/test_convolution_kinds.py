@@ -1,4 +1,4 @@
-"""One-dimensional and transposed convolution against XLA's, PyTorch's and the definition."""
+"""One-dimensional and transposed convolutions against XLA, PyTorch and the definition."""
 
 from functools import partial
 
@@ -21,7 +21,7 @@ def assert_same(ours, theirs):
 
 
 def values_and_gradients(fn, x, w):
-    """The result, and the gradients for a cotangent that depends on the result alone."""
+    """Returns the result, and the gradients for a cotangent that depends only on the result."""
 
     @jax.jit
     def everything(x, w):
@@ -81,7 +81,7 @@ IMAGES = [  # x, w, stride, padding, output padding, dilation, groups
 
 
 def torchs(x, w, stride, padding, output_padding, dilation, groups):
-    """The result and both gradients by torch, of channels-last arrays of any number of axes."""
+    """Returns torch's result and both gradients, for channels-last arrays of any rank."""
     torch = pytest.importorskip("torch")
     rank = x.ndim - 2
     last = (0, *range(2, rank + 2), 1)
@@ -139,7 +139,7 @@ def test_transposed_is_xlas_conv_transpose():
 
 
 def test_transposed_by_hand():
-    """Each pixel lays its kernel down, two apart; where they meet they add up."""
+    """Each pixel adds a copy of the kernel to the result, two pixels apart."""
     x, w = jnp.array([1.0, 10.0]).reshape(1, 2, 1), jnp.array([1.0, 2.0, 3.0]).reshape(3, 1, 1)
     y = transposed_convolution(x, w, stride=2)
     np.testing.assert_array_equal(y.ravel(), [1, 2, 3 + 10, 20, 30])

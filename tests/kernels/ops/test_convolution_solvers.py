@@ -1,4 +1,4 @@
-"""Every solver in every configuration, direction and type, on random problems, against NumPy."""
+"""Every solver in every configuration, direction and type on random problems, against NumPy."""
 
 import sys
 
@@ -28,7 +28,7 @@ FLOATS = ("float32", "bfloat16", "float16", "float64")
 
 
 def random_problem(rng, direction, dtype, *, kind="any"):
-    """Draws a problem whose result has a pixel; ``kind`` favours the solvers that need one."""
+    """Draws a problem with a non-empty result; ``kind`` names a solver that should apply."""
     window = {"winograd": (3, 3), "fft": (5, 6)}.get(kind) or tuple(rng.integers(1, 5, 2).tolist())
     stride, dilation = (
         (1, 1) if kind == "winograd" else tuple(rng.integers(1, 3, 2).tolist()) for _ in range(2)
@@ -83,7 +83,7 @@ def check(problem):
     return {choice.algorithm for choice in errors}
 
 
-SLOW = {  # to compile, or not of that solver
+SLOW = {  # slow to compile, or not computed by that solver
     *(("winograd", "data"), ("winograd", "weight"), ("fft", "forward")),
     *(("split", "weight"), ("space_to_depth", "forward")),
     *(("fft", "weight"), ("split", "data")),  # see test_convolution.py
@@ -111,7 +111,7 @@ def test_many_random_problems(direction, dtype):
     rng, seen = np.random.default_rng(DIRECTIONS.index(direction)), set()
     for kind in ("any", *KINDS):
         seen |= check(random_problem(rng, direction, dtype, kind=kind))
-    here = set(SOLVERS) - {"hopper", "tpu"}  # which have tests of their own
+    here = set(SOLVERS) - {"hopper", "tpu"}  # these are tested in tests/kernels/pallas
     assert seen == here - NOT_FOR[direction]
 
 

@@ -1,4 +1,4 @@
-"""Transformations of jax applied to the convolution: derivatives, batches, devices, platforms."""
+"""The convolution under jax's transformations: derivatives, batches, devices, platforms."""
 
 from functools import partial
 
@@ -83,7 +83,7 @@ AXES = [(0, None), (None, 1), (2, 3)]
 @pytest.mark.parametrize(
     ("axes", "algorithm"),
     [
-        *((axes, "matmul") for axes in AXES),  # what is batched is the primitive, whatever it runs
+        *((axes, "matmul") for axes in AXES),  # batching does not depend on the algorithm
         *(
             pytest.param(axes, name, marks=pytest.mark.slow)
             for name in ("auto", "xla", "winograd")
@@ -148,7 +148,7 @@ def test_gpu_and_tpu_get_xlas_form(platform):
 @pytest.mark.parametrize("platform", ["cpu", "cuda", "tpu"])
 @pytest.mark.parametrize(("size", "stride"), [(1, 1), (2, 2)])
 def test_taps_that_meet_nothing_leave_every_platform_its_shapes(platform, size, stride):
-    """As in the last stages of a residual network on small images; all three directions."""
+    """All three directions, on sizes of the last stages of a residual network on small images."""
     x, w = draw((2, size, size, 4)), draw((3, 3, 4, 5), 1)
     fn = jax.jit(jax.grad(lambda x, w: convolution(x, w, padding=1, stride=stride).sum(), (0, 1)))
     lowered = fn.trace(x, w).lower(lowering_platforms=(platform,))
@@ -167,7 +167,7 @@ def test_without_jit_it_is_the_same():
 
 
 def test_a_free_batch_can_be_exported_with_its_gradients():
-    """Of a layer whose weight gradient is cut into pieces of the batch where there is one."""
+    """The layer's weight gradient is cut into pieces of the batch if that is known."""
     (batch,) = jax.export.symbolic_shape("b")
     x = jax.ShapeDtypeStruct((batch, 6, 6, 32), jnp.float32)
     fn = jax.jit(jax.grad(lambda w, x: (convolution(x, w, padding=1) ** 2).sum(), (0, 1)))
@@ -185,7 +185,7 @@ def shards(fn, **options):
 
 
 def test_shards_whose_axes_are_followed_are_refused():
-    """The gradient of the shared kernel would be that of one device, in silence."""
+    """Otherwise the gradient of the shared kernel would silently be that of one device."""
     x, w = draw((2, 4, 4, 3)), draw((3, 3, 3, 2), 1)
 
     def loss(x, w):
@@ -226,7 +226,10 @@ def test_int8_is_summed_in_int32():
 
 
 def test_a_batch_that_a_named_algorithm_cannot_compute_is_xlas():
-    x, w = draw((3, 1, 4, 4, 2)), draw((3, 3, 3, 2, 2), 1)  # becomes groups, which taps has none of
+    x, w = (
+        draw((3, 1, 4, 4, 2)),
+        draw((3, 3, 3, 2, 2), 1),
+    )  # becomes groups, which taps does not support
     ours = jax.jit(jax.vmap(partial(convolution, padding=1, algorithm="taps")))(x, w)
     theirs = jax.jit(jax.vmap(partial(reference, padding=1)))(x, w)
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)

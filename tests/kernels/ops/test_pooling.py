@@ -1,4 +1,4 @@
-"""Pooling against XLA's reduce_window and PyTorch's."""
+"""Pooling against XLA's reduce_window and PyTorch."""
 
 import flax.linen as nn
 import jax
@@ -120,7 +120,7 @@ def test_each_direction_is_asked_for_and_can_be_pinned():
     [
         ({"x": jnp.zeros((2, 3))}, r"x: got shape \(2, 3\), wanted \[b, h, w, c\]"),
         ({"window": 0}, "window: got 0, wanted an int or a pair of ints >= 1"),
-        ({"window": 9}, r"window: got \(9, 9\), which fits nowhere in \(4, 4\) pixels"),
+        ({"window": 9}, r"window: got \(9, 9\), which does not fit in \(4, 4\) pixels"),
         ({"stride": 0}, "stride: got 0"),
         ({"padding": 2}, "wanted less than the window"),
         ({"padding": "FULL"}, "padding: got 'FULL'"),

@@ -1,4 +1,4 @@
-"""Every cell by every algorithm, against plain loops in float64 and their finite differences."""
+"""Every cell by every algorithm, against plain float64 loops and their finite differences."""
 
 import itertools
 from functools import partial
@@ -23,7 +23,7 @@ def draw(shape, seed=0):
 
 
 def network(cell, inputs, hidden, layers=1, directions=1, bias=True, skip=False):
-    """Weights in float64, every bias other than zero."""
+    """Returns float64 weights with non-zero biases."""
     gates = {"lstm": 4, "gru": 3}.get(cell, 1)
     seeds = itertools.count(100)
 
@@ -42,7 +42,7 @@ def network(cell, inputs, hidden, layers=1, directions=1, bias=True, skip=False)
 
 
 def next_state(cell, weights, x, h, c, before):
-    """One step of one sequence, gate by gate."""
+    """Computes one step of one sequence, gate by gate."""
     n = len(h)
 
     def part(gate, h):
@@ -66,7 +66,7 @@ def next_state(cell, weights, x, h, c, before):
 
 
 def loops(cell, params, x, lengths=None, initial=None, before=False):
-    """The definition: each sequence by itself, each step, each direction, each layer."""
+    """Computes the definition, for each layer, direction, sequence and step separately."""
     hidden, total = params[0][0].r.shape[0], sum(map(len, params))
     lengths = [x.shape[1]] * len(x) if lengths is None else lengths
     zeros = np.zeros((total, len(x), hidden))
@@ -87,7 +87,7 @@ def loops(cell, params, x, lengths=None, initial=None, before=False):
 
 
 def run(cell, params, x, initial=None, **options):
-    """The function under test; its results side by side."""
+    """Runs the function under test and returns its results as one tuple."""
     if cell == "lstm":
         y, states = lstm(params, x, initial=initial, **options)
         return (y, *states)
@@ -99,7 +99,7 @@ def run(cell, params, x, initial=None, **options):
 
 
 def compiled(cell, params, x, initial=None, **options):
-    """The results by one program, which takes less long to compile than each operation."""
+    """Returns the results of one jitted program, which compiles faster than single operations."""
     program = jax.jit(lambda *arguments: run(cell, *arguments, **options))
     return program(params, x, initial)
 
@@ -112,9 +112,9 @@ def score(results, weights):
     return sum((a * w).sum() for a, w in zip(results, weights, strict=True))
 
 
-# The quick run meets every cell and every algorithm once.
+# The quick run covers every cell and every algorithm once.
 QUICK = {("lstm", "gemm"), ("gru", "step_gemm"), ("tanh", "step"), ("relu", "scan")}
-# The kernels of accelerators have tests of their own, under interpreters (tests/kernels/pallas).
+# The accelerators' kernels are tested under interpreters in tests/kernels/pallas.
 PLAIN = [name for name in ALGORITHMS if name not in ("hopper", "tpu")]
 CASES = [
     pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow)
@@ -124,7 +124,7 @@ CASES = [
 
 @pytest.mark.parametrize(("cell", "algorithm"), CASES)
 def test_values_and_both_derivatives(cell, algorithm):
-    """Two directions, masked: the numeric slope along one direction tells of every argument."""
+    """Bidirectional and masked; the slope along one random direction covers all arguments."""
     lengths = jnp.array([2, 4, 3])
     check_derivatives(cell, network(cell, 3, 4, directions=2), lengths, algorithm=algorithm)
 
@@ -238,7 +238,7 @@ def test_lengths_that_are_known(lengths):
 
 
 def test_longest_first_computes_only_the_steps_that_exist():
-    """As many rows as there are sequences left, and no mask."""
+    """Each loop has as many rows as sequences remain, and no mask."""
     assert layers.spans_of((4, 4, 2, 1), 5) == [(0, 1, 4), (1, 2, 3), (2, 4, 2), (4, 5, 0)]
     params, x = single(network("tanh", 3, 2)), single(draw((4, 5, 3)))
     program = str(
@@ -262,7 +262,7 @@ def test_the_weights_gradient_is_one_product_after_the_loop():
 
 
 def scans(jaxpr):
-    """Every loop of a program, however deep."""
+    """Returns every loop of a program, including nested ones."""
     found = []
     for eqn in jaxpr.eqns:
         if eqn.primitive.name == "scan":

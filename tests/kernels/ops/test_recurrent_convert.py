@@ -1,4 +1,4 @@
-"""Weights of flax, torch and ONNX, run there and here."""
+"""Converted weights of flax, torch and ONNX give the same results there and here."""
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ def draw(shape, seed=0):
 
 
 def run(cell, params, x, **options):
-    """The outputs by one program, which takes less long to compile than each operation."""
+    """Returns the outputs of one jitted program, which compiles faster than single operations."""
     return jax.jit(lambda params, x: outputs(cell, params, x, **options))(params, x)
 
 
@@ -46,7 +46,7 @@ def test_flax(cell):
 
 
 def test_flax_without_a_part(unchecked):
-    with pytest.raises(ValueError, match=r"params: no \['hf'.*wanted the tree of flax's lstm"):
+    with pytest.raises(ValueError, match=r"params: no \['hf'.*wanted the parameters of flax's"):
         recurrent.from_flax("lstm", {"ii": {}, "if": {}, "ig": {}, "io": {}, "hi": {}})
     weights = recurrent.init(jax.random.key(0), "tanh", 3, 3, skip=True)[0][0]
     with pytest.raises(ValueError, match="flax's cells have an input matrix"):

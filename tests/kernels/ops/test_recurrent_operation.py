@@ -1,4 +1,4 @@
-"""The recurrent algorithms as the find step sees them: reference, choice and database."""
+"""The recurrent algorithms in the find step: reference, choice and database."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Helpers of the tests of Pallas kernels: lowering without a device, and Mosaic's interpreter."""
+"""Fixtures for the Pallas kernels: lowering without a device, and the interpreters."""
 
 import jax
 import pytest
@@ -12,7 +12,7 @@ DEVICES = {
 
 @pytest.fixture
 def kernels_in():
-    """Counts the kernels in a function lowered for a platform that need not be there."""
+    """Counts the kernels in a function lowered for a platform that need not be present."""
 
     def count(platform, fn, *arguments):
         device, call = DEVICES[platform]
@@ -23,18 +23,18 @@ def kernels_in():
     return count
 
 
-# A clean run says little about waiting for a product: the interpreter multiplies at once.
+# The interpreter multiplies immediately, so a missing wait for a product is not detected.
 STRICT = {"detect_races": True, "out_of_bounds_reads": "raise", "uninitialized_memory": "nan"}
 
 
 @pytest.fixture
 def mosaic(monkeypatch):
-    """Parameters of Mosaic GPU's interpreter, which jax keeps private; no race may be found."""
+    """Yields parameters of Mosaic GPU's interpreter (private in jax); fails if it finds a race."""
     interpret = pytest.importorskip("jax._src.pallas.mosaic_gpu.interpret")
     from jax._src.pallas.mosaic_gpu.interpret import gpu_callbacks, interpret_pallas_call, params
 
     del interpret
-    # Of a reference without a memory space: global, which the interpreter knows since jax 0.12.
+    # Before jax 0.12 the interpreter does not treat references without a memory space as global.
     known = gpu_callbacks.is_gmem_memory_space
     monkeypatch.setattr(gpu_callbacks, "is_gmem_memory_space", lambda s: s is None or known(s))
     yield params.InterpretGPUParams(**STRICT)
@@ -43,7 +43,7 @@ def mosaic(monkeypatch):
 
 @pytest.fixture
 def tpu_interpreter():
-    """Parameters of the TPU's interpreter; copies happen as late as they may, no race is found."""
+    """Yields parameters of the TPU's interpreter, with late copies; fails if it finds a race."""
     pltpu = pytest.importorskip("jax.experimental.pallas.tpu")
     from jax._src.pallas.mosaic.interpret import interpret_pallas_call
 

@@ -46,7 +46,7 @@ def operands(geometry, epilogue, channels, dtype, size=(2, 6, 7)):
 
 
 def exact(x, w, rows, epilogue, scale, shift, residual):
-    """The sum over taps, then each step of the epilogue, in float64."""
+    """Computes the sum over taps and then each step of the epilogue, in float64."""
     x, w = (np.asarray(a, np.float64) for a in (x, w))
     padded = np.pad(x, ((0, 0), *rows.padding, (0, 0)))
     y = sum(
@@ -129,7 +129,7 @@ def test_hopper_interpreted(geometry, epilogue, dtype, mosaic):
 
 
 def test_hopper_with_several_tiles_of_each_kind(mosaic):
-    """Two tiles of rows, of features, and more products than there are slots."""
+    """Two tiles of rows, two of features, and more products than slots."""
     arguments = operands(ONE, EPILOGUES[2], 320, jnp.bfloat16, size=(3, 8, 9))
     check(hopper.convolution(*arguments, interpret=mosaic), exact(*arguments))
 
@@ -163,7 +163,7 @@ def test_an_image_that_does_not_fit_in_the_memory_of_a_core():
 
 
 def test_more_rows_of_tiles_than_the_second_axis_of_a_grid_takes():
-    """104,864 of them; beyond 65,535 the launch would end the process."""
+    """There are 104,864; a launch of more than 65,535 along that axis would abort the process."""
     rows, images = (
         Rows(256, 224, 224, *THREE),
         jax.ShapeDtypeStruct((256, 224, 224, 64), "bfloat16"),
@@ -178,7 +178,7 @@ def test_more_rows_of_tiles_than_the_second_axis_of_a_grid_takes():
 @pytest.mark.parametrize("epilogue", EPILOGUES)
 @pytest.mark.parametrize("columns", [64, 128])
 def test_two_blocks_share_a_multiprocessor(columns, epilogue):
-    """228 KiB, of which each block takes one besides; a buffer begins at a whole KiB."""
+    """Of 228 KiB, each block reserves one; buffers are aligned to whole KiB."""
     slots = hopper._slots(columns, epilogue)
     beside = 2 * 128 * columns * epilogue.residual
     vectors = 1024 * (epilogue.scale + epilogue.shift)
@@ -194,7 +194,7 @@ def test_the_cost_is_stated():
     )
     (call,) = [e for e in traced.eqns if e.primitive.name == "pallas_call"]
     cost = call.params["cost_estimate"]
-    assert cost.flops == 2 * 2 * 6 * 16 * 9 * 128 * 128  # lines of 16 pixels, of which 7 count
+    assert cost.flops == 2 * 2 * 6 * 16 * 9 * 128 * 128  # lines of 7 pixels are padded to 16
     assert cost.transcendentals == 2 * 6 * 16 * 128
     assert cost.bytes_accessed >= w.nbytes + x.nbytes
 

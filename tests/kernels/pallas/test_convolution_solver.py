@@ -1,4 +1,4 @@
-"""The Pallas kernels as solvers of the convolution: lowered, and interpreted in both directions."""
+"""The Pallas kernels as convolution solvers: lowered, and interpreted in both directions."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""The LSTM's kernel: lowered for its platforms, and interpreted within a whole layer."""
+"""The LSTM kernels: lowered for their platforms, and interpreted within a whole layer."""
 
 from functools import partial
 
@@ -19,7 +19,7 @@ def draw(shape, dtype, seed):
 
 
 def single_step(h, c, r, part):
-    """Equations 1 to 10 in float64."""
+    """Computes equations 1 to 10 in float64."""
     h, c, r, part = (np.asarray(a, np.float64) for a in (h, c, r, part))
     *sums, candidate = np.split(part + h @ r, 4, axis=1)
     i, f, o = (1 / (1 + np.exp(-s)) for s in sums)
@@ -54,7 +54,7 @@ def test_one_step(kernel, dtype, tolerance, request):
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_all_steps_of_a_layer_for_its_results_alone(reverse, mosaic):
-    """Hopper's: each step writes where the next one reads; mapped, one example after the other."""
+    """On Hopper each step writes where the next one reads; vmap runs examples one by one."""
     problem = Problem("lstm", 3, 5, 64, 64, False, False, "bfloat16")
     ((weights,),) = recurrent.init(jax.random.key(0), "lstm", 64, 64, dtype="bfloat16")
     x = draw((3, 5, 64), "bfloat16", 1)
@@ -77,7 +77,7 @@ def test_all_steps_of_a_layer_for_its_results_alone(reverse, mosaic):
 
 
 def test_blocks_that_fit_in_the_core():
-    """Batch 512, 4096 units, bfloat16: 256 rows a block were 16.9 MB of 16."""
+    """For batch 512 and 4096 units in bfloat16, blocks of 256 rows would exceed the 16 MB."""
     assert tpu.applies(4096, "bfloat16") and not tpu.applies(8192, "bfloat16")
     for hidden, dtype in ((128, "float32"), (1024, "float32"), (4096, "bfloat16")):
         for batch in (16, 208, 512):
@@ -104,7 +104,7 @@ def test_columns_of_a_tile():
     ],
 )
 def test_a_layer_with_its_gradient(device, hidden, skip, mosaic):
-    """A batch that is no multiple of the tile, masked; the gradient is the loop's own."""
+    """Masked, with a batch that is not a multiple of the tile; the gradient matches the loop's."""
     dtype, steps, batch = jnp.bfloat16, 2, 3
     problem = Problem("lstm", steps, batch, hidden, hidden, skip, True, "bfloat16")
     assert pallas.applies(device, problem)

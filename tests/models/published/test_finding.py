@@ -28,7 +28,16 @@ def tiny(*more):
     files = (WeightFile("tiny-1.pth", SHA), *more)
     constants = (1.0, 2.0, 3.0), (4.0, 5.0, 6.0)
     return PublishedNetwork(
-        "tiny", "tiny", "tiny-weights", PACKAGE, "models", files, *constants, 32, "MIT", "nobody"
+        "tiny",
+        "tiny",
+        "pip install tiny-weights",
+        PACKAGE,
+        "models",
+        files,
+        *constants,
+        32,
+        "MIT",
+        "nobody",
     )
 
 
@@ -170,7 +179,7 @@ def test_the_catalogue_is_of_built_in_backbones(name):
     network = NETWORKS[name]
     assert network.name == name and network.backbone in models.BACKBONES
     assert all(len(file.sha256) == 64 for file in network.files)
-    assert Path(network.files[0].name).suffix == ".pth"
+    assert Path(network.files[0].name).suffix == (".pth" if network.package else ".tgz")
 
 
 def real(name):

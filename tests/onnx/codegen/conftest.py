@@ -1,4 +1,4 @@
-"""Models written as source and read again; networks as exporters write them."""
+"""Fixtures that generate and import source, and networks in the form that exporters write."""
 
 import ast
 import importlib.util
@@ -21,7 +21,7 @@ numbers = itertools.count()
 
 
 def read(path):
-    """Returns the namespace of a file, fresh."""
+    """Executes a file and returns its namespace."""
     spec = importlib.util.spec_from_file_location(f"generated_{next(numbers)}", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -30,7 +30,7 @@ def read(path):
 
 @pytest.fixture
 def written(tmp_path):
-    """Writes a model; returns its module, its variables and its source."""
+    """Generates source for a model; returns the module, its variables and the source."""
 
     def write(model):
         path = generate(model, tmp_path / "out")
@@ -42,7 +42,7 @@ def written(tmp_path):
 
 
 def looked_over(path):
-    """Checks that a file is formatted, and imports nothing but what it may."""
+    """Checks that a file is formatted, and has only the allowed imports."""
     for statement in ast.parse(path.read_text()).body:
         if isinstance(statement, ast.Import):
             assert {a.name for a in statement.names} == {"jax.numpy"}
@@ -73,19 +73,19 @@ def compare(model, module, variables, *inputs):
 
 @pytest.fixture(scope="session")
 def imported():
-    """Returns the namespace of a file."""
+    """The function that executes a file and returns its namespace."""
     return read
 
 
 @pytest.fixture(scope="session")
 def check():
-    """Looks a file's form over."""
+    """The function that checks the format and the imports of a file."""
     return looked_over
 
 
 @pytest.fixture
 def same():
-    """Compares a written model with the one that was read."""
+    """The function that compares a generated module with the loaded model."""
     return compare
 
 
@@ -143,7 +143,7 @@ class Builder:
 
 
 def resnet50(build, width=4):
-    """Returns He et al.'s 50 layers, ``width`` features in place of 64."""
+    """Returns the ResNet-50 of He et al. with ``width`` features in place of 64."""
     b = Builder(build)
     x = b.relu(b.norm(b.conv("image", "conv1", 3, width, 7, 2), "bn1", width), "relu")
     x = b.add("MaxPool", [x], "maxpool", kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
@@ -168,7 +168,7 @@ def resnet50(build, width=4):
 
 
 def densenet121(build, growth=4):
-    """Returns Huang et al.'s 121 layers; each layer joins all that came before it in its block."""
+    """Returns the DenseNet-121 of Huang et al. with growth rate ``growth``."""
     b = Builder(build)
     channels = 2 * growth
     x = b.norm(b.conv("image", "features.conv0", 3, channels, 7, 2), "features.norm0", channels)
@@ -199,7 +199,7 @@ def densenet121(build, growth=4):
 
 
 def transformer(build, depth=4, width=8, heads=2):
-    """Returns an encoder of the kind of Vaswani et al., attention spelled out."""
+    """Returns a transformer encoder (Vaswani et al.) with attention as elementary operators."""
     b = Builder(build)
     b.weights["split"] = np.array([0, 0, heads, width // heads], np.int64)
     b.weights["join"] = np.array([0, 0, width], np.int64)

@@ -22,7 +22,7 @@ def image(*shape):
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory, networks, check, imported):
-    """A network's proto, its module, its variables and its source."""
+    """A network's proto, module, variables and source."""
     proto = networks.small()
     path = generate(proto, tmp_path_factory.mktemp("small"))
     check(path)
@@ -331,5 +331,5 @@ def test_weights_that_are_none(tmp_path):
     with pytest.raises(ValueError, match="there is no file"):
         load_weights(tmp_path / "missing")
     (tmp_path / "text").write_text("no tensors")
-    with pytest.raises(ValueError, match="is no safetensors file"):
+    with pytest.raises(ValueError, match="is not a safetensors file"):
         load_weights(tmp_path / "text")

@@ -1,4 +1,4 @@
-"""Source of an own export has the names of the modules that it was exported from."""
+"""Source generated from this package's exports keeps the names of the original modules."""
 
 import jax
 import numpy as np

@@ -10,7 +10,7 @@ node = onnx.helper.make_node
 
 
 def chain(built, kinds):
-    """Returns operators one after the other, folded."""
+    """Returns a folded chain of operators."""
     nodes = [node(kind, [f"v{i}"], [f"v{i + 1}"]) for i, kind in enumerate(kinds)]
     model = load(built(nodes, {"v0": [2]}, [f"v{len(kinds)}"]))
     return fold(graph_of(model.program, model.known, model.variables))
@@ -50,7 +50,7 @@ def test_what_is_no_block(built, kinds):
 
 
 def test_a_block_that_others_would_need_more_of_is_none(built):
-    """Both results of a window are used behind it."""
+    """Both results of a window are used after it."""
     nodes = []
     for i in range(4):
         x = f"a{i}"

@@ -59,7 +59,7 @@ def test_a_long_array_fills_its_lines():
 
 
 def test_a_value_that_has_no_source():
-    with pytest.raises(ValueError, match="got dict, which no source can state"):
+    with pytest.raises(ValueError, match="got dict, which has no literal"):
         literal({})
 
 

@@ -1,4 +1,4 @@
-"""A network as PyTorch's exporter writes it, generated, beside PyTorch."""
+"""Source generated from the files of PyTorch's exporter agrees with PyTorch."""
 
 import io
 import re
@@ -17,7 +17,7 @@ from jaxatr.onnx import load  # noqa: E402
 
 
 class Net(nn.Module):
-    """Convolution, three layers of attention, a recurrent layer both ways, a head."""
+    """Convolution, three layers of attention, a bidirectional recurrent layer, a head."""
 
     def __init__(self):
         super().__init__()
@@ -42,7 +42,7 @@ def test_a_network_of_torch_s(written):
     axes = {"image": {0: "batch"}}
     names = {"input_names": ["image"], "output_names": ["logits"], "dynamic_axes": axes}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what this exporter will be replaced by
+        warnings.simplefilter("ignore")  # the exporter is deprecated
         torch.onnx.export(net, (x,), file, dynamo=False, opset_version=17, **names)
     module, variables, text = written(file.getvalue())
     assert text.count("class ") == 2
@@ -61,7 +61,7 @@ def test_a_network_that_begins_to_be_trained(written):
     net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.BatchNorm2d(4)).eval()
     file, x = io.BytesIO(), torch.randn(8, 1, 8, 8)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what this exporter will be replaced by
+        warnings.simplefilter("ignore")  # the exporter is deprecated
         torch.onnx.export(net, (x,), file, dynamo=False, do_constant_folding=False)
     module, variables, text = written(file.getvalue())
     assert text.count("BatchNorm(name=") == 2 and "ops.identity" not in text

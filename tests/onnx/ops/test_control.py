@@ -1,4 +1,4 @@
-"""Branches, loops and scans: known and traced, and what cannot be traced."""
+"""Branches, loops and scans with known and traced conditions, and unsupported cases."""
 
 import jax
 import jax.numpy as jnp
@@ -57,7 +57,9 @@ def test_scan_outputs_are_stacked_and_need_known_rounds():
     last, stacked = ops.loop(3, None, X, body=body, outputs=2)
     np.testing.assert_allclose(last, X + 3)
     np.testing.assert_allclose(stacked, [(X + i) * i for i in range(3)])
-    with pytest.raises(ValueError, match="the rounds of a loop with scan outputs must be known"):
+    with pytest.raises(
+        ValueError, match="the number of iterations of a loop with scan outputs must"
+    ):
         jax.jit(lambda n: ops.loop(n, None, X, body=body, outputs=2))(3)
 
 

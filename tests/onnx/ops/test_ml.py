@@ -31,7 +31,7 @@ def proto_of(operator, attributes, kinds, version=3):
 
 def results_of(proto, x):
     model = importer.load(proto)
-    texts = any(output.dtype == "str" for output in model.outputs)  # which jit cannot return
+    texts = any(output.dtype == "str" for output in model.outputs)  # jit cannot return them
     made = (model.apply if texts else jax.jit(model.apply))(model.variables, x)
     return [np.asarray(m) for m in (made if isinstance(made, tuple) else (made,))]
 
@@ -46,7 +46,7 @@ def agree(made, expected):
 
 
 def forest(kind, columns, positive=False, trees=5):
-    """Returns the attributes of random trees, each leaf of which says something of each column."""
+    """Returns the attributes of random trees whose leaves have a weight for each column."""
     rng = np.random.default_rng(1)
     names = "treeids nodeids modes featureids values truenodeids falsenodeids"
     found = {f"nodes_{name}": [] for name in names.split()}
@@ -136,10 +136,10 @@ def test_trees_with_tensors_for_attributes_and_under_jit():
     ("change", "message"),
     [
         ({"nodes_truenodeids": [0] * 100}, "wanted .* one for each node"),
-        ({"nodes_featureids": 7}, "nodes_featureids: a number is not one of 4 features"),
-        ({"target_ids": 2**40}, "a column is not one of 1"),
-        ({"target_nodeids": 99}, "a weight is of no leaf"),
-        ({"nodes_nodeids": 0}, "two nodes of one number"),
+        ({"nodes_featureids": 7}, "nodes_featureids: an index is out of range for 4 features"),
+        ({"target_ids": 2**40}, "the column of a weight is out of range"),
+        ({"target_nodeids": 99}, "a weight belongs to a node that is not a leaf"),
+        ({"nodes_nodeids": 0}, "two nodes of a tree have the same number"),
     ],
 )
 def test_trees_that_cannot_be(change, message):
@@ -270,5 +270,5 @@ def test_a_classifier_whose_scores_become_maps():
     model = importer.load(proto)
     _, maps = model.apply(model.variables, X[:2])
     np.testing.assert_allclose([row[0] for row in maps], X[:2].sum(1), atol=1e-5)
-    with pytest.raises(ValueError, match=r"\(ZipMap\): x: its value must be known"):
+    with pytest.raises(ValueError, match=r"\(ZipMap\): x: got .* its value must be known"):
         jax.jit(model.apply)(model.variables, X[:2])

@@ -1,4 +1,4 @@
-"""Operators with attributes that ONNX's suite leaves out: onnxruntime, with and without jit."""
+"""Operators with attributes that ONNX's suite lacks, against onnxruntime, with and without jit."""
 
 import jax
 import numpy as np
@@ -26,7 +26,7 @@ BYTES, SIGNED = (
     RNG.integers(-9, 9, (6, 4, 3, 3), np.int8),
 )
 
-# Operator, inputs (None: absent), attributes; the numbers of outputs where not one.
+# Operator, inputs (None: absent), attributes, and the number of outputs if it is not 1.
 CASES = [
     ("Conv", (IMAGE, KERNEL, normal(6)),
      {"group": 2, "auto_pad": "SAME_LOWER", "strides": [2, 1], "dilations": [1, 1]}),
@@ -137,7 +137,7 @@ def test_onnxruntime_agrees(case, jit, onnxruntime):
 
 
 def test_what_is_quantised_is_divided_exactly():
-    """-2.5 / (5 / 255) is -127.49999 in float32, and -127.5 by the reciprocal: another number."""
+    """-2.5 / (5 / 255) is -127.49999 in float32, but -127.5 by the reciprocal, which rounds off."""
     scale, zero = np.float32(5) / np.float32(255), np.uint8(153)
     x = np.float32([-2.5, 2.0])
     wanted = np.rint(x / scale) + zero

@@ -1,4 +1,4 @@
-"""Random draws: by the key alone, with the right moments, under jit without 64 bits."""
+"""Random draws depend only on the key, have the right moments, and run under jit in 32 bits."""
 
 import warnings
 
@@ -35,7 +35,7 @@ def test_moments_and_keys(name, dtype):
             return DRAWS[name](jnp.zeros(20_000, dtype), rng=key)
 
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # of jax, where it cannot keep 64 bits
+        warnings.simplefilter("error")  # from jax, which cannot keep 64 bits here
         one = jax.jit(drawn)(jax.random.key(0))
     mean, deviation = MOMENTS[name]
     values = np.asarray(one)

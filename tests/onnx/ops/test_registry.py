@@ -1,4 +1,4 @@
-"""The hook for operators: unknown ones, versions, known ones replaced."""
+"""Registering operators: new ones, versions, and replacements."""
 
 from pathlib import Path
 
@@ -62,7 +62,9 @@ def test_all_unknown_operators_are_listed_at_once(built):
 
 
 def test_an_unknown_attribute_and_too_many_inputs(built):
-    with pytest.raises(ValueError, match=r"node 'n' \(Relu\): it has no attribute 'alpha'"):
+    with pytest.raises(
+        ValueError, match=r"node 'n' \(Relu\): the operator has no attribute 'alpha'"
+    ):
         importer.load(built([node("Relu", ["x"], ["y"], "n", alpha=1.0)], {"x": [1]}, "y"))
     with pytest.raises(ValueError, match=r"node 'n' \(Relu\): got 2 inputs, wanted at most 1"):
         importer.load(built([node("Relu", ["x", "x"], ["y"], "n")], {"x": [1]}, "y"))
@@ -70,7 +72,7 @@ def test_an_unknown_attribute_and_too_many_inputs(built):
 
 def test_an_attribute_cannot_take_the_importers_own_keywords(built):
     proto = built([node("Dropout", ["x"], ["y"], "n", training=1)], {"x": [1]}, "y")
-    with pytest.raises(ValueError, match="it has no attribute 'training'"):
+    with pytest.raises(ValueError, match="the operator has no attribute 'training'"):
         importer.load(proto)
 
 

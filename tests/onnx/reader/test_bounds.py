@@ -1,4 +1,4 @@
-"""Bounds on the cost of a hostile file: time, memory, and the error that says which node it was."""
+"""Hostile files cost bounded time and memory, and the error names the node."""
 
 import jax
 import numpy as np
@@ -24,7 +24,7 @@ def applied(proto, *inputs):
 
 
 def nested_functions(levels, times, last="Neg"):
-    """Returns functions each of which calls the one before it so many times."""
+    """Returns functions that each call the previous one ``times`` times."""
     versions = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("own", 1)]
     made = []
     for level in range(levels):
@@ -92,7 +92,7 @@ def test_texts_of_absurd_lengths_and_lists_that_end_elsewhere():
     pool = {"ngram_indexes": (0, 1), "pool_int64s": (2, 5, 4), "ngram_counts": (0, 1)}
     found = ops.tf_idf_vectorizer(ints(5, 2, 4), **facts, **pool)
     assert found.tolist() == [1, 1]
-    with pytest.raises(ValueError, match="ngram_counts: .* wanted places in a list of 3"):
+    with pytest.raises(ValueError, match="ngram_counts: .* wanted positions in a pool of 3"):
         ops.tf_idf_vectorizer(ints(5), **facts, **pool | {"ngram_counts": (0, 2**62)})
     with pytest.raises(ValueError, match="wanted at most"):
         ops.tf_idf_vectorizer(ints(5), **facts, **pool | {"ngram_indexes": (0, 2**40)})
@@ -109,7 +109,7 @@ def test_functions_in_functions_are_looked_at_once(built, monkeypatch):
     assert not layer.supported and layer.missing == ("Nope",)
     assert "  Nope: top" in inspection.summary([layer])
     monkeypatch.setattr(lowering, "MOST", 500)
-    with pytest.raises(ValueError, match="more than 500 nodes, expanded"):
+    with pytest.raises(ValueError, match="more than 500 nodes after expansion"):
         importer.load(proto)
 
 

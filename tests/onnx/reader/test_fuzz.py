@@ -1,4 +1,4 @@
-"""Mutants of small models: refused or loaded, and nothing else."""
+"""Mutants of small models are either loaded or refused with a clear error."""
 
 import importlib.util
 from pathlib import Path
@@ -18,7 +18,7 @@ def fuzz():
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    # Whatever is imported meanwhile takes memory too.
+    # Imports at this point would count as memory of the mutants.
     assert all(found == "loaded" or found.startswith("memory") for found in module.warm())
     return module
 
@@ -30,7 +30,7 @@ def test_the_models_that_are_mutated_load(fuzz):
 
 @pytest.mark.parametrize("count", [16, pytest.param(120, marks=pytest.mark.slow)])
 def test_mutants(fuzz, count):
-    """Their memory is measured too: the fixture's module says how."""
+    """Also measures memory, as described in the fixture's module."""
     results = {s: fuzz.outcome(fuzz.mutant(s), apply=s % 10 == 0) for s in range(count)}
     assert not {s: r for s, r in results.items() if r not in ("loaded", "refused")}
     assert {"loaded", "refused"} == set(results.values())
@@ -38,7 +38,7 @@ def test_mutants(fuzz, count):
 
 def test_memory_that_a_file_does_not_ask_for_is_seen(fuzz, monkeypatch):
     def greedy(*_):
-        np.ones(200 << 17)  # 200 MB, which are given back
+        np.ones(200 << 17)  # 200 MB, freed at once
         return "loaded"
 
     monkeypatch.setattr(fuzz, "tried", greedy)

@@ -1,4 +1,4 @@
-"""Images that are held with their channels last: the same results, and no transposition left."""
+"""Channels-last storage of images gives the same results and leaves no transposition."""
 
 import re
 
@@ -20,7 +20,7 @@ def draw(*shape):
 
 @pytest.fixture
 def network(built):
-    """Layers of images, what is element by element, and what is neither."""
+    """Image layers, elementwise operators, and others."""
     norm = ["scale", "shift", "mean", "variance"]
     nodes = [
         node("Conv", ["x", "w", "bias"], ["a"], pads=[1, 1, 1, 1]),

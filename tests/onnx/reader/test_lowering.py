@@ -1,4 +1,4 @@
-"""Graphs as programs: names, functions, subgraphs, and what is not well formed."""
+"""Lowering of graphs to programs: names, functions, subgraphs and malformed models."""
 
 import numpy as np
 import pytest
@@ -194,7 +194,7 @@ def test_inputs_and_attributes_that_cannot_be_missing(built):
 def test_an_attribute_that_is_there_twice(built):
     twice = node("LeakyRelu", ["x"], ["y"], "n", alpha=0.5)
     twice.attribute.add().CopyFrom(onnx.helper.make_attribute("alpha", 0.1))
-    refused(built, r"node 'n' \(LeakyRelu\): it has two attributes 'alpha'", [twice])
+    refused(built, r"node 'n' \(LeakyRelu\): two attributes are named 'alpha'", [twice])
 
 
 def test_names_of_missing_operators_are_cleaned(built):
@@ -206,7 +206,7 @@ def test_names_of_missing_operators_are_cleaned(built):
 
 @pytest.mark.parametrize("version", [3, 8])
 def test_what_is_not_imported_has_version_1(built, version):
-    """As ONNX's checker takes it of files that are older than imports are."""
+    """ONNX's checker treats files that are older than imports in the same way."""
     nodes = [
         node("ReduceSum", ["x"], ["r"], "sum", axes=[0], keepdims=0),  # an input since 13
         node("Own", ["r"], ["y"], "own", domain="own"),

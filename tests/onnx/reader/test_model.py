@@ -1,4 +1,4 @@
-"""Loading and applying: against onnxruntime, under jit and grad, in training, with 64 bits."""
+"""Loading and applying models: agreement with onnxruntime, jit, grad, training, 64-bit types."""
 
 import jax
 import jax.numpy as jnp
@@ -48,7 +48,7 @@ def test_a_path_bytes_and_a_proto_are_one_model(network, tmp_path):
 
 
 def by_hand(params, stats):
-    """The same network, written out."""
+    """Returns the same network, written by hand."""
     a = jax.lax.conv(X, params["conv.weight"], (1, 1), "SAME")
     per_channel = (params["bn.scale"], params["bn.bias"], stats["bn.mean"], stats["bn.var"])
     scale, bias, mean, var = (v[:, None, None] for v in per_channel)
@@ -146,7 +146,7 @@ def test_a_value_that_decides_a_shape_must_be_known_under_jit(built):
     shape = np.array([2, 3], np.int64)
     assert model.apply({}, np.zeros(6, np.float32), shape).shape == (2, 3)
     with pytest.raises(
-        ValueError, match=r"node 'view' \(Reshape\): shape: its value must be known"
+        ValueError, match=r"node 'view' \(Reshape\): shape: got .* its value must be known"
     ):
         jax.jit(model.apply)({}, np.zeros(6, np.float32), shape)
 
@@ -162,7 +162,7 @@ def test_a_shape_that_is_data_is_computed_without_jit(built):
 def test_nothing_that_is_no_model(tmp_path):
     with pytest.raises(ValueError, match="there is no file"):
         importer.load(tmp_path / "missing.onnx")
-    with pytest.raises(ValueError, match="no ONNX model|no graph"):
+    with pytest.raises(ValueError, match="not an ONNX model|no graph"):
         importer.load(b"\x08\xff\xff\xff")
     with pytest.raises(ValueError, match="got int, wanted a path"):
         importer.load(3)
@@ -178,7 +178,10 @@ def test_domains_dimensions_and_places_are_text(built, tmp_path):
     raw = proto.SerializeToString()
     for text in (b"domain", b"dimension", b"place"):
         (tmp_path / "model.onnx").write_bytes(raw.replace(text, b"\xff" + text[1:]))
-        with pytest.raises(ValueError, match="no text"), importer.ops.registry.restored():
+        with (
+            pytest.raises(ValueError, match="is not valid UTF-8"),
+            importer.ops.registry.restored(),
+        ):
             importer.register("Own", "domain")(lambda x: x)
             importer.load(tmp_path / "model.onnx")
 
@@ -194,7 +197,7 @@ def test_a_split_into_absurdly_many_is_not_shown_to_onnxs_inference(built):
 
 def test_names_are_text(network):
     raw = network.SerializeToString().replace(b"conv.weight", b"conv.\xff\xfeight")
-    with pytest.raises(ValueError, match="is no text"):
+    with pytest.raises(ValueError, match="is not valid UTF-8"):
         importer.load(raw)
 
 

@@ -1,4 +1,4 @@
-"""Tensors of a file: every type, sizes that do not fit, data outside of the file."""
+"""Tensors of a file: all types, mismatched sizes and external data."""
 
 import os
 
@@ -54,7 +54,7 @@ def test_the_size_is_checked_before_anything_is_made():
         ({"data_type": 99}, "got type 99"),
         ({"data_type": 1, "dims": [-1]}, "wanted no negative dimension"),
         ({"data_type": 1, "dims": [1] * 40, "raw_data": b"abcd"}, "got 40 dimensions"),
-        ({"data_type": 8, "dims": [1], "raw_data": b"a"}, "strings cannot be raw"),
+        ({"data_type": 8, "dims": [1], "raw_data": b"a"}, "strings cannot be stored as raw"),
     ],
 )
 def test_what_no_tensor_can_be(fields, message):
@@ -111,16 +111,16 @@ def test_links_are_not_followed(folder):
     os.symlink(folder.parent / "secret", folder / "link")
     os.symlink(folder.parent, folder / "up")
     for location in ("link", "up/secret"):
-        with pytest.raises(ValueError, match="is a link"):
+        with pytest.raises(ValueError, match="is a symbolic link"):
             to_array(external(location), folder)
 
 
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ({"length": 2**40}, "got 1099511627776 bytes at 0, 'weights' has 12"),
+        ({"length": 2**40}, "got 1099511627776 bytes at 0, but 'weights' has only 12"),
         ({"offset": -4}, "got 16 bytes at -4"),
-        ({"offset": "x"}, "are no numbers"),
+        ({"offset": "x"}, "are not numbers"),
         ({}, "got 12 bytes, wanted 8"),
     ],
 )
@@ -130,7 +130,7 @@ def test_data_of_the_wrong_size(folder, entries, message):
 
 
 def test_a_model_that_was_no_file_has_no_data_beside_it():
-    with pytest.raises(ValueError, match="the model is no file"):
+    with pytest.raises(ValueError, match="the model was not read from a file"):
         to_array(external("weights"))
 
 
@@ -159,7 +159,7 @@ def test_data_of_an_attribute_and_of_a_sparse_tensor_beside_the_file(built, tmp_
     onnx.save(model, tmp_path / "m.onnx")
     read = importer.load(tmp_path / "m.onnx")
     np.testing.assert_array_equal(read.apply(read.variables, np.zeros(2, np.float32)), [5, 14])
-    with pytest.raises(ValueError, match="'w.bin', and the model is no file"):
+    with pytest.raises(ValueError, match="'w.bin', but the model was not read from a file"):
         importer.load((tmp_path / "m.onnx").read_bytes())
     (tmp_path / "other").mkdir()
     nodes[0].attribute[0].t.external_data[0].value = "../w.bin"

@@ -1,4 +1,4 @@
-"""Values that are trained, known or folded, and how much a file may ask for."""
+"""Division of arrays into trained, known and folded ones, and limits on their size."""
 
 import jax
 import numpy as np
@@ -153,7 +153,7 @@ def test_what_an_exported_function_takes_from_around_it_is_not_trained(tmp_path)
 
 
 def merged(built, **more):
-    """Returns two layers whose equal scales, shifts and statistics stand in the file once."""
+    """Returns two layers whose equal scales, shifts and statistics are stored only once."""
     ones, zeros = np.ones(3, np.float32), np.zeros(3, np.float32)
     nodes = [
         node("Identity", ["one.scale"], ["one.var"]),

@@ -1,4 +1,4 @@
-"""Old versions of operators that differ from the new."""
+"""Old versions of operators that differ from the present ones."""
 
 from functools import partial
 

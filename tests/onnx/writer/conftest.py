@@ -1,4 +1,4 @@
-"""Helpers of the tests of the export."""
+"""Fixtures for the tests of the export."""
 
 import jax
 import numpy as np
@@ -7,9 +7,9 @@ import pytest
 
 @pytest.fixture
 def exported(tmp_path):
-    """Exports something, and compares onnxruntime's outputs with jax's at several batch sizes.
+    """Exports a model, and compares onnxruntime's outputs with jax's at several batch sizes.
 
-    With ``apart`` the rows of the outputs are the examples', each of which is answered by itself.
+    With ``apart`` each row of the outputs belongs to one example and must not depend on others.
     """
     pytest.importorskip("onnx")
     onnxruntime = pytest.importorskip("onnxruntime")
@@ -41,7 +41,7 @@ def exported(tmp_path):
 
 @pytest.fixture(scope="session")
 def count():
-    """Returns how many nodes of an operator a model has, or of all of them."""
+    """The function that counts a model's nodes, of one operator or in total."""
 
     def nodes(model, op=None):
         return sum(op in (None, node.op_type) for node in model.graph.node)

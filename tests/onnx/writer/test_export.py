@@ -1,4 +1,4 @@
-"""The export's arguments, its file and what it refuses."""
+"""Arguments, output and errors of the export."""
 
 import importlib.metadata
 from collections import OrderedDict
@@ -92,7 +92,9 @@ def test_arguments_are_checked(tmp_path):
     with pytest.raises(ValueError, match=r"output_names: got \['a'\], wanted 3 different"):
         export(two, VARIABLES, INPUTS, path, output_names=["a"])
     uneven = (INPUTS[0], {"offset": np.ones((3, 2), np.float32)})
-    with pytest.raises(ValueError, match=r"got first axes of \[2, 3\], wanted one batch size"):
+    with pytest.raises(
+        ValueError, match=r"got first axes of sizes \[2, 3\], wanted the same batch"
+    ):
         export(two, VARIABLES, uneven, path)
     with pytest.raises(ValueError, match="there is no folder .*nowhere"):
         export(two, VARIABLES, INPUTS, tmp_path / "nowhere" / "model.onnx")

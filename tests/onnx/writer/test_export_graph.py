@@ -1,4 +1,4 @@
-"""A translated graph: the operators that it is found to hold, and the layouts."""
+"""Fusion of operators and removal of transpositions in exported graphs."""
 
 import functools
 
@@ -20,7 +20,7 @@ def draw(*shape, seed=0):
 
 @pytest.fixture
 def operators(exported):
-    """Exports a function of images, compares it, and returns its operators in order."""
+    """Exports a function of images, compares outputs, and returns the operators in order."""
 
     def found(function, *inputs):
         model = exported(lambda variables, *given: function(*given), {}, *inputs, apart=True)

@@ -1,4 +1,4 @@
-"""This package's networks as ONNX: equal outputs, names of weights, and graphs without ballast."""
+"""Export of this package's networks: equal outputs, names of weights, no superfluous nodes."""
 
 import functools
 
@@ -17,7 +17,7 @@ SMALL = functools.partial(models.ResNet18, width=8, stage_sizes=(1, 1))
 
 
 def drawn(module, *inputs, seed=0, **options):
-    """Returns random variables of a network; variances are positive."""
+    """Returns random variables of a network, with positive variances."""
     rng = np.random.default_rng(seed)
     init = functools.partial(module.init, **options)
     shapes = jax.eval_shape(init, jax.random.key(0), *map(jnp.asarray, inputs))
@@ -74,8 +74,8 @@ def test_a_bottleneck_with_a_small_stem(exported, count):
 def test_resnet18_has_as_many_nodes_as_torch_would_write(exported, count):
     network, x = models.ResNet18(), images(64)
     model = exported(network, drawn(network, x), x, apart=True)
-    # torch's exporter writes 49 of them, batch norm folded, and 69 where it is kept; two are the
-    # classifier's, which this one does not have, and one here turns the images.
+    # torch's exporter writes 49 nodes with folded batch norm, and 69 without folding. Two of these
+    # belong to the classifier, which is missing here, and one here transposes the images.
     assert count(model) == 68
     assert count(model, "Transpose") == 1
 
@@ -157,7 +157,7 @@ def test_both_directions(exported, count):
 
 
 def by_track(found):
-    """Returns the results of a recurrent network, the states with the tracks first too."""
+    """Returns the results of a recurrent network, with tracks as the first axis of states too."""
     outputs, states = found
     return outputs, jax.tree.map(lambda state: state.swapaxes(0, 1), states)
 

@@ -1,4 +1,4 @@
-"""jax's primitives one by one and in company: onnxruntime gives what jax gives."""
+"""Exported jax primitives, single and combined, give the same results in onnxruntime."""
 
 import flax.linen as nn
 import jax
@@ -22,7 +22,7 @@ def check(exported, function, *inputs, **options):
 
 
 def check_all(exported, functions, *inputs, **options):
-    """Checks functions as one, each of which an output is named after."""
+    """Checks several functions in one export, with one output named after each."""
     check(exported, lambda *given: {k: f(*given) for k, f in functions.items()}, *inputs, **options)
 
 

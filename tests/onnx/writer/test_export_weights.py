@@ -1,4 +1,4 @@
-"""Weights of a model file exchanged for others."""
+"""Replacing the weights of a model file."""
 
 import numpy as np
 import pytest
@@ -60,7 +60,7 @@ def test_all_that_does_not_fit_is_named(source, tmp_path):
     with pytest.raises(ValueError, match="variables do not fit the model") as error:
         replace_weights(source, wrong, tmp_path / "new.onnx")
     assert sorted(str(error.value).splitlines()[1:]) == [
-        "  params/b: the model has nothing of this name",
+        "  params/b: the model has no value of this name",
         "  params/bias: got float64 (2,), wanted float32 (2,)",
         "  params/conv.weight: got float32 (2, 3), wanted float32 (3, 2)",
     ]
@@ -93,7 +93,7 @@ def run(path, *inputs):
 
 
 def written_and_read(model, variables, path, *inputs):
-    """Exports, and compares nodes and outputs; returns the names of the initializers."""
+    """Exports a model, compares nodes and outputs, and returns the names of the initializers."""
     made = export(model, variables, (), path)
     assert len(made.graph.node) == len(model.proto.graph.node)
     (found,) = run(path, *inputs)
@@ -164,7 +164,7 @@ def test_external_data_go_into_the_new_file(tmp_path):
     assert sorted(file.name for file in tmp_path.iterdir()) == ["new.onnx", "same.onnx", "source"]
     (folder / "w.bin").rename(tmp_path / "w.bin")
     (folder / "w.bin").symlink_to(tmp_path / "w.bin")
-    with pytest.raises(ValueError, match="'w.bin' is a link"):
+    with pytest.raises(ValueError, match="'w.bin' is a symbolic link"):
         export(model, model.variables, (), tmp_path / "linked.onnx")
 
 
@@ -201,13 +201,13 @@ def test_weights_in_branches_and_functions(tmp_path):
         written_and_read(model, new, tmp_path / "new.onnx", x, np.array(first))
     assert not source.functions[0].node[0].doc_string
     assert not onnx.load(tmp_path / "new.onnx").functions[0].node[0].doc_string
-    # Called twice, the function has two constants here, and one in the file.
+    # The function is called twice: its constant is two arrays when loaded, but one in the file.
     source.graph.node[1].output[0] = "b"
     source.graph.node.append(helper.make_node("F", ["b"], ["y"], "g", domain="own"))
     model = load(source)
     one, other = (name for name in model.variables["params"] if name.endswith("c"))
     params = {**model.variables["params"], one: c + 1}
-    with pytest.raises(ValueError, match="one place for them, and they differ") as error:
+    with pytest.raises(ValueError, match="stores them once, but they differ") as error:
         export(model, {**model.variables, "params": params}, (), tmp_path / "twice.onnx")
     assert one in str(error.value) and other in str(error.value)
     params[other] = c + 1

@@ -1,4 +1,4 @@
-"""A model that is read and written again is what it was, to onnxruntime too."""
+"""A model that is loaded and exported again is unchanged, also in onnxruntime."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ FAST = "light_squeezenet"
 def outputs(path, given):
     """Returns onnxruntime's outputs."""
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3  # some of the files have initializers that nothing reads
+    options.log_severity_level = 3  # some of the files have unused initializers
     return onnxruntime.InferenceSession(str(path), options).run(None, given)
 
 

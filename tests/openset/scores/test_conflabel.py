@@ -1,4 +1,4 @@
-"""The confounding label: its loss, and both detectors on norms of our own making."""
+"""The confounding label: its loss, and both detectors on synthetic norms."""
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ def test_the_loss_asks_for_every_class_at_once():
 
 
 def norms(count, shift, seed):
-    """Log-normal norms of five layers; the unknown ones lie higher in the second alone."""
+    """Log-normal norms of five layers; those of unknown examples are larger in the second layer."""
     draw = np.random.default_rng(seed)
     return np.float32(np.exp(draw.normal(np.array([0, shift, 0, -5, 0]), 1, (count, 5))))
 
@@ -40,7 +40,7 @@ def test_the_detector_finds_the_layer_that_tells_them_apart(detector):
         np.asarray(conflabel_detector.score(detector, norms(500, shift, seed)))
         for shift, seed in ((0, 2), (3, 3))
     )
-    best = metrics.auroc(-norms(500, 0, 2)[:, 1], -norms(500, 3, 3)[:, 1])  # what there is to find
+    best = metrics.auroc(-norms(500, 0, 2)[:, 1], -norms(500, 3, 3)[:, 1])  # the best possible
     assert metrics.auroc(known, unknown) > best - 0.03
     assert metrics.auroc(known, unknown) > metrics.auroc(
         *(np.asarray(conflabel.sum_score(norms(500, s, k))) for s, k in ((0, 2), (3, 3)))
@@ -49,7 +49,7 @@ def test_the_detector_finds_the_layer_that_tells_them_apart(detector):
 
 def test_norms_of_zero_are_no_trouble():
     known = norms(20, 0, 0)
-    known[:, 3] = 0  # a head that the loss does not reach
+    known[:, 3] = 0  # a head without a gradient of the loss
     detector = conflabel_detector.fit(
         known, np.where(np.arange(5) == 3, 0, norms(20, 3, 1)), key=KEY, steps=9
     )
@@ -62,7 +62,7 @@ def test_both_kinds_are_needed():
 
 
 def test_the_detector_fits_a_network_with_other_magnitudes(detector):
-    """The same layer tells them apart, but every norm of the other network is larger."""
+    """The same layer separates the examples, but all norms of the other network are larger."""
     scale = np.float32([1e3, 50, 7, 1e5, 0.2])
     own = conflabel_detector.adapted(detector, scale * norms(400, 0, 4))
     known, unknown = (scale * norms(500, shift, seed) for shift, seed in ((0, 2), (3, 3)))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jaxatr import openset
-from jaxatr.openset import SCORES, gallery
+from jaxatr.openset import SCORES, reduction
 from jaxatr.openset.scores import fusion, nndr, spatial, template
 
 K = 3
@@ -14,7 +14,7 @@ FACES = np.random.default_rng(6).gamma(1.0, 40, size=(K, 24, 24, 1))
 
 
 def draw(seed, n, known=True):
-    """Outputs on chips of three classes, or of things of no class."""
+    """Outputs on chips of three classes, or of none of them."""
     rng = np.random.default_rng(seed)
     labels = np.arange(n) % K
     maps = MEANS[labels] if known else rng.normal(size=(n, 8, 8, 6))
@@ -211,7 +211,7 @@ def test_a_smaller_gallery_of_maps():
     assert np.bincount(drawn.labels).tolist() == [4, 4, 4]
     np.testing.assert_array_equal(drawn.mean, whole.mean)
     rows = (np.float32(maps) - whole.mean).reshape(45, -1)
-    kept = gallery.coreset(rows, labels, 20)
+    kept = reduction.coreset(rows, labels, 20)
     thinned = spatial.fit(maps, labels, K, keep=20 / 45)
     np.testing.assert_array_equal(np.sort(thinned.labels), np.sort(labels[kept]))
 
@@ -251,7 +251,7 @@ def test_what_cannot_be_fitted_is_named(unchecked):
         spatial.fit(maps, labels, K, keep=0)
     with pytest.raises(ValueError, match="dimensions: got 7, wanted 1 to 6"):
         spatial.fit(maps, labels, K, channels=7)
-    with pytest.raises(ValueError, match="shift: got 11, wanted 0 or more, and 2 by 2 cells left"):
+    with pytest.raises(ValueError, match="shift: got 11, wanted 0 or more, with 2 by 2 cells left"):
         template.fit(TRAIN.more["image"], labels, K, shift=11)
     with pytest.raises(ValueError, match="examples: all are equal"):
         nndr.fit(np.ones((6, 4)), np.arange(6) % 2, 2)
@@ -259,7 +259,7 @@ def test_what_cannot_be_fitted_is_named(unchecked):
         nndr.fit(np.random.default_rng(0).random((6, 4)), np.zeros(6, int), 2)
     with pytest.raises(ValueError, match="members: got 1, wanted two or more"):
         fusion.fuse("one", "One", [SCORES["mls"]])
-    with pytest.raises(ValueError, match="mls has the deviation 0.0 on validation examples"):
+    with pytest.raises(ValueError, match="mls has the standard deviation 0.0 on validation"):
         fusion.fit(np.ones((3, 1)), ["mls"])
     with pytest.raises(ValueError, match="validation: got 1 examples"):
         fusion.fit(np.ones((1, 1)), ["mls"])

@@ -82,7 +82,7 @@ def test_wrong_arguments_are_named(unchecked):
         mahalanobis.fit(train, np.where(np.arange(len(labels)) == 0, -1, labels))
     with pytest.raises(ValueError, match="features: 1 rows are not finite, the first is 5"):
         mahalanobis.fit(np.where(np.arange(len(train))[:, None] == 5, np.inf, train), labels)
-    with pytest.raises(ValueError, match="every example is its class's mean"):
+    with pytest.raises(ValueError, match="every example equals the mean of its class"):
         mahalanobis.fit(np.eye(4)[labels], labels)
     with pytest.raises(ValueError, match=r"features: got shape \(0, 4\)"):
         mahalanobis.fit(np.zeros((0, 4)), np.zeros(0, int))

@@ -24,14 +24,14 @@ LIBMR = {
 
 
 def draw(seed=0, k=5, per_class=40, spread=1.0):
-    """Logits of which most are classified correctly, and their labels."""
+    """Logits that are mostly classified correctly, and their labels."""
     rng = np.random.default_rng(seed)
     labels = np.repeat(np.arange(k), per_class)
     return 3 * np.eye(k)[labels] + spread * rng.normal(size=(k * per_class, k)), labels
 
 
 def w_of(scale, shape, offset, queries):
-    """The model's w, through its public face: one class, whose mean is 0."""
+    """The model's w, computed from public functions with a single class of mean 0."""
     weights = np.array([1.0, 0.0])
     model = openmax.OpenMax(np.zeros((1, 1)), scale, shape, offset, np.array(1), weights)
     z = np.float64(queries)[:, None]
@@ -114,7 +114,7 @@ def test_fit_is_the_root_at_any_shift_and_size(shift, size):
     distances = np.random.default_rng(size).gamma(3, size=size)
     got = openmax.fit_weibull(distances, tail_size=size, shift=shift)
     x = distances - distances.min() + shift
-    # The reference loses the digits that x has in common: 1e8 leaves it 8.
+    # The reference loses the common digits of x: at 1e8 it has 8 left.
     np.testing.assert_allclose(got, reference_weibull(x), rtol=1e-15 * max(shift, 1e5) * 10)
 
 
@@ -242,12 +242,12 @@ def test_a_class_with_none_right_is_an_error():
 
 
 def test_a_tail_that_no_distribution_fits_is_an_error():
-    with pytest.raises(ValueError, match=r"tails of \[0\] hold one value only, 2.0"):
+    with pytest.raises(ValueError, match=r"tails of \[0\] contain a single value, 2.0"):
         openmax.fit_weibull(np.full(9, 2.0))
     with pytest.raises(ValueError, match="got 0.0 in the tail, wanted > 0 without a shift"):
         openmax.fit_weibull(np.array([0.0, 1.0]), shift=None)
     train, labels = draw()
-    with pytest.raises(ValueError, match=r"tails of \[1\] hold one value only"):
+    with pytest.raises(ValueError, match=r"tails of \[1\] contain a single value"):
         openmax.fit(np.where(labels[:, None] == 1, 9 * np.eye(5)[1], train), labels)
 
 

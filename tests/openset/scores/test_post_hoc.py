@@ -27,7 +27,7 @@ D, K = 20, 4
 
 
 class Drawn(NamedTuple):
-    """Features after a rectifier, and what a last layer makes of them."""
+    """Features after a ReLU, and their logits by a last layer."""
 
     features: np.ndarray
     logits: np.ndarray
@@ -70,7 +70,7 @@ def layer(f, kernel=KERNEL):
 
 
 def distances(rows, labels):
-    """A function from a vector to its squared distance to each class's Gaussian."""
+    """A function that computes a vector's squared distance to each class's Gaussian."""
     means = [np.mean(rows[labels == c], axis=0) for c in np.unique(labels)]
     scatter = np.zeros((D, D))
     for row, label in zip(rows, labels, strict=True):

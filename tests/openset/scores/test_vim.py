@@ -76,7 +76,7 @@ def test_order_is_that_of_the_virtual_logits_probability():
 def test_default_dimensions(d, expected):
     features = np.random.default_rng(0).normal(size=(8, d))
     kernel = np.zeros((d, 2))
-    if d > 8:  # 8 examples span no more
+    if d > 8:  # 8 examples span at most 8 dimensions
         with pytest.raises(ValueError, match=f"have no more than {expected}, wanted fewer"):
             vim.fit(features, features @ kernel, kernel)
     else:

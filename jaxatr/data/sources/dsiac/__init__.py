@@ -1,4 +1,4 @@
-"""The DSIAC ATR Algorithm Development Image Database: its files, and what of them can be used."""
+"""The DSIAC ATR Algorithm Development Image Database: readers of its files, and its data source."""
 
 from jaxatr.data.sources.dsiac.agt import GroundTruth, Target, read_agt
 from jaxatr.data.sources.dsiac.arf import Arf, Footer, open_arf

@@ -1,4 +1,4 @@
-"""AGT ground truth: which target is where in which frame, seen from which side."""
+"""Reader of AGT ground truth: the targets of each frame with position, range and aspect."""
 
 import dataclasses
 import re
@@ -13,16 +13,16 @@ _FRAME = re.compile(r"frame ?#? ?(\d{1,9})", re.IGNORECASE)
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """A target in one frame; what the file does not say, or not clearly, is None.
+    """A target in one frame; values that are missing or ambiguous in the file are None.
 
     Attributes:
-      at: the byte at which it stands in the file.
+      at: byte offset of the target in the file.
       kind: its ``TgtType``.
       ply: its ``PlyId``, a number without leading zeros.
       aspect_deg: clockwise, 0 facing the sensor, in ``[0, 360)``.
       range_m: distance from the sensor.
-      pixel: column and row of its middle, from 0 at the upper left.
-      box: first and last column and row, ``(x0, y0, x1, y1)``, both in the box.
+      pixel: column and row of its centre, counted from 0 at the upper left.
+      box: first and last column and row, ``(x0, y0, x1, y1)``, both inclusive.
     """
 
     at: int
@@ -39,10 +39,10 @@ class GroundTruth:
     """The content of an AGT file.
 
     Attributes:
-      frames: number of the frame, from 1 as the file counts, to its targets.
+      frames: frame numbers, counted from 1 as in the file, to targets.
       fov_deg: the sensor's horizontal and vertical field of view, or None.
-      problems: what in the file could not be used, each with its byte.
-      tree: the whole file, with everything that has no meaning here.
+      problems: parts of the file that could not be used, each with its byte offset.
+      tree: the parsed file, including everything that is not interpreted here.
     """
 
     frames: dict[int, tuple[Target, ...]]
@@ -52,15 +52,15 @@ class GroundTruth:
 
 
 def read_agt(path: Path) -> GroundTruth:
-    """Reads a file of ground truth, however far it keeps to the specification.
+    """Reads an AGT file, tolerating deviations from the specification.
 
-    A statement counts only where it is whole and stands once, a target only where its block is
-    closed, a frame number only where no other update has it: of data that is in doubt, nothing is
-    used. Updates without any frame number in the whole file are counted in their order.
+    Anything doubtful is ignored: a statement counts only if it is complete and unambiguous, a
+    target only if its block is closed, a frame number only if no other update has it. If no update
+    in the file has a frame number, the updates are numbered in order.
 
     Raises:
-      ValueError: no frame of it can be used; the message names the file and the byte.
-      OSError: it cannot be opened.
+      ValueError: no frame can be used; the message names the file and the byte.
+      OSError: the file cannot be opened.
     """
     content = path.read_bytes()
     tree, problems = parse(content.decode("latin-1"))
@@ -80,8 +80,8 @@ def read_agt(path: Path) -> GroundTruth:
             targets = [_target(block, problems) for block in blocks]
             frames[number] = tuple(target for target in targets if target is not None)
     if not frames:
-        why = problems[0] if problems else f"byte {len(content)}: no TgtUpd in the whole file"
-        raise ValueError(f"{path}: {why}; no frame of it can be used")
+        why = problems[0] if problems else f"byte {len(content)}: no TgtUpd in the file"
+        raise ValueError(f"{path}: {why}; none of its frames can be used")
     return GroundTruth(frames, _fov(tree, problems), tuple(problems), tree)
 
 
@@ -97,14 +97,14 @@ def _notes(update: Block) -> list[Statement]:
 
 
 def _names_frame(update: Block) -> bool:
-    return any("frame" in " ".join(s.values).lower() or not s.whole for s in _notes(update))
+    return any("frame" in " ".join(s.values).lower() or not s.complete for s in _notes(update))
 
 
 def _frame_number(update: Block, problems: list[str]) -> int | None:
     found = set()
     for statement in _notes(update):
         match = _FRAME.fullmatch(" ".join(" ".join(statement.values).split()))
-        if match and statement.whole:
+        if match and statement.complete:
             found.add(int(match[1]))
     if len(found) == 1 and 0 not in found:
         return found.pop()
@@ -115,7 +115,7 @@ def _frame_number(update: Block, problems: list[str]) -> int | None:
 
 def _target(block: Block, problems: list[str]) -> Target | None:
     if not block.closed:
-        return None  # the parser has noted it
+        return None  # reported by the parser
     aspect = _values(block, "aspect", 1, problems)
     if aspect and abs(aspect[0]) > 360:
         problems.append(f"byte {block.at}: an aspect of {aspect[0]} degrees")
@@ -134,7 +134,7 @@ def _target(block: Block, problems: list[str]) -> Target | None:
 
 
 def canonical_ply(text: str | None) -> str | None:
-    """Returns a target's number as both AGT and metric files mean it: ``"054"`` is ``"54"``."""
+    """Normalises a target's number so that AGT and metric files agree: ``"054"`` is ``"54"``."""
     if text is None:
         return None
     text = text.strip(" \t")
@@ -145,8 +145,8 @@ def _only(block: Block, name: str, problems: list[str]) -> Statement | None:
     found = [statement for statement in block.statements if statement.name == name]
     if not found:
         return None
-    if len({tuple(s.values) for s in found}) > 1 or not all(s.whole for s in found):
-        problems.append(f"byte {found[0].at}: {name} is broken, or given in several ways")
+    if len({tuple(s.values) for s in found}) > 1 or not all(s.complete for s in found):
+        problems.append(f"byte {found[0].at}: {name} is incomplete or ambiguous")
         return None
     return found[0]
 
@@ -174,7 +174,7 @@ def _values(block: Block, name: str, count: int, problems: list[str]) -> list[fl
 
 
 def _fov(tree: Block, problems: list[str]) -> tuple[float, float] | None:
-    """Returns the field of view that all of the file's statements of it agree on."""
+    """Returns the field of view if all statements of it in the file agree."""
     blocks = [*tree.walk("sensect"), *tree.walk("senupd")]
     found = {tuple(v) for block in blocks if (v := _values(block, "fov", 2, problems))}
     if not found:

@@ -1,16 +1,16 @@
-"""The syntax of AGT ground truth: a tree of blocks that loses nothing and fails on nothing.
+"""A fault-tolerant parser of AGT ground truth, which keeps the whole file as a tree of blocks.
 
-The grammar is ``Name { … }`` for blocks and ``Name value …`` for statements, and files that break
-it are common: names nobody knows, braces left out, strings without an end. What is wrong is noted,
-and what is whole is kept.
+The grammar is ``Name { … }`` for blocks and ``Name value …`` for statements. Files that violate it
+are common: unknown names, missing braces, unterminated strings. Problems are reported, and
+everything intact is kept.
 """
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-# How deep a block belongs: one that is opened while another of its depth is open ends that one,
-# so that one lost brace costs one block.
+# The nesting depth of each block. Opening a block closes any open block of the same depth or
+# deeper, so that a missing brace costs one block only.
 _DEPTHS = {
     "agt": 0,
     "prjsect": 1,
@@ -32,31 +32,31 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 
 @dataclass
 class Statement:
-    """A name and what follows it.
+    """A name and its values.
 
     Attributes:
       name: in lower case.
-      at: the byte at which it stands.
+      at: byte offset in the file.
       values: numbers, words and strings, the strings without their quotes.
-      whole: False if one of its strings has no end.
+      complete: False if one of its strings is unterminated.
     """
 
     name: str
     at: int
     values: list[str] = field(default_factory=list)
-    whole: bool = True
+    complete: bool = True
 
 
 @dataclass
 class Block:
-    """A name and what its braces hold.
+    """A name and the content of its braces.
 
     Attributes:
       name: in lower case.
-      at: the byte at which it stands.
-      statements: in it, known and unknown ones.
-      blocks: in it.
-      closed: whether a brace of its own ends it.
+      at: byte offset in the file.
+      statements: its statements, known and unknown ones.
+      blocks: its inner blocks.
+      closed: whether it is closed by a brace of its own.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Block:
     closed: bool = False
 
     def walk(self, name: str) -> Iterator["Block"]:
-        """Yields the blocks of that name below this one, in the order of the file."""
+        """Yields the blocks of this name below this one, in file order."""
         waiting = [*reversed(self.blocks)]
         while waiting:
             block = waiting.pop()
@@ -76,13 +76,13 @@ class Block:
 
 
 def parse(text: str) -> tuple[Block, list[str]]:
-    """Returns the file's blocks below a nameless one, and what is wrong with it.
+    """Parses a file into a nameless root block and a list of problems.
 
     Args:
-      text: one character a byte, so that places can be given as bytes.
+      text: the file's content, one character per byte, so that positions are byte offsets.
 
     Returns:
-      ``(root, problems)``; each problem names its byte.
+      ``(root, problems)``; each problem gives its byte offset.
     """
     parser = _Parser()
     for token in _TOKEN.finditer(text):
@@ -94,11 +94,11 @@ class _Parser:
     def __init__(self) -> None:
         self._root = Block("", 0)
         self._open = [self._root]
-        self._depths: list[tuple[int, int]] = []  # of the open ones that have one, and their place
+        self._depths: list[tuple[int, int]] = []  # (depth, index) of open blocks with a known depth
         self._problems: list[str] = []
         self._statement: Statement | None = None
         self._new_line = True
-        self._word: tuple[str, int] | None = None  # the last token, if it was one
+        self._word: tuple[str, int] | None = None  # the last token, if it was a word
 
     def take(self, token: re.Match[str]) -> None:
         word, mark, at = token["word"], token["mark"], token.start()
@@ -132,11 +132,11 @@ class _Parser:
 
     def _take_string(self, string: str | None, at: int) -> None:
         if string is None:
-            self._problems.append(f"byte {at}: a string without an end")
+            self._problems.append(f"byte {at}: an unterminated string")
         if self._statement is None:
             self._problems.append(f"byte {at}: a string without a name")
         elif string is None:
-            self._statement.whole = False
+            self._statement.complete = False
         else:
             self._statement.values.append(string)
 
@@ -156,7 +156,7 @@ class _Parser:
         self._statement = None
 
     def _block_name(self, at: int) -> tuple[str, int]:
-        """Takes the word before the brace back from where it was put."""
+        """Removes the word before the brace from its statement, and returns it with its offset."""
         if self._word is None:
             self._problems.append(f"byte {at}: a block without a name")
             return "", at
@@ -171,7 +171,7 @@ class _Parser:
     def _close_block(self, at: int) -> None:
         self._statement = None
         if len(self._open) == 1:
-            self._problems.append(f"byte {at}: a brace that closes nothing")
+            self._problems.append(f"byte {at}: an unmatched closing brace")
         else:
             self._open.pop().closed = True
             if self._depths and self._depths[-1][1] == len(self._open):

@@ -1,4 +1,4 @@
-"""ARF imagery: frames of every type by memory map, the layout checked against the file's size."""
+"""Memory-mapped reader of ARF imagery of every type, which checks the layout by the file's size."""
 
 import struct
 from dataclasses import dataclass
@@ -18,18 +18,18 @@ from jaxatr.typing import Shaped
 _HEADER = struct.Struct(">8I")
 _MAGIC, _VERSION = 0xBBBBBAAD, 2
 _MULTIBAND, _HYPERBAND = 10, 13
-_FOOTER_BYTES = (40, 96)  # of the two footer flags
+_FOOTER_BYTES = (40, 96)  # for the two footer flags
 _FOOTER = struct.Struct(">10i")
 
 
 @dataclass(frozen=True)
 class Footer:
-    """The bytes behind a frame.
+    """The footer after a frame.
 
     Attributes:
       numbers: x, y, azimuth, elevation, year, day of the year, hour, minute, second, millisecond,
-        or None where the file has no such footer. That they are signed integers is inferred.
-      rest: the further 96 bytes of unknown meaning, or none.
+        or None if the file has no such footer. The type, signed integers, is inferred.
+      rest: the further 96 bytes of unknown meaning, or empty.
     """
 
     numbers: tuple[int, ...] | None
@@ -38,16 +38,16 @@ class Footer:
 
 @dataclass(frozen=True)
 class Arf:
-    """An open ARF file; no pixel is in memory.
+    """An open ARF file, with no pixels in memory.
 
     Attributes:
-      path: of the file.
-      frames: how many there are.
-      bands: the images that each frame consists of: one, but for multiband and hyperband files.
-      offset: the byte at which the first frame starts.
-      footer_bytes: behind each frame.
-      subheaders: what stands before the frames.
-      note: what the file's size says other than its flags, or empty.
+      path: the file's path.
+      frames: number of frames.
+      bands: the images of each frame; more than one only in multiband and hyperband files.
+      offset: byte offset of the first frame.
+      footer_bytes: size of the footer after each frame.
+      subheaders: the subheaders before the frames.
+      note: a remark if the file's size contradicts its flags, or empty.
     """
 
     path: Path
@@ -61,15 +61,15 @@ class Arf:
 
     @property
     def stride(self) -> int:
-        """Returns how many bytes lie between the starts of two frames."""
+        """The number of bytes from the start of one frame to the next."""
         return sum(band.nbytes for band in self.bands) + self.footer_bytes
 
     def frame(self, number: int, band: int = 0) -> Shaped[np.ndarray, "rows columns"]:
-        """Returns a view of one image, big-endian as in the file and read-only.
+        """Returns a read-only view of one image, big-endian as in the file.
 
         Args:
-          number: of the frame, from 0.
-          band: of the frame's images.
+          number: number of the frame, from 0.
+          band: number of the image within the frame.
 
         Raises:
           IndexError: there is no such frame or band.
@@ -84,10 +84,10 @@ class Arf:
         )
 
     def footer(self, number: int) -> Footer | None:
-        """Reads the footer of a frame; None where there is none.
+        """Reads the footer of a frame; None if the file has none.
 
         Args:
-          number: of the frame, from 0.
+          number: number of the frame, from 0.
 
         Raises:
           IndexError: there is no such frame.
@@ -107,16 +107,16 @@ class Arf:
 
 
 def open_arf(path: Path) -> Arf:
-    """Opens an ARF file and checks that its header accounts for every byte of it.
+    """Opens an ARF file and checks that its header accounts for its exact size.
 
-    Frame n starts at ``offset + n · (bytes of its images + footer)``. The footer is the one that
-    the flags announce; where the file is not as long as that makes it, the one that its length
-    asks for, as files are known whose flags do not tell.
+    Frame n starts at ``offset + n · (bytes of its images + footer)``. The footer's size is given by
+    the flags or, if that contradicts the file's size, by the file's size, because files with
+    incomplete flags are known.
 
     Raises:
-      ValueError: it is no ARF file, or its header, subheaders and size contradict each other. The
-        message names the file and the byte.
-      OSError: it cannot be opened.
+      ValueError: the file is not an ARF file, or its header, subheaders and size contradict each
+        other; the message names the file and the byte.
+      OSError: the file cannot be opened.
     """
     size = path.stat().st_size
     if size < _HEADER.size:
@@ -125,14 +125,14 @@ def open_arf(path: Path) -> Arf:
     magic, version, rows, columns, image_type, frames, offset, flags = _HEADER.unpack(
         data[: _HEADER.size].tobytes()
     )
-    _check(path, 0, magic == _MAGIC, f"no ARF file: starts with {magic:#010x}, not {_MAGIC:#x}")
+    _check(path, 0, magic == _MAGIC, f"not an ARF file: starts with {magic:#010x}, not {_MAGIC:#x}")
     _check(path, 4, version == _VERSION, f"version: got {version}, wanted {_VERSION}")
     _check(path, 8, rows > 0, "rows: got 0")
     _check(path, 12, columns > 0, "columns: got 0")
     _check(path, 20, frames > 0, "number of frames: got 0")
     inside = _HEADER.size <= offset <= size
     _check(path, 24, inside, f"first frame: got byte {offset} of a file of {size} bytes")
-    _check(path, 28, not flags & ~KNOWN_FLAGS, f"flags: got {flags:#x}, of which some are unknown")
+    _check(path, 28, not flags & ~KNOWN_FLAGS, f"flags: got {flags:#x}, some of them unknown")
     errors = []
     for parts in read_subheaders(path, data, flags, (rows, columns), offset):
         try:
@@ -157,7 +157,7 @@ def _images(
         return (Band("", dtype_of(image_type, path, 16), *shape),)
     bands = parts.bands if image_type == _MULTIBAND else parts.hyperbands
     if bands is None:
-        raise ValueError(f"{path}: byte 28: image type {image_type}, and no subheader of its bands")
+        raise ValueError(f"{path}: byte 28: image type {image_type} without band subheader")
     return bands
 
 
@@ -168,8 +168,8 @@ def _footer_bytes(
     announced = sum(length for bit, length in enumerate(_FOOTER_BYTES) if flags >> bit & 1)
     for footer in (announced, 0, *_FOOTER_BYTES, sum(_FOOTER_BYTES)):
         if offset + frames * (images + footer) == size:
-            differs = f"footers of {footer} bytes by the file's size, {announced} by its flags"
-            return footer, "" if footer == announced else differs
+            note = f"footers of {footer} bytes by the file's size, {announced} by its flags"
+            return footer, "" if footer == announced else note
     end = offset + frames * (images + announced)
     raise ValueError(
         f"{path}: byte {min(end, size)}: {frames} frames of {images} bytes and footers of "

@@ -1,4 +1,4 @@
-"""The metric files (``*.bbox_met``): the upper left corner of a target's box, frame by frame."""
+"""Reader of metric files (``*.bbox_met``): the upper left corner of each target's box per frame."""
 
 import dataclasses
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 from jaxatr.data.sources.dsiac.agt import canonical_ply
 
 # Site, NA, Base, Sensor, Scenario, Frame, Ply_id, SNR, NULL, UL_x, UL_y, Mean_tgt, Std_tgt, POT,
-# Eff_pot, Mean_bkg, Std_bkg, POB; there is no line of headings.
+# Eff_pot, Mean_bkg, Std_bkg, POB; there is no header line.
 _COLUMNS, _FRAME, _PLY, _LEFT, _TOP = 18, 5, 6, 9, 10
 _NUMBER = re.compile(r"[+-]?(\d{1,9}(\.\d*)?|\.\d+)")
 
@@ -19,8 +19,8 @@ class Corners:
     """The content of a metric file.
 
     Attributes:
-      of: (frame from 1, ply id) to the column and row of the box's upper left corner.
-      problems: the lines that could not be used, each with its byte.
+      of: (frame from 1, ply id) to column and row of the box's upper left corner.
+      problems: lines that could not be used, each with its byte offset.
     """
 
     of: dict[tuple[int, str], Corner]
@@ -28,13 +28,13 @@ class Corners:
 
 
 def read_corners(path: Path) -> Corners:
-    """Reads a metric file; lines that cannot be used, or contradict each other, are left out.
+    """Reads a metric file, ignoring lines that are unusable or contradictory.
 
-    An empty file is one without targets.
+    An empty file means that there are no targets.
 
     Raises:
-      ValueError: it has lines, and none can be used; the message names the file and the byte.
-      OSError: it cannot be opened.
+      ValueError: the file has lines, but none can be used; the message names the file and the byte.
+      OSError: the file cannot be opened.
     """
     found: dict[tuple[int, str], Corner] = {}
     doubtful, problems, at = set(), [], 0
@@ -51,12 +51,12 @@ def read_corners(path: Path) -> Corners:
         at += len(line)
     corners = {key: corner for key, corner in found.items() if key not in doubtful}
     if problems and not corners:
-        raise ValueError(f"{path}: {problems[0]}; no line of it can be used")
+        raise ValueError(f"{path}: {problems[0]}; none of its lines can be used")
     return Corners(corners, tuple(problems))
 
 
 def _row(text: str) -> tuple[tuple[int, str], Corner] | str | None:
-    """Returns a line's key and corner, what is wrong with it, or None for an empty one."""
+    """Parses a line: its key and corner, a message if it is invalid, or None if it is empty."""
     if not text:
         return None
     values = [value.strip(' \t"') for value in text.split(",")]

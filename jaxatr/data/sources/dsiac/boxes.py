@@ -1,4 +1,4 @@
-"""A target's box in its frame, from whichever of three sources there is."""
+"""A target's box in its frame, from the best of three sources available."""
 
 import math
 from typing import NamedTuple
@@ -6,14 +6,14 @@ from typing import NamedTuple
 from jaxatr.data.sources.dsiac.agt import Target
 from jaxatr.data.sources.dsiac.bbox_met import Corner
 
-# In the order in which they are trusted.
+# In order of preference.
 SOURCES = ("pixbox", "metric", "dimensions")
 
 
 class Box(NamedTuple):
-    """Rows ``y0`` to ``y1`` and columns ``x0`` to ``x1`` of a frame, without the last ones.
+    """Rows ``y0`` to ``y1`` and columns ``x0`` to ``x1`` of a frame, the ends exclusive.
 
-    ``source`` is of :data:`SOURCES`, and ``cut`` says that the target reaches out of the frame.
+    ``source`` is one of :data:`SOURCES`; ``cut`` means that the target extends beyond the frame.
     """
 
     y0: int
@@ -34,24 +34,24 @@ def find_box(
     rows: int,
     columns: int,
 ) -> Box | str:
-    """Returns where a target is in its frame, or why that cannot be told.
+    """Returns a target's box in its frame, or the reason why there is none.
 
-    The target's own ``PixBox`` is used if it has one. Else the box is centred on its ``PixLoc``: by
-    the metric file's corner UL it is ``2·|PixLoc - UL|`` wide and high, and without one it is what
-    a vehicle of that size fills at that range and aspect,
+    The target's ``PixBox`` is used if it has one. Otherwise the box is centred on its ``PixLoc``.
+    With a corner UL from the metric file, its width and height are ``2·|PixLoc - UL|``. Without
+    one, its width is that of a vehicle of the given size at that range and aspect,
 
     ``columns · 2·atan((|W·cos a| + |L·sin a|) / 2r) / fov``,
 
-    and likewise its height. That pixels count from 0 is inferred.
+    and its height accordingly. It is inferred that pixels count from 0.
 
     Args:
-      target: from the ground truth.
-      corner: column and row from the metric file.
-      size_m: length, width and height of its class.
-      range_m: of the target, where it does not say its own.
+      target: the target from the ground truth.
+      corner: column and row of the box's corner from the metric file, or None.
+      size_m: length, width and height of the target's class.
+      range_m: range used if the target has none of its own.
       fov_deg: horizontal and vertical field of view.
-      rows: of the frame.
-      columns: of the frame.
+      rows: number of rows of the frame.
+      columns: number of columns of the frame.
     """
     if target.box is not None:
         x0, y0, x1, y1 = target.box
@@ -71,7 +71,7 @@ def find_box(
     distance = target.range_m or range_m
     wide = columns * 2 * math.atan(across / (2 * distance)) / math.radians(fov_deg[0])
     high = rows * 2 * math.atan(height / (2 * distance)) / math.radians(fov_deg[1])
-    middle_y, middle_x = y + 0.5, x + 0.5  # of the pixel
+    middle_y, middle_x = y + 0.5, x + 0.5  # the pixel's centre
     edges = (middle_y - high / 2, middle_x - wide / 2, middle_y + high / 2, middle_x + wide / 2)
     return _clipped(edges, "dimensions", rows, columns)
 
@@ -82,8 +82,8 @@ def _clipped(
     y0, x0, y1, x1 = edges
     if not (y0 < y1 and x0 < x1):
         return "an empty box"
-    whole = (math.floor(y0), math.floor(x0), math.ceil(y1), math.ceil(x1))
-    inside = (max(whole[0], 0), max(whole[1], 0), min(whole[2], rows), min(whole[3], columns))
+    full = (math.floor(y0), math.floor(x0), math.ceil(y1), math.ceil(x1))
+    inside = (max(full[0], 0), max(full[1], 0), min(full[2], rows), min(full[3], columns))
     if inside[0] >= inside[2] or inside[1] >= inside[3]:
         return "a box outside of the frame"
-    return Box(*inside, source, inside != whole)
+    return Box(*inside, source, inside != full)

@@ -1,4 +1,4 @@
-"""Chips of a frame: the target, squared and brought to one size."""
+"""Chips of targets: the box cut out of a frame, padded to a square and resized."""
 
 import numpy as np
 
@@ -10,29 +10,29 @@ from jaxatr.typing import Shaped
 def cut(
     frame: Shaped[np.ndarray, "rows columns"], box: Box, size: int
 ) -> Shaped[np.ndarray, "y x 1"]:
-    """Returns the target of a frame (paper, section 3.1).
+    """Cuts a target out of a frame (paper, section 3.1).
 
-    The box is cut out, its shorter side padded with zeros, so that the resize keeps the target's
-    proportions, and the square resized. Eight bits stay uint8, sixteen stay uint16 over their full
-    range, and all others become float32.
+    The box's shorter side is padded with zeros, so that the resize keeps the target's aspect ratio.
+    8-bit pixels stay uint8, 16-bit pixels stay uint16 over their full range, and all others become
+    float32.
 
     Args:
-      frame: in any byte order.
-      box: inside of the frame.
-      size: side in pixels; 0 leaves the box as it is.
+      frame: the frame, in any byte order.
+      box: the target's box, within the frame.
+      size: side of the chip in pixels; 0 keeps the box's size without padding.
 
     Raises:
       ValueError: a pixel is not a finite number, or too large for float32.
     """
     pixels = frame[box.y0 : box.y1, box.x0 : box.x1, None]
-    with np.errstate(over="ignore"):  # told below
+    with np.errstate(over="ignore"):  # checked below
         image = pixels.astype(image_dtype(frame.dtype))
         image = Chip(square=True, size=size)(image) if size else image
     if not np.isfinite(image).all():
-        raise ValueError("a pixel that is no finite number of float32")
+        raise ValueError("a pixel that is not finite in float32")
     return image
 
 
 def image_dtype(dtype: np.dtype) -> np.dtype:
-    """Returns the dtype of the chips that are cut from frames of a dtype."""
+    """Returns the dtype of chips cut from frames of a dtype."""
     return np.dtype({"u1": "u1", "u2": "u2"}.get(np.dtype(dtype).str[1:], "f4"))

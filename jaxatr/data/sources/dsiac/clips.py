@@ -1,4 +1,4 @@
-"""The clips of a copy of the database: which files belong together, and what they were taken of."""
+"""Discovery of the database's clips: imagery with its ground truth and metric files."""
 
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -12,15 +12,15 @@ _LAYOUT = "cegr/arf/*.arf, cegr/agt/*.agt, i1co/arf/*.arf, i1co/agt/*.agt and Me
 
 @dataclass(frozen=True)
 class Clip:
-    """A clip of which there is imagery.
+    """A clip with imagery.
 
     Attributes:
-      name: its name, taken apart.
-      range_m: of its scenario.
+      name: its parsed name.
+      range_m: range of its scenario.
       time: ``"day"`` or ``"night"``.
-      arf: the imagery.
-      agt: the ground truth, or None where there is none.
-      metric: the boxes, or None; the visible clips have none in the copies that are known.
+      arf: the file with the imagery.
+      agt: the file with the ground truth, or None.
+      metric: the file with the boxes, or None; known copies have none for visible clips.
     """
 
     name: ClipName
@@ -32,37 +32,37 @@ class Clip:
 
 
 def find_clips(root: Path, paths: list[PurePosixPath], left_out: Reasons) -> list[Clip]:
-    """Returns the clips among the files below a folder, by name.
+    """Finds the clips among the files below a folder, sorted by name.
 
-    Files are told by their names, in upper or lower case, in whatever folder they lie.
+    Files are recognised by name, ignoring case, in any subfolder.
 
     Args:
       root: the folder.
-      paths: of its files, relative to it.
-      left_out: is told of imagery that is of no vehicle.
+      paths: paths of its files, relative to it.
+      left_out: collects imagery that does not show a vehicle.
 
     Raises:
-      ValueError: there is no imagery, or two files claim to be the same.
+      ValueError: there is no imagery, or two files have the same name.
     """
-    found: dict[str, dict[str, PurePosixPath]] = {ARF: {}, AGT: {}, METRIC: {}}
+    files: dict[str, dict[str, PurePosixPath]] = {ARF: {}, AGT: {}, METRIC: {}}
     for path in paths:
-        kind = found.get(path.suffix.lower())
+        kind = files.get(path.suffix.lower())
         if kind is None:
             continue
         first = kind.setdefault(path.stem.lower(), path)
         if first != path:
             raise ValueError(f"{root / first} and {root / path} have the same name")
-    if not found[ARF]:
+    if not files[ARF]:
         raise ValueError(f"no imagery below {root}; looked for {_LAYOUT}")
     clips = []
-    for stem, path in sorted(found[ARF].items()):
+    for stem, path in sorted(files[ARF].items()):
         name = clip_name(stem)
         if name is None:
-            left_out.add("files without a clip's name, as cegr02003_0001 is one", str(path))
+            left_out.add("files not named like a clip (such as cegr02003_0001)", str(path))
         elif name.scenario not in SCENARIOS:
-            left_out.add("clips whose scenario is none of the vehicles'", str(path))
+            left_out.add("clips of scenarios without vehicles", str(path))
         else:
-            beside = [found[kind].get(stem) for kind in (AGT, METRIC)]
+            beside = [files[kind].get(stem) for kind in (AGT, METRIC)]
             agt, metric = (root / other if other else None for other in beside)
             clips.append(Clip(name, *SCENARIOS[name.scenario], root / path, agt, metric))
     return clips

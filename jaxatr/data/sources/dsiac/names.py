@@ -1,11 +1,11 @@
-"""The meaning of the names of the DSIAC database's files: sensors, scenarios and targets."""
+"""Sensors, scenarios and targets encoded in the names of the DSIAC database's files."""
 
 import re
 from dataclasses import dataclass
 
 BANDS = {"i1co": "visible", "cegr": "thermal"}
 RANGES_M = (1000, 1500, 2000, 2500, 3000, 3500, 4000, 4500, 5000)
-# Scenario to range and time of day. The even numbers between these are of people, not vehicles.
+# Scenario to range and time of day. The even numbers in between show people instead of vehicles.
 SCENARIOS = {f"{2003 + 2 * i:05}": (metres, "day") for i, metres in enumerate(RANGES_M)} | {
     f"{1923 + 2 * i:05}": (metres, "night") for i, metres in enumerate(RANGES_M)
 }
@@ -24,7 +24,7 @@ TARGETS = {
 }
 # The eight classes of the open-set paper (section 3.1).
 PAPER_CLASSES = ("PICKUP", "SUV", "BTR70", "BRDM2", "BMP2", "T72", "ZSU23", "2S3")
-# Length, width and height in metres. The T62's are not given.
+# Length, width and height in metres; not known for the T62.
 SIZES_M = {
     "PICKUP": (5.41, 1.80, 1.68),
     "SUV": (4.57, 1.73, 1.73),
@@ -37,16 +37,16 @@ SIZES_M = {
     "MTLB": (6.25, 3.10, 2.30),
     "D20": (8.35, 2.40, 1.80),
 }
-FOV_DEG = (3.4, 2.6)  # horizontal and vertical, of both cameras
+FOV_DEG = (3.4, 2.6)  # horizontal and vertical, for both cameras
 _OTHER_SPELLINGS = {"ZSU234": "ZSU23"}
 
 
 @dataclass(frozen=True)
 class ClipName:
-    """A clip's name taken apart.
+    """The parts of a clip's name.
 
     Attributes:
-      text: in lower case, ``cegr02003_0001``.
+      text: the whole name in lower case, ``cegr02003_0001``.
       band: ``"visible"`` or ``"thermal"``.
       scenario: five digits.
       target: four digits.
@@ -59,13 +59,13 @@ class ClipName:
 
 
 def clip_name(stem: str) -> ClipName | None:
-    """Parses a file name without its suffix; None if it is no clip's."""
+    """Parses a file name without its suffix; None if it is not a clip's name."""
     match = re.fullmatch(r"(cegr|i1co)(\d{5})_(\d{4})", stem.lower())
     return ClipName(match[0], BANDS[match[1]], match[2], match[3]) if match else None
 
 
 def vehicle(kind: str) -> str | None:
-    """Returns the class that a ``TgtType`` names, ``"ZSU23-4"`` or ``"t72"``, or None."""
+    """Returns the class named by a ``TgtType`` such as ``"ZSU23-4"`` or ``"t72"``, or None."""
     plain = re.sub("[^0-9A-Z]", "", kind.upper())
     plain = _OTHER_SPELLINGS.get(plain, plain)
     return plain if plain in TARGETS.values() else None

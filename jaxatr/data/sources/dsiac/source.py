@@ -1,4 +1,4 @@
-"""The DSIAC database's targets as examples, with a report of what was left out and why."""
+"""The data source of the DSIAC database, with a report of the data left out and the reasons."""
 
 import dataclasses
 from collections import Counter
@@ -29,7 +29,7 @@ from jaxatr.data.sources.dsiac.clips import Clip, find_clips
 from jaxatr.data.sources.dsiac.names import BANDS, PAPER_CLASSES, RANGES_M, TARGETS
 from jaxatr.data.sources.dsiac.survey import Survey, survey
 
-_SPLITS = ("train", "test")  # the first turn and the second
+_SPLITS = ("train", "test")  # the first and the second turn
 _COLUMNS = {
     "label": np.int32,
     "range_m": np.int32,
@@ -53,7 +53,7 @@ def _metres(texts: Sequence[str]) -> list[int]:
 
 
 class Dsiac(Source):
-    """Every target of every frame that is asked for, the two turns of a clip as the two splits."""
+    """The targets of the requested frames; a clip's two turns are the train and test splits."""
 
     name = "dsiac"
     version = 2
@@ -62,9 +62,9 @@ class Dsiac(Source):
         "band": Option("both", "which camera: visible, thermal or both"),
         "ranges": Option([*RANGES_M], "metres, 1000 to 5000 in steps of 500"),
         "time": Option("both", "time of day: day, night or both"),
-        "every": Option(1, "keep one frame in so many"),
-        "classes": Option([*PAPER_CLASSES], "which vehicles, by default the paper's eight"),
-        "size": Option(224, "pixels, the side of a chip; 0 keeps the box as it is"),
+        "every": Option(1, "keep one frame in this many"),
+        "classes": Option([*PAPER_CLASSES], "which vehicles; by default the paper's eight"),
+        "size": Option(224, "side of a chip in pixels; 0 keeps the box's size"),
     }
     flags = (
         Flag("band", "band", "which camera.", "enum", _BANDS),
@@ -74,7 +74,7 @@ class Dsiac(Source):
     )
 
     def scan(self, request: Request) -> Scan:
-        """Lists all files of the database."""
+        """Lists all files of the database and checks the options."""
         paths = files_below(request.path)
         settings = all_options(self, request.options)
         _check_choice("band", [settings["band"]], _BANDS)
@@ -94,15 +94,15 @@ SOURCE = Dsiac()
 
 def _check_choice(name: str, got: Sequence[Any], known: Collection[Any]) -> None:
     if not got or any(value not in known or got.count(value) > 1 for value in got):
-        raise ValueError(f"{name}: got {list(got)}, wanted of {list(known)}, each once")
+        raise ValueError(f"{name}: got {list(got)}, wanted some of {list(known)}, each once")
 
 
 def _contents(request: Request, paths: list[PurePosixPath], settings: dict[str, Any]) -> Contents:
-    """Returns the targets of the clips that are asked for.
+    """Returns the targets of the requested clips.
 
     Raises:
-      ValueError: a file is damaged and is not to be skipped, nothing is left to use, or the clips'
-        pixels differ in type.
+      ValueError: a file is damaged and must not be skipped, no usable data is left, or the clips'
+        pixels differ in dtype.
     """
     root, left_out, noted = request.path, Reasons(), Reasons()
     clips = find_clips(root, paths, left_out)
@@ -136,15 +136,15 @@ def _surveys(
     left_out: Reasons,
     noted: Reasons,
 ) -> tuple[list[Survey], list[tuple[str, str]]]:
-    """Surveys the clips that were asked for, and lists (file, why) of the damaged ones."""
+    """Surveys the requested clips, and lists (file, reason) of the damaged ones."""
     surveys, damaged = [], []
     for clip in clips:
-        asked = (
+        requested = (
             settings["band"] in (clip.name.band, "both")
             and clip.range_m in settings["ranges"]
             and settings["time"] in (clip.time, "both")
         )
-        if not asked:
+        if not requested:
             continue
         try:
             found = survey(clip, tuple(settings["classes"]), settings["every"], left_out, noted)
@@ -158,14 +158,14 @@ def _surveys(
 
 
 def _check(source: Path, surveys: list[Survey], left_out: list[str]) -> tuple[list[str], np.dtype]:
-    """Returns the classes that there are, and the one dtype of the images."""
+    """Returns the classes present and the common dtype of the images."""
     surveys = [found for found in surveys if found.looks]
     kinds = {look.kind for found in surveys for look in found.looks}
     classes = [name for name in TARGETS.values() if name in kinds]
     if len(classes) < 2:
         reasons = "; ".join(left_out[:3])
         raise ValueError(
-            f"{source}: of the clips asked for, {len(classes)} classes are left "
+            f"{source}: the requested clips have usable targets of {len(classes)} classes "
             f"(left out: {reasons or 'nothing'})"
         )
     dtypes = {image_dtype(found.dtype): found.clip.name for found in surveys}
@@ -179,14 +179,14 @@ def _check(source: Path, surveys: list[Survey], left_out: list[str]) -> tuple[li
 
 
 def _tracks(surveys: list[Survey]) -> dict[tuple[str, str, int], int]:
-    """Numbers the turns: a track is one target going round once before one camera."""
+    """Numbers the tracks: a track is one turn of one target in front of one camera."""
     keys = {(s.clip.name.text, look.ply, look.turn) for s in surveys for look in s.looks}
     return {key: number for number, key in enumerate(sorted(keys))}
 
 
 @dataclasses.dataclass
 class _Targets:
-    """Cuts the chips, and counts those that come of it."""
+    """Cuts the chips and counts them."""
 
     source: Path
     surveys: list[Survey]
@@ -197,7 +197,7 @@ class _Targets:
     used: Counter[tuple[str, str, str]] = dataclasses.field(default_factory=Counter)
 
     def examples(self, turn: int) -> Iterator[Example]:
-        """Yields one turn's targets, clip by clip."""
+        """Yields the targets of one turn, clip by clip."""
         any_left = False
         for found in self.surveys:
             for example in self._of_clip(found, turn):
@@ -235,7 +235,7 @@ class _Targets:
             }
 
     def report(self) -> dict[str, Any]:
-        """Returns how many images were written, by split, by box and by clip."""
+        """Returns the number of images written, by split, by source of the box and by clip."""
         clips = [
             {
                 "clip": found.clip.name.text,

@@ -1,6 +1,6 @@
-"""The subheaders between an ARF file's header and its first frame, in the order of their flags.
+"""Reader of the subheaders between an ARF file's header and first frame, in flag order.
 
-Read from the layout that public readers agree on; where they differ, the file decides (see
+The layout is the one that public readers agree on; where they differ, the file decides (see
 :func:`read_subheaders`).
 """
 
@@ -15,7 +15,7 @@ from jaxatr.typing import UInt8
 
 SOURCE, COLOURS, COMMENT, BANDS, FOOTERS, RANGING, HYPERBANDS = (1 << bit for bit in range(7))
 KNOWN_FLAGS = (1 << 7) - 1
-# Type 3 is unsigned in some readers and signed in others: the same for every value below 32768.
+# Type 3 is unsigned in some readers and signed in others, which agree for values below 32768.
 DTYPES = {
     0: np.dtype("u1"),
     1: np.dtype(">u2"),  # 10 bits
@@ -27,19 +27,19 @@ DTYPES = {
     8: np.dtype(">f8"),
 }
 _HEADER_BYTES = 32
-_COLOUR_BYTES = (3072, 768)  # one reader has four bytes a channel, another one
+_COLOUR_BYTES = (3072, 768)  # readers disagree: four bytes per channel, or one
 _BAND_SLOTS = 16
 
 
 @dataclass(frozen=True)
 class Band:
-    """One of the images that a frame consists of.
+    """One of the images of a frame.
 
     Attributes:
-      name: as in the file, or empty.
-      dtype: of its pixels, big-endian.
-      rows: of the image.
-      columns: of the image.
+      name: the name in the file, or empty.
+      dtype: dtype of the pixels, big-endian.
+      rows: number of rows.
+      columns: number of columns.
     """
 
     name: str
@@ -49,22 +49,22 @@ class Band:
 
     @property
     def nbytes(self) -> int:
-        """Returns how many bytes one image takes."""
+        """The number of bytes of one image."""
         return self.rows * self.columns * self.dtype.itemsize
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where and with what the imagery was captured.
+    """Place, time and equipment of the capture.
 
     Attributes:
-      numbers: image source, first column, first row, number averaged, capture rate, and year, day
-        of the year, hour, minute, second and millisecond of the capture.
-      location: of the capture.
-      sensor: its name.
-      digitizer: its name.
+      numbers: image source, first column, first row, number averaged, capture rate, and the
+        capture's year, day of the year, hour, minute, second and millisecond.
+      location: place of the capture.
+      sensor: the sensor's name.
+      digitizer: the digitizer's name.
       fov_deg: horizontal and vertical field of view.
-      samples_per_dwell: of a scanning sensor.
+      samples_per_dwell: samples per dwell of a scanning sensor.
     """
 
     numbers: tuple[int, ...]
@@ -77,18 +77,18 @@ class Source:
 
 @dataclass(frozen=True)
 class Subheaders:
-    """The parts that the flags announce; another part is None, or 0.
+    """The subheaders announced by the flags; absent ones are None, or 0.
 
     Attributes:
-      source: of the imagery.
-      colours: the colour map as it stands.
+      source: place, time and equipment of the capture.
+      colours: the colour map as raw bytes.
       comment: free text.
-      bands: of a multiband file, all of the header's rows and columns.
-      footer_flags: which footers follow each frame.
+      bands: bands of a multiband file, each with the header's rows and columns.
+      footer_flags: flags of the footers after each frame.
       ranging: frequency scale, range bias, horizontal and vertical field of view of a pixel, and
         coarse and fine resolution.
-      hyperbands: of a hyperband file, each with rows and columns of its own.
-      end: the byte behind them.
+      hyperbands: bands of a hyperband file, each with its own rows and columns.
+      end: byte offset after the subheaders.
     """
 
     source: Source | None
@@ -104,21 +104,21 @@ class Subheaders:
 def read_subheaders(
     path: Path, data: UInt8[np.ndarray, " bytes"], flags: int, shape: tuple[int, int], end: int
 ) -> Iterator[Subheaders]:
-    """Yields what can stand between the header and the first frame, the likelier first.
+    """Yields the possible readings of the subheaders, the likeliest first.
 
-    There is more than one reading only where a colour map is announced, whose length readers do
-    not agree on; one that ends exactly where the frames begin comes first. A file with the one
-    flag "source" and its frames at byte 288 holds a comment of 256 bytes instead.
+    There is more than one reading only if there is a colour map, on whose length readers disagree;
+    a reading that ends exactly at the first frame comes first. As an exception, a file with only
+    the flag "source" and its frames at byte 288 has a comment of 256 bytes instead.
 
     Args:
-      path: named in errors.
+      path: the file's path, for errors.
       data: the file's bytes.
-      flags: of the header.
-      shape: rows and columns of the header.
-      end: where the first frame starts, at most the file's length.
+      flags: the header's flags.
+      shape: the header's rows and columns.
+      end: byte offset of the first frame, at most the file's length.
 
     Raises:
-      ValueError: nothing fits; the message names the file and the byte.
+      ValueError: no reading fits; the message names the file and the byte.
     """
     if flags == SOURCE and end == _HEADER_BYTES + 256:
         text = data[_HEADER_BYTES:end].tobytes()
@@ -136,7 +136,7 @@ def read_subheaders(
 
 
 class _Cursor:
-    """Reads forward, never beyond the first frame."""
+    """Reads forward, never beyond the start of the first frame."""
 
     def __init__(self, path: Path, data: np.ndarray, end: int):
         self.path, self.at = path, _HEADER_BYTES
@@ -199,7 +199,7 @@ def _bands(cursor: _Cursor, shape: tuple[int, int]) -> tuple[Band, ...]:
             f"{cursor.path}: byte {at}: number of bands: got {count}, wanted 1 to {_BAND_SLOTS}"
         )
     bands = []
-    for number in range(_BAND_SLOTS):  # all are there, however many are used
+    for number in range(_BAND_SLOTS):  # all slots are present, whether used or not
         name, at = cursor.string("name of a band"), cursor.at
         (image_type,) = cursor.integers(1, "type of a band")
         if number < count:
@@ -214,7 +214,7 @@ def _hyperbands(cursor: _Cursor) -> tuple[Band, ...]:
     if count < 1:
         raise ValueError(f"{cursor.path}: byte {at}: number of hyperbands: got {count}")
     bands = []
-    for _ in range(count):  # each takes bytes, so a wild count ends at the first frame
+    for _ in range(count):  # a wrong count fails at the first frame
         name, at = cursor.string("name of a hyperband"), cursor.at
         image_type, columns, rows = cursor.integers(3, "type and size of a hyperband")
         if min(rows, columns) < 1:
@@ -229,7 +229,7 @@ def dtype_of(image_type: int, path: Path, at: int) -> np.dtype:
     """Returns the big-endian dtype of an image type.
 
     Raises:
-      ValueError: there is no such type; the message names the file and the byte ``at``.
+      ValueError: the type is unknown; the message names the file and the byte ``at``.
     """
     if image_type not in DTYPES:
         raise ValueError(

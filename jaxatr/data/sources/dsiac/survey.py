@@ -1,4 +1,4 @@
-"""The usable targets of a clip, frame by frame, and the reasons why others are not."""
+"""Survey of a clip: its usable targets, frame by frame, and the reasons why others are not."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ from jaxatr.data.sources.dsiac.boxes import Box, find_box
 from jaxatr.data.sources.dsiac.clips import Clip
 from jaxatr.data.sources.dsiac.names import FOV_DEG, SIZES_M, TARGETS, vehicle
 
-# The range of a scenario and that of the ground truth may differ by half a step between scenarios.
+# Tolerance: the ground truth's range may differ from the scenario's by half a step.
 _RANGE_STEP_M = 500
-# One frame in so many of a clip is left out between its turns: a second of a minute.
+# This fraction of a clip's frames is left out between its turns: a second per minute.
 _GAP = 60
 
 
 class Look(NamedTuple):
-    """One target in one frame."""
+    """One usable target in one frame."""
 
-    index: int  # of the frame, from 0
+    index: int  # the frame's, from 0
     ply: str
     kind: str
     turn: int
@@ -38,9 +38,9 @@ class Survey:
 
     Attributes:
       clip: the clip.
-      frames: how many it has.
-      dtype: of its pixels.
-      looks: what can be used, in the order of the frames.
+      frames: its number of frames.
+      dtype: dtype of its pixels.
+      looks: the usable targets, in order of frames.
     """
 
     clip: Clip
@@ -50,10 +50,10 @@ class Survey:
 
 
 def turn_of(index: int, frames: int) -> int | None:
-    """Returns which of a clip's two turns a frame is of, 0 or 1, or None in the gap between them.
+    """Returns a frame's turn, 0 or 1, or None in the gap between the turns.
 
-    A clip of 1800 frames shows a vehicle going round twice. The end of the first turn is left out,
-    one frame in 60 of the clip, as frames that follow each other at once are all but one image.
+    A clip of 1800 frames shows a vehicle turning twice. The last frames of the first turn, a 60th
+    of the clip, are left out, because consecutive frames are nearly identical.
     """
     half = frames // 2
     if index >= half:
@@ -64,17 +64,17 @@ def turn_of(index: int, frames: int) -> int | None:
 def survey(
     clip: Clip, classes: tuple[str, ...], every: int, left_out: Reasons, noted: Reasons
 ) -> Survey | None:
-    """Reads a clip's ground truth and returns what can be used of it, or None if nothing can.
+    """Finds the usable targets of a clip by its ground truth; None if it has none or several bands.
 
     Args:
       clip: the clip.
-      classes: to keep.
-      every: keep one frame in so many.
-      left_out: is told what is left out.
-      noted: is told what is used and yet to be known.
+      classes: the classes to keep.
+      every: keep one frame in this many.
+      left_out: collects data that is left out.
+      noted: collects remarks about data that is used.
 
     Raises:
-      ValueError: one of its files is damaged; the message names it and the byte.
+      ValueError: one of the clip's files is damaged; the message names it and the byte.
     """
     name = clip.name.text
     if clip.agt is None:
@@ -88,7 +88,7 @@ def survey(
     _note_problems(noted, name, "ground truth", truth.problems)
     _note_problems(noted, name, "boxes", corners.problems)
     if arf.note:
-        noted.add("clips whose flags and size differ", name, arf.note)
+        noted.add("clips whose flags contradict their size", name, arf.note)
     frames = _renumbered(truth.frames, arf.frames, name, noted)
     sight = _Sight(clip, arf, truth.fov_deg or FOV_DEG, classes, corners, left_out, noted)
     looks = []
@@ -112,20 +112,20 @@ def _note_problems(noted: Reasons, name: str, what: str, problems: tuple[str, ..
 def _renumbered(
     frames: dict[int, tuple[Target, ...]], count: int, name: str, noted: Reasons
 ) -> dict[int, tuple[Target, ...]]:
-    """Returns the frames counted from 1.
+    """Returns the frames numbered from 1.
 
-    In some files the targets' frames go on from the sensor's, so that the first is the clip's last
-    number: seen by a public reader of the database.
+    In some files, according to a public reader of the database, the targets' frames continue the
+    sensor's numbering, so that the first one has the clip's last number.
     """
     if max(frames) <= count or min(frames) < count or max(frames) > 2 * count - 1:
         return frames
-    noted.add("clips whose targets' frames are counted on from the sensor's", name)
+    noted.add("clips whose targets' frames continue the sensor's numbering", name)
     return {number - count + 1: targets for number, targets in frames.items()}
 
 
 @dataclass(frozen=True)
 class _Sight:
-    """A clip with all that is needed to look at one of its frames."""
+    """A clip with everything needed to examine its frames."""
 
     clip: Clip
     arf: Arf
@@ -184,13 +184,13 @@ class _Sight:
         by_name = TARGETS.get(self.clip.name.target)
         if target.kind is None:
             kind = by_name
-            self._note("targets without a TgtType, named by their clip", number)
+            self._note("targets without a TgtType, classified by their clip's name", number)
         else:
             kind = vehicle(target.kind)
         if kind is None:
             self._skip(f"targets of no vehicle class, {(target.kind or '')[:40]!r}", number)
         elif kind not in self.classes:
-            self._skip(f"targets of class {kind}, which was not asked for", number)
+            self._skip(f"targets of class {kind}, which was not requested", number)
         else:
             if kind != by_name:
                 self._note(f"targets of class {kind} in a clip of {by_name}", number)
@@ -201,7 +201,7 @@ class _Sight:
         if box.source == "dimensions":
             self._note("boxes estimated from the vehicle's size, range and aspect", number)
         if box.cut:
-            self._note("targets that reach out of the frame", number)
+            self._note("targets that extend beyond the frame", number)
         if target.aspect_deg is None:
             self._note("targets without an aspect", number)
         distance = self.clip.range_m if target.range_m is None else target.range_m

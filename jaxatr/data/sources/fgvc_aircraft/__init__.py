@@ -1,4 +1,4 @@
-"""FGVC-Aircraft (Maji et al. 2013), its images without the banners at their bottom."""
+"""The data source of FGVC-Aircraft (Maji et al. 2013), with the images' bottom banners removed."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,23 +28,23 @@ from jaxatr.data.sources.fgvc_aircraft.lists import (
 )
 from jaxatr.typing import Float, Shaped
 
-_BANNER = 20  # rows at the bottom of every image, which name its photographer
+_BANNER = 20  # rows at the bottom of every image with the photographer's name
 
 
 class FgvcAircraft(Source):
-    """The published lists and images."""
+    """FGVC-Aircraft as published: its lists and images."""
 
     name = "fgvc_aircraft"
     version = 1
-    takes = "the folder that its archive unpacks to"
+    takes = "the folder extracted from its archive"
     options = {
-        "level": Option("variant", "what the classes are: variant, family or manufacturer"),
-        "coarse": Option("", "the coarse classes: a level above, by default the next"),
-        "size": Option(0, "pixels; larger images are reduced to this longer side, 0: none are"),
+        "level": Option("variant", "level of the classes: variant, family or manufacturer"),
+        "coarse": Option("", "level of the coarse classes, above the classes; by default the next"),
+        "size": Option(0, "longer side in pixels to which larger images are reduced; 0: off"),
     }
 
     def scan(self, request: Request) -> Scan:
-        """Lists the images and the lists of the data set."""
+        """Finds the images and the lists, and checks the options."""
         root = data_folder(request.path)
         found = files_below(root)
         paths = [path for path in found if path.parts[0] == "images" or path.suffix == ".txt"]
@@ -75,11 +75,11 @@ def _contents(root: Path, there: set[str], lists: Lists, size: int, request: Req
     """Returns the images and their boxes.
 
     Args:
-      root: of :func:`data_folder`.
+      root: the folder of :func:`data_folder`.
       there: paths of the files in it.
-      lists: of :func:`read_lists`.
-      size: to which longer side larger images are reduced, or 0.
-      request: whether images that are missing or damaged are left out and listed.
+      lists: the lists of :func:`read_lists`.
+      size: longer side to which larger images are reduced, or 0.
+      request: states whether images that are missing or damaged are left out and listed.
     """
     skipped = _missing(root, there, lists, request.skip_corrupt)
     left_out = {path for path, _ in skipped}
@@ -123,7 +123,7 @@ def _contents(root: Path, there: set[str], lists: Lists, size: int, request: Req
 def _missing(
     root: Path, there: set[str], lists: Lists, skip_corrupt: bool
 ) -> list[tuple[str, str]]:
-    """Returns (file, why) of the images that are listed and not there."""
+    """Returns (file, reason) of the listed images that do not exist."""
     wanted = [photograph.path for split in lists.photographs.values() for photograph in split]
     missing = [path for path in wanted if path not in there]
     if missing and not skip_corrupt:
@@ -138,7 +138,7 @@ def _example(
     image, box = _without_banner(read_image(root / photograph.path), photograph.box)
     if box is None:
         raise ImageError(
-            f"{root / photograph.path}: its box {photograph.box} is not on the "
+            f"{root / photograph.path}: its box {photograph.box} is not within the "
             f"{image.shape[1]} columns and {image.shape[0]} rows above the banner"
         )
     if 0 < size < max(image.shape[:2]):
@@ -151,20 +151,21 @@ def _example(
 def _without_banner(
     image: Shaped[np.ndarray, "h w c"], corners: tuple[int, int, int, int]
 ) -> tuple[Shaped[np.ndarray, "y w c"], Float[np.ndarray, " 4"] | None]:
-    """Returns an image and its box ``y0, x0, y1, x1`` without the banner, or no box."""
+    """Removes an image's banner; returns the image and its box ``y0, x0, y1, x1``, or no box."""
     image = image[:-_BANNER]
     height, width = image.shape[:2]
     x0, y0, x1, y1 = corners
-    # In the file a box holds its last row and column and counts from 1; here it ends before them.
+    # In the file, boxes count from 1 and include their last row and column; here the ends are
+    # exclusive.
     box = np.array([y0 - 1, x0 - 1, min(y1, height), min(x1, width)], np.float32)
-    on_it = 0 <= box[0] < box[2] and 0 <= box[1] < box[3]
-    return image, box if on_it else None
+    valid = 0 <= box[0] < box[2] and 0 <= box[1] < box[3]
+    return image, box if valid else None
 
 
 def _reduced(
     image: Shaped[np.ndarray, "h w c"], box: Float[np.ndarray, " 4"], size: int
 ) -> tuple[Shaped[np.ndarray, "y x c"], Float[np.ndarray, " 4"]]:
-    """Returns an image whose longer side is ``size``, and its box."""
+    """Resizes an image to a longer side of ``size``, and scales its box."""
     height, width, channels = image.shape
     rows, columns = (max(1, round(side * size / max(height, width))) for side in (height, width))
     picture = Image.fromarray(image[:, :, 0] if channels == 1 else image)

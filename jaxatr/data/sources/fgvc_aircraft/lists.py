@@ -1,4 +1,4 @@
-"""The lists of FGVC-Aircraft (Maji et al. 2013): images, their classes at three levels, boxes."""
+"""Reader of FGVC-Aircraft's lists (Maji et al. 2013): images, classes at three levels, boxes."""
 
 import dataclasses
 import re
@@ -7,23 +7,23 @@ from typing import NamedTuple
 
 from jaxatr.resolve import nearest
 
-# Fine to coarse, with the file that lists the level's names.
+# From fine to coarse, each with the file that lists the level's names.
 LEVELS = {
     "variant": "variants.txt",
     "family": "families.txt",
     "manufacturer": "manufacturers.txt",
 }
-_SPLITS = {"train": "train", "val": "validation", "test": "test"}  # in the files' names, and here
+_SPLITS = {"train": "train", "val": "validation", "test": "test"}  # name in the files to name here
 _LAYOUT = "images/, images_variant_train.txt, variants.txt … of fgvc-aircraft-2013b/data"
 
 
 class Photograph(NamedTuple):
-    """An image.
+    """A listed image.
 
     Attributes:
       path: relative to the data folder.
       label: number of its class.
-      box: xmin, ymin, xmax, ymax as the file has them: counted from 1, the last ones included.
+      box: xmin, ymin, xmax, ymax as in the file: counted from 1, ends inclusive.
     """
 
     path: str
@@ -33,13 +33,13 @@ class Photograph(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Lists:
-    """The content of the lists, at one level and perhaps another above it.
+    """The content of the lists at one level, and optionally a coarser one.
 
     Attributes:
-      classes: names that have images, in the order of the level's own list.
-      coarse_classes: those of the level above, or None.
+      classes: names that have images, in the order of the level's list.
+      coarse_classes: likewise for the coarser level, or None.
       fine_to_coarse: the coarse class of each class, or None.
-      photographs: split to its images, sorted by number.
+      photographs: split names to images, sorted by number.
     """
 
     classes: list[str]
@@ -49,7 +49,7 @@ class Lists:
 
 
 def data_folder(source: Path) -> Path:
-    """Returns the folder of the images and their lists: ``source`` or the ``data`` in it.
+    """Returns the folder of the images and their lists: ``source`` or its subfolder ``data``.
 
     Raises:
       ValueError: neither holds the lists.
@@ -57,7 +57,7 @@ def data_folder(source: Path) -> Path:
     for folder in (source, source / "data"):
         if (folder / LEVELS["variant"]).is_file():
             return folder
-    raise ValueError(f"{source} holds no FGVC-Aircraft; looked for {_LAYOUT}, there and in data")
+    raise ValueError(f"{source} is not FGVC-Aircraft; looked for {_LAYOUT}, there and in data")
 
 
 def read_lists(root: Path, level: str, coarse: str | None) -> Lists:
@@ -65,8 +65,8 @@ def read_lists(root: Path, level: str, coarse: str | None) -> Lists:
 
     Args:
       root: the folder.
-      level: of :data:`LEVELS`, for the fine classes.
-      coarse: a level above it, or None.
+      level: level of the fine classes, one of :data:`LEVELS`.
+      coarse: a coarser level, or None.
 
     Raises:
       ValueError: a list is missing, a line is malformed, or the lists contradict each other.
@@ -92,7 +92,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _labels(root: Path, level: str) -> dict[str, dict[str, str]]:
-    """Returns split to image number to the name of its class at a level."""
+    """Returns the class names at a level: split to image number to name."""
     found: dict[str, dict[str, str]] = {}
     seen: dict[str, str] = {}
     for in_file, split in _SPLITS.items():
@@ -103,14 +103,14 @@ def _labels(root: Path, level: str) -> dict[str, dict[str, str]]:
             if not re.fullmatch("[0-9]+", number) or not label.strip():
                 raise ValueError(f"{path}: {line!r} is not an image's number and its {level}")
             if number in seen:
-                raise ValueError(f"{path}: image {number} is in the {seen[number]} split already")
+                raise ValueError(f"{path}: image {number} is already in the {seen[number]} split")
             seen[number] = split
             found[split][number] = label.strip()
     return found
 
 
 def _names(root: Path, level: str, labels: dict[str, dict[str, str]]) -> list[str]:
-    """Returns the level's names that have images, in the order of their list."""
+    """Returns the level's names that have images, in the order of the list."""
     path = root / LEVELS[level]
     listed = _lines(path)
     there = {label for split in labels.values() for label in split.values()}
@@ -122,19 +122,19 @@ def _names(root: Path, level: str, labels: dict[str, dict[str, str]]) -> list[st
 def _parents(
     root: Path, fine: dict[str, dict[str, str]], coarse: dict[str, dict[str, str]]
 ) -> dict[str, str]:
-    """Returns the coarse class of each fine one, which all of its images must agree on."""
+    """Returns the coarse class of each fine class; all of a class's images must agree."""
     parents: dict[str, str] = {}
     for split, labels in fine.items():
         if odd := sorted(labels.keys() ^ coarse[split].keys()):
             raise ValueError(
-                f"{root}: the lists of the {split} split do not hold the same images, "
-                f"as {odd[0]} is in one of them ({len(odd)} such)"
+                f"{root}: the two levels' lists of the {split} split differ in their images: "
+                f"{odd[0]} is in only one of them ({len(odd)} such)"
             )
         for number, label in labels.items():
             parent = coarse[split][number]
             if parents.setdefault(label, parent) != parent:
                 raise ValueError(
-                    f"{root}: {label!r} is under {parents[label]!r}, and by image {number} under "
+                    f"{root}: {label!r} belongs to {parents[label]!r}, but by image {number} to "
                     f"{parent!r}"
                 )
     return parents
@@ -151,7 +151,7 @@ def _photographs(
         boxes[number] = tuple(map(int, corners))
     numbers = {number for split in labels.values() for number in split}
     if without := sorted(numbers.difference(boxes)):
-        raise ValueError(f"{path} has no box of image {without[0]} ({len(without)} such)")
+        raise ValueError(f"{path} has no box for image {without[0]} ({len(without)} such)")
     return {
         split: [
             Photograph(f"images/{number}.jpg", names.index(label), boxes[number])

@@ -1,4 +1,4 @@
-"""Class folders of image files, a table that lists such files, or an archive of either."""
+"""The data source for class folders, a table of image files, or an archive of either."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from jaxatr.data import archive
+from jaxatr.data.image_paths import describe_kind
 from jaxatr.data.images import ImageError, decode_image
 from jaxatr.data.reasons import Reasons
 from jaxatr.data.source import (
@@ -23,11 +24,11 @@ from jaxatr.data.sources.image_folder import table
 from jaxatr.data.sources.image_folder.folder import ImageFolder, scan, single_folder
 from jaxatr.data.sources.image_folder.layouts import LAYOUTS
 
-_LISTED = 10  # damaged files that an error names
+_LISTED = 10  # damaged files listed in an error
 
 
 class ImageFolderSource(Source):
-    """Anybody's images, their classes and splits by the folders they are in or by a table."""
+    """A user's images, with classes and splits given by folders or by a table."""
 
     name = "image_folder"
     version = 1
@@ -35,16 +36,16 @@ class ImageFolderSource(Source):
     any_data = True
     options = {
         "test_fraction": Option(
-            0.2, "share of each class that becomes the test split where there are no split folders"
+            0.2, "share of each class that becomes the test split if there are no split folders"
         ),
-        "layout": Option("", f"what the folders are: {', '.join(LAYOUTS)}; empty: as they look"),
+        "layout": Option("", f"meaning of the folders: {', '.join(LAYOUTS)}; empty: inferred"),
         "table": Option(
-            "", "path in the folder or archive of a CSV or Parquet file that lists the images"
+            "", "path, within the folder or archive, of a CSV or Parquet file that lists the images"
         ),
     }
 
     def scan(self, request: Request) -> Scan:
-        """Lists a folder's images; of an archive, it looks at name, size and dates alone."""
+        """Lists a folder's images; for an archive, checks only its name, size and dates."""
         path, skip_corrupt = request.path, request.skip_corrupt
         settings = all_options(self, request.options)
         if path.is_file() and archive.is_archive(path):
@@ -65,15 +66,15 @@ SOURCE = ImageFolderSource()
 def image_folder(
     path: Path, settings: Mapping[str, Any], scratch: Path | None = None
 ) -> ImageFolder:
-    """Returns the images at a path: a folder's, a table's or an archive's.
+    """Lists the images at a path: of a folder, a table or an archive.
 
     Args:
-      path: of any of these.
+      path: the folder, table or archive.
       settings: all options of the source.
-      scratch: where an archive is unpacked; without it, an archive is refused.
+      scratch: folder to extract an archive into; without it, archives are refused.
 
     Raises:
-      ValueError: there is nothing of use at the path, or an option does not fit.
+      ValueError: there is no usable data at the path, or an option does not fit.
     """
     options = {"test_fraction": settings["test_fraction"], "layout": settings["layout"]}
     listing = settings["table"]
@@ -82,13 +83,13 @@ def image_folder(
         return scan(single_folder(scratch), **options, listing=listing, inside=True)
     if path.is_file() and table.is_table(path):
         if listing:
-            raise ValueError(f"table: {path} is one itself: leave it out")
+            raise ValueError(f"table: {path} is a table itself: leave the option out")
         return scan(path.parent, **options, listing=path.name)
     return scan(path, **options, listing=listing)
 
 
 def unreadable(folder: ImageFolder) -> list[tuple[str, str]]:
-    """Reads all images of a folder, and returns (path, why) of those that cannot be read."""
+    """Reads all images of a folder, and returns (path, reason) of those that cannot be read."""
     found = []
     for _, files in sorted(folder.files.items()):
         for path, _ in files:
@@ -100,7 +101,7 @@ def unreadable(folder: ImageFolder) -> list[tuple[str, str]]:
 
 
 def _refused(folder: ImageFolder) -> ImageError:
-    """Returns an error that names the images that cannot be read."""
+    """Creates an error that names the images that cannot be read."""
     found = unreadable(folder)
     hint = "--skip_corrupt, in a training --config.data.skip_corrupt=true, leaves"
     if len(found) == 1:
@@ -111,11 +112,11 @@ def _refused(folder: ImageFolder) -> ImageError:
 
 
 def _contents(folder: ImageFolder, skip_corrupt: bool) -> Contents:
-    """Returns the images of a folder, corrupt ones left out and listed on request.
+    """Returns the images of a folder, with corrupt ones left out and listed on request.
 
     Raises:
-      ImageError: no image's type can be told, as the first is corrupt.
-      ValueError: all images are.
+      ImageError: an image is corrupt and must not be left out.
+      ValueError: all images are corrupt.
     """
     dtype = _first_dtype(folder, skip_corrupt)
     skipped: list[tuple[str, str]] = []
@@ -170,19 +171,19 @@ def _contents(folder: ImageFolder, skip_corrupt: bool) -> Contents:
 
 
 def passed_over(folder: ImageFolder) -> Reasons:
-    """Counts what a folder holds besides its images, by kind."""
+    """Counts a folder's skipped files by kind."""
     reasons = Reasons()
     for kind, paths in folder.passed:
         for path in paths:
-            reasons.add(f"of the kind {kind}", path)
+            reasons.add(describe_kind(kind), path)
     return reasons
 
 
 def read(root: Path, path: str) -> np.ndarray:
-    """Returns an image of a folder.
+    """Reads an image of a folder.
 
     Raises:
-      ImageError: it cannot be read.
+      ImageError: the image cannot be read.
     """
     try:
         content = (root / path).read_bytes()

@@ -1,4 +1,4 @@
-"""Image files below a folder, and what is in them."""
+"""Listing of image files in a folder, with their classes, splits and hierarchy."""
 
 import dataclasses
 import hashlib
@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from jaxatr.data import archive
 from jaxatr.data.files_below import is_hidden
+from jaxatr.data.image_paths import describe_kind
 from jaxatr.data.images import SUFFIXES
 from jaxatr.data.sources.image_folder import table
 from jaxatr.data.sources.image_folder.layouts import SPLIT_NAMES, Listed, arranged
@@ -20,14 +21,14 @@ WANTED = (
     f"{', '.join(suffix[1:] for suffix in SUFFIXES)}"
 )
 _COARSE = "coarse.json"
-_DEEPEST = 6  # a data set has four levels: further ones are searched to say what is out of place
+_DEEPEST = 6  # at most three are valid; deeper ones are searched to report misplaced images
 
 
 class Passed(NamedTuple):
-    """Files of one kind that were passed over.
+    """Skipped files of one kind.
 
     Attributes:
-      kind: as in "files of the kind .txt".
+      kind: a suffix such as ".txt", or a description such as "without a suffix".
       paths: sorted, relative to the folder.
     """
 
@@ -37,15 +38,15 @@ class Passed(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class ImageFolder:
-    """The images of a folder, none of which has been opened.
+    """The images of a folder, unopened.
 
     Attributes:
       root: the folder.
-      files: split to its (path relative to ``root``, label), sorted by path.
-      classes: names, sorted; a class counts if any split has it.
-      coarse_classes: names, sorted, or None where none are known.
+      files: split names to (path relative to ``root``, label), sorted by path.
+      classes: names of the classes of all splits, sorted.
+      coarse_classes: names, sorted, or None without a hierarchy.
       fine_to_coarse: the coarse class of each class, or None.
-      passed: what was passed over, by kind.
+      passed: skipped files, by kind.
     """
 
     root: Path
@@ -56,17 +57,17 @@ class ImageFolder:
     passed: tuple[Passed, ...] = ()
 
     def signature(self) -> str:
-        """Returns a digest of names, sizes and dates: cheap, and changed when a file changes."""
+        """Returns a digest of names, sizes and dates, which is cheap and changes with any file."""
         names = (self.classes, self.coarse_classes, self.fine_to_coarse)
         digest = hashlib.sha256(repr(names).encode())
         for split, files in sorted(self.files.items()):
             for path, label in files:
                 try:
                     status = (self.root / path).stat()
-                except OSError:  # of a table that lists what is not there
+                except OSError:  # listed in a table, but missing
                     digest.update(repr((split, path, label)).encode())
                     continue
-                # Copying may set the date of writing back; nothing sets that of the inode.
+                # Copying may preserve the modification time, but never the inode's change time.
                 dates = (status.st_mtime_ns, status.st_ctime_ns)
                 facts = (split, path, label, status.st_size, *dates)
                 digest.update(repr(facts).encode())
@@ -84,32 +85,32 @@ def scan(
     """Finds the images below a folder.
 
     Args:
-      root: holds ``<split>/<class>/<image>``, ``<coarse>/<class>/<image>``, both or neither of
-        these levels above the class; or a table. Links are followed.
-      test_fraction: without splits, the part of each class that becomes the test split, rounded, at
-        least one image where the class has two. Which images that are follows from the SHA-256 of
-        their paths, so it is the same everywhere.
-      layout: of :data:`~jaxatr.data.sources.image_folder.layouts.LAYOUTS`; empty: as it looks.
-      listing: path below ``root`` of a table, which counts in place of the folders' names.
-      inside: refuse a table's paths that leave the folder.
+      root: a folder with ``<split>/<class>/<image>``, ``<coarse>/<class>/<image>``, both or neither
+        of these levels above the class; or with a table. Links are followed.
+      test_fraction: without splits, the share of each class that becomes the test split, rounded,
+        but at least one image of a class with two or more. Images are chosen by the SHA-256 of
+        their paths, hence equally on every machine.
+      layout: one of :data:`~jaxatr.data.sources.image_folder.layouts.LAYOUTS`; empty to infer it.
+      listing: path below ``root`` of a table, which replaces the folders' names.
+      inside: refuse paths in the table that leave the folder.
 
     Raises:
-      ValueError: the folder is missing or empty, has one class, or an image is out of place; the
-        table cannot be used; or ``coarse.json`` does not fit.
+      ValueError: the folder is missing or empty, or has one class, an image is misplaced, the table
+        cannot be used, or ``coarse.json`` does not fit.
     """
     if not root.exists():
         raise ValueError(f"there is no folder or file {root}")
     if not root.is_dir():
         raise ValueError(
-            f"{root} is a file, and neither an archive ({', '.join(archive.SUFFIXES)}) nor a table "
-            f"({', '.join(table.SUFFIXES)}) of a kind that is read"
+            f"{root} is a file, but neither an archive ({', '.join(archive.SUFFIXES)}) nor a table "
+            f"({', '.join(table.SUFFIXES)})"
         )
     if not 0 < test_fraction < 1:
-        raise ValueError(f"test_fraction must be between 0 and 1, got {test_fraction}")
+        raise ValueError(f"test_fraction: got {test_fraction}, wanted a fraction in (0, 1)")
     passed: list[Passed] = []
     if listing:
         if layout:
-            raise ValueError("layout: a table says what its images are: leave one of them out")
+            raise ValueError("layout: not allowed together with a table: leave one of them out")
         if not table.is_table(Path(listing)):
             raise ValueError(f"table: got {listing!r}, wanted one of {', '.join(table.SUFFIXES)}")
         listed = sorted(table.read_table(root / listing, inside=inside))
@@ -117,9 +118,9 @@ def scan(
             raise ValueError(f"{root / listing}: no images are listed")
         root = (root / listing).parent
     else:
-        paths, passed = _sorted_out(_entries(root, (), ()))
+        paths, passed = _by_kind(_entries(root, (), ()))
         if not paths:
-            others = ", ".join(f"{len(one.paths)} of the kind {one.kind}" for one in passed)
+            others = ", ".join(f"{len(one.paths)} {describe_kind(one.kind)}" for one in passed)
             raise ValueError(
                 f"no images in {root}{f' ({others})' if others else ''}; looked for {WANTED}"
             )
@@ -132,7 +133,7 @@ def _folder(
 ) -> ImageFolder:
     classes = tuple(sorted({one.label for one in listed}))
     if len(classes) == 1:
-        raise ValueError(f"{root} has one class, {classes[0]!r}; looked for {WANTED}")
+        raise ValueError(f"{root} has only one class, {classes[0]!r}; looked for {WANTED}")
     drawn = _drawn(listed, test_fraction) if listed[0].split is None else frozenset()
     number = {name: place for place, name in enumerate(classes)}
     files: dict[str, list[tuple[str, int]]] = {}
@@ -146,7 +147,7 @@ def _folder(
 
 
 def single_folder(root: Path) -> Path:
-    """Returns the one folder that an archive wraps its class or split folders in, else ``root``."""
+    """Returns the single folder that wraps an archive's class or split folders, else ``root``."""
     entries = [entry for entry in root.iterdir() if not is_hidden(entry.name)]
     if len(entries) == 1 and entries[0].is_dir() and entries[0].name.lower() not in SPLIT_NAMES:
         return entries[0]
@@ -156,12 +157,12 @@ def single_folder(root: Path) -> Path:
 def _entries(
     folder: Path, parts: tuple[str, ...], above: tuple[Path, ...]
 ) -> Iterator[tuple[PurePosixPath, str]]:
-    """Yields the path of each file below a folder, and its kind, empty for an image.
+    """Yields the path of each file below a folder, and its kind (empty for an image).
 
     Args:
-      folder: to search.
-      parts: its path below the data folder.
-      above: it and the folders above it, as they are without links.
+      folder: the folder to search.
+      parts: its path relative to the data folder.
+      above: the resolved paths of the folders above it.
     """
     above = (*above, folder.resolve())
     with os.scandir(folder) as entries:
@@ -182,10 +183,10 @@ def _entries(
                 yield path, path.suffix.lower() or "without a suffix"
 
 
-def _sorted_out(
+def _by_kind(
     entries: Iterator[tuple[PurePosixPath, str]],
 ) -> tuple[list[PurePosixPath], list[Passed]]:
-    """Returns the images' paths, sorted, and what else there is by kind, the most first."""
+    """Returns the images' paths, sorted, and other files by kind, the most frequent kind first."""
     images, others = [], {}
     for path, kind in sorted(entries):
         (others.setdefault(kind, []) if kind else images).append(path)
@@ -209,19 +210,19 @@ def _drawn(listed: Sequence[Listed], fraction: float) -> frozenset[str]:
 def _given_hierarchy(
     root: Path, listed: Sequence[Listed], classes: tuple[str, ...]
 ) -> tuple[tuple[str, ...] | None, tuple[int, ...] | None]:
-    """Returns the coarse classes by the images' own, or by ``coarse.json``."""
+    """Returns the coarse classes given with the images or by ``coarse.json``."""
     written = _hierarchy(root / _COARSE, classes)
     if listed[0].coarse is None:
         return written
     if written[0] is not None:
-        raise ValueError(f"{root / _COARSE}: the images have coarse classes already: remove it")
+        raise ValueError(f"{root / _COARSE}: the images already have coarse classes: remove it")
     parents: dict[str, str] = {}
     for one in listed:
         parent = one.coarse or ""
         if parents.setdefault(one.label, parent) != parent:
             raise ValueError(
-                f"{root}: the class {one.label!r} is of {parents[one.label]!r}, and by {one.path} "
-                f"of {parent!r}: a class has one coarse class"
+                f"{root}: the class {one.label!r} belongs to {parents[one.label]!r}, but by "
+                f"{one.path} to {parent!r}: a class has one coarse class"
             )
     return _numbered(parents, classes)
 
@@ -234,7 +235,7 @@ def _hierarchy(
     except FileNotFoundError:
         return None, None
     except ValueError as error:
-        raise ValueError(f"{path}: not readable as JSON ({error})") from error
+        raise ValueError(f"{path}: not valid JSON ({error})") from error
     if not isinstance(coarse, dict) or not all(isinstance(v, str) for v in coarse.values()):
         raise ValueError(f'{path}: expected {{"fine class": "coarse class", …}}')
     if missing := [name for name in classes if name not in coarse]:

@@ -1,4 +1,4 @@
-"""Folders of image files: which of them is a split, which a class, which a coarse class."""
+"""Interpretation of folder names as splits, coarse classes and classes."""
 
 import re
 from collections import Counter
@@ -18,16 +18,16 @@ LAYOUTS = {
     "coarse/class": ("coarse", "class"),
     "split/coarse/class": ("split", "coarse", "class"),
 }
-"""Name of a layout to what its folders are, from the outermost."""
+"""Names of layouts to the meanings of their folders, from the outermost."""
 
 
 class Listed(NamedTuple):
-    """An image file and what is said of it.
+    """An image file with its class.
 
     Attributes:
-      path: below the folder, or absolute.
+      path: relative to the folder, or absolute.
       label: name of its class.
-      split: of the data set, or None where it is yet to be drawn.
+      split: name of its split, or None if it is still to be drawn.
       coarse: name of its coarse class, or None.
     """
 
@@ -38,19 +38,18 @@ class Listed(NamedTuple):
 
 
 def arranged(root: Path, paths: Sequence[PurePosixPath], layout: str, wanted: str) -> list[Listed]:
-    """Says of image files in class folders which class, split and coarse class each is of.
+    """Assigns a class, and possibly a split and a coarse class, to images by their folders.
 
     Args:
       root: the folder, for messages.
-      paths: of the files below it, at least one.
-      layout: of :data:`LAYOUTS`, or empty: three folders deep they are a split, a coarse class and
-        a class. Two deep the outer one is a split if one has a split's usual name, or if a class
-        is in several of them; else it is a coarse class.
-      wanted: what was looked for, for messages.
+      paths: paths of the files below it, at least one.
+      layout: one of :data:`LAYOUTS`; empty to infer it. Three levels are split, coarse class and
+        class. Of two levels, the outer one is a split if one of its folders has a usual split name,
+        if it is the only one, or if a class occurs in several of them; otherwise a coarse class.
+      wanted: a description of the expected layouts, for messages.
 
     Raises:
-      ValueError: there is no such layout, an image is out of place, or a class is in two coarse
-        classes.
+      ValueError: there is no such layout, or an image is misplaced.
     """
     if layout and layout not in LAYOUTS:
         raise ValueError(
@@ -60,13 +59,13 @@ def arranged(root: Path, paths: Sequence[PurePosixPath], layout: str, wanted: st
     depth = len(LAYOUTS[layout]) if layout else depths.most_common(1)[0][0]
     odd = next((path for path in paths if len(path.parts) - 1 != depth), None)
     if odd is not None or not 1 <= depth <= 3:
-        beside = f", as {depths[depth]} others are {depth} folders deep" if odd else ""
-        raise ValueError(f"{root / (odd or paths[0])} is out of place{beside}; looked for {wanted}")
-    found = LAYOUTS[layout or _layout(paths, depth)]
-    splits = _split_names({path.parts[0] for path in paths}, root) if "split" in found else {}
+        others = f": {depths[depth]} others are {depth} folders deep" if odd else ""
+        raise ValueError(f"{root / (odd or paths[0])} is misplaced{others}; looked for {wanted}")
+    levels = LAYOUTS[layout or _layout(paths, depth)]
+    splits = _split_names({path.parts[0] for path in paths}, root) if "split" in levels else {}
     listed = []
     for path in paths:
-        parts = dict(zip(found, path.parts, strict=False))
+        parts = dict(zip(levels, path.parts, strict=False))
         split = splits[parts["split"]] if "split" in parts else None
         listed.append(Listed(str(path), parts["class"], split, parts.get("coarse")))
     return listed
@@ -84,13 +83,13 @@ def _layout(paths: Sequence[PurePosixPath], depth: int) -> str:
 
 
 def _split_names(folders: set[str], root: Path) -> dict[str, str]:
-    """Names the splits after their folders: letters, digits and underscores, in lower case."""
+    """Returns the split name of each folder: letters, digits and underscores, in lower case."""
     names: dict[str, str] = {}
     first: dict[str, str] = {}
     for folder in sorted(folders):
         name = split_name(folder)
         if not name:
-            raise ValueError(f"{root / folder}: a split's name has a letter or a digit")
+            raise ValueError(f"{root / folder}: a split's name needs a letter or a digit")
         if first.setdefault(name, folder).lower() != folder.lower():
             raise ValueError(f"{root}: {first[name]!r} and {folder!r} would both be split {name!r}")
         names[folder] = name
@@ -98,7 +97,7 @@ def _split_names(folders: set[str], root: Path) -> dict[str, str]:
 
 
 def split_name(text: str) -> str:
-    """Returns a split's name for any text, empty where nothing is left of it.
+    """Converts text to a split's name; empty if the text has no letters or digits.
 
     >>> split_name("My Train-2")
     'my_train_2'

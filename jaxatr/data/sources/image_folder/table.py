@@ -1,4 +1,4 @@
-"""A table of images: path, label, and where it has them coarse class and split."""
+"""Reader of tables of images: path, label, and optionally coarse class and split."""
 
 import csv
 import io
@@ -11,7 +11,7 @@ from jaxatr.data.sources.image_folder.layouts import Listed, split_name
 
 SUFFIXES = (".csv", ".tsv", ".parquet")
 PATHS = ("path", "file", "filename", "file_name", "filepath", "image", "image_path")
-"""Names of a column of paths."""
+"""Accepted names of the column of paths."""
 
 _NAMES = {
     "path": PATHS,
@@ -22,22 +22,22 @@ _NAMES = {
 
 
 def is_table(path: Path) -> bool:
-    """Whether the file's name is a table's."""
+    """Whether a file's name has a table suffix."""
     return path.name.lower().endswith(SUFFIXES)
 
 
 def read_table(path: Path, *, inside: bool) -> list[Listed]:
-    """Returns the images that a table lists, in its order.
+    """Reads the images listed in a table, in its order.
 
     Args:
-      path: of a CSV with a header (its cells parted by commas, semicolons or tabs), or of a Parquet
-        file. Paths in it count from its folder.
-      inside: refuse paths that leave the table's folder, as in an archive from anywhere.
+      path: a CSV file with a header (cells separated by commas, semicolons or tabs), or a Parquet
+        file. Paths in it are relative to its folder.
+      inside: refuse paths that leave the table's folder, as in an untrusted archive.
 
     Raises:
-      ValueError: it cannot be read, has no column for path or label, lists an image twice, or a
-        row lacks a value.
-      ImportError: it is a Parquet file, and the extra ``parquet`` is not installed.
+      ValueError: the table cannot be read, has no column of paths or labels, lists an image twice,
+        or a row lacks a value.
+      ImportError: it is a Parquet file and the extra ``parquet`` is not installed.
     """
     listed: list[Listed] = []
     first: dict[str, str] = {}
@@ -53,22 +53,22 @@ def read_table(path: Path, *, inside: bool) -> list[Listed]:
         if inside and (name.is_absolute() or ".." in name.parts):
             raise ValueError(f"{path}: {place}: the path {str(name)!r} leaves its folder")
         if str(name) in first:
-            raise ValueError(f"{path}: {place}: {str(name)!r} is in {first[str(name)]} already")
+            raise ValueError(f"{path}: {place}: {str(name)!r} is already in {first[str(name)]}")
         first[str(name)] = place
         if "split" in values and not split_name(values["split"]):
-            raise ValueError(f"{path}: {place}: a split's name has a letter or a digit")
+            raise ValueError(f"{path}: {place}: a split's name needs a letter or a digit")
         split = split_name(values["split"]) if "split" in values else None
         listed.append(Listed(str(name), values["label"], split, values.get("coarse")))
     return listed
 
 
 def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yields (which row, column to cell)."""
+    """Yields (description of the row, column to cell)."""
     if path.name.lower().endswith(".parquet"):
         parquet = extra("pyarrow.parquet", "parquet", f"{path}: a Parquet table")
         try:
             rows = parquet.read_table(path).to_pylist()
-        except (OSError, ValueError) as error:  # pyarrow's own errors are among these
+        except (OSError, ValueError) as error:  # pyarrow's errors derive from these
             raise ValueError(f"{path}: not a readable Parquet table ({error})") from error
         yield from ((f"row {number}", row) for number, row in enumerate(rows, 1))
         return
@@ -88,7 +88,7 @@ def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _columns(path: Path, row: Mapping[str, Any]) -> dict[str, str]:
-    """Finds the columns of interest: meaning to name in the table."""
+    """Finds the relevant columns: meaning to name in the table."""
     there = {str(name).strip().lower(): name for name in row if name is not None}
     found = {
         meaning: there[name]
@@ -99,7 +99,7 @@ def _columns(path: Path, row: Mapping[str, Any]) -> dict[str, str]:
         if needed not in found:
             raise ValueError(
                 f"{path} has no column {needed!r} (it has {', '.join(there) or 'none'}); "
-                "looked for path, label, and where wanted coarse and split"
+                "looked for path, label and optionally coarse and split"
             )
     return found
 

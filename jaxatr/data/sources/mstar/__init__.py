@@ -1,4 +1,4 @@
-"""MSTAR's raw chips by the standard operating condition, or class folders of its images."""
+"""The data source of MSTAR: raw chips (standard operating condition), or class folders."""
 
 import hashlib
 import re
@@ -24,8 +24,8 @@ from jaxatr.data.sources.mstar.phoenix import RawChip, SceneError, is_raw, read_
 
 __all__ = ["SOURCE", "Mstar", "RawChip", "SceneError", "is_raw", "read_chip"]
 
-# Class to the one vehicle of it that the standard operating condition has, as a serial number.
-# The names are those of the class folders that the chips are usually handed on in.
+# Class to the serial number of its vehicle in the standard operating condition. The names are those
+# of the class folders in which the chips are usually distributed.
 _VEHICLES = {
     "2S1": "B01",
     "BMP2": "9563",
@@ -52,11 +52,11 @@ _SUFFIXES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".txt", ".htm", ".html", 
 
 
 class Mstar(Source):
-    """The magnitudes of raw chips, wherever below the folder they lie.
+    """The magnitudes of the raw chips below a folder.
 
-    17° of depression are the training split and 15° the test split. Of each class the one vehicle
-    of the standard operating condition is taken, unless ``serials`` is ``"all"``; a chip that is
-    there twice is taken once. A folder or archive without raw chips is read as class folders.
+    The training split has 17° of depression and the test split 15°. Of each class, only the vehicle
+    of the standard operating condition is used, unless ``serials`` is ``"all"``; duplicates are
+    used once. A folder or archive without raw chips is read as class folders.
     """
 
     name = "mstar"
@@ -64,12 +64,13 @@ class Mstar(Source):
     takes = "a folder of raw chips, or class folders"
     options = {
         "serials": Option(
-            "standard", "standard: the vehicle of the standard operating condition; all: every one"
+            "standard",
+            "standard: the vehicle of the standard operating condition; all: every vehicle",
         )
     }
 
     def scan(self, request: Request) -> Scan:
-        """Lists the raw chips, told by how they start."""
+        """Finds the raw chips by their first bytes."""
         root = request.path
         likely = files_below(root) if root.is_dir() else []
         likely = [path for path in likely if path.suffix.lower() not in _SUFFIXES]
@@ -87,10 +88,11 @@ SOURCE = Mstar()
 
 
 def _contents(request: Request, paths: list[PurePosixPath], serials: str) -> Contents:
-    """Returns the magnitudes of the chips that are to be taken.
+    """Returns the magnitudes of the chosen chips.
 
     Raises:
-      ValueError: a chip is damaged and is not to be skipped, or a split has no chip.
+      ValueError: a chip is damaged and must not be skipped, a split has no chip, or fewer than two
+        classes are left.
     """
     root, left_out = request.path, Reasons()
     chosen, damaged = _chosen(root, paths, serials, request.skip_corrupt, left_out)
@@ -121,7 +123,7 @@ def _contents(request: Request, paths: list[PurePosixPath], serials: str) -> Con
 def _chosen(
     root: Path, paths: list[PurePosixPath], serials: str, skip_corrupt: bool, left_out: Reasons
 ) -> tuple[dict[str, list[tuple[PurePosixPath, str]]], list[tuple[str, str]]]:
-    """Returns path and class of the chips to take, by split, and (file, why) of damaged ones."""
+    """Returns path and class of the chosen chips by split, and (file, reason) of damaged ones."""
     chosen: dict[str, list[tuple[PurePosixPath, str]]] = {name: [] for name in _SPLITS.values()}
     seen: dict[bytes, PurePosixPath] = {}
     damaged = []
@@ -140,24 +142,28 @@ def _chosen(
         else:
             digest = hashlib.sha256(chip.magnitude.tobytes() + chip.phase.tobytes()).digest()
             if (first := seen.setdefault(digest, path)) != path:
-                left_out.add("chips that are there already", str(path), f"= {first}")
+                left_out.add("duplicate chips", str(path), f"= {first}")
             else:
                 chosen[split].append((path, kind))
     return chosen, damaged
 
 
 class _LeftOut(Exception):
-    """A chip that is whole and not asked for."""
+    """An intact chip that was not requested."""
 
 
 def _place(header: Mapping[str, str], serials: str) -> tuple[str, str]:
-    """Returns a chip's split and class."""
+    """Returns a chip's split and class.
+
+    Raises:
+      _LeftOut: the chip was not requested.
+    """
     plain_name = re.sub(_KINDS, "", header.get("TargetType", "").upper())
     plain = {re.sub("[^0-9A-Z]", "", name): name for name in _VEHICLES}
     kind = plain.get(re.sub("[^0-9A-Z]", "", plain_name))
     if kind is None:
         raise _LeftOut(
-            f"chips of {header.get('TargetType', '')[:40]!r}, which is none of the classes"
+            f"chips of {header.get('TargetType', '')[:40]!r}, which is not one of the classes"
         )
     serial = re.sub("[^0-9A-Z]", "", header.get("TargetSerNum", "").upper())
     if serials == "standard" and serial != _VEHICLES[kind]:

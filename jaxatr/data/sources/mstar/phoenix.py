@@ -1,7 +1,7 @@
-"""MSTAR's own raw chips: a Phoenix header in ASCII, then magnitude and phase.
+"""Reader of MSTAR's raw chips: an ASCII Phoenix header, then magnitude and phase.
 
-What is here was read in public readers, the data set's own among them. That the file starts with
-its version line, and that chips have no native header but may have one, is inferred from these.
+The format follows public readers, among them the data set's own. It is inferred from these that
+files start with the version line, and that chips usually have no native header but may have one.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ _FIELD = re.compile(rb"^[ \t]*(\w+)[ \t]*=[ \t]*([^\n]*)", re.MULTILINE)
 
 
 class SceneError(ValueError):
-    """The file is whole, and holds a scene in 16 bits a pixel in place of a chip."""
+    """The file is intact, but holds a scene with 16 bits per pixel instead of a chip."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,9 +26,9 @@ class RawChip:
     """A chip and its header.
 
     Attributes:
-      header: the fields as they stand, ``{"TargetType": "t72_tank", …}``.
-      magnitude: of the complex image.
-      phase: of the complex image, in radians.
+      header: the fields as text, ``{"TargetType": "t72_tank", …}``.
+      magnitude: magnitude of the complex image.
+      phase: phase of the complex image, in radians.
     """
 
     header: dict[str, str]
@@ -37,22 +37,22 @@ class RawChip:
 
 
 def is_raw(path: Path) -> bool:
-    """Whether a file starts as a raw chip does."""
+    """Whether a file starts like a raw chip."""
     with open(path, "rb") as file:
         return file.read(len(_START)) == _START
 
 
 def read_chip(path: Path) -> RawChip:
-    """Reads a raw chip: big-endian float32, all magnitudes row by row and then all phases.
+    """Reads a raw chip: big-endian float32, all magnitudes row by row, then all phases.
 
-    ``PhoenixHeaderLength`` (and ``native_header_length``, where there is one) say where the pixels
-    start, and ``PhoenixSigSize`` is the length of both headers and the pixels.
+    ``PhoenixHeaderLength`` (plus ``native_header_length``, if present) gives the offset of the
+    pixels, and ``PhoenixSigSize`` the total length of headers and pixels.
 
     Raises:
-      ValueError: it is no raw chip, its header and its size contradict each other, or it holds
-        pixels that no radar gives. The message names file and byte.
-      SceneError: it is a whole scene.
-      OSError: it cannot be opened.
+      ValueError: the file is not a raw chip, its header contradicts its size, or it has invalid
+        pixels; the message names the file and the byte.
+      SceneError: the file is a whole scene.
+      OSError: the file cannot be opened.
     """
     size = path.stat().st_size
     with open(path, "rb") as file:
@@ -62,7 +62,7 @@ def read_chip(path: Path) -> RawChip:
         fields = _fields(head)
         length = _number(path, fields, "PhoenixHeaderLength", least=len(_START))
         start = length + _number(path, fields, "native_header_length", least=0, absent=0)
-        fields = _fields(head[:length])  # what looks like fields among the pixels is none
+        fields = _fields(head[:length])  # ignores matches among the pixels
         rows = _number(path, fields, "NumberOfRows", least=1)
         columns = _number(path, fields, "NumberOfColumns", least=1)
         end = start + 8 * rows * columns
@@ -84,17 +84,17 @@ def _check_size(path: Path, size: int, stated: int, start: int, rows: int, colum
     end = start + 8 * rows * columns
     if stated == start + 4 * rows * columns:
         raise SceneError(
-            f"{path}: byte {start}: a whole scene of 16 bits a pixel, and not a chip of floats"
+            f"{path}: byte {start}: a whole scene with 16 bits per pixel, wanted a chip of floats"
         )
     if stated != end or size < end:
         raise ValueError(
-            f"{path}: byte {min(start, size)}: {rows} rows of {columns} columns from there on end "
-            f"at byte {end}; the header says {stated}, and the file ends at byte {size}"
+            f"{path}: byte {min(start, size)}: {rows} rows of {columns} columns starting there end "
+            f"at byte {end}; the header states {stated}, and the file ends at byte {size}"
         )
 
 
 def _fields(head: bytes) -> dict[bytes, tuple[bytes, int]]:
-    """Returns each field's value and place, up to the end of the header."""
+    """Returns each field's value and offset, up to the end of the header."""
     head = head.partition(b"[EndofPhoenixHeader]")[0]
     fields: dict[bytes, tuple[bytes, int]] = {}
     for match in _FIELD.finditer(head):

@@ -1,4 +1,4 @@
-"""Eight simulated vehicles before a visible and a mid-wave infrared sensor: the embedded data set.
+"""The built-in data set: eight simulated vehicles in the visible and mid-wave infrared bands.
 
 >>> chips = generate("train", ranges=(3000,), bands=("thermal",), aspects=1)
 >>> chips["image"].shape, chips["label"].tolist()
@@ -37,13 +37,13 @@ SOURCE = Simulator(
     "1.0.0",
     generate,
     {
-        "ranges": "metres, of 1000 to 5000 in steps of 500",
-        "bands": "of visible and thermal",
-        "aspects": "views a turn, 1 to 3600",
-        "seed": "of all that is drawn, a non-negative integer",
+        "ranges": "metres, some of 1000 to 5000 in steps of 500",
+        "bands": "visible, thermal or both",
+        "aspects": "views per turn, 1 to 3600",
+        "seed": "seed of all draws, a non-negative integer",
         "size": "rows and columns of a chip",
         **FRAMING,
-        "turns": "how often training sees every view, each time with draws of its own, 1 to 100",
+        "turns": "number of times each training view is rendered, with separate draws, 1 to 100",
         "decoys": "random vehicles of no class, in a split of that name, 0 to 3600",
     },
     _bands_at_ranges,

@@ -1,7 +1,7 @@
-"""Random vehicles of no class, to be learnt as unknown: hulls on wheels or tracks, of any build.
+"""Random vehicles of no class, for learning to reject: varied hulls on wheels or tracks.
 
-Every number is drawn evenly from the span of what drives on land. None is a copy of a vehicle of
-the fleet, nor made from one.
+Every dimension is drawn uniformly from the range found in land vehicles. No decoy is a copy or a
+variation of a vehicle of the fleet.
 """
 
 import numpy as np
@@ -15,22 +15,22 @@ from jaxatr.data.sources.simulated.vehicles import (
     wheels,
 )
 
-_TRACKED = 0.5  # of all, the share on tracks
-_TURRETS = 0.6  # the share that has a turret
-_CABINS = 0.75  # of those without, the share that has a cabin
+_TRACKED = 0.5  # share on tracks
+_TURRETS = 0.6  # share with a turret
+_CABINS = 0.75  # share with a cabin, of those without a turret
 
 
 def decoy(number: int, seed: int) -> Vehicle:
     """Draws a vehicle.
 
     Args:
-      number: of the decoy, not negative.
-      seed: of all of them, not negative.
+      number: number of the decoy, non-negative.
+      seed: seed of all decoys, non-negative.
     """
     rng = np.random.default_rng(np.random.SeedSequence((seed, number), spawn_key=(7,)))
     length, tracked = rng.uniform(3.8, 8.0), rng.random() < _TRACKED
     half = rng.uniform(0.19, 0.28) * length if length < 6.5 else rng.uniform(0.18, 0.24) * length
-    roof = rng.uniform(0.9, 1.9)  # of the hull
+    roof = rng.uniform(0.9, 1.9)  # the hull's roof
     x = (-length / 2, length / 2)
     belly = rng.uniform(0.3, 0.55)
     solids = [_hull(rng, x, half, belly, roof)]
@@ -65,9 +65,10 @@ def decoy(number: int, seed: int) -> Vehicle:
 def _hull(
     rng: np.random.Generator, x: tuple[float, float], half: float, belly: float, roof: float
 ) -> Solid:
-    """Draws a convex hull: a box whose ends are bevelled above and below, and perhaps its sides."""
+    """Draws a convex hull: a box with bevelled ends and, half of the time, bevelled sides."""
     (rear, front), high = x, roof - belly
-    nose, tail = rng.uniform(0.25, 0.75, 2) * high + belly  # where the ends reach farthest
+    # The heights at which the ends protrude most.
+    nose, tail = rng.uniform(0.25, 0.75, 2) * high + belly
     reach = rng.uniform(0.02, 0.3, 4) * (front - rear) * rng.choice([0.3, 1.0], 4)
     side = [
         (rear, tail), (rear + reach[0], belly), (front - reach[1], belly), (front, nose),
@@ -84,7 +85,7 @@ def _hull(
 def _details(
     rng: np.random.Generator, x: tuple[float, float], half: float, roof: float, engine: float
 ) -> list[Solid]:
-    """Draws what lies on a hull: the engine's deck, the exhaust, boxes, a dark hatch or grille."""
+    """Draws the details on a hull: engine deck, exhaust, boxes, a dark hatch or grille."""
     solids = []
     size = rng.uniform(0.5, 1.1)
     deck = (max(x[0], engine - size), min(x[1], engine + size))
@@ -117,7 +118,7 @@ def _details(
 def _turret(
     rng: np.random.Generator, x: tuple[float, float], half: float, roof: float
 ) -> tuple[list[Solid], tuple[float, float, float]]:
-    """Draws a turret of one of three builds, with one to four barrels, and gives its pivot."""
+    """Draws a turret of one of three shapes with one to four barrels; also returns its pivot."""
     centre = float(rng.uniform(-0.3, 0.2) * (x[1] - x[0]))
     radius, tall = rng.uniform(0.45, 0.95) * half, rng.uniform(0.3, 0.95)
     top = roof + tall
@@ -157,7 +158,7 @@ def _turret(
 def _cabin(
     rng: np.random.Generator, x: tuple[float, float], half: float, roof: float
 ) -> list[Solid]:
-    """Draws a cabin with windows anywhere on the hull, and perhaps a body behind it."""
+    """Draws a cabin with windows anywhere on the hull, and possibly a body behind it."""
     long = rng.uniform(0.2, 0.65) * (x[1] - x[0])
     front = rng.uniform(x[0] + long, x[1] - 0.05)
     top, rake = roof + rng.uniform(0.5, 1.1), rng.uniform(0.02, 0.45, 2) * min(long, 1.6)

@@ -1,7 +1,7 @@
-"""The part of the sensor's image that a chip shows: the target's box, or a fixed window.
+"""The part of the sensor's image shown by a chip: the target's box, or a fixed window.
 
-By the box is how the paper cuts its chips (section 3.1): every target fills its chip, whatever the
-range, and what a distant one lacks is detail, for the sensor has few pixels on it.
+The paper cuts its chips by the box (section 3.1): every target fills its chip at any range, and a
+distant one merely lacks detail, because it covers few sensor pixels.
 """
 
 import math
@@ -15,28 +15,28 @@ from jaxatr.data.sources.simulated import sensor
 from jaxatr.typing import Float, UInt8
 
 CROPS = ("box", "window")
-MARGIN = 0.2  # of the box's longer side, half of it on either side
-_REACH = 2.0  # chip pixels, or sensor pixels if larger, on which the bicubic filter rests
-_SPARE = 1.05  # solids' corners bound a target more loosely than the rays that meet it
+MARGIN = 0.2  # share of the box's longer side that is added, half of it on either side
+_REACH = 2.0  # support of the bicubic filter, in chip pixels or sensor pixels if larger
+_SPARE = 1.05  # bounds from the solids' corners and from the rays differ by less than this factor
 
 
 @dataclass(frozen=True)
 class Window:
-    """A window of 100 × 100 sensor pixels at every range: a target shrinks with its distance.
+    """A window of 100 × 100 sensor pixels at every range: targets shrink with distance.
 
     Attributes:
       size: rows and columns of a chip.
-      play: sensor pixels that a target may lie off the frame's centre, if it then fits.
+      play: largest offset of the target from the frame's centre in sensor pixels, if it then fits.
     """
 
     size: int
     play: float = 5.0
 
     def frame_side(self, extent: Float[np.ndarray, " 2"]) -> int:
-        """Returns the window's side; a target that is larger is cut.
+        """Returns the window's side; larger targets are cut.
 
         Args:
-          extent: width and height that the target has at most, in sensor pixels.
+          extent: upper bounds of the target's width and height, in sensor pixels.
         """
         del extent
         return sensor.WINDOW
@@ -51,23 +51,23 @@ class Window:
     def share(
         self, share: Float[np.ndarray, "h w"], box: Float[np.ndarray, " 4"]
     ) -> Float[np.ndarray, "s s"]:
-        """Returns the share of each chip pixel, from that of each of the frame's."""
+        """Converts the target's share of each frame pixel to that of each chip pixel."""
         del box
         return sensor.chip(share, self.size)
 
     def facts(self, box: Float[np.ndarray, " 4"]) -> dict[str, np.ndarray]:
-        """Returns the columns that the target's box in the frame gives: ``box`` in chip pixels."""
+        """Returns the columns derived from the target's frame box: ``box`` in chip pixels."""
         return {"box": (box * self.size / sensor.WINDOW).astype(np.float32)}
 
 
 @dataclass(frozen=True)
 class ByBox:
-    """The square about the target's box, a fifth larger than its longer side, at one size.
+    """A square around the target's box, a fifth larger than its longer side, resized.
 
     Attributes:
       size: rows and columns of a chip.
-      surround: further chip pixels on every side, so that the chip of another box can be cut out.
-      play: half a pixel, since no box lies on the sensor's grid.
+      surround: additional chip pixels on every side, so that chips of other boxes can be cut out.
+      play: half a pixel, because boxes do not follow the sensor's grid.
     """
 
     size: int
@@ -75,7 +75,7 @@ class ByBox:
     play: float = 0.5
 
     def frame_side(self, extent: Float[np.ndarray, " 2"]) -> int:
-        """Returns the side of a square in which the chip and its resampling filter have room."""
+        """Returns the side of a square with room for the chip and its resampling filter."""
         span = _SPARE * self._span(float(extent.max()))
         reach = _REACH * max(1.0, span / self._side)
         return math.ceil(span + 2 * (reach + self.play))
@@ -83,17 +83,17 @@ class ByBox:
     def chip(
         self, levels: Float[np.ndarray, "h w"], box: Float[np.ndarray, " 4"]
     ) -> UInt8[np.ndarray, "s s"]:
-        """Returns the sensor's 8 bits about the box, resampled by a bicubic filter."""
+        """Returns the sensor's 8-bit image around the box, resampled by a bicubic filter."""
         return self._resized(sensor.quantise(levels), box, Image.Resampling.BICUBIC)
 
     def share(
         self, share: Float[np.ndarray, "h w"], box: Float[np.ndarray, " 4"]
     ) -> Float[np.ndarray, "s s"]:
-        """Returns the shares about the box; the filter is bilinear, so they stay within 0 to 1."""
+        """Resamples the target's shares; the filter is bilinear, so they stay within 0 to 1."""
         return self._resized(share, box, Image.Resampling.BILINEAR)
 
     def facts(self, box: Float[np.ndarray, " 4"]) -> dict[str, np.ndarray]:
-        """Returns ``box`` in chip pixels and ``sensor_pixels``, the sensor's on its longer side."""
+        """Returns ``box`` in chip pixels and ``sensor_pixels`` along the box's longer side."""
         longer = _longer(box)
         start, scale = self._start(box), self._side / self._span(longer)
         corners = (box.reshape(2, 2) - start) * scale
@@ -107,7 +107,7 @@ class ByBox:
         return self.size + 2 * self.surround
 
     def _span(self, longer: float) -> float:
-        """Returns the sensor pixels across a chip and what surrounds it."""
+        """Returns the sensor pixels across a chip and its surroundings."""
         return (1 + MARGIN) * longer * self._side / self.size
 
     def _start(self, box: np.ndarray) -> np.ndarray:
@@ -125,15 +125,15 @@ Framing: TypeAlias = Window | ByBox
 
 
 def framing(crop: str, size: int, surround: int) -> Framing:
-    """Returns a way to make chips.
+    """Creates the framing for the given options.
 
     Args:
-      crop: of :data:`CROPS`.
+      crop: one of :data:`CROPS`.
       size: rows and columns of a chip.
-      surround: chip pixels kept around the chip on every side, of the crop by the box.
+      surround: chip pixels to keep around the chip on every side, with the crop by the box.
 
     Raises:
-      ValueError: there is no such crop, or a number is out of its range.
+      ValueError: there is no such crop, or a number is out of range.
     """
     if crop not in CROPS:
         raise ValueError(f"crop: got {crop!r}, wanted one of {', '.join(CROPS)}")

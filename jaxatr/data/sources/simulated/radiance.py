@@ -1,4 +1,4 @@
-"""How bright a vehicle's surfaces are: sunlight in the visible, temperature in the infrared."""
+"""Brightness of a vehicle's surfaces: reflected light (visible) and temperature (infrared)."""
 
 from dataclasses import dataclass
 
@@ -8,10 +8,10 @@ from jaxatr.data.sources.simulated import raycast
 from jaxatr.data.sources.simulated.solids import Part
 from jaxatr.typing import Float
 
-_SHADOW_STEP = 0.1  # metres between the rays cast from the sun
-_SHADOW_BIAS = 0.12  # metres a surface may lie behind the sun's view of it and still be lit
+_SHADOW_STEP = 0.1  # metres between rays cast from the sun
+_SHADOW_BIAS = 0.12  # tolerance in metres for surfaces behind the sun's depth map
 
-# By Part: the share of the paint's reflectance, and the reflectance that does not depend on it.
+# By Part: share of the paint's reflectance, and a reflectance that is independent of it.
 _REFLECTANCE = np.zeros((len(Part), 2), np.float32)
 _REFLECTANCE[Part.BODY] = 1.0, 0.0
 _REFLECTANCE[Part.GLASS] = 0.0, 0.05
@@ -24,8 +24,8 @@ _REFLECTANCE[Part.EXHAUST] = 0.3, 0.06
 _REFLECTANCE[Part.DARK] = 0.1, 0.02
 _REFLECTANCE[Part.ANTENNA] = 0.9, 0.05
 
-# By Part: shares of the hull's, the engine's, the running gear's and the gun's excess temperature,
-# and of the loss to the cold sky.
+# By Part: shares of the excess temperatures of hull, engine, running gear and gun, and of the loss
+# to the cold sky.
 _WARMTH = np.zeros((len(Part), 5), np.float32)
 _WARMTH[Part.BODY] = 1.0, 0.0, 0.0, 0.0, 0.1
 _WARMTH[Part.GLASS] = 0.6, 0.0, 0.0, 0.0, 1.0
@@ -41,12 +41,12 @@ _WARMTH[Part.ANTENNA] = 0.8, 0.0, 0.0, 0.0, 0.3
 
 @dataclass(frozen=True)
 class Light:
-    """Illumination: ``direct`` from the sun on a surface that faces it, ``sky`` from all above.
+    """Illumination by the sun and the sky.
 
     Attributes:
-      direct: irradiance of the sun.
+      direct: irradiance of the sun on a surface that faces it.
       sky: irradiance of the sky on level ground.
-      axes: the sun's view of the scene, as of :func:`raycast.frame` in the vehicle's coordinates.
+      axes: the sun's view of the scene, see :func:`raycast.frame`, in the vehicle's coordinates.
     """
 
     direct: float
@@ -61,30 +61,30 @@ class Light:
 
 @dataclass(frozen=True)
 class Paint:
-    """A mottled coat: ``albedo``, the depth of its ``mottle`` (0 to 1) and its random ``waves``."""
+    """A mottled coat of paint: ``albedo``, depth of its ``mottle`` (0 to 1), random ``waves``."""
 
     albedo: float
     mottle: float
     waves: Float[np.ndarray, "k 4"]
 
     def at(self, points: Float[np.ndarray, "n 3"]) -> Float[np.ndarray, " n"]:
-        """Returns the reflectance of the coat at points in the vehicle's coordinates."""
+        """Returns the paint's reflectance at points in the vehicle's coordinates."""
         phase = points @ self.waves[:, :3].T + self.waves[:, 3]
         return self.albedo * (1 + self.mottle * np.tanh(2 * np.sin(phase).mean(axis=1)))
 
 
 @dataclass(frozen=True)
 class Heat:
-    """Excess temperatures in kelvin over the air's.
+    """Excess temperatures over the air's, in kelvin.
 
     Attributes:
-      hull: of the hull as a whole.
+      hull: of the whole hull.
       engine: of the engine deck; the exhaust has twice as much.
-      running: of wheels and tracks that have rolled.
-      gun: of a barrel that has fired.
-      sky: the loss of what looks at the cold sky.
-      sun: the gain of a surface that faces the sun.
-      sun_axes: the sun's view of the scene, as of :func:`raycast.frame`.
+      running: of wheels and tracks after driving.
+      gun: of a barrel after firing.
+      sky: loss of surfaces that face the cold sky.
+      sun: gain of surfaces that face the sun.
+      sun_axes: the sun's view of the scene, see :func:`raycast.frame`.
     """
 
     hull: float
@@ -97,10 +97,10 @@ class Heat:
 
 
 class Shade:
-    """The vehicle's depths as seen from the sun, to ask which points the sun lights."""
+    """A shadow map: the vehicle's depths as seen from the sun."""
 
     def __init__(self, shape: raycast.Mesh, axes: Float[np.ndarray, "3 3"]):
-        """Casts rays from the sun, whose axes are given, at the vehicle."""
+        """Casts rays from the sun, given by its ``axes``, at the vehicle."""
         low, high = raycast.extent(shape, axes)
         self._axes, self._low = axes, low
         u = np.arange(low[0], high[0] + _SHADOW_STEP, _SHADOW_STEP, dtype=np.float32)
@@ -108,7 +108,7 @@ class Shade:
         self._depth, _ = raycast.depths(shape, axes, u, v)
 
     def lit(self, points: Float[np.ndarray, "n 3"]) -> Float[np.ndarray, " n"]:
-        """Returns 1 for points that the sun reaches and 0 for the others."""
+        """Returns 1 for points lit by the sun and 0 for others."""
         seen = points @ self._axes.T
         cells = np.rint((seen[:, :2] - self._low) / _SHADOW_STEP).astype(np.int32)
         rows, columns = self._depth.shape
@@ -121,14 +121,14 @@ class Shade:
 def reflected(
     hits: raycast.Hits, light: Light, paint: Paint, shade: Shade, ground: float, glint: float
 ) -> Float[np.ndarray, " n"]:
-    """Returns the visible radiance of what each ray meets.
+    """Computes the visible radiance of the surface that each ray meets.
 
     Args:
       hits: the surfaces.
-      light: the sun and the sky.
-      paint: the vehicle's coat.
-      shade: what the sun sees.
-      ground: reflectance of the ground, which lights what looks down.
+      light: sun and sky.
+      paint: the vehicle's paint.
+      shade: the shadow map.
+      ground: reflectance of the ground, which lights surfaces that face down.
       glint: share of the sky that windows mirror.
     """
     share = _REFLECTANCE[hits.parts]
@@ -136,7 +136,7 @@ def reflected(
     facing = np.maximum(hits.normals @ -light.axes[2], 0)
     facing *= shade.lit(hits.points)
     up = 0.5 + 0.5 * hits.normals[:, 2]
-    # Low parts see less of the sky: the ground and the vehicle itself stand in the way.
+    # Low parts see less of the sky: the ground and the vehicle itself block it.
     openness = np.clip(0.35 + 0.5 * hits.points[:, 2], 0.35, 1.0)
     sky = light.sky * openness * (up + (1 - up) * ground)
     bounced = light.direct * float(-light.axes[2, 2]) * ground * (1 - up) * openness
@@ -147,12 +147,12 @@ def reflected(
 def temperature(
     hits: raycast.Hits, heat: Heat, engine: tuple[float, float, float]
 ) -> Float[np.ndarray, " n"]:
-    """Returns the apparent temperature, in kelvin over the air's, of what each ray meets.
+    """Computes the apparent excess temperature, in kelvin, of the surface that each ray meets.
 
     Args:
       hits: the surfaces.
-      heat: the vehicle's state.
-      engine: where the engine is; the skin near it is warmed through.
+      heat: the vehicle's thermal state.
+      engine: position of the engine, which warms the skin around it.
     """
     state = np.array([heat.hull, heat.engine, heat.running, heat.gun, 0.0], np.float32)
     warmth = _WARMTH[hits.parts]

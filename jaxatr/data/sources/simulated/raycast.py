@@ -1,8 +1,8 @@
 """Orthographic ray casting of convex solids into a depth buffer.
 
-A vehicle 1000 m away subtends half a degree, so rays are parallel. Along the ray through (u, v) a
-face's plane is crossed at a depth that is affine in u and v; a ray enters a convex solid where it
-has crossed all faces that look at the viewer and leaves at the first that looks away.
+At 1000 m a vehicle subtends half a degree, so rays can be taken as parallel. The ray through (u, v)
+crosses a face's plane at a depth that is affine in u and v. It enters a convex solid at the last of
+the faces towards the viewer and leaves it at the first of the faces away from the viewer.
 """
 
 from collections.abc import Sequence
@@ -13,20 +13,20 @@ import numpy as np
 from jaxatr.data.sources.simulated.solids import Solid
 from jaxatr.typing import Float, Int
 
-_MISS = 1e6  # metres; farther than any solid
+_MISS = 1e6  # metres, beyond any solid
 _GRAZING = 1e-5  # least |cosine| between a ray and a face
 
 
 @dataclass(frozen=True)
 class Mesh:
-    """Solids in arrays.
+    """Solids as arrays.
 
     Attributes:
-      normals: the faces' outward unit normals, padded to one number of faces a solid.
-      offsets: the faces' distances from the origin.
-      faces: how many of them are the solid's own.
-      corners: the corners of a box around each solid.
-      parts: what each is made of.
+      normals: outward unit normals of the faces, padded to the same number per solid.
+      offsets: distances of the faces' planes from the origin.
+      faces: number of faces of each solid, without padding.
+      corners: corners of a bounding box of each solid.
+      parts: the :class:`Part` of each solid.
     """
 
     normals: Float[np.ndarray, "s p 3"]
@@ -38,13 +38,13 @@ class Mesh:
 
 @dataclass(frozen=True)
 class Hits:
-    """The first surface met by each ray of a lattice that meets one, n in all.
+    """The first surfaces met by the n rays of a lattice that meet any.
 
     Attributes:
-      index: flat indices into the lattice.
-      points: where, [n, 3], metres.
-      normals: the surface's outward normals, [n, 3].
-      parts: the surface's :class:`Part`.
+      index: flat indices of the rays in the lattice.
+      points: positions of the hits, in metres.
+      normals: outward normals of the surfaces.
+      parts: the :class:`Part` of each surface.
     """
 
     index: Int[np.ndarray, " n"]
@@ -54,7 +54,7 @@ class Hits:
 
 
 def mesh(solids: Sequence[Solid]) -> Mesh:
-    """Returns the solids in arrays."""
+    """Converts solids to arrays."""
     faces = np.array([len(solid.offsets) for solid in solids])
     normals = np.zeros((len(solids), faces.max(), 3), np.float32)
     offsets = np.zeros((len(solids), faces.max()), np.float32)
@@ -65,12 +65,12 @@ def mesh(solids: Sequence[Solid]) -> Mesh:
 
 
 def frame(azimuth: float, elevation: float) -> Float[np.ndarray, "3 3"]:
-    """Returns the axes right, up and away of a viewer, as rows in the vehicle's coordinates.
+    """Returns a viewer's axes right, up and away, as rows in the vehicle's coordinates.
 
     Args:
-      azimuth: radians, the direction to the viewer, from the vehicle's front towards its left:
-        the aspect, if the vehicle turns clockwise.
-      elevation: radians, the viewer's height above the horizontal.
+      azimuth: direction to the viewer in radians, from the vehicle's front towards its left; this
+        is the aspect of a vehicle that turns clockwise.
+      elevation: elevation of the viewer above the horizontal, in radians.
     """
     sin_a, cos_a, sin_e, cos_e = *_sincos(azimuth), *_sincos(elevation)
     right = [-sin_a, cos_a, 0.0]
@@ -80,7 +80,7 @@ def frame(azimuth: float, elevation: float) -> Float[np.ndarray, "3 3"]:
 
 
 def extent(shape: Mesh, axes: Float[np.ndarray, "3 3"]) -> Float[np.ndarray, "2 2"]:
-    """Returns ((u, v) least, (u, v) greatest) over the boxes around the solids."""
+    """Returns the least and greatest (u, v) of the solids' bounding boxes."""
     across = shape.corners.reshape(-1, 3) @ axes[:2].T
     return np.stack([across.min(axis=0), across.max(axis=0)])
 
@@ -91,11 +91,11 @@ def depths(
     u: Float[np.ndarray, " w"],
     v: Float[np.ndarray, " h"],
 ) -> tuple[Float[np.ndarray, "h w"], Int[np.ndarray, "h w"]]:
-    """Returns the depth of the first surface (1e6 where there is none) and its solid (or -1).
+    """Computes the depth of the first surface (1e6 for none) and the number of its solid (or -1).
 
     Args:
       shape: the solids.
-      axes: the viewer's axes, as of :func:`frame`.
+      axes: the viewer's axes, see :func:`frame`.
       u: ascending, evenly spaced sample positions to the right.
       v: ascending, evenly spaced sample positions upward.
     """
@@ -126,7 +126,14 @@ def cast(
     u: Float[np.ndarray, " w"],
     v: Float[np.ndarray, " h"],
 ) -> Hits:
-    """Returns the surfaces seen on the lattice of ``v`` × ``u``; arguments as :func:`depths`."""
+    """Finds the visible surfaces on the lattice of ``v`` × ``u``.
+
+    Args:
+      shape: the solids.
+      axes: the viewer's axes, see :func:`frame`.
+      u: ascending, evenly spaced sample positions to the right.
+      v: ascending, evenly spaced sample positions upward.
+    """
     depth, owner = depths(shape, axes, u, v)
     index = np.flatnonzero(owner >= 0)
     solid = owner.ravel()[index]
@@ -140,10 +147,10 @@ def cast(
 
 
 def _crossings(shape: Mesh, axes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the depths of the faces, as coefficients of (1, u, v), [s, p, 3].
+    """Returns the depths of the faces as coefficients of (1, u, v), [s, p, 3].
 
-    Also the order, [s, p], that puts the faces towards the viewer first, then those away from it,
-    then the padding; and the number of the first, [s].
+    Also returns the order, [s, p], that puts the faces towards the viewer first, then those away
+    from it, then the padding; and the number of faces towards the viewer, [s].
     """
     right, up, away = np.moveaxis(shape.normals @ axes.T, -1, 0)
     padding = np.arange(away.shape[1]) >= shape.faces[:, None]

@@ -1,4 +1,4 @@
-"""One view of one vehicle, from drawn conditions to a chip."""
+"""Rendering of single views, from drawn conditions to a chip."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,22 +10,22 @@ from jaxatr.data.sources.simulated.framing import Framing, framing
 from jaxatr.data.sources.simulated.vehicles import FLEET, Vehicle
 from jaxatr.typing import Float, Int
 
-_FINEST = 0.1  # metres between rays at most
-_HIDDEN = 0.5  # a chip pixel belongs to the target if this share of it shows the target
+_FINEST = 0.1  # largest distance between rays in metres
+_HIDDEN = 0.5  # least share of a chip pixel that shows the target, to count as target
 
 
 @dataclass(frozen=True)
 class View:
-    """A view of a vehicle: which one, and from where.
+    """A view of a vehicle.
 
     Attributes:
-      vehicle: index into ``FLEET``, or one that is not of the fleet.
-      aspect_deg: degrees clockwise, 0 faces the sensor.
-      range_m: metres from the sensor.
+      vehicle: index into ``FLEET``, or a vehicle that does not belong to the fleet.
+      aspect_deg: degrees clockwise; 0 faces the sensor.
+      range_m: distance from the sensor in metres.
       band: index into ``sensor.BANDS``.
-      seed: non-negative integers from which all that is random about the view is drawn.
-      shared: of a view in a track, the integers from which that is drawn which does not change
-        along it: paint, light, weather, temperatures, the sensor's height and the turret's pose.
+      seed: non-negative integers that seed all random conditions of the view.
+      shared: for a view in a track, the integers that seed the conditions constant along the track:
+        paint, light, weather, temperatures, the sensor's height and the turret's pose.
     """
 
     vehicle: int | Vehicle
@@ -42,21 +42,21 @@ class View:
 
     @property
     def label(self) -> int:
-        """Index into ``FLEET``, -1 for a vehicle that is not of it."""
+        """Index into ``FLEET``, or -1 for a vehicle that does not belong to it."""
         return -1 if isinstance(self.vehicle, Vehicle) else self.vehicle
 
 
 @dataclass(frozen=True)
 class Lattice:
-    """Rays through a rectangle of the frame, ``fold`` × ``fold`` to the sensor pixel.
+    """Rays through a rectangle of the frame, ``fold`` × ``fold`` per sensor pixel.
 
     Attributes:
-      side: rows and columns of the frame, the square of sensor pixels that is rendered.
-      rows: the frame's rows that it covers.
-      columns: likewise.
-      fold: rays a pixel, each way.
-      u: the rays' positions to the right, metres, ascending.
-      v: their positions upward, ascending: the reverse of the rows.
+      side: rows and columns of the frame, the rendered square of sensor pixels.
+      rows: rows of the frame covered by the rectangle.
+      columns: columns of the frame covered by the rectangle.
+      fold: rays per pixel in each direction.
+      u: positions of the rays to the right in metres, ascending.
+      v: positions of the rays upward in metres, ascending, i.e. in reverse order of the rows.
     """
 
     side: int
@@ -69,7 +69,7 @@ class Lattice:
     def integrate(
         self, index: Int[np.ndarray, " n"], values: Float[np.ndarray, " n"]
     ) -> Float[np.ndarray, "size size"]:
-        """Returns the frame with each pixel the mean over its rays; rays not named count 0."""
+        """Averages ray values over each pixel of the frame; rays not in ``index`` count as 0."""
         rays = np.zeros(len(self.v) * len(self.u), np.float32)
         rays[index] = values
         rows = rays.reshape(-1, self.fold, len(self.u)).sum(axis=1)
@@ -81,17 +81,17 @@ class Lattice:
 
 @dataclass(frozen=True)
 class Pose:
-    """A vehicle before the sensor, placed in the frame.
+    """A vehicle in front of the sensor, placed in the frame.
 
     Attributes:
-      hits: what the rays of ``lattice`` meet.
+      hits: the surfaces met by the rays of ``lattice``.
       lattice: the rays.
-      share: of each of the frame's pixels that shows the vehicle.
-      shape: its solids.
+      share: share of each frame pixel that shows the vehicle.
+      shape: the vehicle's solids.
       axes: the sensor's axes in the vehicle's coordinates.
-      elevation: radians, of the sensor above the ground.
-      azimuth: radians, of the sensor, from the vehicle's front towards its left.
-      foot: the frame's row where the vehicle stands.
+      elevation: elevation of the sensor above the ground, in radians.
+      azimuth: direction to the sensor in radians, from the vehicle's front towards its left.
+      foot: row of the frame where the vehicle stands.
       pixel: metres across a sensor pixel.
     """
 
@@ -106,7 +106,7 @@ class Pose:
     pixel: float
 
     def box(self) -> Float[np.ndarray, " 4"]:
-        """Returns y0, x0, y1, x1 of the rays that meet the vehicle, in the frame's pixels."""
+        """Returns y0, x0, y1, x1 of the rays that meet the vehicle, in frame pixels."""
         across, up = self.hits.index % len(self.lattice.u), self.hits.index // len(self.lattice.u)
         fold, bottom = self.lattice.fold, self.lattice.rows.stop
         left = self.lattice.columns.start
@@ -123,23 +123,23 @@ class Pose:
 def render(
     views: Iterable[View], size: int = 64, *, crop: str = "box", surround: int = 0
 ) -> dict[str, np.ndarray]:
-    """Renders views; each depends on nothing but itself.
+    """Renders views, independently of each other.
 
     Args:
-      views: to render, at least one.
+      views: the views, at least one.
       size: rows and columns of a chip.
-      crop: ``"box"``, which shows the target's box and a fifth more, from all of the sensor's
-        pixels on it; or ``"window"``, 100 × 100 sensor pixels whatever the range.
-      surround: chip pixels kept around the chip of a box on every side.
+      crop: ``"box"``, which shows the target's box and a fifth more at the sensor's full
+        resolution; or ``"window"``, 100 × 100 sensor pixels at any range.
+      surround: chip pixels to keep around a box's chip on every side.
 
     Returns:
-      ``image`` [b, s, s, 1] uint8 with s = size + 2 · surround, ``mask`` likewise with 1 on the
-      target's visible pixels, ``box`` [b, 4] float32: y0, x0, y1, x1 of the target in chip pixels,
-      hidden parts included; of the crop by the box also ``sensor_pixels`` [b] float32, the sensor's
-      pixels along the box's longer side.
+      ``image`` [b, s, s, 1] uint8 with s = size + 2 · surround; ``mask`` of the same shape, 1 on
+      the target's visible pixels; ``box`` [b, 4] float32: y0, x0, y1, x1 of the target in chip
+      pixels, hidden parts included; with the crop by the box also ``sensor_pixels`` [b] float32,
+      the number of sensor pixels along the box's longer side.
 
     Raises:
-      ValueError: there is no such crop, or a number is out of its range.
+      ValueError: there is no such crop, or a number is out of range.
     """
     chosen = framing(crop, size, surround)
     rendered = [_render_one(view, chosen) for view in views]
@@ -158,7 +158,7 @@ def _render_one(view: View, framing: Framing) -> dict[str, np.ndarray]:
     see = _see_visible if sensor.BANDS[view.band] == "visible" else _see_thermal
     image = see(view, slow, rng, pose, ground)
     shown = framing.share(pose.share * (1 - ground.before), box)
-    # A distant target seen through growth still owns the pixel that shows most of it.
+    # A distant target seen through vegetation still owns the pixel that shows most of it.
     mask = shown >= min(_HIDDEN, float(shown.max()))
     return {
         "image": framing.chip(image, box)[..., None],
@@ -170,13 +170,13 @@ def _render_one(view: View, framing: Framing) -> dict[str, np.ndarray]:
 def place(
     view: View, rng: np.random.Generator, slow: np.random.Generator, framing: Framing
 ) -> Pose:
-    """Draws the sensor's elevation, the turret's and gun's pose and the place in the frame.
+    """Draws the sensor's elevation, the pose of turret and gun, and the position in the frame.
 
     Args:
-      view: what is seen.
-      rng: of the view; gives the place.
-      slow: gives what a track's views share; ``rng`` itself for a view that is alone.
-      framing: how large the frame is, and how far off its centre the vehicle may be.
+      view: the view.
+      rng: the view's generator, which draws the position.
+      slow: the generator of conditions shared by a track's views; ``rng`` itself for a single view.
+      framing: determines the frame's size and the vehicle's largest offset from its centre.
     """
     pixel = sensor.pixel_size(view.range_m)
     azimuth = float(np.radians(view.aspect_deg))
@@ -191,7 +191,7 @@ def place(
     centre = side / 2 + room * rng.uniform(-1, 1, 2)
     # The frame's column of u = 0 and row of v = 0.
     column, row = centre[0] - (low[0] + high[0]) / 2, centre[1] + (low[1] + high[1]) / 2
-    # The lattice reaches half a vehicle's height below and beside it, for its shadow.
+    # The lattice extends half a vehicle's height below and beside it, for its shadow.
     margin = 0.5 * (high[1] - low[1]) + 2
     lattice = _lattice(
         side,
@@ -212,7 +212,7 @@ def _lattice(
     origin: tuple[float, float],
     pixel: float,
 ) -> Lattice:
-    """Returns rays through the given spans of rows and columns, cut at the frame's edge."""
+    """Creates rays through the given spans of rows and columns, clipped at the frame's edge."""
     fold = max(2, int(np.ceil(pixel / _FINEST)))
     (top, bottom), (left, right) = (
         np.clip([np.floor(span[0]), np.ceil(span[1])], 0, side).astype(int).tolist()
@@ -302,7 +302,7 @@ def _composed(
 
 
 def _shadows(pose: Pose, light: radiance.Light, shade: radiance.Shade) -> Float[np.ndarray, "h w"]:
-    """Returns the share of each pixel's light that the vehicle takes from the ground."""
+    """Returns the share of each ground pixel's light that the vehicle blocks."""
     lattice = pose.lattice
     # The ray through (u, v) meets the ground, z = 0, at this depth.
     depth = -lattice.v * pose.axes[1, 2] / pose.axes[2, 2]
@@ -311,7 +311,7 @@ def _shadows(pose: Pose, light: radiance.Light, shade: radiance.Shade) -> Float[
     rows, columns = np.divmod(index, len(lattice.u))
     points = np.stack([lattice.u[columns], lattice.v[rows], depth[rows]], axis=1) @ pose.axes
     direct = light.direct * float(-light.axes[2, 2]) / light.ground
-    # Right under the vehicle little of the sky is seen either.
+    # Close to the vehicle, part of the sky is blocked as well.
     near = np.maximum(np.abs(points[:, 0]) - 3.0, np.abs(points[:, 1]) - 1.3)
     closed = 0.6 * (1 - direct) * np.clip(1 - near / 0.6, 0, 1)
     return lattice.integrate(index, direct * (1 - shade.lit(points)) + closed.astype(np.float32))

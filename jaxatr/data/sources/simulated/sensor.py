@@ -1,4 +1,4 @@
-"""From a scene to a chip: haze, blur, gain and noise, by band and range."""
+"""The sensor model, from a scene to a chip: haze, blur, gain and noise, by band and range."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -8,28 +8,28 @@ import numpy as np
 from jaxatr.typing import Float, UInt8
 
 BANDS: tuple[str, ...] = ("visible", "thermal")
-WINDOW = 100  # sensor pixels across a chip; at 1000 m a T72 with its gun just fits
+WINDOW = 100  # sensor pixels across a chip; a T72 with its gun just fits at 1000 m
 FIELD_OF_VIEW_DEG = 3.4
 COLUMNS = 640
 
 
 def pixel_size(range_m: int) -> float:
-    """Returns the metres that a sensor pixel covers across the line of sight."""
+    """Returns the width in metres that a sensor pixel covers across the line of sight."""
     return float(2 * range_m * np.tan(np.radians(FIELD_OF_VIEW_DEG / 2)) / COLUMNS)
 
 
 @dataclass(frozen=True)
 class Path:
-    """The air and the sensor between scene and chip.
+    """The properties of the air and the sensor between scene and chip.
 
     Attributes:
-      transmission: share of the scene's contrast that the air lets through.
-      airlight: what the air adds in place of the rest, in the scene's unit.
-      blur: standard deviation of the optics' and the turbulent air's blur, sensor pixels.
-      gain: gray levels for one unit of the scene that reaches the sensor.
+      transmission: share of the scene's contrast that the air transmits.
+      airlight: radiance of the haze that replaces the rest, in the scene's unit.
+      blur: standard deviation of the blur by optics and turbulence, in sensor pixels.
+      gain: gray levels per unit of the scene that reaches the sensor.
       level: gray level of the terrain's mean.
-      noise: standard deviation of each pixel's noise, gray levels.
-      stripes: standard deviation of the columns' offsets, gray levels.
+      noise: standard deviation of the pixel noise, in gray levels.
+      stripes: standard deviation of the column offsets, in gray levels.
     """
 
     transmission: float
@@ -49,11 +49,11 @@ class Path:
         """Returns the sensor's image in gray levels.
 
         Args:
-          rng: source of the noise.
-          scene: radiance or temperature at each pixel.
-          reference: the terrain's mean, to which the sensor sets its level.
+          rng: generator of the noise.
+          scene: radiance or temperature of each pixel.
+          reference: the terrain's mean, to which the sensor's level is set.
         """
-        import scipy.ndimage  # takes a second, and a set that is prepared does not need it
+        import scipy.ndimage  # slow to import, and not needed for a prepared set
 
         seen = scipy.ndimage.gaussian_filter(scene, self.blur, mode="nearest", truncate=3.0)
         haze = (1 - self.transmission) * self.airlight
@@ -69,7 +69,7 @@ def draw_visible(rng: np.random.Generator, range_m: int, light: float) -> Path:
     """Draws the visible path over ``range_m`` metres; ``light`` is the ground's irradiance."""
     extinction = 3.912 / rng.uniform(12e3, 30e3)  # Koschmieder: 2 % contrast at the visibility
     transmission = float(np.exp(-extinction * range_m))
-    # The automatic gain restores a part of the contrast that the haze took, noise included.
+    # The automatic gain restores part of the contrast lost to haze, amplifying the noise.
     stretch = transmission ** -rng.uniform(0.4, 0.8)
     return Path(
         transmission=transmission,
@@ -98,19 +98,19 @@ def draw_thermal(rng: np.random.Generator, range_m: int) -> Path:
 
 
 def chip(image: Float[np.ndarray, "h w"], size: int) -> Float[np.ndarray, "size size"]:
-    """Returns ``image`` averaged over areas to ``size`` × ``size`` pixels."""
+    """Averages ``image`` over areas to ``size`` × ``size`` pixels."""
     rows = _averaging(image.shape[0], size)
     columns = _averaging(image.shape[1], size)
     return rows @ image @ columns.T
 
 
 def quantise(image: Float[np.ndarray, "h w"]) -> UInt8[np.ndarray, "h w"]:
-    """Returns the gray levels as 8 bits, clipped."""
+    """Rounds gray levels to 8 bits, clipping them."""
     return np.clip(np.rint(image), 0, 255).astype(np.uint8)
 
 
 def _blur(rng: np.random.Generator, range_m: int, optics: float) -> float:
-    """Draws a blur; turbulence along the path adds an angle that grows with range^(3/5)."""
+    """Draws a blur; turbulence along the path adds an angle proportional to range^(3/5)."""
     turbulence = rng.uniform(0.05, 0.35) * (range_m / 1000) ** 0.6
     return float(np.hypot(optics * rng.uniform(0.9, 1.2), turbulence))
 

@@ -1,6 +1,6 @@
-"""Convex solids: the intersection of half-spaces, tagged with the part of a vehicle they model.
+"""Convex solids as intersections of half-spaces, each tagged with a part of a vehicle.
 
-Coordinates are a vehicle's own, in metres: x forward, y to its left, z up from the ground.
+Coordinates are the vehicle's, in metres: x forward, y to its left, z up from the ground.
 """
 
 import enum
@@ -16,7 +16,7 @@ Polygon = Sequence[tuple[float, float]]
 
 
 class Part(enum.IntEnum):
-    """The material of a solid, which decides how bright and how warm it is."""
+    """The kind of a solid, which determines its brightness and temperature."""
 
     BODY = 0
     GLASS = 1
@@ -32,15 +32,15 @@ class Part(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Solid:
-    """Points x with ``normals @ x <= offsets``.
+    """The points x with ``normals @ x <= offsets``.
 
     Attributes:
-      part: what it is made of.
+      part: kind of the solid.
       normals: outward unit normals, [p, 3].
       offsets: distances of the faces' planes from the origin, [p].
-      corners: the corners of a box around it, [8, 3].
-      turns: moves with the turret.
-      lifts: moves with the gun, and so also with the turret.
+      corners: corners of a bounding box, [8, 3].
+      turns: whether it moves with the turret.
+      lifts: whether it moves with the gun, and therefore also with the turret.
     """
 
     part: Part
@@ -61,16 +61,16 @@ def prism(
     y: Interval | None = None,
     z: Interval | None = None,
 ) -> Solid:
-    """Makes the solid that lies inside all of the given outlines.
+    """Creates the solid inside all of the given outlines and intervals.
 
     Args:
-      part: what it is made of.
-      side: convex outline in (x, z); likewise ``front`` in (y, z) and ``plan`` in (x, y).
-      front: see ``side``.
-      plan: see ``side``.
-      x: the interval along one axis; likewise ``y`` and ``z``.
-      y: see ``x``.
-      z: see ``x``.
+      part: kind of the solid.
+      side: convex outline in (x, z).
+      front: convex outline in (y, z).
+      plan: convex outline in (x, y).
+      x: interval along x.
+      y: interval along y.
+      z: interval along z.
     """
     normals: list[np.ndarray] = []
     offsets: list[float] = []
@@ -105,15 +105,15 @@ def cylinder(
     along: Interval,
     sides: int = 12,
 ) -> Solid:
-    """Returns a cylinder along ``"x"``, ``"y"`` or ``"z"``, as a prism with ``sides`` sides.
+    """Creates a cylinder along ``"x"``, ``"y"`` or ``"z"``, as a prism with ``sides`` sides.
 
     Args:
-      part: what it is made of.
-      axis: the axis that it lies along.
+      part: kind of the solid.
+      axis: the axis of the cylinder.
       centre: its centre in the two other coordinates, in the order x, y, z.
       radius: in metres.
-      along: its ends.
-      sides: a multiple of 4, so that it is exactly ``2 * radius`` wide both ways.
+      along: its ends along the axis.
+      sides: a multiple of 4, so that it is exactly ``2 * radius`` wide in both directions.
     """
     angles = 2 * np.pi * np.arange(sides) / sides
     outline = [(centre[0] + radius * np.cos(a), centre[1] + radius * np.sin(a)) for a in angles]
@@ -130,14 +130,14 @@ def frustum(
     width: float = 1.0,
     sides: int = 12,
 ) -> Solid:
-    """Returns an upright cone cut off at ``z``, as a low turret.
+    """Creates an upright truncated cone, such as a low turret.
 
     Args:
-      part: what it is made of.
+      part: kind of the solid.
       centre: (x, y) of its axis.
-      radii: at the bottom and at the top.
-      z: the heights of both.
-      width: its extent in y over that in x.
+      radii: radii at the bottom and at the top.
+      z: heights of the bottom and the top.
+      width: ratio of its extent in y to that in x.
       sides: a multiple of 4.
     """
     angles = 2 * np.pi * (np.arange(sides) + 0.5) / sides

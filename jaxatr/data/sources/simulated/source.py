@@ -1,4 +1,4 @@
-"""The simulated sensor as a data source."""
+"""The data source for data sets rendered by the simulated sensor."""
 
 import inspect
 import os
@@ -27,16 +27,17 @@ Columns: TypeAlias = dict[str, np.ndarray]
 
 FRAMING: Mapping[str, str] = {
     "crop": "box: the target's box and a fifth more; window: 100 sensor pixels at every range",
-    "surround": "chip pixels kept around the chip of a box on every side",
+    "surround": "chip pixels to keep around a box's chip on every side",
 }
-"""The options that say what a chip shows, to their meanings."""
+"""Options of the chip's framing, with their meanings."""
 
-# Options that came later, at the values that there were before: what they gave is found again.
-_ONCE = {"crop": "window", "surround": 0, "turns": 1, "decoys": 0}
+# Values of later options that give the same chips as before. They are left out of the signature, so
+# that sets prepared earlier are found.
+_BEFORE = {"crop": "window", "surround": 0, "turns": 1, "decoys": 0}
 
 
 class Simulator(Source):
-    """A data set of the simulated sensor."""
+    """A data source that renders its examples."""
 
     def __init__(
         self,
@@ -49,12 +50,12 @@ class Simulator(Source):
         """Sets the renderer and its options.
 
         Args:
-          name: of the source.
-          version: raised when the same options would give other chips.
-          generate: ``(split, **options) -> columns``; its defaults are the options'.
-          meanings: option to its meaning.
-          parts: from all options to those of each part; the parts are rendered by themselves, so
-            that all cores work and progress shows.
+          name: the source's name.
+          version: increased when the same options would give other chips.
+          generate: ``(split, **options) -> columns``; its defaults are those of the options.
+          meanings: option names to their meanings.
+          parts: returns the options of each part for all options; parts are rendered separately, so
+            that all cores are used and progress is shown.
         """
         self.name, self.version = name, version
         defaults = inspect.signature(generate).parameters
@@ -65,11 +66,11 @@ class Simulator(Source):
         self._generate, self._parts = generate, parts
 
     def scan(self, request: Request) -> Scan:
-        """Takes the options; the renderer checks them."""
+        """Collects the options; the renderer checks most of them."""
         settings = all_options(self, request.options)
-        framing(settings["crop"], settings["size"], settings["surround"])  # refuses what is not
+        framing(settings["crop"], settings["size"], settings["surround"])  # checks them
         state = {
-            name: value for name, value in settings.items() if (name, value) not in _ONCE.items()
+            name: value for name, value in settings.items() if (name, value) not in _BEFORE.items()
         }
         return Scan(self, settings, state, lambda _: self._contents(settings))
 

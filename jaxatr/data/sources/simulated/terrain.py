@@ -1,4 +1,4 @@
-"""The ground behind and in front of a vehicle: textured soil, far ridges and bushes."""
+"""The terrain behind and in front of a vehicle: textured soil, distant ridges and bushes."""
 
 from dataclasses import dataclass
 
@@ -6,13 +6,13 @@ import numpy as np
 
 from jaxatr.typing import Float
 
-_GRID = 108  # pixels of the textures' period, or more where the frame is larger
-_COUNTED = 100  # rows and columns of the frame to which the numbers of bushes belong
+_GRID = 108  # the textures' period in pixels; more for larger frames
+_COUNTED = 100  # side of the frame for which the numbers of bushes are given
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A cover's signal: its mean and the spread of its texture, in the band's own unit."""
+    """The signal of a kind of cover: its mean and its texture's spread, in the band's unit."""
 
     level: float
     spread: float
@@ -20,14 +20,14 @@ class Layer:
 
 @dataclass(frozen=True)
 class Terrain:
-    """A frame of the terrain, in sensor pixels.
+    """A frame of terrain, in sensor pixels.
 
     Attributes:
-      fine: texture of the open ground, zero mean and unit spread.
-      rough: texture of bushes and ridges, likewise.
-      ridge: where a far ridge is seen over the ground, 0 to 1.
-      behind: where bushes stand beyond the vehicle, 0 to 1.
-      before: where they stand nearer than the vehicle and may hide it, 0 to 1.
+      fine: texture of the open ground, with zero mean and unit spread.
+      rough: texture of bushes and ridges, with zero mean and unit spread.
+      ridge: coverage by a distant ridge, 0 to 1.
+      behind: coverage by bushes beyond the vehicle, 0 to 1.
+      before: coverage by bushes nearer than the vehicle, which may hide it, 0 to 1.
     """
 
     fine: Float[np.ndarray, "h w"]
@@ -44,7 +44,7 @@ class Terrain:
         return image
 
     def hide(self, image: Float[np.ndarray, "h w"], bush: Layer) -> Float[np.ndarray, "h w"]:
-        """Returns ``image`` with the bushes in front of it."""
+        """Draws the bushes in front of the vehicle over an image."""
         return image + self.before * (_textured(bush, self.rough) - image)
 
 
@@ -59,12 +59,12 @@ def draw(
     """Draws a terrain.
 
     Args:
-      rng: source of all randomness.
+      rng: the random generator.
       size: rows and columns of the frame.
       pixel: metres across a pixel.
-      foot: row at which the vehicle stands.
-      height: rows that the vehicle rises above it.
-      elevation: radians, of the sensor above the ground; flattens the ground's texture.
+      foot: row where the vehicle stands.
+      height: the vehicle's height in rows.
+      elevation: elevation of the sensor above the ground in radians; flattens the ground's texture.
     """
     flatten = float(np.clip(np.sin(elevation) * rng.uniform(2, 5), 0.2, 0.7))
     fine = _fractal(rng, size, rng.uniform(0.6, 1.2), flatten, pixel / rng.uniform(3, 15))
@@ -87,7 +87,7 @@ def _fractal(
     rng: np.random.Generator, size: int, slope: float, flatten: float, cutoff: float
 ) -> Float[np.ndarray, "h w"]:
     """Draws noise with an amplitude spectrum (f² + cutoff²)^(-slope / 2), squeezed vertically."""
-    import scipy.fft  # takes half a second, and a set that is prepared does not need it
+    import scipy.fft  # slow to import, and not needed for a prepared set
 
     grid = _GRID if size <= _GRID else scipy.fft.next_fast_len(size + _GRID - _COUNTED, real=True)
     across = scipy.fft.rfftfreq(grid).astype(np.float32)
@@ -107,13 +107,13 @@ def _bush(
     foot: float,
     height: float,
 ) -> None:
-    """Adds one bush to the near field (0) or the far one (1), as the height of a paraboloid."""
+    """Adds one bush, as a paraboloid's height, to the near (0) or the far field (1)."""
     size = fields.shape[1]
     base, column = rng.uniform(0, size * 1.1), rng.uniform(0, size)
     wide = rng.uniform(0.25, 1.6) / pixel
     tall = wide * rng.uniform(0.5, 1.3)
     far = base < foot
-    if not far:  # a target may stand knee-deep in growth, but is never hidden by it
+    if not far:  # vegetation may reach a target's knees, but never hides it
         tall = min(tall, (base - foot + 0.2 * height) / 2.42)
     tall, wide = max(tall, 0.4), max(wide, 0.4)
     rows = slice(max(int(base - 2.4 * tall), 0), max(min(int(base) + 2, size), 0))
@@ -125,7 +125,7 @@ def _bush(
 
 
 def _ridge(rng: np.random.Generator, size: int, top: float) -> Float[np.ndarray, "h w"]:
-    """Draws where a ragged skyline of far growth covers the upper part of the frame."""
+    """Draws a distant ragged skyline that covers the upper part of the frame."""
     row = rng.uniform(-1.2, 0.8) * top
     steps = np.cumsum(rng.standard_normal(size, dtype=np.float32)) * np.float32(0.5)
     line = row + steps - steps.mean() + rng.standard_normal(size, dtype=np.float32)

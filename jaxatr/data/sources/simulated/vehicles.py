@@ -1,7 +1,7 @@
-"""The eight vehicles of the DSIAC database as simple solids of their true dimensions, in metres.
+"""The eight vehicles of the DSIAC database as simple solids with true dimensions, in metres.
 
-Length, width and height are of the hull with its running gear and turret; guns and antennas reach
-beyond them. Shapes are approximate: what tells the vehicles apart from a kilometre away.
+Length, width and height include running gear and turret, but not guns and antennas. Shapes are
+approximate: only features that distinguish the vehicles at a kilometre are modelled.
 """
 
 from collections.abc import Sequence
@@ -20,9 +20,9 @@ class Vehicle:
     """A vehicle.
 
     Attributes:
-      name: as in the DSIAC files.
+      name: the name used by the DSIAC files.
       size: length, width and height.
-      solids: what it is built of.
+      solids: the solids that make it up.
       engine: (x, y, z) of the engine, which warms the skin around it.
       pivot: (x, y, z) of the turret's axis and the gun's trunnion, or ``None`` without a turret.
     """
@@ -34,7 +34,7 @@ class Vehicle:
     pivot: tuple[float, float, float] | None = None
 
     def posed(self, traverse: float = 0.0, lift: float = 0.0) -> raycast.Mesh:
-        """Returns its solids with the turret turned left and the gun raised, both in radians."""
+        """Returns the solids with the turret turned left and the gun raised, both in radians."""
         if self.pivot is None:
             return raycast.mesh(self.solids)
         pivot = np.array(self.pivot)
@@ -51,25 +51,25 @@ class Vehicle:
 
 
 def on_turret(*solids: Solid) -> list[Solid]:
-    """Makes solids turn with the turret."""
+    """Marks solids as parts of the turret."""
     return [Solid(s.part, s.normals, s.offsets, s.corners, turns=True) for s in solids]
 
 
 def barrel(z: float, radius: float, x: tuple[float, float], y: float = 0.0) -> Solid:
-    """Makes a gun's barrel, which moves with turret and trunnion.
+    """Creates a gun barrel, which moves with turret and trunnion.
 
     Args:
       z: height of its axis.
-      radius: of the tube.
+      radius: radius of the tube.
       x: rear and front end.
-      y: of its axis.
+      y: lateral position of its axis.
     """
     tube = cylinder(_GUN, "x", (y, z), radius, x, sides=8)
     return Solid(tube.part, tube.normals, tube.offsets, tube.corners, turns=True, lifts=True)
 
 
 def wheels(xs: Sequence[float], radius: float, y: tuple[float, float]) -> list[Solid]:
-    """Returns tyres with bright hubs on both sides, the outer face at ``y[1]``."""
+    """Creates tyres with bright hubs on both sides, with the outer face at ``y[1]``."""
     solids = []
     for x in xs:
         solids += pair(cylinder(Part.RUBBER, "y", (x, radius), radius, (y[0], y[1] - 0.02)))
@@ -84,14 +84,14 @@ def tracks(
     wheels: tuple[int, float],
     skirt: float,
 ) -> list[Solid]:
-    """Returns both tracks, their road wheels and the fenders above.
+    """Creates both tracks with their road wheels and the fenders above.
 
     Args:
       x: rear and front end.
-      height: of the upper run.
+      height: height of the upper run.
       y: inner and outer face.
-      wheels: the number of road wheels on a side and their radius.
-      skirt: how far the fender's skirt hangs down over the track.
+      wheels: number of road wheels per side, and their radius.
+      skirt: overlap of the fender's skirt with the track.
     """
     (rear, front), rise = x, 0.45 * height
     belt = [

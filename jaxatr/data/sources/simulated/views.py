@@ -1,4 +1,4 @@
-"""Single views of the vehicles, each at every range, in every band, over a full turn.
+"""Single views of the vehicles, at every range, in every band, over a full turn.
 
 >>> chips = generate("train", ranges=(3000,), bands=("thermal",), aspects=1)
 >>> chips["image"].shape, chips["label"].tolist()
@@ -19,10 +19,10 @@ from jaxatr.typing import Int
 VEHICLES: tuple[str, ...] = tuple(vehicle.name for vehicle in FLEET)
 SPLITS: tuple[str, ...] = ("train", "test")
 DECOYS = "decoys"
-"""The split of random vehicles, of no class, where some are asked for."""
+"""The optional split of random vehicles that belong to no class."""
 RANGES_M: tuple[int, ...] = (1000, 1500, 2000, 2500, 3000, 3500, 4000, 4500, 5000)
 _PLACES = (len(SPLITS), len(FLEET), len(RANGES_M), len(BANDS))
-_TRACKS = int(np.prod(_PLACES))  # of one turn
+_TRACKS = int(np.prod(_PLACES))  # tracks per turn
 _MOST_ASPECTS = 3600
 _MOST_TURNS = 100
 
@@ -42,33 +42,33 @@ def generate(
 ) -> dict[str, np.ndarray]:
     """Renders a split: every vehicle, range and band over a full turn, or the decoys.
 
-    Test aspects lie half-way between the train aspects. Each view is drawn from (seed, split,
-    vehicle, range, band, frame, turn) alone, so it does not depend on what else is asked for.
+    Test aspects lie half-way between the training aspects. Each view is drawn from (seed, split,
+    vehicle, range, band, frame, turn) alone, so it does not depend on the other arguments.
 
     Args:
       split: ``"train"``, ``"test"``, or ``"decoys"``: random vehicles of no class
-        (:mod:`~jaxatr.data.sources.simulated.decoys`), each at every range and in every band once.
-      ranges: metres, of :data:`RANGES_M`.
-      bands: of :data:`BANDS`.
-      aspects: views a turn, 1 to 3600.
+        (:mod:`~jaxatr.data.sources.simulated.decoys`), each once at every range and in every band.
+      ranges: metres, some of :data:`RANGES_M`.
+      bands: some of :data:`BANDS`.
+      aspects: views per turn, 1 to 3600.
       seed: a non-negative integer.
       size: rows and columns of a chip.
-      crop: ``"box"`` or ``"window"``, as of :func:`render`.
-      surround: chip pixels kept around the chip of a box on every side.
-      turns: of the training split, 1 to 100: how often every view is seen, each time with draws of
-        its own.
-      decoys: of their split, 0 to 3600.
+      crop: ``"box"`` or ``"window"``, see :func:`render`.
+      surround: chip pixels to keep around a box's chip on every side.
+      turns: number of times each training view is rendered, with separate draws, 1 to 100.
+      decoys: number of decoys, 0 to 3600.
 
     Returns:
-      Stacked examples, one turn after the other: ``image`` and ``mask`` [n, s, s, 1] uint8 with
+      Stacked examples, turn by turn: ``image`` and ``mask`` [n, s, s, 1] uint8 with
       s = size + 2 · surround, ``box`` [n, 4] float32 (y0, x0, y1, x1 in chip pixels), and [n] each
       ``label`` (index into :data:`VEHICLES`, -1 for decoys), ``id``, ``range_m``, ``band`` (index
-      into :data:`BANDS`), ``track`` and ``frame`` int32 and ``aspect_deg`` float32; of the crop by
-      the box ``sensor_pixels`` float32 as well, the sensor's along the box's longer side. A track
-      is one vehicle's turn at one range in one band; no id or track is in two splits.
+      into :data:`BANDS`), ``track`` and ``frame`` int32 and ``aspect_deg`` float32; with the crop
+      by the box also ``sensor_pixels`` float32, the number of sensor pixels along the box's longer
+      side. A track is one vehicle's turn at one range in one band. Ids and track numbers are unique
+      over all splits.
 
     Raises:
-      ValueError: an argument is not of those listed.
+      ValueError: an argument has an invalid value.
     """
     check_choices("split", [split], (*SPLITS, DECOYS))
     check_choices("ranges", ranges, RANGES_M)
@@ -104,16 +104,16 @@ def rendered(
     crop: str,
     surround: int,
 ) -> dict[str, np.ndarray]:
-    """Returns rendered views with all fields of :func:`generate`.
+    """Renders views with all fields of :func:`generate`.
 
     Args:
-      views: n of them.
-      ids: ``[n]``.
-      tracks: ``[n]``.
-      frames: ``[n]``.
-      size: as of :func:`render`, like the next two.
-      crop: likewise.
-      surround: likewise.
+      views: the n views.
+      ids: ``[n]``, their ids.
+      tracks: ``[n]``, numbers of their tracks.
+      frames: ``[n]``, their numbers within the tracks.
+      size: rows and columns of a chip.
+      crop: ``"box"`` or ``"window"``, see :func:`render`.
+      surround: chip pixels to keep around a box's chip on every side.
     """
     examples = render(views, size, crop=crop, surround=surround) | {
         "label": np.array([view.label for view in views]),
@@ -139,7 +139,7 @@ def _views(
                 for frame in range(aspects):
                     aspect = 360 * (frame + 0.5 * part) / aspects
                     entropy = (seed, part, vehicle, range_m, band, frame)
-                    if turn:  # the first was the only one once
+                    if turn:  # the first turn keeps the seeds of sets rendered before turns existed
                         entropy += (turn,)
                     yield View(vehicle, aspect, range_m, band, entropy)
 
@@ -169,6 +169,6 @@ def _track(split: str, view: View) -> int:
 
 
 def check_choices(name: str, got: Sequence, known: Sequence) -> None:
-    """Refuses values that are not some of those known, each once."""
+    """Checks that the values are some of the known ones, without repetition."""
     if not got or len(set(got)) < len(got) or not set(got) <= set(known):
         raise ValueError(f"{name}: got {list(got)}, wanted some of {list(known)}, each once")

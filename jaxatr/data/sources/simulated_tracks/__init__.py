@@ -1,4 +1,4 @@
-"""Tracks of the simulated vehicles, as a sensor sees them that closes in."""
+"""The data source of simulated tracks: vehicles seen by an approaching sensor."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,33 +25,34 @@ def generate(
     surround: int = 0,
     vehicles: Sequence[str] = VEHICLES,
 ) -> dict[str, np.ndarray]:
-    """Renders tracks: a vehicle that turns by 5° from frame to frame while the sensor closes in.
+    """Renders tracks of vehicles that turn by 5° per frame while the sensor approaches.
 
-    Length, first range, first aspect and the direction of the turn are drawn for each track. Test
-    aspects lie half-way between the train aspects. What a track's frames share (paint, light,
-    weather, temperatures, the sensor's height, the turret's pose) is drawn from (seed, split,
-    vehicle, band, track), the rest (ground, bushes, place on the sensor, noise) for each frame.
+    The length, first range, first aspect and direction of the turn are drawn for each track. Test
+    aspects lie half-way between the training aspects. Conditions shared by a track's frames (paint,
+    light, weather, temperatures, the sensor's height, the turret's pose) are drawn from (seed,
+    split, vehicle, band, track), all others (ground, bushes, position on the sensor, noise) per
+    frame.
 
     Args:
       split: ``"train"`` or ``"test"``.
-      tracks: of each vehicle in each band, 1 to 1000.
-      frames: the shortest and the longest track's, at most 72, a turn.
-      starts: metres, between which a track's first range lies, a multiple of ``closing``.
-      closing: metres from one frame to the next.
-      bands: of :data:`BANDS`.
+      tracks: number of tracks of each vehicle in each band, 1 to 1000.
+      frames: the shortest and longest length of a track, at most 72, a full turn.
+      starts: the least and greatest first range in metres; it is a multiple of ``closing``.
+      closing: metres between consecutive frames.
+      bands: some of :data:`BANDS`.
       seed: a non-negative integer.
       size: rows and columns of a chip.
-      crop: ``"box"`` or ``"window"``, as of :func:`jaxatr.data.sources.simulated.render`.
-      surround: chip pixels kept around the chip of a box on every side.
-      vehicles: of :data:`VEHICLES`.
+      crop: ``"box"`` or ``"window"``, see :func:`jaxatr.data.sources.simulated.render`.
+      surround: chip pixels to keep around a box's chip on every side.
+      vehicles: some of :data:`VEHICLES`.
 
     Returns:
-      Stacked examples, one track after the other, with the fields of
-      :func:`jaxatr.data.sources.simulated.generate`. No id or
-      track is in both splits.
+      Stacked examples, track by track, with the fields of
+      :func:`jaxatr.data.sources.simulated.generate`. Ids and track numbers are unique over both
+      splits.
 
     Raises:
-      ValueError: an argument is not of those listed, or a track would come nearer than 1000 m.
+      ValueError: an argument has an invalid value, or a track would come nearer than 1000 m.
     """
     check_choices("split", [split], SPLITS)
     check_choices("bands", bands, BANDS)
@@ -83,12 +84,12 @@ SOURCE = Simulator(
     "1.0.0",
     generate,
     {
-        "tracks": "of each vehicle in each band and split, 1 to 1000",
-        "frames": "the shortest and the longest track's, at most 72",
-        "starts": "metres, between which a track's first range lies",
-        "closing": "metres from one frame to the next",
-        "bands": "of visible and thermal",
-        "seed": "of all that is drawn, a non-negative integer",
+        "tracks": "tracks of each vehicle in each band and split, 1 to 1000",
+        "frames": "the shortest and longest length of a track, at most 72",
+        "starts": "least and greatest first range of a track in metres",
+        "closing": "metres between consecutive frames",
+        "bands": "visible, thermal or both",
+        "seed": "seed of all draws, a non-negative integer",
         "size": "rows and columns of a chip",
         **FRAMING,
     },

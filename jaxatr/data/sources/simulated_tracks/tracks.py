@@ -1,4 +1,4 @@
-"""Tracks: what is drawn of each, and its views."""
+"""Random plans of tracks: lengths, ranges, aspects and views."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -9,18 +9,18 @@ from jaxatr.data.sources.simulated.render import View
 from jaxatr.data.sources.simulated.sensor import BANDS
 from jaxatr.data.sources.simulated.vehicles import FLEET
 
-MOST_FRAMES = 72  # a turn
+MOST_FRAMES = 72  # a full turn
 _MOST_TRACKS = 1000
-_NEAREST = 1000  # metres: nearer, a vehicle does not fit the window
-_PLAN, _SHARED, _FRAME = 1, 2, 3  # what a seed is for
+_NEAREST = 1000  # metres; any nearer, a vehicle does not fit the window
+_PLAN, _SHARED, _FRAME = 1, 2, 3  # purposes of the random streams
 
 
 class Track(NamedTuple):
     """A track.
 
     Attributes:
-      number: no other track of either split has it.
-      views: in the order of time.
+      number: unique among the tracks of both splits.
+      views: in order of time.
     """
 
     number: int
@@ -29,13 +29,13 @@ class Track(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """The ranges from which the tracks of a set are drawn.
+    """The distribution from which the tracks of a set are drawn.
 
     Attributes:
-      tracks: of each vehicle in each band.
-      frames: the shortest and the longest track's.
-      starts: metres, between which a track's first range lies.
-      closing: metres from one frame to the next.
+      tracks: number of tracks of each vehicle in each band.
+      frames: the shortest and longest length of a track.
+      starts: the least and greatest first range in metres.
+      closing: metres between consecutive frames.
       seed: a non-negative integer.
 
     Raises:
@@ -49,12 +49,12 @@ class Plan:
     seed: int
 
     def __post_init__(self) -> None:
-        """Refuses what is out of range."""
+        """Checks the values."""
         if not 1 <= self.tracks <= _MOST_TRACKS:
             raise ValueError(f"tracks: got {self.tracks}, wanted 1 to {_MOST_TRACKS}")
         if len(self.frames) != 2 or not 1 <= self.frames[0] <= self.frames[1] <= MOST_FRAMES:
             raise ValueError(
-                f"frames: got {self.frames}, wanted the shortest and the longest track's, "
+                f"frames: got {self.frames}, wanted the shortest and longest length of a track, "
                 f"1 to {MOST_FRAMES}"
             )
         if self.closing < 1:
@@ -67,18 +67,18 @@ class Plan:
         last = int(self._first_ranges()[0]) - self.closing * (self.frames[1] - 1)
         if last < _NEAREST:
             raise ValueError(
-                f"starts: a track of {self.frames[1]} frames would close in to {last} m, wanted "
-                f"{_NEAREST} m or more"
+                f"starts: a track of {self.frames[1]} frames would come as near as {last} m, "
+                f"wanted {_NEAREST} m or more"
             )
 
     def track(self, part: int, vehicle: int, band: int, number: int) -> Track:
-        """Returns one track.
+        """Draws one track.
 
         Args:
           part: 0 for the training split, 1 for the test split.
           vehicle: index into ``FLEET``.
           band: index into ``sensor.BANDS``.
-          number: of the track among those of the vehicle in this band.
+          number: number of the track among those of the vehicle in this band.
         """
         own = (self.seed, part, vehicle, band, number)
         rng = np.random.default_rng(np.random.SeedSequence((*own, _PLAN)))

@@ -1,4 +1,4 @@
-"""Sequences of operations that are computed as one."""
+"""Fusion plans: sequences of operations computed as one."""
 
 from jaxatr.kernels.contrib.fusion.operations import (
     Activation,

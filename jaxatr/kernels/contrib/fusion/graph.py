@@ -1,7 +1,7 @@
-"""The constraint graph of section V.A: which sequences of operations a solver takes.
+"""The constraint graph of MIOpen's section V.A: the sequences of operations that a solver accepts.
 
-A sequence is a walk from ``start`` over edges, one per operation; each edge may have constraints on
-the operation and the problem. A new fused kernel adds edges, not combinations.
+A sequence is a walk from ``start`` along edges, one per operation; each edge may have constraints
+on the operation and the problem. A new fused kernel adds edges, not combinations.
 """
 
 import dataclasses
@@ -20,11 +20,11 @@ from jaxatr.kernels.contrib.fusion.operations import (
 
 @dataclasses.dataclass(frozen=True)
 class Constraint:
-    """A condition on an operation, in words and as a test.
+    """A condition on an operation and a problem.
 
     Attributes:
-      text: the words, as a table shows them.
-      holds: ``(operation, problem) -> bool``.
+      text: the condition in words, for tables and messages.
+      holds: ``(operation, problem) -> bool``, whether the condition is met.
     """
 
     text: str
@@ -33,7 +33,7 @@ class Constraint:
 
 Constraints = dict[type, tuple[Constraint, ...]]
 
-# What may follow what: the operations stand in this order, each but the first at will.
+# The order of the operations in a sequence. All but the first are optional.
 ORDER = (Convolution, Bias, BatchNorm, Residual, Activation)
 
 
@@ -47,11 +47,11 @@ class Edge:
 
 
 def ordered_edges(first: Sequence[type], constraints: Constraints) -> tuple[Edge, ...]:
-    """Returns the edges of a graph whose operations stand in the usual order.
+    """Returns the edges of a graph that allows operations in the order :data:`ORDER`.
 
     Args:
-      first: the operations that a sequence may begin with.
-      constraints: of each operation.
+      first: the types of operations that a sequence may begin with.
+      constraints: the constraints of each type of operation.
     """
     starts = [Edge(None, target, constraints.get(target, ())) for target in first]
     return (
@@ -67,15 +67,15 @@ def ordered_edges(first: Sequence[type], constraints: Constraints) -> tuple[Edge
 def refusal(
     edges: Sequence[Edge], operations: Sequence[Operation], problem: FusionProblem
 ) -> str | None:
-    """Walks the graph; returns why it cannot go on, or None where it arrives."""
+    """Returns why a graph does not accept a sequence, or None if it does."""
     if len(operations) < 2:
-        return f"{len(operations)} operation is nothing to fuse"
+        return f"got {len(operations)} operation, wanted at least two to fuse"
     here: type | None = None
     for operation in operations:
         edge = next((e for e in edges if e.source is here and e.target is type(operation)), None)
         if edge is None:
             before = "at the start" if here is None else f"after {here.__name__}"
-            return f"no {type(operation).__name__} {before}"
+            return f"{type(operation).__name__} is not possible {before}"
         for constraint in edge.constraints:
             if not constraint.holds(operation, problem):
                 return f"{operation} needs {constraint.text}, for {problem}"
@@ -84,7 +84,7 @@ def refusal(
 
 
 def combinations(edges: Sequence[Edge]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yields each sequence of at least two operations by a letter each, and its constraints."""
+    """Yields each accepted sequence, with one letter per operation, and its constraints."""
 
     def walk(here: type | None, combination: str, texts: tuple[str, ...]):
         if len(combination) > 1:

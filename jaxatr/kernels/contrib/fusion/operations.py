@@ -1,4 +1,4 @@
-"""The operations that a fusion plan is made of, and what each of them reads."""
+"""The operations of a fusion plan and the arguments that each of them reads."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ class Convolution:
       stride: rows and columns between neighbouring results.
       padding: ``((top, bottom), (left, right))`` zeros around the image.
       dilation: rows and columns between neighbouring taps.
-      groups: how many independent convolutions there are.
+      groups: number of independent groups of channels.
     """
 
     letter: ClassVar[str] = "C"
@@ -36,7 +36,7 @@ class Convolution:
     groups: int = 1
 
     def __post_init__(self) -> None:
-        """Checks that each is written out: as numbers they are compared and looked up."""
+        """Checks that all fields are written out, so that equal operations compare equal."""
         for name, least in (("stride", 1), ("dilation", 1)):
             if pair(name, value := getattr(self, name), least) != value:
                 raise ValueError(f"{name}: got {value!r}, wanted (rows, columns)")
@@ -50,7 +50,7 @@ class Convolution:
             )
 
     def reads(self, y: Shape) -> dict[str, Shape]:
-        """Returns nothing: the kernel's shape is the problem's."""
+        """Returns nothing, because the kernel's shape is part of the problem."""
         del y
         return {}
 
@@ -87,7 +87,7 @@ class BatchNorm:
 
     Attributes:
       mode: ``"spatial"`` or ``"per_activation"``.
-      training: normalises by the batch's own statistics.
+      training: normalises by the batch's statistics.
       epsilon: added to the variance.
     """
 
@@ -102,7 +102,7 @@ class BatchNorm:
             raise ValueError(f"mode: got {self.mode!r}, wanted one of {list(MODES)}")
 
     def reads(self, y: Shape) -> dict[str, Shape]:
-        """Returns the shapes of what it reads."""
+        """Returns the shapes of the parameters and statistics."""
         shape = y[-1:] if self.mode == "spatial" else y[1:]
         names = ("scale", "shift") if self.training else ("scale", "shift", "mean", "variance")
         return dict.fromkeys(names, shape)
@@ -126,7 +126,7 @@ class BatchNorm:
 
 @dataclasses.dataclass(frozen=True)
 class Residual:
-    """Adds ``residual``, of the result's shape."""
+    """Adds ``residual``, which has the shape of the result."""
 
     letter: ClassVar[str] = "R"
 
@@ -141,7 +141,7 @@ class Residual:
 
 @dataclasses.dataclass(frozen=True)
 class Activation:
-    """An activation, by a name of :data:`~jaxatr.kernels.activations.ACTIVATIONS`."""
+    """Applies an activation, named as in :data:`~jaxatr.kernels.activations.ACTIVATIONS`."""
 
     letter: ClassVar[str] = "A"
     name: str = "relu"
@@ -156,7 +156,7 @@ class Activation:
         return {}
 
     def apply(self, y: Array, arguments: Arguments) -> Array:
-        """Returns the activation."""
+        """Returns the activated features."""
         del arguments
         return ACTIVATIONS[self.name](y)
 
@@ -166,11 +166,11 @@ Operation: TypeAlias = Convolution | Bias | BatchNorm | Residual | Activation
 
 @dataclasses.dataclass(frozen=True)
 class FusionProblem:
-    """Shapes and type that a plan is compiled for.
+    """The shapes and the type that a plan is compiled for.
 
     Attributes:
       x_shape: ``(batch, height, width, channels)``.
-      w_shape: ``(kernel height, kernel width, channels / groups, features)``; None where the plan
+      w_shape: ``(kernel height, kernel width, channels / groups, features)``, or None if the plan
         has no convolution.
       dtype: name of the type of the images, of ``w`` and of the result; vectors may be float32.
     """
@@ -188,7 +188,7 @@ class FusionProblem:
 
 
 def forward(operation: Convolution, problem: FusionProblem) -> Problem:
-    """Returns a plan's convolution as a problem of its own."""
+    """Returns the problem of a plan's convolution by itself."""
     return Problem(
         direction="forward",
         x_shape=problem.x_shape,

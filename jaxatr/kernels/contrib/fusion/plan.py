@@ -1,4 +1,4 @@
-"""Plans: a sequence of operations, compiled once for a problem, run with any values."""
+"""Fusion plans: sequences of operations, compiled once for a problem and run with any values."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -22,13 +22,14 @@ from jaxatr.typing import Array
 
 
 class Fusion(NamedTuple):
-    """A supported combination.
+    """A supported combination of operations.
 
     Attributes:
-      combination: a letter each: C convolution, B bias, N batch norm, R residual, A activation.
-      solver: who computes it.
-      platforms: where; empty for everywhere.
-      constraints: what the operations must be.
+      combination: one letter per operation: C convolution, B bias, N batch norm, R residual,
+        A activation.
+      solver: name of the solver that computes it.
+      platforms: the platforms that it runs on; empty for all.
+      constraints: the constraints on the operations, in words.
     """
 
     combination: str
@@ -38,7 +39,7 @@ class Fusion(NamedTuple):
 
 
 def supported_fusions() -> list[Fusion]:
-    """Returns every combination that some solver takes, as the solvers' graphs have it."""
+    """Returns every combination that a solver accepts, read from the solvers' graphs."""
     return [
         Fusion(combination, name, solver.platforms, texts)
         for name, solver in SOLVERS.items()
@@ -48,14 +49,14 @@ def supported_fusions() -> list[Fusion]:
 
 @dataclasses.dataclass(frozen=True)
 class CompiledPlan:
-    """A plan that is ready to run.
+    """A compiled plan, ready to run.
 
     Attributes:
-      solver: who computes it.
-      shapes: the arguments by name.
-      function: the same computation as a function of the arguments by name, for jax's
-        transformations; a kernel of one's own has no derivative.
-      executable: what :meth:`execute` calls.
+      solver: name of the solver that computes it.
+      shapes: shapes of the arguments by name.
+      function: the computation as a traceable function of the arguments by name, for jax's
+        transformations; the Pallas kernels have no derivative.
+      executable: the compiled program that :meth:`execute` calls.
     """
 
     solver: str
@@ -65,14 +66,14 @@ class CompiledPlan:
 
     @property
     def accuracy(self) -> Accuracy:
-        """How the solver rounds: ``"wide"`` or ``"narrow"``."""
+        """The solver's rounding, ``"wide"`` or ``"narrow"`` (see :data:`Accuracy`)."""
         return SOLVERS[self.solver].accuracy
 
     def execute(self, arguments: Mapping[str, Array]) -> Array:
-        """Returns the result for the arguments by name.
+        """Runs the plan on the arguments by name.
 
         Raises:
-          ValueError: an argument is missing, not asked for, or of another shape.
+          ValueError: an argument is missing or unexpected, or has the wrong shape.
         """
         if set(arguments) != set(self.shapes):
             raise ValueError(f"arguments: got {sorted(arguments)}, wanted {sorted(self.shapes)}")
@@ -94,22 +95,22 @@ class FusionPlan:
     """
 
     def __init__(self, operations: Sequence[Operation]) -> None:
-        """Takes the operations in the order in which they are applied."""
+        """Stores the operations, in the order in which they are applied."""
         self.operations = tuple(operations)
 
     def compile(self, problem: FusionProblem, *, solver: str = "auto") -> CompiledPlan:
-        """Chooses a solver and compiles.
+        """Compiles the plan for a problem.
 
-        ``"auto"`` is XLA: no run on an accelerator has yet shown where a kernel of one's own is
-        faster. On a GPU it is ``"xla_folded"`` where that takes the sequence, which is then one
-        call of cuDNN, and elsewhere ``"xla"``.
+        ``"auto"`` is XLA, because no run on an accelerator has shown yet where the Pallas kernels
+        are faster: on a GPU ``"xla_folded"`` if it accepts the sequence, which is then a single
+        cuDNN call, and ``"xla"`` otherwise.
 
         Args:
-          problem: shapes and type.
-          solver: ``"auto"``, or a name of :data:`SOLVERS`.
+          problem: the shapes and the type.
+          solver: ``"auto"``, or a key of :data:`SOLVERS`.
 
         Raises:
-          NotImplementedError: the solver does not take the sequence; says why.
+          NotImplementedError: the solver does not accept the sequence; the message has the reason.
           ValueError: the solver is unknown, or the shapes do not fit together.
         """
         here = describe(jax.local_devices()[0])
@@ -118,7 +119,7 @@ class FusionPlan:
             raise ValueError(f"solver: got {solver!r}, wanted 'auto' or one of {sorted(SOLVERS)}")
         reason = refusal(SOLVERS[name].edges, self.operations, problem)
         if reason is None and not SOLVERS[name].runs_on(here):
-            reason = f"it is for another device than {here.kind}"
+            reason = f"it does not run on {here.kind}"
         if reason is not None:
             raise NotImplementedError(f"{name} does not take {self.combination}: {reason}")
         shapes = self.arguments(problem)
@@ -133,20 +134,20 @@ class FusionPlan:
         return CompiledPlan(name, shapes, function, executable)
 
     def choose(self, problem: FusionProblem, device: Device) -> str:
-        """Returns the solver that ``"auto"`` stands for on a device, which need not be here."""
+        """Returns the solver that ``"auto"`` stands for on a device, which need not be present."""
         folded = refusal(SOLVERS["xla_folded"].edges, self.operations, problem) is None
         return "xla_folded" if device.platform == "gpu" and folded else "xla"
 
     @property
     def combination(self) -> str:
-        """The sequence as in the paper's tables, such as CBNA."""
+        """The sequence in the letters of the paper's tables, such as CBNA."""
         return "".join(operation.letter for operation in self.operations)
 
     def arguments(self, problem: FusionProblem) -> dict[str, Shape]:
         """Returns the shapes of the arguments by name, ``x`` first.
 
-        Vectors (``bias``, ``scale``, ``shift``, ``mean``, ``variance``) are float32 where the
-        problem's type is shorter.
+        Vectors (``bias``, ``scale``, ``shift``, ``mean``, ``variance``) are float32 if the
+        problem's type is narrower.
         """
         shapes, y = {"x": problem.x_shape}, problem.x_shape
         for operation in self.operations:

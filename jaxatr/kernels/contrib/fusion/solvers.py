@@ -1,4 +1,4 @@
-"""Solvers of a fused sequence: XLA, or a kernel of one's own."""
+"""Solvers of fused sequences: XLA in two forms, and the Pallas kernels."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -25,9 +25,9 @@ from jaxatr.kernels.pallas import Device, kernel, runs_on
 from jaxatr.kernels.pallas.epilogue import Epilogue, folded
 from jaxatr.typing import Array
 
-#: How a plan is rounded. ``"wide"``: once, at the end; what follows the convolution is computed in
-#: float32. ``"narrow"``: the problem's type throughout, as the operations are written, with a norm
-#: folded into the kernel; a compiler may compute more exactly, and cuDNN does.
+#: How a solver rounds. ``"wide"``: once, at the end; everything after the convolution is computed
+#: in float32. ``"narrow"``: in the problem's type throughout, with the norm folded into the kernel;
+#: the compiler may use more precision, and cuDNN does.
 Accuracy: TypeAlias = Literal["wide", "narrow"]
 
 
@@ -36,11 +36,11 @@ class FusionSolver:
     """A solver for fused sequences.
 
     Attributes:
-      platforms: where it runs; empty for everywhere.
+      platforms: the platforms that it runs on; empty for all.
       edges: its constraint graph.
-      run: ``(operations, arguments) -> result``.
-      runs_on: says whether a device of such a platform will do.
-      accuracy: how it rounds.
+      run: ``(operations, arguments) -> result``, the computation.
+      runs_on: ``device -> bool``, whether it runs on a device of its platforms.
+      accuracy: its rounding (see :data:`Accuracy`).
     """
 
     platforms: tuple[str, ...]
@@ -57,7 +57,7 @@ _KERNEL = Constraint("w_shape in the problem", lambda _, problem: problem.w_shap
 
 
 def run_xla(operations: Sequence[Operation], arguments: Arguments) -> Array:
-    """Applies the operations in turn, for XLA to fuse what follows a convolution into one pass.
+    """Applies the operations in turn and leaves the fusion to XLA.
 
     After the first operation everything is float32 or wider, as in a kernel's accumulator.
     """
@@ -69,10 +69,10 @@ def run_xla(operations: Sequence[Operation], arguments: Arguments) -> Array:
 
 
 def run_folded(operations: Sequence[Operation], arguments: Arguments) -> Array:
-    """Folds the norm into the kernel and the bias, and stays in the problem's type.
+    """Folds the norm into the kernel and the bias, and computes in the problem's type.
 
-    On a GPU, XLA turns convolution, bias, residual input and ReLU into one call of cuDNN if nothing
-    between them changes the type; a factor of each feature cannot be part of that call.
+    On a GPU, XLA turns convolution, bias, residual input and ReLU into one cuDNN call if nothing in
+    between changes the type. That call cannot scale features, hence the folding.
     """
     convolution: Any
     convolution, *rest = operations
@@ -91,14 +91,15 @@ def run_folded(operations: Sequence[Operation], arguments: Arguments) -> Array:
     return y
 
 
-# XLA looks for a maximum; jax's own have the derivatives that this package's selections have.
+# XLA's pattern for cuDNN needs a maximum. The functions of jax.nn are written as one and have the
+# same derivatives as ACTIVATIONS.
 _MAXIMA = {"relu": jax.nn.relu, "relu6": jax.nn.relu6}
 
 
 def _affine(
     operations: Sequence[Operation], arguments: Arguments
 ) -> tuple[Array | None, Array | None]:
-    """Returns the factor and the summand that bias and norm come down to, None for none."""
+    """Returns the scale and shift that bias and norm amount to, each None if there is none."""
     norm = next((o for o in operations if isinstance(o, BatchNorm)), None)
     bias = arguments.get("bias")
     if norm is None:
@@ -108,7 +109,7 @@ def _affine(
 
 
 def run_kernel(device: Device, operations: Sequence[Operation], arguments: Arguments) -> Array:
-    """Turns what follows a convolution into an epilogue, and runs the kernel."""
+    """Turns the operations after the convolution into an epilogue and runs the Pallas kernel."""
     convolution: Any
     convolution, *rest = operations
     x, w = arguments["x"], arguments["w"]

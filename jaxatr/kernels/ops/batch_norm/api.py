@@ -1,8 +1,8 @@
 """Batch norm in the two modes of section IV.B of the MIOpen paper, with an activation.
 
-There is no kernel of its own: the statistics are two reductions, the rest is elementwise, XLA fuses
-it (with the activation) into one pass, and the derivative that jax takes of it fuses likewise. What
-XLA cannot fuse, the norm of a convolution's result, is in :mod:`jaxatr.kernels.pallas`.
+It needs no custom kernel: the statistics are two reductions, and XLA fuses the elementwise rest,
+activation included, into one pass, forward and backward. The one case that XLA cannot fuse, a norm
+after a convolution, is in :mod:`jaxatr.kernels.pallas`.
 """
 
 import math
@@ -23,15 +23,15 @@ MODES: tuple[Mode, ...] = ("spatial", "per_activation")
 def batch_statistics(
     x: Float[Array, "b ... c"], *, mode: Mode = "spatial", axis_name: str | None = None
 ) -> tuple[Float[Array, "*dims"], Float[Array, "*dims"]]:
-    """Returns mean and (biased) variance of a batch, float32 for shorter types.
+    """Computes the mean and the (biased) variance of a batch, in float32 or wider.
 
-    The variance is the mean square of what is left after the mean, so that features far from zero
-    keep their digits; over several devices both are reduced in turn.
+    The variance is computed from differences, not from raw squares, so that features far from zero
+    keep their precision.
 
     Args:
       x: ``[b, ..., c]``.
-      mode: ``"spatial"``, one value per channel (the last axis), or ``"per_activation"``, one per
-        feature and place: only the batch axis is reduced.
+      mode: ``"spatial"`` for one value per channel (the last axis), or ``"per_activation"`` for
+        one per channel and pixel, reducing the batch axis only.
       axis_name: an axis of ``pmap`` or ``vmap`` to reduce over as well.
 
     Raises:
@@ -43,10 +43,10 @@ def batch_statistics(
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def _moments(axes: tuple[int, ...], axis_name: str | None, x: Array) -> tuple[Array, Array]:
-    """Returns mean and variance in one pass, as differences from the mean of the first example.
+    """Computes mean and variance in one pass, from differences to the first example's mean.
 
-    That is near the mean, or spreads the values itself: with ``b`` examples, the square of how far
-    it is off is at most ``b`` times the variance.
+    That shift is accurate enough: with ``b`` examples, its squared distance from the true mean is
+    at most ``b`` times the variance.
     """
     if len(axes) < x.ndim - 1:
         near = x.mean(axes)
@@ -65,7 +65,7 @@ def _moments(axes: tuple[int, ...], axis_name: str | None, x: Array) -> tuple[Ar
 
 @_moments.defjvp
 def _moments_jvp(axes, axis_name, primals, tangents):
-    # The derivative in the mean that the variance is taken from is zero: no sum of it is needed.
+    # The variance's derivative with respect to the mean is zero, so its sum is not needed.
     (x,), (dx,) = primals, tangents
     mean, variance = _moments(axes, axis_name, x)
     slopes = dx.mean(axes), 2 * jnp.mean((x - mean) * dx, axes)
@@ -87,15 +87,15 @@ def batch_norm(
 ) -> Float[Array, "b ... c"]:
     """Returns ``activation(scale * (x - mean) / sqrt(variance + epsilon) + shift)``.
 
-    For inference the statistics are those kept from training. For training they are the batch's,
-    ``batch_norm(x, scale, shift, *batch_statistics(x))``, and gradients flow through them.
+    For inference, pass the running statistics. For training, pass the batch's,
+    ``batch_norm(x, scale, shift, *batch_statistics(x))``; gradients flow through them.
 
     Args:
       x: ``[b, ..., c]``.
-      scale: gamma, ``[c]`` if ``mode`` is ``"spatial"``, else of the shape of one example.
-      shift: beta, likewise.
-      mean: likewise.
-      variance: likewise.
+      scale: gamma, ``[c]`` if ``mode`` is ``"spatial"``, otherwise of the shape of one example.
+      shift: beta, of the shape of ``scale``.
+      mean: the mean, of the shape of ``scale``.
+      variance: the variance, of the shape of ``scale``.
       mode: ``"spatial"`` or ``"per_activation"``.
       epsilon: added to the variance.
       activation: a name of :data:`~jaxatr.kernels.activations.ACTIVATIONS`.
@@ -112,7 +112,7 @@ def batch_norm(
     wide = jnp.promote_types(x.dtype, jnp.float32)
     factor = scale.astype(wide) * jax.lax.rsqrt(variance.astype(wide) + epsilon)
     vectors = mean.astype(wide), factor, shift.astype(wide)
-    # Spread together, so that their gradients are summed together.
+    # Broadcast together, so that their gradients are summed in one loop.
     mean, factor, shift = spread(x.shape[:-1], *vectors) if mode == "spatial" else vectors
     y = (x.astype(wide) - mean) * factor + shift
     return ACTIVATIONS[activation](y).astype(x.dtype)

@@ -1,4 +1,4 @@
-"""Batch norm as the find step sees it, with its definition in NumPy's float64."""
+"""Batch norm as an operation of the find step, with a float64 reference in NumPy."""
 
 import dataclasses
 
@@ -22,7 +22,7 @@ class Problem:
     Attributes:
       direction: ``"forward"``, or ``"backward"``: the gradients of ``x``, ``scale`` and ``shift``.
       mode: ``"spatial"`` or ``"per_activation"``.
-      training: by the batch's own statistics; otherwise they are given.
+      training: whether to use the batch's statistics; otherwise they are arguments.
       activation: a name of :data:`~jaxatr.kernels.activations.ACTIVATIONS`.
       x_shape: ``(batch, height, width, channels)``.
       dtype: name of the images' type; scale, shift and statistics are float32 or wider.
@@ -37,7 +37,7 @@ class Problem:
 
     @property
     def key(self) -> str:
-        """The problem in one line, by which its choice is recorded."""
+        """One line of text that identifies the problem in databases and records."""
         kind = "training" if self.training else "inference"
         shape = "x".join(map(str, self.x_shape))
         return (
@@ -46,12 +46,12 @@ class Problem:
 
     @property
     def reduced(self) -> tuple[int, ...]:
-        """The axes that the statistics are over."""
+        """The axes that the statistics are computed over."""
         return (0, 1, 2) if self.mode == "spatial" else (0,)
 
 
 def xla(problem: Problem, x: Array, scale: Array, shift: Array, *known: Array) -> Array:
-    """Returns the public functions' result, which XLA fuses."""
+    """Computes the norm by the public functions, which XLA fuses."""
     mean, variance = batch_statistics(x, mode=problem.mode) if problem.training else known
     return batch_norm(
         x,
@@ -66,7 +66,7 @@ def xla(problem: Problem, x: Array, scale: Array, shift: Array, *known: Array) -
 
 
 def arguments(problem: Problem, generator: np.random.Generator) -> tuple[np.ndarray, ...]:
-    """Returns images, scale, shift, known statistics and the cotangent, as far as they are read."""
+    """Returns images, scale, shift and, as the problem needs them, statistics and the cotangent."""
     shape = tuple(n for axis, n in enumerate(problem.x_shape) if axis not in problem.reduced)
     single = jnp.promote_types(problem.dtype, jnp.float32).name
     (x,) = draw(generator, problem.dtype, problem.x_shape)
@@ -125,8 +125,8 @@ COMMAND = Command(
     {
         **IMAGES,
         "mode": Option("spatial", "Statistics per channel or per activation.", choices=MODES),
-        "train": Option(True, "By the batch's statistics; --notrain: by given ones."),
-        "activation": Option("none", "What follows the norm.", choices=sorted(ACTIVATIONS)),
+        "train": Option(True, "Use the batch's statistics; with --notrain, given ones."),
+        "activation": Option("none", "Activation after the norm.", choices=sorted(ACTIVATIONS)),
     },
 )
 OPERATION = operation(

@@ -1,4 +1,4 @@
-"""The public functions: they check and normalise their arguments, then bind the primitive."""
+"""The public convolutions, which check and normalise their arguments and bind the primitive."""
 
 from typing import Any
 
@@ -21,36 +21,35 @@ def convolution(
     groups: int = 1,
     algorithm: str = "auto",
 ) -> Shaped[Array, "b *results f"]:
-    """Returns the convolution (cross-correlation) of images or sequences ``x`` with ``w``.
+    """Computes the convolution (cross-correlation) of images or sequences ``x`` with ``w``.
 
-    All of jax's transformations work through it, to any order; ``jax.shard_map`` with
-    ``check_vma=False``. With ``algorithm="auto"`` the forward product and each gradient are
-    computed by the algorithm that was found the fastest on the device
-    (:func:`jaxatr.kernels.find`), and where nothing was measured by the one that a rule expects to
-    be; on GPU and TPU that is XLA's own. :func:`jaxatr.kernels.choices` pins them.
+    All of jax's transformations work, to any order; ``jax.shard_map`` needs ``check_vma=False``.
+    With ``algorithm="auto"``, the forward pass and each gradient use the algorithm that was
+    measured to be fastest on the device (:func:`jaxatr.kernels.find`). Without a measurement a
+    heuristic decides; on GPU and TPU it always chooses XLA's convolution.
+    :func:`jaxatr.kernels.choices` pins the algorithms.
 
-    A sequence ``[b, t, c]`` is an image of one row: its stride, dilation and padding are one
-    number each, or of the padding ``(before, after)``.
+    A sequence ``[b, t, c]`` is treated as an image of one row. Its stride and dilation are one
+    number each, and its padding is one number or ``(before, after)``.
 
     Args:
       x: images ``[b, h, w, c]``, or sequences ``[b, t, c]``.
       w: kernel ``[kh, kw, c / groups, f]``, or ``[k, c / groups, f]``, of the same type as ``x``.
       stride: pixels between neighbouring results, one number or ``(rows, columns)``.
       padding: zeros around the image: one number, ``(rows, columns)``,
-        ``((top, bottom), (left, right))``, ``"VALID"`` (none) or ``"SAME"`` (as many as give
-        ``ceil(size / stride)`` results, an odd one at the bottom and right).
+        ``((top, bottom), (left, right))``, ``"VALID"`` (none) or ``"SAME"`` (enough for
+        ``ceil(size / stride)`` results, an odd pixel at the bottom and right).
       dilation: pixels between neighbouring taps of the kernel, one number or ``(rows, columns)``.
-      groups: divides channels and features into as many independent convolutions.
-      algorithm: ``"auto"``, or the name of a solver, in its default configuration, for every
-        direction on every platform. A direction that it cannot compute is XLA's.
+      groups: number of independent groups that channels and features are divided into.
+      algorithm: ``"auto"``, or the name of a solver to use in its default configuration for every
+        direction on every platform. XLA computes the directions that the solver cannot.
 
     Returns:
-      ``[b, h2, w2, f]``, or ``[b, t2, f]``, of the type of ``x`` (of ``int8``: ``int32``) with
-      ``h2 = (h + top + bottom - (kh - 1) * dilation - 1) // stride + 1``.
+      ``[b, h2, w2, f]`` or ``[b, t2, f]``, of the type of ``x``, or ``int32`` if that is ``int8``,
+      with ``h2 = (h + top + bottom - (kh - 1) * dilation - 1) // stride + 1``.
 
     Raises:
-      ValueError: an argument is not one of the above, shapes do not fit together, or the result
-        would have no pixel.
+      ValueError: an argument is invalid, shapes do not fit together, or the result would be empty.
     """
     check_arrays(x, w, "c / groups, f")
     if x.ndim == 3:
@@ -70,7 +69,7 @@ def convolution(
     )
     if min(problem.y_shape[1:3]) < 1:
         raise ValueError(
-            f"x: {x.shape[1]}x{x.shape[2]} pixels with padding {problem.padding} hold no "
+            f"x: {x.shape[1]}x{x.shape[2]} pixels with padding {problem.padding} are too few for a "
             f"{w.shape[0]}x{w.shape[1]} kernel of dilation {dilation}: the result would be empty"
         )
     check_algorithm(problem, algorithm)
@@ -88,30 +87,31 @@ def transposed_convolution(
     groups: int = 1,
     algorithm: str = "auto",
 ) -> Shaped[Array, "b *results f"]:
-    """Returns the transposed convolution: the data gradient of a convolution with ``w``.
+    """Computes the transposed convolution: the data gradient of a convolution with ``w``.
 
-    It is that direction of the same problem and has no kernels of its own; its own gradients are
-    the other two directions.
+    It is the ``data`` direction of that convolution's problem, and its own gradients are the other
+    two directions, so it needs no solvers of its own.
 
     Args:
       x: images ``[b, h, w, c]``, or sequences ``[b, t, c]``, of floating-point numbers.
-      w: the kernel of the convolution that takes the result to ``x``, ``[kh, kw, f / groups, c]``
-        or ``[k, f / groups, c]``: what PyTorch and ONNX store as ``[c, f / groups, kh, kw]``.
-      stride: pixels between the places where neighbouring pixels of ``x`` go.
-      padding: what is cut off at the edges, as zeros are added by :func:`convolution`; there is no
-        ``"SAME"``.
-      output_padding: pixels that the result has more at the bottom and right, less than the stride.
-      dilation: pixels between neighbouring taps.
-      groups: divides channels and features into as many independent ones.
-      algorithm: as for :func:`convolution`; the solver's data gradient.
+      w: the kernel of the convolution that maps the result to ``x``, ``[kh, kw, f / groups, c]``
+        or ``[k, f / groups, c]``; PyTorch and ONNX store it as ``[c, f / groups, kh, kw]``.
+      stride: pixels of the result between neighbouring pixels of ``x``, one number or
+        ``(rows, columns)``.
+      padding: pixels cropped from the edges of the result, written as in :func:`convolution` but
+        without ``"SAME"``.
+      output_padding: additional pixels of the result at the bottom and right, fewer than the
+        stride.
+      dilation: pixels between neighbouring taps of the kernel, one number or ``(rows, columns)``.
+      groups: number of independent groups that channels and features are divided into.
+      algorithm: ``"auto"``, or the name of a solver, whose data gradient is used.
 
     Returns:
-      ``[b, h2, w2, f]``, or ``[b, t2, f]``, with ``h2 = (h - 1) * stride - top - bottom
+      ``[b, h2, w2, f]`` or ``[b, t2, f]``, with ``h2 = (h - 1) * stride - top - bottom
       + (kh - 1) * dilation + 1 + output_padding``.
 
     Raises:
-      ValueError: an argument is not one of the above, shapes do not fit together, or the result
-        would have no pixel.
+      ValueError: an argument is invalid, shapes do not fit together, or the result would be empty.
     """
     check_arrays(x, w, "f / groups, c")
     if x.ndim == 3:
@@ -151,7 +151,7 @@ def transposed_convolution(
 
 
 def _one_row(*, stride: Any, padding: Any, dilation: Any) -> dict[str, Any]:
-    """Returns the options for the image of one row that holds a sequence."""
+    """Returns the options of a sequence as those of an image of one row."""
     return {
         "stride": (1, stride),
         "padding": padding if isinstance(padding, str) else ((0, 0), pair("padding", padding, 0)),

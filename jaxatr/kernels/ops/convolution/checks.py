@@ -1,4 +1,4 @@
-"""Checks of arguments that must fit together."""
+"""Argument checks of the convolutions."""
 
 from typing import Any
 
@@ -11,12 +11,12 @@ from jaxatr.kernels.ops.convolution.solvers import SOLVERS
 
 
 def check_arrays(x: Any, w: Any, last: str) -> None:
-    """Raises a ``ValueError`` unless both are images, or both sequences, of the same type.
+    """Raises a ``ValueError`` unless ``x`` and ``w`` have matching ranks and the same type.
 
     Args:
       x: images or sequences.
-      w: kernel.
-      last: its last two axes, in words.
+      w: the kernel.
+      last: description of the last two axes of ``w``, for the message.
     """
     for name, array in (("x", x), ("w", w)):
         if not hasattr(array, "dtype"):
@@ -31,7 +31,14 @@ def check_arrays(x: Any, w: Any, last: str) -> None:
 
 
 def check_groups(channels: int, features: int, depth: int, groups: int) -> None:
-    """Raises a ``ValueError`` unless a kernel has the channels and features of its groups."""
+    """Raises a ``ValueError`` unless channels and features divide into the groups.
+
+    Args:
+      channels: channels of the image.
+      features: features of the kernel.
+      depth: input channels of the kernel, per group.
+      groups: number of groups.
+    """
     if groups < 1 or channels % groups or features % groups:
         raise ValueError(
             f"groups: got {groups}, wanted a divisor of x's {channels} channels "

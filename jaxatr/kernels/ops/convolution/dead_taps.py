@@ -1,7 +1,7 @@
-"""Kernels without the taps that meet nothing but padding.
+"""Removal of dead taps: kernel taps that only ever meet padding.
 
-A 3x3 kernel on a 1x1 image uses its middle alone, which is what the last stages of a residual
-network do with small images.
+A 3x3 kernel on a 1x1 image uses only its centre. This happens in the last stages of a residual
+network on small images.
 """
 
 import dataclasses
@@ -13,12 +13,12 @@ import jax.numpy as jnp
 from jaxatr.kernels.ops.convolution.problem import Pair, Problem
 from jaxatr.typing import Array
 
-# Products of each number of the kernel in the time of its copy, roughly, on two cores.
+# Multiplications that take about as long as copying one number of the kernel, on two cores.
 _COPY = 47
 
 
 def live_taps(problem: Problem) -> tuple[Pair, Pair]:
-    """Returns ``(start, stop)`` of the taps that meet the image anywhere, by rows and columns."""
+    """Returns ``(start, stop)`` of the rows and of the columns of taps that meet the image."""
     return _live(problem, 0), _live(problem, 1)
 
 
@@ -34,7 +34,7 @@ def _live(problem: Problem, axis: int) -> Pair:
 
 
 def without_dead_taps(problem: Problem) -> Problem:
-    """Returns the problem with the live taps alone; its padding may be negative."""
+    """Returns the equivalent problem with only the live taps; its padding may be negative."""
     live = live_taps(problem)
     padding = []
     for axis, (start, stop) in enumerate(live):
@@ -49,11 +49,11 @@ def without_dead_taps(problem: Problem) -> Problem:
 
 
 def removal_pays(problem: Problem) -> bool:
-    """Says whether fewer products are worth the copy of the live part of the kernel.
+    """Returns whether the saved products are worth copying the live part of the kernel.
 
-    The copy is the forward direction's: of the gradients the images' was as fast by taps, which
-    copies nothing, and the kernel's has no kernel to cut. On few small images it takes longer than
-    the products with zeros do.
+    Only the forward direction may be too small: on few small images the copy takes longer than the
+    products with zeros. Of the gradients, ``taps`` computes the data gradient as fast without a
+    copy, and the weight gradient has no kernel to copy.
     """
     if problem.direction != "forward" or not isinstance(problem.x_shape[0], int):
         return True
@@ -69,7 +69,7 @@ def live_weights(problem: Problem, w: Array) -> Array:
 
 
 def whole_gradient(problem: Problem, w: Array) -> Array:
-    """Returns the whole kernel's gradient from that of its live part."""
+    """Pads the gradient of the live part with zeros to that of the whole kernel."""
     edges = [
         (start, taps - stop, 0)
         for (start, stop), taps in zip(live_taps(problem), problem.w_shape[:2], strict=True)

@@ -1,8 +1,8 @@
-"""Which algorithm to use on CPU, by rule.
+"""The heuristic that chooses a convolution algorithm on CPU.
 
-The rules were read off the timings of ``experiments/benchmarks/convolution.py`` and, for 1x1
-kernels, weight gradients and first layers, ``kernels.py`` (what they recorded stands beside them),
-for the layers of residual networks on a machine of two cores.
+The rules come from timings of the layers of residual networks on a machine of two cores, by
+``experiments/benchmarks/convolution.py`` and, for 1x1 kernels, weight gradients and first layers,
+``experiments/benchmarks/kernels.py``. The timings are in ``experiments/benchmarks/results``.
 """
 
 import math
@@ -18,7 +18,7 @@ from jaxatr.kernels.ops.convolution.solvers import (
 )
 
 _SINGLE = ("float32", "float64")
-_ROOM = 96 * 2**20  # bytes that a step may spare for the patches of one layer
+_ROOM = 96 * 2**20  # the most bytes for the patches of one layer
 
 
 def choose(problem: Problem) -> str:
@@ -33,24 +33,24 @@ def choose(problem: Problem) -> str:
         return _pointwise(problem, pixels)
     if _few(problem, pixels):
         return "taps"
-    # Below this the transformations of the tiles cost more than they save.
+    # With fewer channels, transforming the tiles costs more than it saves.
     if winograd.applies(problem) and min(channels, features) >= 32 and problem.dtype in _SINGLE:
         return _tile(problem)
-    # XLA's form collapses on small images, its gradients by up to a hundred times.
+    # XLA's convolution is slow on small images, its gradients by up to a hundred times.
     if channels > 4 and pixels <= (8 * 8 if problem.direction == "forward" else 4 * 4):
         return "matmul"
     if problem.direction == "weight":
         return "turned" if _can_be_transposed(problem) else "xla"
     if channels > 4:
         return "xla"
-    # The first layer: patches of so few channels are slow to gather.
+    # The first layer: gathering patches of so few channels is slow.
     if problem.direction == "data":
         return "space_to_depth" if space_to_depth.applies(problem) else "xla"
     return "split" if 32 * 32 <= pixels <= 64 * 64 and split.applies(problem) else "xla"
 
 
 def _pointwise(problem: Problem, pixels: int) -> str:
-    """Returns the form of a 1x1 kernel's product; some have a long side alone, over the pixels."""
+    """Returns the algorithm of a 1x1 kernel, which is a single matrix product."""
     if problem.direction == "forward":
         return "matmul"
     channels, features = problem.w_shape[2:]
@@ -61,20 +61,20 @@ def _pointwise(problem: Problem, pixels: int) -> str:
 
 
 def _can_be_transposed(problem: Problem) -> bool:
-    """Says whether a weight gradient is of a type that was timed, and its patches have room."""
+    """Returns whether a weight gradient has a type that was timed and its patches fit."""
     known = isinstance(problem.x_shape[0], int) and problem.dtype in _SINGLE
     return known and transposed.workspace_bytes(problem) <= _ROOM
 
 
 def _few(problem: Problem, pixels: int) -> bool:
-    """Says whether so much of each tap falls on padding that a product per tap is the fastest."""
+    """Returns whether the image is so small that a product per tap is the fastest."""
     strided = problem.direction == "data" and max(problem.stride) > 1
     least, most = (1, 4 * 4) if strided else (2, 2 * 2)
     return taps.applies(problem) and least <= pixels <= most
 
 
 def _tile(problem: Problem) -> str:
-    """Returns Winograd's form with the better tile, whose larger size takes longer to compile."""
+    """Returns the Winograd solver with the faster tile size; the larger one compiles longer."""
     sides = problem.y_shape[1:3]
     if problem.direction == "weight":
         return "winograd4" if math.prod(sides) >= 7 * 7 else "winograd"

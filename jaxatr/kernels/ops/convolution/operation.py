@@ -1,4 +1,4 @@
-"""The convolution as the find step sees it."""
+"""Convolution as an operation of the find step."""
 
 from functools import cache
 from typing import Any
@@ -15,8 +15,8 @@ from jaxatr.kernels.solver import Choice, Operation, register
 def function(problem: Problem, choice: Choice, device: Device) -> Any:
     """Returns the function that computes a problem, on CPU as a call that is not inlined.
 
-    XLA's own operation is not called so: it needs no protection from fusion, and its weight
-    gradient is a hundred times slower inside of a call.
+    XLA's own convolution is inlined: it needs no protection from fusion, and its weight gradient is
+    a hundred times slower inside a call.
     """
     if device.platform == "cpu" and choice.algorithm != "xla":
         return _called(problem, choice)
@@ -34,7 +34,7 @@ def _heuristic(problem: Problem, device: Device) -> Choice:
 
 
 def _canonical(problem: Problem, device: Device) -> Problem:
-    """Returns the problem without the taps that meet nothing, on CPU, and where that pays."""
+    """Returns the problem without dead taps on CPU if that pays, and otherwise unchanged."""
     cut = device.platform == "cpu" and dead_taps.removal_pays(problem)
     return dead_taps.without_dead_taps(problem) if cut else problem
 

@@ -8,7 +8,7 @@ from jaxatr.typing import Array
 
 
 def pad(x: Array, rows: Pair, columns: Pair) -> Array:
-    """Returns ``[b, h, w, c]`` images with zeros at the edges; a negative number crops instead."""
+    """Pads ``[b, h, w, c]`` images with zeros; negative numbers crop."""
     if (rows, columns) == ((0, 0), (0, 0)):
         return x
     edges = [(0, 0, 0), (*rows, 0), (*columns, 0), (0, 0, 0)]

@@ -1,10 +1,10 @@
 """The convolution as one bilinear primitive, closed under differentiation and batching.
 
-A ``custom_vjp`` would lose forward mode and second derivatives. The primitive instead says that it
-is bilinear, and that the transpose of each direction is another direction of the same convolution
-(see :class:`Problem`); everything else follows from that, to any order. Who chooses the algorithm
-is settled when a program is traced, and asked when it is lowered, because only then is the platform
-known.
+A ``custom_vjp`` would lose forward mode and second derivatives. The primitive is instead declared
+to be bilinear, and the transpose of each direction is another direction of the same convolution
+(see :class:`Problem`), so that derivatives of any order follow. The chooser of the algorithm is
+fixed when a program is traced; it is called when the program is lowered, because only then is the
+platform known.
 """
 
 import dataclasses
@@ -34,13 +34,13 @@ _ROLES: dict[Direction, str] = {"forward": "xwy", "data": "ywx", "weight": "xyw"
 def bind(
     a: jax.Array, b: jax.Array, problem: Problem, algorithm: str | choosing.Chooser
 ) -> jax.Array:
-    """Returns the convolution of one direction's two arguments.
+    """Computes one direction of a convolution.
 
     Args:
-      a: the first.
-      b: the second.
-      problem: what to compute.
-      algorithm: a name, or who chooses; ``"auto"`` is who chooses at the moment.
+      a: the direction's first argument.
+      b: the direction's second argument.
+      problem: the problem to compute.
+      algorithm: the name of a solver, a chooser, or ``"auto"`` for the current chooser.
     """
     if algorithm == "auto":
         algorithm = choosing.current()
@@ -49,7 +49,7 @@ def bind(
 
 @convolution_p.def_impl
 def _run(a, b, *, problem, algorithm):
-    with jax.disable_jit(False):  # without, as for jax's own primitives, this would call itself
+    with jax.disable_jit(False):  # under disable_jit this would recurse; jax's own do the same
         return _jitted(a, b, problem, algorithm)
 
 
@@ -62,7 +62,7 @@ def _abstract(a, b, *, problem, algorithm):
     return jax.core.ShapedArray(problem.result_shape, jnp.dtype(problem.result_dtype))
 
 
-# Differentiation: for (x, w) -> y the transpose in x is (y, w) -> x, and so on round the circle.
+# Differentiation: the transpose of (x, w) -> y in x is (y, w) -> x, and so on in a circle.
 
 
 def _transpose_first(cotangent, a, b, *, problem, algorithm):
@@ -108,7 +108,7 @@ batching.primitive_batchers[convolution_p] = _batch
 
 
 def _grown(problem: Problem, grows: str, n: int) -> Problem:
-    """Returns the one convolution that stands for ``n`` of ``problem``."""
+    """Returns the one convolution that computes ``n`` copies of ``problem``."""
     images, height, width, channels = problem.x_shape
     *window, depth, features = problem.w_shape
     images *= n if grows == "images" else 1
@@ -124,10 +124,10 @@ def _grown(problem: Problem, grows: str, n: int) -> Problem:
 
 
 def _axis(role: str, grows: str, problem: Problem) -> tuple[int, int]:
-    """Returns which axis of an argument absorbs the batch, and how many blocks stand before it.
+    """Returns the axis of an argument that absorbs the batch, and the number of blocks before it.
 
-    Channels and features are ordered (group, member); a batch that grows the members goes between
-    the two, one that grows the groups goes before them.
+    Channels and features are ordered (group, member). The batch goes between the two if it extends
+    the members, and before both if it extends the groups.
     """
     if grows == "images":
         return 0, 1
@@ -146,7 +146,7 @@ def _fold(argument, role, grows, problem):
 
 
 def _unfold(result, role, grows, problem, n):
-    """The inverse of :func:`_fold`, for the result."""
+    """Inverts :func:`_fold`, for the result."""
     axis, blocks = _axis(role, grows, problem)
     shape = list(result.shape)
     shape[axis] //= n
@@ -162,7 +162,7 @@ def _lower(a, b, *, problem, algorithm, platform):
         return function(problem, _named(algorithm, problem, device), device)(a, b)
     small = OPERATION.canonical(problem, device)
     choice = algorithm.choose(OPERATION, small, device)
-    # Nothing is cut from the kernel, or taps passes over what meets nothing and spares the copy.
+    # The solver "taps" skips dead taps by itself, which saves the copy of the live ones.
     whole = small.w_shape == problem.w_shape or choice.algorithm == "taps"
     if small == problem or (whole and not OPERATION.refusal(problem, choice, device)):
         return function(problem, choice, device)(a, b)
@@ -173,7 +173,7 @@ def _lower(a, b, *, problem, algorithm, platform):
 
 
 def _named(name, problem, device):
-    """Returns the algorithm in its default form; XLA's for a direction that it cannot compute."""
+    """Returns the solver's default choice, or XLA for a direction that it cannot compute."""
     if not SOLVERS[name].applies(problem, device):
         return Choice("xla")
     return Choice(name, SOLVERS[name].configs(problem)[0])

@@ -1,4 +1,4 @@
-"""The description of a convolution to be computed, which can be a dictionary key."""
+"""The description of a convolution problem, usable as a dictionary key."""
 
 import dataclasses
 import math
@@ -28,16 +28,16 @@ class Problem:
     =========  ================  ==========
 
     A sequence is an image of one row. A transposed convolution is the ``data`` direction of the
-    convolution that takes its result back. The layout is NHWC, the only one.
+    convolution that maps its result back to its input. The only layout is NHWC.
 
     Attributes:
-      direction: which of the three is asked for.
+      direction: ``"forward"``, ``"data"`` or ``"weight"``.
       x_shape: ``(batch, height, width, channels)``.
       w_shape: ``(kernel height, kernel width, channels / groups, features)``.
       stride: rows and columns between neighbouring results.
       padding: ``((top, bottom), (left, right))`` zeros around the image.
       dilation: rows and columns between neighbouring taps of the kernel.
-      groups: how many independent convolutions the channels and features are divided into.
+      groups: number of independent groups that channels and features are divided into.
       dtype: name of the element type of both arguments.
     """
 
@@ -51,13 +51,13 @@ class Problem:
     dtype: str
 
     def __post_init__(self) -> None:
-        """Raises a ``ValueError`` unless there is such a direction."""
+        """Raises a ``ValueError`` if the direction is unknown."""
         if self.direction not in get_args(Direction):
             raise ValueError(f"direction: got {self.direction!r}, wanted forward, data or weight")
 
     @property
     def batch_divisors(self) -> list[int]:
-        """The divisors of the batch; none of a free one, in a program that is exported."""
+        """The divisors of the batch; none if the batch is a symbolic dimension of jax.export."""
         batch = self.x_shape[0]
         fixed = isinstance(batch, int)
         return [count for count in range(1, batch + 1) if batch % count == 0] if fixed else []
@@ -80,7 +80,7 @@ class Problem:
 
     @property
     def key(self) -> str:
-        """The problem in one line, by which its choice is recorded."""
+        """One line of text that identifies the problem in databases and records."""
         edges = ".".join(str(edge) for pad in self.padding for edge in pad)
         return (
             f"convolution {self.direction} {_times(self.x_shape)} {_times(self.w_shape)} "
@@ -89,16 +89,16 @@ class Problem:
 
     @property
     def result_dtype(self) -> str:
-        """Name of the element type of the result: products of ``int8`` are summed in ``int32``."""
+        """Name of the result's element type; ``int8`` products are summed in ``int32``."""
         return "int32" if self.dtype == "int8" else self.dtype
 
     @property
     def floating(self) -> bool:
-        """Says whether the elements are floating-point numbers."""
+        """Whether the elements are floating-point numbers."""
         return jnp.issubdtype(self.dtype, jnp.floating)
 
     def bytes(self, shape: Iterable[int]) -> int:
-        """Returns the size of an array of the problem's element type."""
+        """Returns the size in bytes of an array of the problem's element type."""
         return math.prod(shape) * jnp.dtype(self.dtype).itemsize
 
     @property

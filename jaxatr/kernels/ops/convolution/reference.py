@@ -1,4 +1,4 @@
-"""The definition of a convolution and its gradients, in NumPy's float64."""
+"""A float64 reference of a convolution and its gradients, in NumPy."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -11,12 +11,12 @@ from jaxatr.kernels.ops.tolerance import PLAIN, of_products
 
 
 def tolerance(problem: Problem, device: Device) -> float:
-    """Returns the accepted error (:func:`~jaxatr.kernels.ops.tolerance.of_products`)."""
+    """Returns the tolerance (:func:`~jaxatr.kernels.ops.tolerance.of_products`)."""
     return of_products(problem.dtype, device, PLAIN)
 
 
 def arguments(problem: Problem, generator: np.random.Generator) -> tuple[np.ndarray, ...]:
-    """Returns random arguments: normal, or of ``int8`` all its values."""
+    """Returns random arguments: standard normal, or uniform for ``int8``."""
     shapes = problem.argument_shapes
     if problem.floating:
         drawn = (generator.standard_normal(shape, np.float32) for shape in shapes)
@@ -25,7 +25,7 @@ def arguments(problem: Problem, generator: np.random.Generator) -> tuple[np.ndar
 
 
 def reference(problem: Problem, given: tuple[np.ndarray, ...]) -> np.ndarray:
-    """Returns the result of the problem's direction, a tap and a group at a time."""
+    """Computes the problem's direction, one tap and one group at a time."""
     a, b = (np.asarray(array).astype(np.float64) for array in given)
     x, padded = _padded(problem)
     if problem.direction != "data":
@@ -46,7 +46,7 @@ def _padded(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     """Returns zeros for the image, and the image with its padding: views of the same memory."""
     batch, height, width, channels = problem.x_shape
     (top, bottom), (left, right) = problem.padding
-    edge = max(0, top, bottom, left, right)  # a negative one crops
+    edge = max(0, top, bottom, left, right)  # negative padding crops
     memory = np.zeros((batch, height + 2 * edge, width + 2 * edge, channels))
     rows = slice(edge - top, edge + height + bottom)
     columns = slice(edge - left, edge + width + right)

@@ -1,4 +1,4 @@
-"""Pooling whose form is chosen per problem and direction."""
+"""Pooling with an algorithm chosen per problem and direction."""
 
 from jaxatr.kernels.ops.pooling.api import average_pool, max_pool
 from jaxatr.kernels.ops.pooling.problem import Problem

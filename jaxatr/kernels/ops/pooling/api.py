@@ -1,4 +1,4 @@
-"""The public functions: they check and normalise their arguments, then run a form."""
+"""The public pooling functions, which check and normalise their arguments and run a form."""
 
 from jaxatr.kernels.ops.checks import check_images
 from jaxatr.kernels.ops.differentiable import check_algorithm, run
@@ -16,19 +16,21 @@ def max_pool(
     *,
     algorithm: str = "auto",
 ) -> Float[Array, "b h2 w2 c"]:
-    """Returns the maximum over windows; pixels beyond the edge count as minus infinity.
+    """Computes the maximum over windows; padding counts as minus infinity.
 
-    Where several pixels share the maximum, the first (by rows) gets the gradient.
+    If several pixels share the maximum, the first one in row-major order gets the gradient.
 
     Args:
       x: images.
-      window: pixels of a window, one number or ``(rows, columns)``.
-      stride: pixels between neighbouring windows, likewise; by default the window.
-      padding: as of :func:`jaxatr.kernels.convolution`; less than the window.
-      algorithm: ``"auto"``, as of :func:`jaxatr.kernels.convolution`, ``"taps"`` or ``"xla"``.
+      window: size of the window, one number or ``(rows, columns)``.
+      stride: pixels between neighbouring windows, one number or ``(rows, columns)``; by default
+        the window's size.
+      padding: pixels around the image, less than the window: one number, ``(rows, columns)``,
+        ``((top, bottom), (left, right))``, ``"VALID"`` or ``"SAME"``.
+      algorithm: ``"auto"``, the fastest known for the problem, or ``"taps"`` or ``"xla"``.
 
     Raises:
-      ValueError: an argument is not one of the above, or no window fits.
+      ValueError: an argument is invalid, or no window fits.
     """
     return _pool("max", x, window, stride, padding, algorithm)
 
@@ -42,18 +44,20 @@ def average_pool(
     include_padding: bool = False,
     algorithm: str = "auto",
 ) -> Float[Array, "b h2 w2 c"]:
-    """Returns the average over windows, summed in float32 or wider.
+    """Computes the average over windows, summed in float32 or wider.
 
     Args:
       x: images.
-      window: as of :func:`max_pool`.
-      stride: as of :func:`max_pool`.
-      padding: as of :func:`max_pool`.
-      include_padding: pixels beyond the edge count as zeros; otherwise they do not count.
-      algorithm: as of :func:`max_pool`.
+      window: size of the window, one number or ``(rows, columns)``.
+      stride: pixels between neighbouring windows, one number or ``(rows, columns)``; by default
+        the window's size.
+      padding: pixels around the image, less than the window: one number, ``(rows, columns)``,
+        ``((top, bottom), (left, right))``, ``"VALID"`` or ``"SAME"``.
+      include_padding: whether padding counts as zeros in the average; by default it is excluded.
+      algorithm: ``"auto"``, the fastest known for the problem, or ``"taps"`` or ``"xla"``.
 
     Raises:
-      ValueError: an argument is not one of the above, or no window fits.
+      ValueError: an argument is invalid, or no window fits.
     """
     mode: Mode = "average_inclusive" if include_padding else "average"
     return _pool(mode, x, window, stride, padding, algorithm)
@@ -68,6 +72,6 @@ def _pool(mode: Mode, x, window, stride, padding, algorithm) -> Array:
         raise ValueError(f"padding: got {around}, wanted less than the window, {window}")
     problem = Problem("forward", mode, x.shape, window, stride, around, x.dtype.name)
     if min(problem.y_shape[1:3]) < 1:
-        raise ValueError(f"window: got {window}, which fits nowhere in {x.shape[1:3]} pixels")
+        raise ValueError(f"window: got {window}, which does not fit in {x.shape[1:3]} pixels")
     check_algorithm(OPERATION.solvers, algorithm)
     return run(problem, algorithm, x)

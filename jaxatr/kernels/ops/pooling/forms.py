@@ -1,8 +1,8 @@
-"""Two ways to pool: slices of the image, and XLA's operation.
+"""Two forms of pooling: by slices of the image, and by XLA's ``reduce_window``.
 
-XLA's ``reduce_window`` and ``select_and_scatter`` took a third of a training step of a small
-residual network on CPU. Here the window's taps are slices of the image, and the gradient of a
-maximum goes, tap by tap, to the first one that holds it.
+``reduce_window`` and ``select_and_scatter`` took a third of a training step of a small residual
+network on CPU. The first form slices the image once per tap of the window and passes the gradient
+of a maximum to the first tap that holds it.
 """
 
 from functools import partial
@@ -16,7 +16,7 @@ from jaxatr.typing import Array
 
 
 def taps(problem: Problem, x: Array) -> Array:
-    """Returns the pooled images, by slices."""
+    """Pools by slices of the image."""
     if problem.mode == "max":
         return _max_of_taps(problem, x)
     total = sum(_taps(problem, x.astype(_wide(x)), 0.0), start=jnp.zeros((), _wide(x)))
@@ -24,7 +24,7 @@ def taps(problem: Problem, x: Array) -> Array:
 
 
 def xla(problem: Problem, x: Array) -> Array:
-    """Returns the pooled images, by ``reduce_window``."""
+    """Pools by ``reduce_window``."""
     edges = ((0, 0), *problem.padding, (0, 0))
     window, stride = (1, *problem.window, 1), (1, *problem.stride, 1)
     if problem.mode == "max":
@@ -34,7 +34,7 @@ def xla(problem: Problem, x: Array) -> Array:
 
 
 def counts(problem: Problem) -> np.ndarray | int:
-    """Returns by how many pixels the sum of each window is divided, ``[h2, w2, 1]`` or one."""
+    """Returns the divisor of each window's sum, ``[h2, w2, 1]``, or one number for all windows."""
     if problem.mode == "average_inclusive":
         return problem.window[0] * problem.window[1]
     inside = []
@@ -73,7 +73,7 @@ def _derivative(problem, primals, tangents):
 
 
 def _taps(problem: Problem, x: Array, fill: float) -> list[Array]:
-    """Returns, for each tap of the window, the pixels that it meets."""
+    """Returns the pixels that each tap of the window meets."""
     x = jnp.pad(x, ((0, 0), *problem.padding, (0, 0)), constant_values=fill)
     (rows, columns), (sy, sx) = problem.window, problem.stride
     below, right = (
@@ -81,7 +81,7 @@ def _taps(problem: Problem, x: Array, fill: float) -> list[Array]:
         for count, step in zip(problem.y_shape[1:3], problem.stride, strict=True)
     )
 
-    def tap(i: int, j: int) -> Array:  # by lax: jnp makes a gather of it for a free batch size
+    def tap(i: int, j: int) -> Array:  # lax.slice, as jnp would gather if the batch is symbolic
         end = (x.shape[0], i + below, j + right, x.shape[3])
         return jax.lax.slice(x, (0, i, j, 0), end, (1, sy, sx, 1))
 

@@ -1,4 +1,4 @@
-"""Pooling as the find step sees it, with its definition in NumPy's float64."""
+"""Pooling as an operation of the find step, with a float64 reference in NumPy."""
 
 from typing import get_args
 
@@ -40,7 +40,7 @@ def reference(problem: Problem, given: tuple[np.ndarray, ...]) -> np.ndarray | t
 
 
 def _slices(problem: Problem) -> list[tuple[slice, ...]]:
-    """Returns which part of the padded image each tap of the window meets, by rows."""
+    """Returns the slice of the padded image that each tap of the window meets, in row order."""
     starts = [(i, j) for i in range(problem.window[0]) for j in range(problem.window[1])]
     sides = list(zip(problem.y_shape[1:3], problem.stride, strict=True))
     return [
@@ -75,7 +75,7 @@ COMMAND = Command(
         "v": Option(2, "stride, columns", 1),
         "p": Option(0, "padding, rows", 0),
         "q": Option(0, "padding, columns", 0),
-        "mode": Option("max", "What is taken of a window.", choices=get_args(Mode)),
+        "mode": Option("max", "The reduction over a window.", choices=get_args(Mode)),
     },
 )
 OPERATION = operation(

@@ -1,4 +1,4 @@
-"""The description of a pooling to be computed, which can be a dictionary key."""
+"""The description of a pooling problem, usable as a dictionary key."""
 
 import dataclasses
 from typing import Literal, TypeAlias
@@ -14,13 +14,13 @@ class Problem:
     """One direction of a pooling.
 
     Attributes:
-      direction: ``"forward"``, or ``"backward"``: the gradient of ``x``, the forward pass included.
-      mode: the ``"max"`` of a window, the ``"average"`` of its pixels inside of the image, or the
-        ``"average_inclusive"`` of zeros beyond the edge too.
+      direction: ``"forward"``, or ``"backward"``: the gradient of ``x`` with the forward pass.
+      mode: ``"max"``, ``"average"`` over the pixels inside the image, or ``"average_inclusive"``,
+        which counts the padding as zeros.
       x_shape: ``(batch, height, width, channels)``.
-      window: its rows and columns.
+      window: rows and columns of the window.
       stride: rows and columns between neighbouring windows.
-      padding: ``((top, bottom), (left, right))`` pixels beyond the edge.
+      padding: ``((top, bottom), (left, right))`` pixels around the image.
       dtype: name of the element type.
     """
 
@@ -45,7 +45,7 @@ class Problem:
 
     @property
     def key(self) -> str:
-        """The problem in one line, by which its choice is recorded."""
+        """One line of text that identifies the problem in databases and records."""
         shape, window, stride = (
             "x".join(map(str, numbers)) for numbers in (self.x_shape, self.window, self.stride)
         )

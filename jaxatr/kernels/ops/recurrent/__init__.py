@@ -1,4 +1,4 @@
-"""Recurrent networks whose algorithm is chosen per problem."""
+"""Recurrent networks with an algorithm chosen per problem."""
 
 from jaxatr.kernels.ops.recurrent.api import gru, lstm, rnn
 from jaxatr.kernels.ops.recurrent.convert import (

@@ -1,4 +1,4 @@
-"""The algorithms by name; each is a module with ``applies(problem)`` and ``run(problem, ...)``."""
+"""The algorithms by name. Each comes from a module with ``applies(problem)`` and ``run(...)``."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,10 +14,10 @@ class Algorithm(NamedTuple):
     """One way to compute one direction of one layer.
 
     Attributes:
-      applies: says whether it can compute the problem.
-      run: ``(problem, weights, x, state, mask, reverse, unroll=1)`` gives the states ``h`` after
-        each step and the final state; everything is time-major, ``x`` is ``[t, b, d]``, ``mask``
-        None or ``[t, b, 1]``.
+      applies: ``problem -> bool``, whether it can compute the problem.
+      run: ``(problem, weights, x, state, mask, reverse, unroll=1)`` returns the states ``h`` after
+        each step and the final state. Arrays are time-major: ``x`` is ``[t, b, d]``, and ``mask``
+        is ``[t, b, 1]`` or None.
     """
 
     applies: Callable[[Problem], bool]

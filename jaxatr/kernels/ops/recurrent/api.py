@@ -1,4 +1,4 @@
-"""The public functions: they check their arguments, then run the layers time-major."""
+"""The public recurrent networks, which check their arguments and run the layers time-major."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
@@ -32,28 +32,29 @@ def lstm(
     ``i, f, o = sigmoid(x W + h R + b)``, ``c~ = tanh(x W + h R + b)``, ``c = f c + i c~``,
     ``h = o tanh(c)``, with the columns of ``W`` and ``R`` in the order i, f, o, c~.
 
-    All of jax's transformations work through it, ``jax.shard_map`` with ``check_vma=False``. The
-    shapes of ``params`` say how many layers and directions there are, and which parts have no bias
-    or no input matrix (see :class:`Weights`).
+    All of jax's transformations work; ``jax.shard_map`` needs ``check_vma=False``. The structure of
+    ``params`` determines the number of layers and directions, and which of them have a bias and an
+    input matrix (see :class:`Weights`).
 
     Args:
       params: ``params[layer][direction]``, a tree of :class:`Weights`; the second direction runs
         backwards in time. A layer above the first reads both directions of the one below.
       x: input sequences.
-      lengths: how many steps each sequence has. An array ``[b]`` may change from call to call, and
-        steps beyond are computed and masked. Integers in a tuple or list, longest first, are part
-        of the program: only the steps that exist are computed, in one loop per different length.
-        Integers in another order are masked.
+      lengths: the number of steps of each sequence, by default all. An array ``[b]`` may change
+        from call to call; steps beyond a sequence's length are computed and masked. Integers in a
+        tuple or list, longest first, are static: only existing steps are computed, in one loop per
+        distinct length. Integers in another order are masked like an array.
       initial: ``(h, c)``, ``[layers * directions, b, h]`` each, directions within layers; zeros if
         None.
       algorithm: ``"auto"``, or one of :data:`ALGORITHMS` for every layer and direction.
-        ``"auto"`` is what was found the fastest on the device (:func:`jaxatr.kernels.find`), and
-        where nothing was measured what a rule expects to be; a network that is differentiated is
-        asked for as such. :func:`jaxatr.kernels.choices` pins it.
+        ``"auto"`` is the algorithm that was measured to be fastest on the device
+        (:func:`jaxatr.kernels.find`), or without a measurement the heuristic's. If the network is
+        differentiated, the choice is that for the backward problem.
+        :func:`jaxatr.kernels.choices` pins it.
 
     Returns:
       The top layer's ``h`` at each step, ``[b, t, directions * h]``, zero beyond a sequence's
-      length, and the final ``(h, c)``, shaped as ``initial``, each sequence's at its own end.
+      length; and the final ``(h, c)`` at each sequence's end, of the shape of ``initial``.
 
     Raises:
       ValueError: shapes or names do not fit, or the algorithm cannot compute the network.
@@ -76,17 +77,21 @@ def gru(
     ``h = (1 - z) n + z h``, with the columns of ``W`` and ``R`` in the order r, z, n.
 
     Args:
-      params: as for :func:`lstm`.
+      params: ``params[layer][direction]``, a tree of :class:`Weights`; the second direction runs
+        backwards in time.
       x: input sequences.
-      lengths: as for :func:`lstm`.
+      lengths: the number of steps of each sequence, by default all: an array ``[b]``, or integers
+        in a tuple or list, which are static if they are longest first (see :func:`lstm`).
       initial: ``[layers * directions, b, h]``; zeros if None.
-      reset: ``"after"`` the recurrent product, as above and as in cuDNN, PyTorch and flax, or
-        ``"before"`` it, ``n = tanh(x W + b + (r * h) R + rb)``, as ONNX does unless told otherwise.
-      algorithm: as for :func:`lstm`.
+      reset: whether the reset gate acts ``"after"`` the recurrent product, as above and in cuDNN,
+        PyTorch and flax, or ``"before"`` it, ``n = tanh(x W + b + (r * h) R + rb)``, the default
+        of ONNX.
+      algorithm: ``"auto"``, or one of :data:`ALGORITHMS` for every layer and direction (see
+        :func:`lstm`).
 
     Returns:
       The top layer's ``h`` at each step, ``[b, t, directions * h]``, zero beyond a sequence's
-      length, and the final ``h``, shaped as ``initial``.
+      length; and the final ``h`` at each sequence's end, of the shape of ``initial``.
 
     Raises:
       ValueError: shapes or names do not fit, or the algorithm cannot compute the network.
@@ -110,15 +115,19 @@ def rnn(
     """Runs a vanilla recurrent network, ``h = activation(x W + h R + b)``.
 
     Args:
-      params: as for :func:`lstm`.
+      params: ``params[layer][direction]``, a tree of :class:`Weights`; the second direction runs
+        backwards in time.
       x: input sequences.
       activation: ``"relu"`` or ``"tanh"``.
-      lengths: as for :func:`lstm`.
+      lengths: the number of steps of each sequence, by default all: an array ``[b]``, or integers
+        in a tuple or list, which are static if they are longest first (see :func:`lstm`).
       initial: ``[layers * directions, b, h]``; zeros if None.
-      algorithm: as for :func:`lstm`.
+      algorithm: ``"auto"``, or one of :data:`ALGORITHMS` for every layer and direction (see
+        :func:`lstm`).
 
     Returns:
-      As :func:`gru`.
+      The top layer's ``h`` at each step, ``[b, t, directions * h]``, zero beyond a sequence's
+      length; and the final ``h`` at each sequence's end, of the shape of ``initial``.
 
     Raises:
       ValueError: shapes or names do not fit, or the algorithm cannot compute the network.
@@ -137,9 +146,7 @@ def _network(cell: Cell, params, x, lengths, initial, algorithm, reset_after=Tru
     batch, steps, width = x.shape
     problem = Problem(cell, steps, batch, width, 0, False, False, x.dtype.name, reset_after)
     hidden, rows = check_params(problem, params)
-    params = jax.tree.map(
-        jnp.asarray, params
-    )  # as converted from another library, they are NumPy's
+    params = jax.tree.map(jnp.asarray, params)  # weights of other libraries are NumPy arrays
     check_algorithm(problem, params, algorithm, ALGORITHMS)
     shape = (rows, batch, hidden)
     if initial is None:
@@ -161,7 +168,7 @@ def _network(cell: Cell, params, x, lengths, initial, algorithm, reset_after=Tru
 
 
 def _lengths(lengths: Any, batch: Any, steps: int) -> Array | tuple[int, ...] | None:
-    """Returns longest-first integers as a tuple, and everything else as an array to mask by."""
+    """Returns static lengths (integers, longest first) as a tuple, and others as an array."""
     if lengths is None:
         return None
     if isinstance(lengths, (tuple, list)):

@@ -1,4 +1,4 @@
-"""One step of each cell, from the input's part of its gates."""
+"""One step of each cell, given the input's part of its gates."""
 
 from typing import TypeAlias
 
@@ -14,7 +14,7 @@ ACTIVATIONS = {"relu": jax.nn.relu, "tanh": jnp.tanh}
 
 
 def product(problem: Problem, a: Array, matrix: ArrayLike) -> Array:
-    """Returns ``a @ matrix``, multiplied in the problem's type and summed in its wide one."""
+    """Returns ``a @ matrix``, multiplied in the problem's type and summed in its wide type."""
     a, matrix = a.astype(problem.dtype), matrix.astype(problem.dtype)
     flat = a.reshape(-1, a.shape[-1])
     result = jnp.matmul(flat, matrix, preferred_element_type=problem.wide)
@@ -22,9 +22,9 @@ def product(problem: Problem, a: Array, matrix: ArrayLike) -> Array:
 
 
 def input_part(problem: Problem, weights: Weights, x: Array) -> Array:
-    """Computes the input's part of the gates, without their bias, for any leading axes (eq. 12).
+    """Computes the input's part of the gates, without the bias, for any leading axes (eq. 12).
 
-    Only the input's matrix is read.
+    It uses only the input matrix of the weights.
     """
     if weights.w is None:
         return jnp.concatenate([x.astype(problem.wide)] * problem.gates, axis=-1)
@@ -34,17 +34,17 @@ def input_part(problem: Problem, weights: Weights, x: Array) -> Array:
 def advance(
     problem: Problem, weights: Weights, part: Array, state: State
 ) -> tuple[State, tuple[Array, ...]]:
-    """Makes one step.
+    """Advances the state by one step.
 
     Args:
       problem: the layer's problem.
-      weights: its weights; only the recurrent ones and the bias are read.
-      part: ``[b, gates * h]``, the input's part of this step, without the bias: here it costs
-        nothing, and added to all steps at once it would be one more copy of them.
-      state: ``[b, h]``, or two of them for an LSTM.
+      weights: the layer's weights; only the recurrent matrix and the biases are used.
+      part: ``[b, gates * h]``, the input's part of this step, without the bias. The bias is added
+        here, where it is free; adding it to all steps at once would copy them.
+      state: ``[b, h]``, or two of these for an LSTM.
 
     Returns:
-      The next state, and what its derivative is made of (see :mod:`.tangents`).
+      The next state, and the values that its derivative needs (see :mod:`.tangents`).
     """
     h, part = state[0], with_bias(part, weights.b)
     if problem.cell == "gru":
@@ -53,12 +53,12 @@ def advance(
 
 
 def close(problem: Problem, s: Array, state: State) -> tuple[State, tuple[Array, ...]]:
-    """Makes the step of an LSTM or vanilla cell from its gates' sums, ``[b, gates * h]``."""
+    """Advances an LSTM or vanilla cell, given the sums of its gates, ``[b, gates * h]``."""
     if problem.cell != "lstm":
         h = ACTIVATIONS[problem.cell](s)
         return (h,), ()
-    # Equations 5 to 10. A sigmoid is a tanh, so that the three gates and the candidate take one
-    # pass: on small states a step's time goes into passes, and not into arithmetic.
+    # Equations 5 to 10. Sigmoids are computed by tanh, so that one pass covers the three gates and
+    # the candidate: for small states the passes take the time, not the arithmetic.
     halves = jnp.full(3 * problem.hidden, 0.5, s.dtype)
     tanhs = jnp.tanh(s * jnp.concatenate([halves, jnp.ones(problem.hidden, s.dtype)]))
     i, f, o, candidate = _opened(tanhs)
@@ -68,9 +68,13 @@ def close(problem: Problem, s: Array, state: State) -> tuple[State, tuple[Array,
 
 
 def gates(problem: Problem, saved: tuple[Array, ...]) -> tuple[Array, ...]:
-    """Computes the factors of the derivative from what the steps saved, ``[t, b, ...]`` each.
+    """Computes the factors of the derivative from the values saved by the steps.
 
-    Of an LSTM that is i, f, o, the candidate, and tanh of the cell's state.
+    For an LSTM they are i, f, o, the candidate, and tanh of the cell's state.
+
+    Args:
+      problem: the layer's problem.
+      saved: the saved values of all steps, ``[t, b, ...]`` each.
     """
     if problem.cell != "lstm":
         return saved
@@ -79,13 +83,13 @@ def gates(problem: Problem, saved: tuple[Array, ...]) -> tuple[Array, ...]:
 
 
 def _opened(tanhs: Array) -> tuple[Array, ...]:
-    """Returns an LSTM's i, f, o and candidate."""
+    """Splits the joint tanh of an LSTM into i, f, o and the candidate."""
     *thirds, candidate = jnp.split(tanhs, 4, axis=-1)
     return (*(0.5 + 0.5 * each for each in thirds), candidate)
 
 
 def sigmoid(x: Array) -> Array:
-    """Returns the logistic function as a tanh, which it is."""
+    """Computes the logistic function by tanh."""
     return 0.5 + 0.5 * jnp.tanh(0.5 * x)
 
 
@@ -107,7 +111,7 @@ def _gru(problem, weights, part, h):
 
 
 def close_gru(joint: Array, own: Array, inner: Array, h: Array) -> tuple[State, tuple[Array, ...]]:
-    """Makes the step of a GRU whose reset gate acts after the recurrent product.
+    """Advances a GRU whose reset gate acts after the recurrent product.
 
     Args:
       joint: ``[b, 2 h]``, the sums of the reset and update gates.
@@ -122,5 +126,5 @@ def close_gru(joint: Array, own: Array, inner: Array, h: Array) -> tuple[State, 
 
 
 def with_bias(a: Array, bias: ArrayLike | None) -> Array:
-    """Returns ``a``, plus the bias if there is one, in the type of ``a``."""
+    """Adds the bias, if there is one, in the type of ``a``."""
     return a if bias is None else a + jnp.asarray(bias, a.dtype)

@@ -1,4 +1,4 @@
-"""Checks of arguments that must fit together."""
+"""Argument checks of the recurrent networks."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -11,20 +11,23 @@ from jaxatr.kernels.ops.recurrent.weights import Params, Weights
 
 
 def check_params(problem: Problem, params: Params) -> tuple[int, int]:
-    """Returns the size of the state, and how many states the network has.
+    """Checks the weights of a network.
+
+    Returns:
+      The size of the state and the number of states, ``layers * directions``.
 
     Raises:
-      ValueError: an array of ``params`` is missing or has another shape than the ones before ask.
+      ValueError: an array of ``params`` is missing or has the wrong shape.
     """
     if not params or not params[0]:
-        raise ValueError("params: got no layer, wanted params[layer][direction]")
+        raise ValueError("params: got no layers, wanted params[layer][direction]")
     directions, width = len(params[0]), problem.inputs
     if directions > 2:
         raise ValueError(f"params[0]: got {directions} directions, wanted one or two")
     for index, layer in enumerate(params):
         if len(layer) != directions:
             raise ValueError(
-                f"params[{index}]: got {len(layer)} directions, wanted {directions} as params[0]"
+                f"params[{index}]: got {len(layer)} directions, wanted {directions} as in params[0]"
             )
         for direction, weights in enumerate(layer):
             _check_weights(problem, f"params[{index}][{direction}]", weights, width, params)

@@ -1,12 +1,12 @@
-"""The paper's single products: all inputs at once, and all weight gradients at once.
+"""MIOpen's merged matrix products: one for all inputs, and one for each weight gradient.
 
-Forward: eq. 11 and 12, or the product of ``[x, h]`` per step, which XLA:CPU prefers. Backward: one
-recurrent product per step (eq. 15), then one product each for the gradients of the inputs (eq. 17),
-of the input's matrix (eq. 19) and of the recurrent matrix (eq. 21). jax's own derivative of the
-loop would instead add to the recurrent matrix's gradient at every step.
+Forward: eq. 11 and 12, or one product of ``[x, h]`` per step, which is faster on XLA:CPU. Backward:
+one recurrent product per step (eq. 15), then one product each for the gradients of the inputs
+(eq. 17), the input matrix (eq. 19) and the recurrent matrix (eq. 21). jax's own derivative of the
+loop would instead accumulate the recurrent matrix's gradient at every step.
 
-The derivative is given as a linear loop (``custom_jvp``), which jax transposes: a ``custom_vjp``
-would compute the same, but forward mode would be lost.
+The derivative is a linear loop (``custom_jvp``), which jax transposes. A ``custom_vjp`` would
+compute the same but lose forward mode.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ Forward: TypeAlias = Callable[..., tuple[State, State, tuple[Array, ...]]]
 
 
 def applies(problem: Problem) -> bool:
-    """Says whether the reset gate (if any) acts after the product, which the derivative needs."""
+    """Returns whether a GRU's reset gate acts after the product, as the derivative assumes."""
     return problem.reset_after
 
 
@@ -54,13 +54,13 @@ def run_joined(
     reverse: bool,
     unroll: int = 1,
 ) -> tuple[Array, State]:
-    """The same with one product of ``[x, h]`` per step forward."""
+    """Computes the same as :func:`run`, with one product of ``[x, h]`` per forward step."""
     return recurrence(one_product, problem, reverse, unroll, weights, x, state, mask)
 
 
 def hoisted(problem, reverse, unroll, weights, x, state, mask, saves=True):
-    """The forward pass with the inputs' products before the loop."""
-    del saves  # XLA drops what nothing reads
+    """Runs the forward pass with one product for all inputs before the loop."""
+    del saves  # XLA removes unused results
     final, (states, saved) = loop(
         lambda state, part: advance(problem, weights, part, state),
         state,
@@ -73,8 +73,8 @@ def hoisted(problem, reverse, unroll, weights, x, state, mask, saves=True):
 
 
 def one_product(problem, reverse, unroll, weights, x, state, mask, saves=True):
-    """The forward pass with one product per step."""
-    del saves  # XLA drops what nothing reads
+    """Runs the forward pass with one product of ``[x, h]`` per step."""
+    del saves  # XLA removes unused results
     final, (states, saved) = loop(joined(problem, weights), state, x, mask, reverse, unroll)
     return states, final, gates(problem, saved)
 
@@ -90,15 +90,15 @@ def recurrence(
     state: State,
     mask: Array | None,
 ) -> tuple[Array, State]:
-    """Runs ``forward``, with the derivative above.
+    """Runs ``forward``, with the derivative described above.
 
     Args:
-      forward: ``(problem, reverse, unroll, weights, x, state, mask, saves=True)`` gives the states
-        after each step, the final state, and what :mod:`.tangents` needs, unless ``saves`` is
-        False.
+      forward: ``(problem, reverse, unroll, weights, x, state, mask, saves=True)`` returns the
+        states after each step, the final state, and the values that :mod:`.tangents` needs, unless
+        ``saves`` is False.
       problem: the layer's problem.
-      reverse: runs from the last step to the first.
-      unroll: steps per round of the loops.
+      reverse: whether to run from the last step to the first.
+      unroll: steps per iteration of the loops.
       weights: the layer's weights.
       x: ``[t, b, d]``.
       state: the initial state.
@@ -123,10 +123,10 @@ def _derivative(forward, problem, reverse, unroll, primals, tangents):
         zeros = jnp.zeros(2 * problem.hidden, dweights.rb.dtype)
         from_weights = with_bias(from_weights, jnp.concatenate([zeros, dweights.rb]))
     inputs, step = linearised(problem, saved, before, states, from_input, from_weights)
-    if mask is not None:  # in full, so that jax keeps no second loop to spread it
+    if mask is not None:  # broadcast here, or jax would add a second loop for it
         mask = jnp.broadcast_to(mask, states[0].shape)
-    # Turned once, before the loop: the loop that jax transposes this one into then multiplies by
-    # the matrix as it lies in memory. Turned in it, on CPU every step takes half again as long.
+    # Transposed once, before the loop, so that the transposed loop multiplies by the matrix as it
+    # lies in memory. Transposing it inside makes every step on CPU take half again as long.
     turned = weights.r.astype(problem.dtype).T
 
     def tangent(dstate: State, known: Any) -> tuple[State, None]:
@@ -141,8 +141,8 @@ def _derivative(forward, problem, reverse, unroll, primals, tangents):
 def _product(problem: Problem, a: Array, matrix: Array) -> Array:
     """Returns ``a @ matrix`` rounded to the problem's type.
 
-    So is what jax transposes it into: the products of the backward pass take half precision where
-    the forward ones do, and not float32 because their sums are.
+    jax's transpose of it is rounded too, so that the products of the backward pass are in half
+    precision if the forward ones are, and not in float32 because of their sums.
     """
     flat = a.astype(problem.dtype).reshape(-1, a.shape[-1])
     result = (flat @ matrix.astype(problem.dtype)).astype(problem.wide)
@@ -150,15 +150,15 @@ def _product(problem: Problem, a: Array, matrix: Array) -> Array:
 
 
 def _by_weights(problem: Problem, a: Array, dmatrix: Array) -> Array:
-    """Returns ``a @ dmatrix`` as :func:`_product`, written for the gradient that it turns into.
+    """Returns ``a @ dmatrix`` like :func:`_product`, in a form whose transpose is fast on CPU.
 
-    That sums over the rows of ``a``, for which XLA:CPU takes a faster product if these lie in
-    memory as columns.
+    The transpose, the gradient of the matrix, sums over the rows of ``a``. XLA:CPU has a faster
+    product for that if ``a`` is transposed in memory.
     """
     if jax.default_backend() != "cpu":
         return _product(problem, a, dmatrix)
     turned = a.astype(problem.dtype).reshape(-1, a.shape[-1]).T
-    turned = jax.lax.optimization_barrier(turned)  # or the compiler turns it back
+    turned = jax.lax.optimization_barrier(turned)  # or the compiler undoes the transposition
     sums = (((0,), (0,)), ((), ()))
     result = jax.lax.dot_general(turned, dmatrix.astype(problem.dtype), sums)
     return result.astype(problem.wide).reshape(*a.shape[:-1], dmatrix.shape[1])

@@ -1,4 +1,4 @@
-"""Layers on each other, two directions side by side, and sequences of different lengths."""
+"""Stacks of layers, in one or two directions, on sequences of different lengths."""
 
 from collections.abc import Sequence
 
@@ -23,16 +23,16 @@ def stack(
     algorithm: str,
     reset_after: bool = True,
 ) -> tuple[Array, State]:
-    """Runs a whole network.
+    """Runs all layers of a network.
 
     Args:
       params: ``params[layer][direction]``.
       x: ``[t, b, d]``.
-      cell: which cell.
-      lengths: how many steps each sequence has; a tuple is known before compilation.
-      initial: the states, ``[layers * directions, b, h]`` each.
-      algorithm: name of the algorithm, or ``"auto"``.
-      reset_after: where a GRU's reset gate acts.
+      cell: the type of the cells.
+      lengths: the number of steps of each sequence: a static tuple, longest first, or an array.
+      initial: the initial states, ``[layers * directions, b, h]`` each.
+      algorithm: the name of an algorithm, or ``"auto"``.
+      reset_after: whether a GRU's reset gate acts after the recurrent product.
 
     Returns:
       The top layer's outputs ``[t, b, directions * h]``, zero beyond a sequence's length, and the
@@ -42,7 +42,7 @@ def stack(
     mask = None
     if lengths is not None and not isinstance(lengths, tuple):
         mask = (jnp.arange(x.shape[0])[:, None] < lengths)[..., None]
-        x = jnp.where(mask, x, 0)  # whatever stands there: nothing times NaN is NaN in a gradient
+        x = jnp.where(mask, x, 0)  # NaN in the padding would make the gradients NaN
     finals: list[State] = []
     for layer in params:
         outputs = []
@@ -81,10 +81,10 @@ def _run(problem: Problem, weights: Weights, x, state, mask, reverse, algorithm)
 
 
 def _packed(problem, weights, x, state, reverse, algorithm, lengths):
-    """Runs sequences that stand longest first, at each step only those that have it.
+    """Runs sequences that are sorted longest first, computing only the steps that exist.
 
-    Where the next sequence ends, the batch shrinks (grows, run backwards), so that there are as
-    many loops as there are different lengths.
+    There is one loop per distinct length. From one to the next the batch shrinks, or grows if it
+    runs in reverse.
     """
     pieces = []
     spans = spans_of(lengths, problem.steps)
@@ -101,7 +101,7 @@ def _packed(problem, weights, x, state, reverse, algorithm, lengths):
 
 
 def spans_of(lengths: Sequence[int], steps: int) -> list[tuple[int, int, int]]:
-    """Returns ``(start, stop, rows)`` where each span of steps has the same number of sequences.
+    """Divides the steps into spans ``(start, stop, rows)`` with a constant number of sequences.
 
     >>> spans_of((5, 5, 2), 6)
     [(0, 2, 3), (2, 5, 2), (5, 6, 0)]

@@ -1,4 +1,4 @@
-"""The loop over time that the algorithms share."""
+"""The loop over time steps, shared by the algorithms."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,18 +18,18 @@ def loop(
     reverse: bool,
     unroll: int = 1,
 ) -> tuple[State, tuple[State, Any]]:
-    """Runs ``step`` over the leading axis of ``inputs``; a masked step leaves the state as it is.
+    """Scans ``step`` over the leading axis of ``inputs``; masked steps leave the state unchanged.
 
-    Sequences that end early need no turning round: run backwards, their state waits at its initial
-    value until their last step is reached.
+    In reverse, the state of a short sequence keeps its initial value until the sequence's last step
+    is reached, so that sequences need not be reversed individually.
 
     Args:
       step: ``(state, input) -> (state, output)``.
       state: the initial state.
       inputs: arrays ``[t, ...]``.
-      mask: ``[t, b, 1]`` or ``[t, b, h]``, True at the steps that a sequence has; None for all.
-      reverse: runs from the last step to the first.
-      unroll: steps per round of the loop.
+      mask: ``[t, b, 1]`` or ``[t, b, h]``, True where a sequence has the step; None for all steps.
+      reverse: whether to run from the last step to the first.
+      unroll: steps per iteration of the loop.
 
     Returns:
       The final state, and the stacked states after each step with the stacked outputs.

@@ -1,4 +1,4 @@
-"""A recurrent layer as the find step sees it."""
+"""A recurrent layer as an operation of the find step."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,39 +18,39 @@ from jaxatr.kernels.pallas import runs_on
 from jaxatr.kernels.solver import Choice, Config, Operation, Solver, register
 from jaxatr.typing import Array
 
-# As MIOpen's driver has them for recurrent networks.
+# The tolerances of MIOpen's driver for recurrent networks.
 _TOLERANCE = {"float32": 1e-6, "float16": 5e-2, "bfloat16": 5e-2, "float64": 1e-13}
 
 
 class Recurrent(Solver):
-    """One of the algorithms; tuned by the steps per round of its loops."""
+    """A solver that runs one algorithm, tuned by the steps per iteration of its loops."""
 
     version = 2
 
     def __init__(self, name: str):
-        """Takes the algorithm's name."""
+        """Makes the solver of the algorithm of this name."""
         self.name, self._algorithm = name, ALGORITHMS[name]
         if name in ("hopper", "tpu"):
-            self.version = 3  # writes no gates where nothing reads them
+            self.version = 3  # does not write gates that are not needed
 
     def applies(self, problem: Problem, device: Device) -> bool:
-        """Says whether the algorithm can compute it, and has a kernel for the device if it must."""
+        """Returns whether the algorithm applies and, for a Pallas kernel, the device is right."""
         if self.name in ("hopper", "tpu") and not runs_on(self.name, device):
             return False
         return self._algorithm.applies(problem)
 
     def workspace_bytes(self, problem: Problem) -> int:
-        """The gates and states of each step, as far as a derivative keeps them."""
+        """Returns the size of the gates, and of the states that a derivative keeps."""
         values = 0 if problem.direction == "forward" else problem.gates + 2 * problem.states
         size = problem.steps * problem.batch * problem.hidden * problem.wide.itemsize
         return values * size + problem.gates * size  # the input's part of the gates
 
     def configs(self, problem: Problem) -> Sequence[Config]:
-        """One step at a time first."""
+        """Returns the numbers of steps per iteration, starting with one."""
         return [(("unroll", n),) for n in (1, 2, 4, 8) if n == 1 or n <= problem.steps]
 
     def build(self, problem: Problem, config: Config) -> Callable[..., Any]:
-        """Returns the function of weights, input, state, mask, and backward of the cotangents."""
+        """Returns a function ``(weights, x, state, mask)``; backward also takes the cotangents."""
         unroll = int(dict(config)["unroll"])
 
         def forward(weights: Weights, x: Array, state: State, mask: Array | None) -> Any:
@@ -72,9 +72,9 @@ def _heuristic(problem: Problem, device: Device) -> Choice:
 
 def _from_options(direction, dtype, *, n, k, W, H, mode, skip, masked, before) -> Problem:
     if skip and W != H:
-        raise ValueError(f"-W: got {W}, wanted -H {H} to --skip")
+        raise ValueError(f"-W: got {W}, wanted the same as -H {H} with --skip")
     if before and mode != "gru":
-        raise ValueError(f"--before: is for a GRU, and the cell is {mode}")
+        raise ValueError(f"--before: needs --mode=gru, got --mode={mode}")
     return Problem(mode, k, n, W, H, skip, masked, dtype, not before, direction)
 
 
@@ -87,7 +87,7 @@ COMMAND = Command(
         "W": Option(256, "features of the input", 1),
         "H": Option(256, "features of the state", 1),
         "mode": Option("lstm", "The cell.", choices=CELLS),
-        "skip": Option(False, "The input goes into each gate as it is."),
+        "skip": Option(False, "Add the input to each gate without a matrix."),
         "masked": Option(False, "Sequences of different lengths."),
         "before": Option(False, "A GRU's reset gate acts before the product, as in ONNX."),
     },

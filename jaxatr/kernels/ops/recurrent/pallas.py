@@ -1,4 +1,4 @@
-"""One kernel per step of an LSTM on an accelerator, differentiated as the single products are."""
+"""One Pallas kernel per step of an LSTM, with the derivative of :mod:`.gemm`."""
 
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ from jaxatr.typing import Array
 
 
 def applies(device: Device, problem: Problem) -> bool:
-    """Says whether the kernel has the cell, and whole tiles of the state in the type."""
+    """Returns whether the cell is an LSTM of a size and type that the kernel supports."""
     if problem.cell != "lstm":
         return False
     return kernel(device, "lstm").applies(problem.hidden, problem.dtype)
@@ -37,14 +37,14 @@ def run(
     """Returns the states ``h`` after each step, ``[t, b, h]``, and the final state.
 
     Args:
-      device: whose kernel.
+      device: the device that the kernel is for.
       problem: the layer's problem.
-      weights: its weights.
+      weights: the layer's weights.
       x: ``[t, b, d]``.
       state: the initial state.
       mask: ``[t, b, 1]`` or None.
-      reverse: runs from the last step to the first.
-      unroll: steps per round of the loop.
+      reverse: whether to run from the last step to the first.
+      unroll: steps per iteration of the loop.
       **options: passed on to the kernel's ``step``.
     """
     forward = partial(_forward, device, options)

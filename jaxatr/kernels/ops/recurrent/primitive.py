@@ -1,8 +1,8 @@
-"""A recurrent layer as one primitive, whose algorithm is asked for when a program is lowered.
+"""A recurrent layer as one primitive, whose algorithm is chosen when a program is lowered.
 
-Only then is the platform known; and what reads programs (the export to ONNX) finds a layer as such,
-not as the loop that one algorithm makes of it. The derivative is that of the algorithm for the
-problem's backward direction, which is asked for when a program is traced.
+Only then is the platform known. As a primitive, the layer is also visible as a whole to readers of
+programs such as the ONNX export, instead of as the loop of an algorithm. The derivative is that of
+the algorithm for the backward direction, which is chosen when a program is traced.
 """
 
 import dataclasses
@@ -38,11 +38,13 @@ def layer(
     state: State,
     mask: Array | None,
 ) -> tuple[Array, State]:
-    """Runs a layer by the algorithm for its problem, or if differentiated for the backward one.
+    """Runs a layer by the algorithm chosen for its problem.
+
+    If it is differentiated, the algorithm is that chosen for the backward problem.
 
     Args:
-      problem: forward.
-      reverse: runs from the last step to the first, which is not part of the problem.
+      problem: the forward problem.
+      reverse: whether to run from the last step to the first.
       weights: the layer's weights.
       x: ``[t, b, d]``.
       state: the initial state.
@@ -92,7 +94,7 @@ def _jitted(*leaves, **settings):
 
 @layer_p.def_impl
 def _impl(*leaves, **settings):
-    with jax.disable_jit(False):  # as for the convolution
+    with jax.disable_jit(False):  # under disable_jit this would recurse; jax's own do the same
         return _jitted(*leaves, **settings)
 
 

@@ -1,4 +1,4 @@
-"""The description of a recurrent layer to be computed, which can be a dictionary key."""
+"""The description of a recurrent layer's problem, usable as a dictionary key."""
 
 import dataclasses
 from typing import Any, Literal, TypeAlias
@@ -13,21 +13,21 @@ CELLS: tuple[Cell, ...] = ("lstm", "gru", "relu", "tanh")
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """One direction of one recurrent layer: all that a choice of algorithm may depend on.
+    """One direction of one recurrent layer: everything that a choice of algorithm may depend on.
 
     Attributes:
       cell: ``"lstm"``, ``"gru"``, or the activation of a vanilla cell, ``"relu"`` or ``"tanh"``.
       steps: length of the sequences.
-      batch: how many sequences there are.
+      batch: number of sequences.
       inputs: features of the input at each step.
       hidden: features of the state.
-      skip: the input goes into each gate as it is, not through a matrix.
-      masked: some sequences are shorter than ``steps``.
+      skip: whether the input is added to each gate without a matrix.
+      masked: whether some sequences may be shorter than ``steps``.
       dtype: name of the element type of the input and of the outputs.
-      reset_after: of a GRU: whether its reset gate acts after the recurrent product (as in cuDNN,
-        PyTorch and flax) or before it (as ONNX does unless told otherwise).
+      reset_after: whether a GRU's reset gate acts after the recurrent product (as in cuDNN,
+        PyTorch and flax) or before it (the default of ONNX).
       direction: ``"forward"``, or ``"backward"``: the gradients of weights, inputs and initial
-        state, the forward pass included.
+        state, including the forward pass.
     """
 
     cell: Cell
@@ -43,7 +43,7 @@ class Problem:
 
     @property
     def key(self) -> str:
-        """The problem in one line, by which its choice is recorded."""
+        """One line of text that identifies the problem in databases and records."""
         sizes = f"t{self.steps} b{self.batch} d{self.inputs} h{self.hidden}"
         words = [f"recurrent {self.direction} {self.cell} {sizes} {self.dtype}"]
         words += ["skip"] * self.skip + ["masked"] * self.masked
@@ -52,15 +52,15 @@ class Problem:
 
     @property
     def gates(self) -> int:
-        """How many blocks of ``hidden`` columns the matrices have."""
+        """Number of blocks of ``hidden`` columns in the matrices."""
         return {"lstm": 4, "gru": 3, "relu": 1, "tanh": 1}[self.cell]
 
     @property
     def states(self) -> int:
-        """How many arrays are handed from step to step: ``h``, and the LSTM's ``c``."""
+        """Number of arrays in the state: ``h`` and, for an LSTM, ``c``."""
         return 2 if self.cell == "lstm" else 1
 
     @property
     def wide(self) -> jnp.dtype:
-        """Type of sums, gates and states: that of the input, float32 for shorter ones."""
+        """Type of sums, gates and states: float32, or the input's type if that is wider."""
         return jnp.promote_types(self.dtype, jnp.float32)

@@ -1,4 +1,4 @@
-"""The definition of a recurrent layer and its gradients, a step at a time, in NumPy's float64."""
+"""A float64 reference of a recurrent layer and its gradients, step by step, in NumPy."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from jaxatr.kernels.ops.recurrent.weights import Weights
 
 
 def arguments(problem: Problem, generator: np.random.Generator) -> tuple[Any, ...]:
-    """Returns ``(weights, x, state, mask)``, backward also the cotangents of ``(hs, final)``."""
+    """Returns ``(weights, x, state, mask)`` and, if backward, the cotangents of ``(hs, final)``."""
     hidden, columns = problem.hidden, problem.gates * problem.hidden
     rows, single = problem.batch, problem.wide.name
 
@@ -65,7 +65,7 @@ def _gradients(problem, weights, x, steps, mask, dhs, dstate) -> tuple[Any, ...]
         before, saved = steps[step]
         dstate[0] = dstate[0] + np.asarray(dhs[step]).astype(np.float64)
         live = np.ones((problem.batch, 1)) if mask is None else mask[step]
-        through = [d * live for d in dstate]  # the rest goes by a step that is masked
+        through = [d * live for d in dstate]  # the rest bypasses a masked step
         dpart[step], more_r, more_rb, old = _backward(problem, weights, before, saved, through)
         dr += more_r
         drb = None if drb is None else drb + more_rb
@@ -83,7 +83,7 @@ def _sigmoid(a: np.ndarray) -> np.ndarray:
 
 
 def _forward(problem: Problem, weights: Weights, part: np.ndarray, state: Any) -> tuple[Any, Any]:
-    """Returns the next state, and what :func:`_backward` needs of the step."""
+    """Returns the next state and the values of the step that :func:`_backward` needs."""
     n, r, h = problem.hidden, np.asarray(weights.r), state[0]
     if problem.cell == "lstm":
         s = part + h @ r
@@ -103,7 +103,7 @@ def _forward(problem: Problem, weights: Weights, part: np.ndarray, state: Any) -
 
 
 def _backward(problem: Problem, weights: Weights, state, saved, d) -> tuple[Any, ...]:
-    """Returns the gradients of the input's part, of ``r`` and ``rb``, and of the state before."""
+    """Returns the gradients of the input's part, of ``r`` and ``rb``, and of the previous state."""
     r, h = np.asarray(weights.r), state[0]
     if problem.cell == "gru":
         return _backward_gru(problem, r, h, saved, d[0])

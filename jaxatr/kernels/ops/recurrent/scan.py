@@ -1,4 +1,4 @@
-"""The inputs of all steps in one product (eq. 12), then a loop, differentiated by jax as it is."""
+"""One product for the inputs of all steps (eq. 12), then a loop, with jax's own derivative."""
 
 from jaxatr.kernels.ops.recurrent.cells import State, advance, input_part, with_bias
 from jaxatr.kernels.ops.recurrent.loop import loop
@@ -8,7 +8,7 @@ from jaxatr.typing import Array
 
 
 def applies(problem: Problem) -> bool:
-    """Always."""
+    """Returns True."""
     del problem
     return True
 
@@ -23,7 +23,7 @@ def run(
     unroll: int = 1,
 ) -> tuple[Array, State]:
     """Returns the states ``h`` after each step, ``[t, b, h]``, and the final state."""
-    # The bias here, and not in the loop, whose derivative would add to its gradient at every step.
+    # In the loop, the derivative would accumulate the bias's gradient at every step.
     part = with_bias(input_part(problem, weights, x), weights.b)
     recurrent = weights._replace(b=None)
     final, ((hs, *_), _) = loop(

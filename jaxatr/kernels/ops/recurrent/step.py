@@ -1,4 +1,4 @@
-"""One product per step, of the input and the state side by side, differentiated by jax as it is."""
+"""One product of the concatenated input and state per step, with jax's own derivative."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ from jaxatr.typing import Array
 
 
 def applies(problem: Problem) -> bool:
-    """Says whether the input has a matrix and every gate a sum that both products add to."""
+    """Returns whether the input has a matrix and a GRU's reset gate acts after the product."""
     return not problem.skip and problem.reset_after
 
 
@@ -34,8 +34,8 @@ def run(
 def joined(problem: Problem, weights: Weights) -> Callable:
     """Returns the step ``(state, x) -> (state, saved)`` with one product of ``[x, h]``.
 
-    A GRU's candidate keeps what the input and the state give it apart: its matrix has a fourth
-    block of columns, and zeros where the two do not meet.
+    A GRU's candidate needs the input's and the state's parts separately, so its matrix has a fourth
+    block of columns, with zeros where an input does not contribute.
     """
     hidden = problem.hidden
     w: Any

@@ -1,7 +1,7 @@
-"""The derivative of each cell's step: a linear map whose coefficients are known beforehand.
+"""The derivative of each cell's step, a linear map whose coefficients do not depend on the loop.
 
-The coefficients of all steps are computed at once, outside the loop; what is left in it is the
-recurrent product and a few multiplications. jax transposes that loop into the paper's eq. 15.
+The coefficients of all steps are computed at once, before the loop, which is left with the
+recurrent product and a few multiplications. jax transposes this loop into the paper's eq. 15.
 """
 
 from collections.abc import Callable
@@ -22,19 +22,20 @@ def linearised(
     from_input: Array,
     from_weights: Array,
 ) -> tuple[Any, Callable[[State, Any, Array], State]]:
-    """Makes the inputs of each step of the linear loop, and the step.
+    """Makes the linear loop's step function and its inputs.
 
     Args:
       problem: the layer's problem; a GRU must be ``reset_after``.
-      saved: what :func:`~.cells.gates` gave, ``[t, b, ...]`` each.
-      before: the states that each step started from, ``[t, b, h]`` each.
-      after: the states that each step gave.
+      saved: the result of :func:`~.cells.gates`, ``[t, b, ...]`` each.
+      before: the states before each step, ``[t, b, h]`` each.
+      after: the states after each step, ``[t, b, h]`` each.
       from_input: ``[t, b, gates * h]``, the tangent of the input's part.
-      from_weights: ``[t, b, gates * h]``, the tangent of the recurrent part by its weights alone.
+      from_weights: ``[t, b, gates * h]``, the tangent of the recurrent part with respect to its
+        weights alone.
 
     Returns:
       ``inputs`` and ``step``, where ``step(tangents of the states, inputs of this step, tangent of
-      h times the recurrent matrix)`` gives the tangents of the next states.
+      h times the recurrent matrix)`` returns the tangents of the next states.
     """
     if problem.cell == "lstm":
         return _lstm(saved, before, from_input + from_weights)

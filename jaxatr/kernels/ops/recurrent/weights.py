@@ -13,16 +13,16 @@ from jaxatr.typing import ArrayLike, Key
 class Weights(NamedTuple):
     """The weights of one direction of one layer.
 
-    The columns stand in blocks of ``h``, one per gate: ``i, f, o, c~`` for an LSTM (the paper's
-    eq. 11: the three sigmoids are neighbours), ``r, z, n`` for a GRU (reset, update, candidate).
+    The columns are in blocks of ``h``, one per gate: ``i, f, o, c~`` for an LSTM (the paper's
+    eq. 11, with the three sigmoids adjacent), ``r, z, n`` for a GRU (reset, update, candidate).
 
     Attributes:
-      w: ``[d, gates * h]`` takes the input to the gates; None where it is added to each gate as it
-        is (skip input, for which ``d`` must be ``h``).
-      r: ``[h, gates * h]`` takes the state to the gates.
-      b: ``[gates * h]`` or None, added to the gates.
-      rb: ``[h]`` or None: of a GRU only, added to the candidate's recurrent product before the
-        reset gate scales it. The other gates need no second bias, because it adds to the first.
+      w: ``[d, gates * h]``, the input matrix; None to add the input to each gate without a matrix
+        (skip input), for which ``d`` must be ``h``.
+      r: ``[h, gates * h]``, the recurrent matrix.
+      b: ``[gates * h]``, the bias of the gates, or None.
+      rb: ``[h]`` or None, for a GRU only: the bias of the candidate's recurrent product, added
+        before the reset gate scales it. For the other gates it would only add to ``b``.
     """
 
     w: ArrayLike | None
@@ -48,32 +48,32 @@ def init(
 ) -> tuple[tuple[Weights, ...], ...]:
     """Draws the weights of a network: ``params[layer][direction]``, the forward direction first.
 
-    The input's matrices are drawn as LeCun's normal, the recurrent ones orthogonal per gate, and
-    biases are zero, as in flax.
+    Input matrices are LeCun normal, recurrent matrices are orthogonal per gate, and biases are
+    zero, as in flax.
 
     Args:
-      key: randomness.
+      key: random key.
       cell: ``"lstm"``, ``"gru"``, ``"relu"`` or ``"tanh"``.
       inputs: features of the input.
       hidden: features of the state of each direction.
-      layers: how many layers stand on each other; each reads both directions of the one below.
+      layers: number of layers; each reads both directions of the one below.
       bidirectional: whether each layer also runs backwards in time.
       bias: whether the gates have biases.
-      skip: whether the first layer's input goes into each gate as it is.
+      skip: whether the first layer's input is added to each gate without a matrix.
       dtype: type of the weights.
 
     Raises:
-      ValueError: ``cell`` is unknown, or ``skip`` and ``inputs`` is not ``hidden``.
+      ValueError: ``cell`` is unknown, or ``skip`` is set and ``inputs`` differs from ``hidden``.
     """
     if cell not in CELLS:
         raise ValueError(f"cell: got {cell!r}, wanted one of {list(CELLS)}")
     if skip and inputs != hidden:
-        raise ValueError(f"inputs: got {inputs}, wanted {hidden}, the state's size, to skip")
+        raise ValueError(f"inputs: got {inputs}, wanted {hidden}, the state's size, with skip")
     directions = 2 if bidirectional else 1
     gates = Problem(cell, 0, 0, inputs, hidden, skip, False, "float32").gates
     normal, orthogonal = jax.nn.initializers.lecun_normal(), jax.nn.initializers.orthogonal()
 
-    # The factorisation behind the orthogonal draw knows no shorter types.
+    # The QR decomposition of the orthogonal initializer does not support half precision.
     wide = jnp.promote_types(dtype, jnp.float32)
 
     def one(key: Key, width: int, skip: bool) -> Weights:

@@ -1,5 +1,5 @@
-"""Kernels for NVIDIA's Hopper through Mosaic GPU.
+"""Kernels for NVIDIA Hopper GPUs (Mosaic GPU).
 
-They are checked by lowering for cuda, and by Mosaic's interpreter. No run on a GPU has proven them
-yet: neither their speed, nor that they fit in shared memory, nor their results.
+They are tested by lowering for CUDA and with Mosaic's interpreter. They have not been run on a GPU
+yet, so neither their results nor their speed nor their use of shared memory is proven there.
 """

@@ -19,14 +19,14 @@ from jaxatr.kernels.pallas.hopper.tiles import PARAMS, fetch, grid, place, state
 from jaxatr.kernels.pallas.rows import Rows
 from jaxatr.typing import Array, Float
 
-ROWS, DEPTH, SLOTS = 128, 64, 4  # of a tile; the most that are loaded ahead
-# Of shared memory, in bytes: what each of two blocks may have of a multiprocessor's 228 KiB, 1 KiB
-# of which each takes besides; and what a buffer begins at a multiple of.
+ROWS, DEPTH, SLOTS = 128, 64, 4  # size of a tile, and the most tiles loaded ahead
+# Shared memory in bytes: the share of each of two blocks in a multiprocessor's 228 KiB, less 1 KiB
+# that is reserved per block; and the alignment of a buffer.
 _HALF, _ALIGNMENT = 228 * 1024 // 2 - 1024, 1024
 
 
 def applies(rows: Rows, channels: int, features: int, dtype: str) -> bool:
-    """Says whether whole tiles fit, in a type that tensor cores take as it is stored."""
+    """Returns whether the sizes are multiples of a tile and the type suits tensor cores."""
     del rows
     return channels % DEPTH == 0 and features % 64 == 0 and dtype in ("bfloat16", "float16")
 
@@ -41,20 +41,20 @@ def convolution(
     residual: Float[Array, "b h2 w2 n"] | None = None,
     interpret: Any = None,
 ) -> Float[Array, "b h2 w2 n"]:
-    """Returns the finished convolution.
+    """Computes the convolution with its epilogue.
 
     Args:
       x: images, bfloat16 or float16; ``c`` must be a multiple of 64.
       w: kernel of the same type; ``n`` must be a multiple of 64.
-      rows: the geometry.
-      epilogue: what follows the product.
-      scale: a factor per feature, if the epilogue has one.
-      shift: a summand per feature, if the epilogue has one.
+      rows: the geometry of the convolution.
+      epilogue: the epilogue.
+      scale: scale of each feature, if the epilogue has one.
+      shift: shift of each feature, if the epilogue has one.
       residual: added before the activation, if the epilogue has one.
       interpret: parameters of Mosaic's interpreter, for tests.
 
     Raises:
-      NotImplementedError: the channels, features or type are not as above.
+      NotImplementedError: the channels, features or type are not supported.
     """
     channels, features = w.shape[2:]
     if not applies(rows, channels, features, x.dtype.name):
@@ -82,10 +82,10 @@ def convolution(
 
 
 def _slots(columns: int, epilogue: Epilogue) -> int:
-    """Returns how many tiles are loaded ahead: so many that two blocks share a multiprocessor.
+    """Returns the number of tiles to load ahead so that two blocks share a multiprocessor.
 
-    One block of a single warp group leaves the tensor cores idle while it finishes its tile. Where
-    two do not fit anyway, as many as there can be.
+    A single block of one warp group leaves the tensor cores idle during its epilogue. If two blocks
+    do not fit in any case, the number is the largest possible.
     """
     slot = 2 * (ROWS + columns) * DEPTH
     beside = 2 * ROWS * columns * epilogue.residual
@@ -126,7 +126,7 @@ def _kernel(operands: dict[str, Any], out: Any, *, rows: Rows, epilogue: Epilogu
             spread.get("shift"),
             None if beside is None else beside[...],
         ).astype(out.dtype)
-        # The slots have the tile's type and layout, and nothing reads them any more.
+        # The slots are free now and have the tile's type and layout.
         copies = []
         for part in range(columns // DEPTH):
             a.at[part][...] = finished[:, part * DEPTH : (part + 1) * DEPTH]

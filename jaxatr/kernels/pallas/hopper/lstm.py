@@ -1,6 +1,6 @@
 """One step of an LSTM: recurrent product, gates and update of the cell in one kernel.
 
-Each block of the grid holds all four gates of its units, side by side in one accumulator.
+Each block of the grid computes all four gates of its units, side by side in one accumulator.
 """
 
 from functools import partial
@@ -17,16 +17,16 @@ from jaxatr.kernels.pallas.hopper.product import product
 from jaxatr.kernels.pallas.hopper.tiles import PARAMS, fetch, grid, place, stated, store, swizzled
 from jaxatr.typing import Array, Float
 
-ROWS, UNITS, DEPTH, SLOTS = 64, 32, 64, 3  # of a tile; how many tiles are loaded ahead
+ROWS, UNITS, DEPTH, SLOTS = 64, 32, 64, 3  # size of a tile, and the number loaded ahead
 
 
 def applies(hidden: int, dtype: str) -> bool:
-    """Says whether whole tiles fit, in a type that tensor cores take as it is stored."""
+    """Returns whether the sizes are multiples of a tile and the type suits tensor cores."""
     return hidden % DEPTH == 0 and dtype in ("bfloat16", "float16")
 
 
 def rows(dtype: str) -> int:
-    """Returns the divisor that the batch must have."""
+    """Returns the number that the batch must be a multiple of."""
     del dtype
     return ROWS
 
@@ -39,21 +39,21 @@ def step(
     saves: bool = True,
     interpret: Any = None,
 ) -> tuple[Float[Array, "b h"], Float[Array, "b h"], tuple[Array, ...]]:
-    """Makes one step.
+    """Advances the state by one step.
 
     Args:
       h: the state, bfloat16 or float16; ``b`` and ``h`` must be multiples of 64.
       c: the cell's state, float32.
       r: the recurrent matrix, of the type of ``h``, columns :func:`~..gates.grouped` by ``UNITS``.
-      part: the input's part of the gates, float32, grouped likewise.
-      saves: returns the gates, which the derivative needs; they are most of what is written.
+      part: the input's part of the gates, float32, with columns grouped in the same way.
+      saves: whether to return the gates, which the derivative needs; they are most of the output.
       interpret: parameters of Mosaic's interpreter, for tests.
 
     Returns:
       The next ``h`` and ``c``, and the gates ``(i, f, o, c~, tanh(c))`` in float32, or ``()``.
 
     Raises:
-      NotImplementedError: sizes or type are not as above.
+      NotImplementedError: the sizes or the type are not supported.
     """
     batch, hidden = h.shape
     _check(h)
@@ -80,27 +80,28 @@ def layer(
     unroll: int = 1,
     interpret: Any = None,
 ) -> tuple[Float[Array, "t b h"], Float[Array, "b h"]]:
-    """Makes all steps, for results alone: a launch per step besides that of the loop's counter.
+    """Runs all steps in place, without saving the gates: for inference.
 
-    A loop around :func:`step` would launch four more, which cut out the step's part, put its ``h``
-    beside the others, and copy both states to where the next step reads them. Here each step reads
-    its part and the state before it where they lie, writes ``h`` to its place, and ``c`` over
-    itself.
+    Each step launches one kernel besides the loop counter's. A loop around :func:`step` would
+    launch four more, to slice the step's part, to store its ``h`` and to copy both states for the
+    next step. Here each step reads its part and the previous state in place, writes ``h`` to its
+    final position and overwrites ``c``.
 
     Args:
-      h: the initial state; the rest as of :func:`step`, too.
-      c: the cell's initial state.
-      r: the recurrent matrix.
-      parts: the input's part of the gates, of all steps.
-      reverse: runs from the last step to the first.
-      unroll: steps per round of the loop.
+      h: the initial state, bfloat16 or float16; ``b`` and ``h`` must be multiples of 64.
+      c: the cell's initial state, float32.
+      r: the recurrent matrix, of the type of ``h``, columns :func:`~..gates.grouped` by ``UNITS``.
+      parts: the input's part of the gates for all steps, float32, with columns grouped in the same
+        way.
+      reverse: whether to run from the last step to the first.
+      unroll: steps per iteration of the loop.
       interpret: parameters of Mosaic's interpreter, for tests.
 
     Returns:
-      ``h`` after each step, and ``c`` after the last that is made.
+      ``h`` after each step, and ``c`` after the last step that was run.
 
     Raises:
-      NotImplementedError: sizes or type are not as of :func:`step`.
+      NotImplementedError: the sizes or the type are not supported.
     """
     (batch, hidden), steps = h.shape, parts.shape[0]
     _check(h)
@@ -115,7 +116,7 @@ def layer(
     hs = jnp.concatenate([room, h[None]] if reverse else [h[None], room])
 
     def one(count: Any, state: tuple[Array, Array]) -> tuple[Array, Array]:
-        # Closed off, so that a derivative's rules meet arrays and not references.
+        # run_state hides the references, so that differentiation sees arrays only.
         return pl.run_state(lambda refs: kernel(jnp.reshape(count, 1), r, parts, *refs))(state)
 
     hs, c = jax.lax.fori_loop(0, steps, one, (hs, c), unroll=unroll)

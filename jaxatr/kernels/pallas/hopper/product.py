@@ -1,4 +1,4 @@
-"""The product: a loop of tensor-core products over tiles that are loaded ahead."""
+"""The matrix product: a loop of tensor-core products over tiles that are loaded ahead."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,14 +14,14 @@ def product(
 ) -> jax.Array:
     """Returns the sum of ``steps`` products of tiles, in float32.
 
-    A slot is loaded again as soon as the product that reads it is done, which is known one step
-    later; the copies for the steps between are under way meanwhile.
+    A slot is reloaded one step after its product was issued, when that product is known to be done;
+    the copies for the steps in between are in flight meanwhile.
 
     Args:
       a: ``[slots, m, k]`` in shared memory.
       b: ``[slots, k, n]`` in shared memory.
-      barrier: one per slot.
-      steps: how many products there are.
+      barrier: one barrier per slot.
+      steps: number of products.
       load: ``(step, slot)`` starts the copies of a step into a slot.
     """
     slots = a.shape[0]

@@ -1,5 +1,5 @@
-"""Kernels for TPU through Pallas TPU.
+"""Kernels for TPUs (Pallas TPU).
 
-They are checked by lowering for tpu and by Pallas's interpreter. No run on a TPU has proven them
+They are tested by lowering for TPU and with Pallas's interpreter. They have not been run on a TPU
 yet.
 """

@@ -1,7 +1,7 @@
 """Convolution with its bias or folded batch norm, residual input and activation: implicit GEMM.
 
-One image at a time stays in the core's memory, once per column of the kernel, so that each tap is
-an aligned window of its rows (see :mod:`jaxatr.kernels.pallas.rows`).
+The core's memory holds one image at a time, copied once per column of the kernel, so that each tap
+reads an aligned window of its rows (see :mod:`jaxatr.kernels.pallas.rows`).
 """
 
 from functools import partial
@@ -17,11 +17,11 @@ from jaxatr.kernels.pallas.rows import ALIGNMENT, Rows
 from jaxatr.typing import Array, Float
 
 LANES = 128
-MEMORY = 8 * 2**20  # bytes of blocks; they are held twice, one being loaded
+MEMORY = 8 * 2**20  # bytes of blocks; double buffering doubles them
 
 
 def applies(rows: Rows, channels: int, features: int, dtype: str) -> bool:
-    """Says whether whole tiles fit, and an image fits in the core's memory."""
+    """Returns whether the sizes are multiples of a tile and an image fits in the core's memory."""
     width, (down, across) = 2 if dtype == "bfloat16" else 4, rows.taps
     image = across * rows.lines * _pitch(rows) * channels * width
     kernel = down * across * channels * LANES * width
@@ -45,20 +45,21 @@ def convolution(
     residual: Float[Array, "b h2 w2 n"] | None = None,
     interpret: Any = False,
 ) -> Float[Array, "b h2 w2 n"]:
-    """Returns the finished convolution.
+    """Computes the convolution with its epilogue.
 
     Args:
       x: images, bfloat16 or float32; ``c`` must be a multiple of 128.
       w: kernel of the same type; ``n`` must be a multiple of 128.
-      rows: the geometry.
-      epilogue: what follows the product.
-      scale: a factor per feature, if the epilogue has one.
-      shift: a summand per feature, if the epilogue has one.
+      rows: the geometry of the convolution.
+      epilogue: the epilogue.
+      scale: scale of each feature, if the epilogue has one.
+      shift: shift of each feature, if the epilogue has one.
       residual: added before the activation, if the epilogue has one.
-      interpret: runs Pallas's interpreter, for tests.
+      interpret: whether to run Pallas's interpreter, for tests.
 
     Raises:
-      NotImplementedError: channels, features or type are not as above, or an image is too large.
+      NotImplementedError: the channels, features or type are not supported, or an image is too
+        large.
     """
     channels, features = w.shape[2:]
     if not applies(rows, channels, features, x.dtype.name):
@@ -82,7 +83,7 @@ def convolution(
         operands.append(jnp.pad(residual, edge).reshape(rows.batch, count, features))
         specs.append(tile)
     result = jax.ShapeDtypeStruct((rows.batch, count, features), x.dtype)
-    matrix = w.size * w.dtype.itemsize  # is read anew for every image, if it has several blocks
+    matrix = w.size * w.dtype.itemsize  # read again for every image if it has several blocks
     again = 0 if features == LANES else (rows.batch - 1) * matrix
     y = pl.pallas_call(
         partial(_kernel, rows=rows, epilogue=epilogue),

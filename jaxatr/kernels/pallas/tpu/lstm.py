@@ -10,19 +10,19 @@ from jaxatr.kernels.pallas import costs
 from jaxatr.kernels.pallas.gates import GATES, close
 from jaxatr.typing import Array, Float
 
-ROWS, UNITS = 8, 128  # what the last two dimensions of a block are multiples of
+ROWS, UNITS = 8, 128  # the last two dimensions of a block are multiples of these
 MOST_ROWS = 256
-MEMORY = 15 * 2**20  # bytes of a core's 16 MiB; the compiler takes some besides
+MEMORY = 15 * 2**20  # of a core's 16 MiB; the rest is for the compiler
 
 
 def applies(hidden: int, dtype: str) -> bool:
-    """Says whether whole tiles fit, and the least rows with their matrix in the core's memory."""
+    """Returns whether the units are a multiple of a tile and the smallest block fits in memory."""
     known = dtype in ("bfloat16", "float32")
     return known and hidden % UNITS == 0 and _bytes(rows(dtype), hidden, dtype) <= MEMORY
 
 
 def _bytes(height: int, hidden: int, dtype: str) -> int:
-    """Counts the bytes of a block of rows: everything twice, one being loaded, and sums."""
+    """Returns the bytes of a block of rows, double-buffered, and of its sums."""
     width, wide = jnp.dtype(dtype).itemsize, 4 * GATES * UNITS
     matrix = GATES * UNITS * hidden * width
     tiles = (GATES + 3) * UNITS * 4  # the cell's state before and after, and the gates
@@ -31,7 +31,7 @@ def _bytes(height: int, hidden: int, dtype: str) -> int:
 
 
 def _height(batch: int, hidden: int, dtype: str) -> int:
-    """Returns the most rows of a block that divide the batch and fit."""
+    """Returns the largest number of rows of a block that divides the batch and fits in memory."""
     least = rows(dtype)
     heights = range(min(batch, MOST_ROWS) // least * least, 0, -least)
     fitting = (n for n in heights if batch % n == 0 and _bytes(n, hidden, dtype) <= MEMORY)
@@ -39,7 +39,7 @@ def _height(batch: int, hidden: int, dtype: str) -> int:
 
 
 def rows(dtype: str) -> int:
-    """Returns the divisor that the batch must have: shorter types are packed along the rows."""
+    """Returns the number that the batch must be a multiple of; narrow types are packed by rows."""
     return ROWS * 4 // jnp.dtype(dtype).itemsize
 
 
@@ -51,32 +51,32 @@ def step(
     saves: bool = True,
     interpret: Any = False,
 ) -> tuple[Float[Array, "b h"], Float[Array, "b h"], tuple[Array, ...]]:
-    """Makes one step.
+    """Advances the state by one step.
 
     Args:
       h: the state, bfloat16 or float32; ``b`` must be a multiple of 8 (16 for bfloat16), ``h`` of
         128.
       c: the cell's state, float32.
       r: the recurrent matrix, of the type of ``h``, columns :func:`~..gates.grouped` by ``UNITS``.
-      part: the input's part of the gates, float32, grouped likewise.
-      saves: returns the gates, which the derivative needs; they are most of what is written.
-      interpret: runs Pallas's interpreter, for tests.
+      part: the input's part of the gates, float32, with columns grouped in the same way.
+      saves: whether to return the gates, which the derivative needs; they are most of the output.
+      interpret: whether to run Pallas's interpreter, for tests.
 
     Returns:
       The next ``h`` and ``c``, and the gates ``(i, f, o, c~, tanh(c))`` in float32, or ``()``.
 
     Raises:
-      NotImplementedError: sizes or type are not as above.
+      NotImplementedError: the sizes or the type are not supported.
     """
     (batch, hidden), least = h.shape, rows(h.dtype.name)
     if batch % least or not applies(hidden, h.dtype.name):
         raise NotImplementedError(
             f"got a batch of {batch}, {hidden} units, {h.dtype.name}; wanted multiples of {least} "
-            f"and {UNITS}, {UNITS} units' columns of the matrix in {MEMORY // 2**20} MiB twice, "
-            "bfloat16 or float32"
+            f"and {UNITS}, a matrix of which the columns of {UNITS} units fit twice in "
+            f"{MEMORY // 2**20} MiB, and bfloat16 or float32"
         )
     height, saved = _height(batch, hidden, h.dtype.name), GATES + 1 if saves else 0
-    matrix = r.size * r.dtype.itemsize  # is read anew for each block of rows
+    matrix = r.size * r.dtype.itemsize  # read again for each block of rows
     tile = pl.BlockSpec((height, UNITS), lambda m, n: (m, n))
     wide = pl.BlockSpec((height, GATES * UNITS), lambda m, n: (m, n))
     single = jax.ShapeDtypeStruct((batch, hidden), jnp.float32)

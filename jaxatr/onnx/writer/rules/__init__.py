@@ -1,4 +1,4 @@
-"""The rules by which primitives become ONNX nodes: every module of this folder adds its own."""
+"""Rules that translate primitives to ONNX nodes; every module of this folder registers its own."""
 
 import importlib
 import pkgutil

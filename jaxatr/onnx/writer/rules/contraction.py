@@ -1,7 +1,7 @@
-"""Rules of products that sum over axes: ``dot_general`` and convolutions.
+"""Rules for contractions: ``dot_general`` and convolutions.
 
-A convolution is laid out as ONNX wants it by transposing before and after;
-:mod:`~jaxatr.onnx.writer.layout` removes those that cancel.
+Convolutions are transposed to ONNX's layout and back; :mod:`~jaxatr.onnx.writer.layout` removes
+the transpositions that cancel.
 """
 
 import string
@@ -15,20 +15,20 @@ from jaxatr.onnx.writer.translate import Equation, Tensor, Translator, rule
 
 @rule("dot_general")
 def _dot_general(t: Translator, equation: Equation) -> Tensor:
-    gives = equation.gives[0]
-    names = [_read_as(t, equation, index, gives.dtype) for index in (0, 1)]
+    out = equation.out_avals[0]
+    names = [_read_as(t, equation, index, out.dtype) for index in (0, 1)]
     (left_sum, right_sum), batch = equation.params["dimension_numbers"]
-    ranks = [len(aval.shape) for aval in equation.takes]
+    ranks = [len(aval.shape) for aval in equation.in_avals]
     if not any(map(len, batch)) and len(left_sum) == 1:
         if ranks[1] == 2:
-            return _product(t, names, left_sum[0], right_sum[0], gives.shape)
-        if ranks[0] == 2:  # the axes that are left of the first operand come first
+            return _product(t, names, left_sum[0], right_sum[0], out.shape)
+        if ranks[0] == 2:  # the remaining axis of the first operand comes first in the result
             free = [axis for axis in range(ranks[1]) if axis != right_sum[0]]
-            shape = (*(equation.takes[1].shape[axis] for axis in free), gives.shape[0])
+            shape = (*(equation.in_avals[1].shape[axis] for axis in free), out.shape[0])
             product = _product(t, names[::-1], right_sum[0], left_sum[0], shape)
             order = [len(free), *range(len(free))]
             return t.tensor(t.transpose(t.name(product), order))
-    return _einsum(t, names, ranks, equation.params["dimension_numbers"], gives)
+    return _einsum(t, names, ranks, equation.params["dimension_numbers"], out)
 
 
 def _read_as(t: Translator, equation: Equation, index: int, dtype) -> str:
@@ -36,14 +36,14 @@ def _read_as(t: Translator, equation: Equation, index: int, dtype) -> str:
 
 
 def _product(t: Translator, names: list[str], left: int, right: int, shape: tuple) -> Tensor:
-    """Returns the sum over one axis of any tensor and one of a matrix; the other ones in order."""
+    """Contracts one axis of a tensor with one axis of a matrix; the other axes stay in order."""
     rank = len(t.graph.types[names[0]].shape)
     moved = t.transpose(names[0], [*(axis for axis in range(rank) if axis != left), left])
     matrix = t.transpose(names[1], [0, 1] if right == 0 else [1, 0])
     return t.add("MatMul", [moved, matrix], shape)
 
 
-def _einsum(t: Translator, names: list[str], ranks: list[int], numbers, gives) -> Tensor:
+def _einsum(t: Translator, names: list[str], ranks: list[int], numbers, out) -> Tensor:
     (sums, batches), letters = numbers, iter(string.ascii_letters)
     terms = [[""] * rank for rank in ranks]
     for pair in (*zip(*sums, strict=True), *zip(*batches, strict=True)):
@@ -60,32 +60,32 @@ def _einsum(t: Translator, names: list[str], ranks: list[int], numbers, gives) -
     ]
     left, right = map("".join, terms)
     equation = f"{left},{right}->{''.join(shared + free)}"
-    return t.add("Einsum", names, gives.shape, equation=equation)
+    return t.add("Einsum", names, out.shape, equation=equation)
 
 
 @rule("conv_general_dilated")
 def _convolution(t: Translator, equation: Equation) -> Tensor:
     params = equation.params
     if params["batch_group_count"] != 1:
-        raise Unsupported("with batch_group_count, which only a gradient has")
+        raise Unsupported("with batch_group_count, which occurs only in gradients")
     numbers = params["dimension_numbers"]
-    x, w = (_read_as(t, equation, index, equation.gives[0].dtype) for index in (0, 1))
+    x, w = (_read_as(t, equation, index, equation.out_avals[0].dtype) for index in (0, 1))
     x = t.transpose(x, numbers.lhs_spec)
     w = t.transpose(w, numbers.rhs_spec)
-    gives = tuple(equation.gives[0].shape[axis] for axis in numbers.out_spec)
+    out_shape = tuple(equation.out_avals[0].shape[axis] for axis in numbers.out_spec)
     options = {
         "dilations": _numbers(params["rhs_dilation"]),
         "group": int(params["feature_group_count"]),
     }
     padding = [(int(low), int(high)) for low, high in params["padding"]]
     if any(step != 1 for step in params["lhs_dilation"]):
-        y = _transposed(t, x, w, gives, equation, padding, options)
+        y = _transposed(t, x, w, out_shape, equation, padding, options)
     else:
         x = _without_negative(t, x, padding)
         y = t.graph.add(
             "Conv",
             [x, w],
-            gives,
+            out_shape,
             strides=_numbers(params["window_strides"]),
             pads=[max(pair[side], 0) for side in (0, 1) for pair in padding],
             **options,
@@ -94,7 +94,7 @@ def _convolution(t: Translator, equation: Equation) -> Tensor:
 
 
 def _without_negative(t: Translator, x: str, padding: list[tuple[int, int]]) -> str:
-    """Returns ``x`` with what negative padding cuts off cut off."""
+    """Returns ``x`` cropped by the negative part of the padding."""
     cut = [(min(low, 0), min(high, 0)) for low, high in padding]
     if not any(map(any, cut)):
         return x
@@ -104,10 +104,10 @@ def _without_negative(t: Translator, x: str, padding: list[tuple[int, int]]) -> 
     return t.graph.add("Pad", [x], (*shape[:2], *sizes), mode="constant", pads=pads)
 
 
-def _transposed(t: Translator, x, w, gives, equation, padding, options) -> str:
-    """Returns a convolution with zeros between the pixels, which ONNX calls transposed.
+def _transposed(t: Translator, x, w, out_shape, equation, padding, options) -> str:
+    """Returns a convolution with ``lhs_dilation`` as ONNX's transposed convolution.
 
-    Its kernel is turned round, and its pads are counted from the full result.
+    ONNX flips the kernel, and counts pads from the full result.
     """
     params = equation.params
     if any(step != 1 for step in params["window_strides"]):
@@ -131,7 +131,7 @@ def _transposed(t: Translator, x, w, gives, equation, padding, options) -> str:
     return t.graph.add(
         "ConvTranspose",
         [x, w],
-        gives,
+        out_shape,
         strides=steps,
         pads=[*low, *(max(amount, 0) for amount in high)],
         output_padding=added,

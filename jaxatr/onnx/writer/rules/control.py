@@ -1,7 +1,7 @@
-"""Rules of primitives with bodies: ``scan``, ``while`` and ``cond``.
+"""Rules for primitives with bodies: ``scan``, ``while`` and ``cond``.
 
-A body names the values from outside that it reads, as ONNX allows: constants and weights are not
-handed in.
+ONNX lets a body read values of the enclosing graph by name, so constants and weights are not
+passed as inputs.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ def _scan(t: Translator, equation: Equation) -> list[Tensor]:
     consts, carried = _counts(equation, jaxpr)
     names = [t.read(equation, index) for index in range(consts, len(equation.inputs))]
     inner, inputs = _begun(t, [var.aval for var in jaxpr.jaxpr.invars[consts:]])
-    if len(names) == carried:  # nothing to go through, and ONNX counts the steps by an input
+    if len(names) == carried:  # without a scanned input, ONNX would not know the number of steps
         names.append(t.graph.constant(np.zeros(params["length"], np.bool_)))
         inner.graph.inputs.append(inner.graph.declare("step", (), np.bool_))
     results = inner.run(jaxpr.jaxpr, jaxpr.consts, [*equation.inputs[:consts], *inputs])
@@ -28,7 +28,7 @@ def _scan(t: Translator, equation: Equation) -> list[Tensor]:
     given = t.graph.add_many(
         "Scan",
         names,
-        _types(equation.gives),
+        _types(equation.out_avals),
         body=inner.graph,
         num_scan_inputs=len(names) - carried,
         scan_input_directions=[backwards] * (len(names) - carried),
@@ -38,13 +38,13 @@ def _scan(t: Translator, equation: Equation) -> list[Tensor]:
 
 
 def _counts(equation: Equation, jaxpr: Any) -> tuple[int, int]:
-    """Returns how many operands are constants, and how many are carried from step to step.
+    """Returns the number of constants, and the number of carried values, among the operands.
 
-    Inputs that are scanned, and outputs that are stacked, have one axis more outside than inside.
-    (The parameters in which jax itself holds the numbers depend on its version.)
+    Scanned inputs and stacked outputs have one more axis outside of the body than inside. (The
+    names of jax's own parameters for these numbers depend on its version.)
     """
-    carried = _of_equal_rank(jaxpr.out_avals, equation.gives)
-    return _of_equal_rank(jaxpr.in_avals, equation.takes) - carried, carried
+    carried = _of_equal_rank(jaxpr.out_avals, equation.out_avals)
+    return _of_equal_rank(jaxpr.in_avals, equation.in_avals) - carried, carried
 
 
 def _of_equal_rank(inside: Sequence[Any], outside: Sequence[Any]) -> int:
@@ -69,7 +69,7 @@ def _while(t: Translator, equation: Equation) -> list[Tensor]:
     (again,) = inner.run(condition.jaxpr, condition.consts, [*of_condition, *results])
     _finish(inner, [again, *results], [*condition.out_avals, *body.out_avals])
     given = t.graph.add_many(
-        "Loop", ["", t.full(begin, ()), *names], _types(equation.gives), body=inner.graph
+        "Loop", ["", t.full(begin, ()), *names], _types(equation.out_avals), body=inner.graph
     )
     return [t.tensor(name) for name in given]
 
@@ -81,13 +81,17 @@ def _cond(t: Translator, equation: Equation) -> list[Tensor]:
     if which.array is not None:
         chosen = branches[int(np.clip(which.array, 0, len(branches) - 1))]
         return t.run(chosen.jaxpr, chosen.consts, arguments)
-    return _branched(t, which, branches, arguments, equation.gives)
+    return _branched(t, which, branches, arguments, equation.out_avals)
 
 
 def _branched(
-    t: Translator, which: Tensor, branches: Sequence[Any], arguments: list[Tensor], gives: list[Any]
+    t: Translator,
+    which: Tensor,
+    branches: Sequence[Any],
+    arguments: list[Tensor],
+    out_avals: list[Any],
 ) -> list[Tensor]:
-    """Returns the results of the branch of a number; one that is too large takes the last."""
+    """Returns the results of the branch with the index ``which``, at most the last one."""
     first, *others = branches
     if not others:
         return t.run(first.jaxpr, first.consts, arguments)
@@ -101,17 +105,17 @@ def _branched(
         if len(rest) > 1:
             one = Tensor((), which.dtype, array=np.asarray(1, which.dtype))
             next_number = inner.pointwise("Sub", which, one)
-        _finish(inner, _branched(inner, next_number, rest, arguments, gives), gives)
+        _finish(inner, _branched(inner, next_number, rest, arguments, out_avals), out_avals)
         bodies.append(inner.graph)
     given = t.graph.add_many(
-        "If", [t.name(is_first)], _types(gives), then_branch=bodies[0], else_branch=bodies[1]
+        "If", [t.name(is_first)], _types(out_avals), then_branch=bodies[0], else_branch=bodies[1]
     )
     return [t.tensor(name) for name in given]
 
 
 @rule("platform_index")
 def _platform_index(t: Translator, equation: Equation) -> Tensor:
-    del t  # the file is for every platform: the branch that is of none in particular
+    del t  # the file is for every platform, so take the branch for none in particular
     platforms = list(equation.params["platforms"])
     index = platforms.index(None) if None in platforms else 0
     return Tensor((), np.dtype(np.int32), array=np.int32(index))
@@ -126,7 +130,7 @@ def _begun(t: Translator, avals: Sequence[Any]) -> tuple[Translator, list[Tensor
 
 
 def _finish(inner: Translator, results: Sequence[Tensor], avals: Sequence[Any]) -> None:
-    """Makes the results those of the body, each by a node of its own."""
+    """Adds the outputs of a body, each with its own node."""
     for value, aval in zip(results, avals, strict=True):
         name = inner.full(value, aval.shape)
         inner.graph.outputs.append(inner.graph.add("Identity", [name], aval.shape))

@@ -1,4 +1,4 @@
-"""Rules of primitives that work element by element."""
+"""Rules for elementwise primitives."""
 
 from collections.abc import Callable
 
@@ -58,7 +58,7 @@ _LOGICAL = {"and": "And", "not": "Not", "or": "Or", "xor": "Xor"}
 
 def _direct(op: str) -> Callable[[Translator, Equation], Tensor]:
     def translate(t: Translator, equation: Equation) -> Tensor:
-        return t.pointwise(op, *equation.inputs, dtype=equation.gives[0].dtype)
+        return t.pointwise(op, *equation.inputs, dtype=equation.out_avals[0].dtype)
 
     return translate
 
@@ -92,7 +92,7 @@ def _ne(t: Translator, equation: Equation) -> Tensor:
 
 @rule("rem")
 def _rem(t: Translator, equation: Equation) -> Tensor:
-    return t.pointwise("Mod", *equation.inputs, fmod=1)  # the sign is the dividend's
+    return t.pointwise("Mod", *equation.inputs, fmod=1)  # has the sign of the dividend
 
 
 @rule("rsqrt")
@@ -130,7 +130,7 @@ def _exp2(t: Translator, equation: Equation) -> Tensor:
 
 @rule("expm1")
 def _expm1(t: Translator, equation: Equation) -> Tensor:
-    # tanh(x/2) (exp(x) + 1): exp(x) - 1 has no correct digit of a small x.
+    # tanh(x/2) (exp(x) + 1), since exp(x) - 1 loses all digits for small x.
     (x,) = equation.inputs
     half = t.pointwise("Tanh", t.pointwise("Mul", x, _number(x, 0.5)))
     return t.pointwise("Mul", half, t.pointwise("Add", t.pointwise("Exp", x), _number(x, 1)))
@@ -138,7 +138,7 @@ def _expm1(t: Translator, equation: Equation) -> Tensor:
 
 @rule("log1p")
 def _log1p(t: Translator, equation: Equation) -> Tensor:
-    # log(u) x / (u - 1) with u = 1 + x, whose rounding cancels; x itself where u is 1.
+    # log(u) x / (u - 1) with u = 1 + x, where the rounding errors cancel; x itself if u is 1.
     (x,) = equation.inputs
     one = _number(x, 1)
     u = t.pointwise("Add", one, x)
@@ -200,7 +200,7 @@ def _select_n(t: Translator, equation: Equation) -> Tensor:
 
 @rule("convert_element_type")
 def _convert(t: Translator, equation: Equation) -> Tensor:
-    return t.cast(equation.inputs[0], equation.gives[0].dtype)
+    return t.cast(equation.inputs[0], equation.out_avals[0].dtype)
 
 
 @rule("reduce_precision")

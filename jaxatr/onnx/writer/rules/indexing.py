@@ -1,4 +1,4 @@
-"""Rules of primitives that pick elements by numbers: ``gather`` and ``dynamic_slice``."""
+"""Rules for primitives that read elements at indices: ``gather`` and ``dynamic_slice``."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,7 +26,7 @@ def _dynamic_slice(t: Translator, equation: Equation) -> Tensor:
 
 
 def _part(t: Translator, value: Tensor, starts: dict[int, Tensor], sizes: Sequence[Any]) -> Tensor:
-    """Returns a part of a value that begins at numbers, along each axis that has one."""
+    """Slices a value along each axis that has a start."""
     shape, fixed = list(value.shape), {}
     for axis, start in starts.items():
         if start.array is not None and is_static((sizes[axis], shape[axis])):
@@ -47,36 +47,36 @@ def _part(t: Translator, value: Tensor, starts: dict[int, Tensor], sizes: Sequen
 
 
 def _part_from(
-    t: Translator, name: str, gives: Shape, axis: int, start: Tensor, most: Dim
+    t: Translator, name: str, out_shape: Shape, axis: int, start: Tensor, most: Dim
 ) -> Tensor:
-    """Returns a part whose beginning is known only when the model runs."""
+    """Slices a value along an axis from a start that is known only when the model runs."""
     first = _clipped(t, t.cast(start, np.int64), [most])
-    length = t.dimensions.shape((gives[axis],))
+    length = t.dimensions.shape((out_shape[axis],))
     end = t.pointwise("Add", first, t.tensor(length))
     axes = t.graph.int64([axis])
-    return t.add("Slice", [name, t.full(first, (1,)), t.name(end), axes], gives)
+    return t.add("Slice", [name, t.full(first, (1,)), t.name(end), axes], out_shape)
 
 
 @rule("gather")
 def _gather(t: Translator, equation: Equation) -> Tensor:
     equation = _sliced_first(t, equation)
     numbers, sizes = equation.params["dimension_numbers"], equation.params["slice_sizes"]
-    shape = equation.takes[0].shape
+    shape = equation.in_avals[0].shape
     picked = list(map(int, numbers.start_index_map))
     batch = list(map(int, numbers.operand_batching_dims))
     if any(sizes[axis] != shape[axis] for axis in _others(shape, [*picked, *batch])):
         raise Unsupported(f"of slices {sizes} of {shape}")
-    if len(equation.takes[1].shape) == 1:
+    if len(equation.in_avals[1].shape) == 1:
         return _one_slice(t, equation, picked)
     if sorted(picked) != sorted(numbers.collapsed_slice_dims):
-        raise Unsupported(f"of many slices {sizes}, of which one is longer than one element")
+        raise Unsupported(f"of several slices {sizes} that are longer than one element")
     if len(picked) == 1 and not batch:
         return _along_one(t, equation, picked[0])
     return _along_many(t, equation, picked, batch)
 
 
 def _sliced_first(t: Translator, equation: Equation) -> Equation:
-    """Returns a gather without the axes along which each slice is the same part: it is cut out."""
+    """Slices the operand along axes where all indices are equal, and drops these indices."""
     numbers, indices = equation.params["dimension_numbers"], t.operand(equation, 1)
     if indices.array is None or len(indices.shape) == 1:
         return equation
@@ -93,13 +93,13 @@ def _sliced_first(t: Translator, equation: Equation) -> Equation:
     changed = {"dimension_numbers": numbers._replace(start_index_map=picked)}
     return equation._replace(
         inputs=[part, left],
-        takes=[jax.ShapeDtypeStruct(value.shape, value.dtype) for value in (part, left)],
+        in_avals=[jax.ShapeDtypeStruct(value.shape, value.dtype) for value in (part, left)],
         params={**equation.params, **changed},
     )
 
 
 def _one_slice(t: Translator, equation: Equation, picked: list[int]) -> Tensor:
-    sizes, shape = equation.params["slice_sizes"], equation.takes[0].shape
+    sizes, shape = equation.params["slice_sizes"], equation.in_avals[0].shape
     limits = [shape[axis] - sizes[axis] for axis in picked]
     numbers, valid = _numbers(t, equation, limits)
     starts = {}
@@ -110,68 +110,68 @@ def _one_slice(t: Translator, equation: Equation, picked: list[int]) -> Tensor:
             one = sliced(t, t.name(numbers), (1,), 0, place, place + 1)
             starts[axis] = t.tensor(t.reshape(t.name(one), ()))
     part = _part(t, t.tensor(t.read(equation, 0)), starts, sizes)
-    found = t.tensor(t.reshape(t.name(part), equation.gives[0].shape))
-    return _filled(t, equation, found, valid)
+    result = t.tensor(t.reshape(t.name(part), equation.out_avals[0].shape))
+    return _filled(t, equation, result, valid)
 
 
 def _along_one(t: Translator, equation: Equation, axis: int) -> Tensor:
-    """Picks along one axis; the axes of the numbers stand together in the result."""
-    shape = equation.takes[0].shape
+    """Gathers along one axis."""
+    shape = equation.in_avals[0].shape
     numbers, valid = _numbers(t, equation, [shape[axis] - 1])
     if numbers.array is not None:
         indices = t.graph.constant(numbers.array[..., 0])
         if part := _evenly(t, equation, numbers.array[..., 0], axis):
             return part
     else:
-        indices = t.reshape(t.name(numbers), equation.takes[1].shape[:-1])
-    rank = len(equation.takes[1].shape) - 1
-    natural = (*shape[:axis], *equation.takes[1].shape[:-1], *shape[axis + 1 :])
-    found = t.graph.add("Gather", [t.read(equation, 0), indices], natural, axis=axis)
+        indices = t.reshape(t.name(numbers), equation.in_avals[1].shape[:-1])
+    rank = len(equation.in_avals[1].shape) - 1
+    natural = (*shape[:axis], *equation.in_avals[1].shape[:-1], *shape[axis + 1 :])
+    result = t.graph.add("Gather", [t.read(equation, 0), indices], natural, axis=axis)
     dims = list(map(int, equation.params["dimension_numbers"].offset_dims))
     of_slices = [*range(axis), *range(axis + rank, len(natural))]
     order = _order(dims, of_slices, list(range(axis, axis + rank)), len(natural))
-    return _filled(t, equation, t.tensor(t.transpose(found, order)), valid)
+    return _filled(t, equation, t.tensor(t.transpose(result, order)), valid)
 
 
 def _evenly(t: Translator, equation: Equation, numbers: np.ndarray, axis: int) -> Tensor | None:
-    """Returns every so many elements along an axis, if that is what the numbers say."""
-    shape, dims = equation.takes[0].shape, equation.params["dimension_numbers"].offset_dims
+    """Returns a strided slice along an axis if the indices are evenly spaced, else None."""
+    shape, dims = equation.in_avals[0].shape, equation.params["dimension_numbers"].offset_dims
     steps = np.unique(np.diff(numbers)) if numbers.ndim == 1 else ()
     if len(steps) != 1 or steps[0] < 1 or axis in dims or len(dims) != len(shape) - 1:
         return None
     first, last, step = (int(number) for number in (numbers[0], numbers[-1], steps[0]))
     bounds = {"starts": [first], "ends": [last + 1], "axes": [axis], "steps": [step]}
-    return t.add("Slice", [t.read(equation, 0)], equation.gives[0].shape, **bounds)
+    return t.add("Slice", [t.read(equation, 0)], equation.out_avals[0].shape, **bounds)
 
 
 def _along_many(t: Translator, equation: Equation, picked: list[int], batch: list[int]) -> Tensor:
-    """Picks along several axes, or in each example of a batch."""
-    numbers, shape = equation.params["dimension_numbers"], equation.takes[0].shape
+    """Gathers along several axes, or in each example of a batch."""
+    numbers, shape = equation.params["dimension_numbers"], equation.in_avals[0].shape
     rest = _others(shape, [*picked, *batch])
     operand = t.transpose(t.read(equation, 0), [*batch, *picked, *rest])
     indices, valid = _numbers(t, equation, [shape[axis] - 1 for axis in picked])
     of_numbers = list(map(int, numbers.start_indices_batching_dims))
-    rank = len(equation.takes[1].shape)
+    rank = len(equation.in_avals[1].shape)
     places = [axis for axis in range(rank - 1) if axis not in of_numbers]
     moved = t.transpose(t.name(indices), [*of_numbers, *places, rank - 1])
     sizes = t.graph.types[moved].shape[:-1]
     natural = (*sizes, *(shape[axis] for axis in rest))
-    found = t.graph.add("GatherND", [operand, moved], natural, batch_dims=len(batch))
-    # The numbers' axes are now those of the batch first: put them back into their order.
+    result = t.graph.add("GatherND", [operand, moved], natural, batch_dims=len(batch))
+    # The batch axes now come first among the axes of the indices: restore their order.
     back = np.argsort([*of_numbers, *places]).tolist()
     of_slices = list(range(rank - 1, len(natural)))
     order = _order(list(map(int, numbers.offset_dims)), of_slices, back, len(natural))
-    return _filled(t, equation, t.tensor(t.transpose(found, order)), valid)
+    return _filled(t, equation, t.tensor(t.transpose(result, order)), valid)
 
 
 def _order(dims: list[int], of_slices: list[int], of_numbers: list[int], rank: int) -> list[int]:
-    """Returns the order that puts the slices' axes at ``dims`` and the numbers' at the others."""
+    """Returns the permutation that puts axes of slices at ``dims``, those of indices elsewhere."""
     slices, numbers = iter(of_slices), iter(of_numbers)
     return [next(slices) if axis in dims else next(numbers) for axis in range(rank)]
 
 
 def _numbers(t: Translator, equation: Equation, most: list[Dim]) -> tuple[Tensor, Tensor | None]:
-    """Returns the numbers, in bounds, and which of them were so, if that has a meaning."""
+    """Returns the indices clipped to bounds, and which were in bounds, or None if irrelevant."""
     numbers = t.cast(t.operand(equation, 1), np.int64)
     mode, array = equation.params["mode"], numbers.array
     if mode == lax.GatherScatterMode.PROMISE_IN_BOUNDS:
@@ -191,20 +191,20 @@ def _clipped(t: Translator, numbers: Tensor, most: list[Dim]) -> Tensor:
     return t.pointwise("Min", t.pointwise("Max", numbers, _int64(0)), limits)
 
 
-def _filled(t: Translator, equation: Equation, found: Tensor, valid: Tensor | None) -> Tensor:
-    """Puts the fill value where a number was out of bounds."""
+def _filled(t: Translator, equation: Equation, result: Tensor, valid: Tensor | None) -> Tensor:
+    """Writes the fill value where an index was out of bounds."""
     if valid is None:
-        return found
-    gives, dims = equation.gives[0], equation.params["dimension_numbers"].offset_dims
-    whole = t.cast(valid, np.int32)
-    inside = t.add("ReduceMin", [t.name(whole)], whole.shape[:-1], axes=[-1], keepdims=0)
-    sizes = tuple(1 if axis in dims else size for axis, size in enumerate(gives.shape))
+        return result
+    out, dims = equation.out_avals[0], equation.params["dimension_numbers"].offset_dims
+    flags = t.cast(valid, np.int32)
+    inside = t.add("ReduceMin", [t.name(flags)], flags.shape[:-1], axes=[-1], keepdims=0)
+    sizes = tuple(1 if axis in dims else size for axis, size in enumerate(out.shape))
     mask = t.cast(t.tensor(t.reshape(t.name(inside), sizes)), np.bool_)
     fill = equation.params["fill_value"]
     if fill is None:
-        fill = np.nan if gives.dtype.kind == "f" else np.iinfo(gives.dtype).min
-    other = constant(np.asarray(fill, gives.dtype))
-    return t.pointwise("Where", mask, found, other, dtype=gives.dtype)
+        fill = np.nan if out.dtype.kind == "f" else np.iinfo(out.dtype).min
+    other = constant(np.asarray(fill, out.dtype))
+    return t.pointwise("Where", mask, result, other, dtype=out.dtype)
 
 
 def _others(shape: Shape, axes: list[int]) -> list[int]:

@@ -1,4 +1,4 @@
-"""Rules of reductions over windows."""
+"""Rules for reductions over windows."""
 
 import math
 
@@ -29,7 +29,7 @@ def _reduce_window(t: Translator, equation: Equation) -> Tensor:
     ]
     other = [axis for axis in range(len(window)) if axis not in pooled]
     if len(other) < 2:
-        raise Unsupported(f"over windows {tuple(window)}: wanted two axes without one")
+        raise Unsupported(f"over windows {tuple(window)}: wanted size 1 on at least two axes")
     order = [*other, *pooled]
     spatial = order[2:]
     attributes = {
@@ -38,7 +38,7 @@ def _reduce_window(t: Translator, equation: Equation) -> Tensor:
         "dilations": [int(dilations[axis]) for axis in spatial],
         "pads": [int(padding[axis][side]) for side in (0, 1) for axis in spatial],
     }
-    shape = tuple(equation.gives[0].shape[axis] for axis in order)
+    shape = tuple(equation.out_avals[0].shape[axis] for axis in order)
     x, back = t.transpose(t.read(equation, 0), order), np.argsort(order).tolist()
     if equation.primitive == "reduce_window_max":
         return t.tensor(t.transpose(t.graph.add("MaxPool", [x], shape, **attributes), back))
@@ -47,7 +47,7 @@ def _reduce_window(t: Translator, equation: Equation) -> Tensor:
         y = t.transpose(t.graph.add("MaxPool", [x], shape, **attributes), back)
         return t.pointwise("Neg", t.tensor(y))
     if any(step != 1 for step in attributes.pop("dilations")):
-        raise Unsupported("with window_dilation")  # ONNX has it from opset 19 on only
+        raise Unsupported("with window_dilation")  # supported only from opset 19 on
     y = t.graph.add("AveragePool", [x], shape, count_include_pad=1, **attributes)
     mean = t.tensor(t.transpose(y, back))
     return t.pointwise("Mul", mean, constant(np.asarray(math.prod(window), mean.dtype)))

@@ -1,7 +1,7 @@
-"""Recurrent layers of :mod:`jaxatr.kernels` as ONNX's operators.
+"""Rule for the recurrent layers of :mod:`jaxatr.kernels`.
 
-The weights are stored as they are, with their columns in this package's order; nodes in front of
-the operator bring them into ONNX's, which a runtime does once, when it loads the model.
+The weights are stored unchanged, with their columns in this package's order. Nodes before the
+operator permute them to ONNX's order, which a runtime does only once, when it loads the model.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ _OPERATORS = {"lstm": "LSTM", "gru": "GRU", "relu": "RNN", "tanh": "RNN"}
 
 
 def _computed(params: Mapping[str, Any]) -> Callable[..., Any] | None:
-    """Returns the layer as a loop, for what ONNX or onnxruntime has no operator for."""
+    """Returns the layer as a scan if ONNX or ONNX Runtime has no operator for it, else None."""
     problem = params["problem"]
     if problem.dtype == "float32" and not problem.skip:
         return None
@@ -54,8 +54,8 @@ def _recurrent(t: Translator, equation: Equation) -> list[Tensor]:
     if weights.b is not None or weights.rb is not None:
         inputs[3] = _biases(t, equation, problem, weights)
     if mask is not None:
-        whole = add("Cast", [read(mask)], (steps, batch, 1), np.int32, to=np.dtype(np.int32))
-        inputs[4] = add("ReduceSum", [whole], (batch,), axes=[0, 2], keepdims=0)
+        valid = add("Cast", [read(mask)], (steps, batch, 1), np.int32, to=np.dtype(np.int32))
+        inputs[4] = add("ReduceSum", [valid], (batch,), axes=[0, 2], keepdims=0)
     starts = [add("Unsqueeze", [read(i)], (1, batch, hidden), axes=[0]) for i in state]
     inputs[5] = starts[0]
     attributes: dict[str, Any] = {"hidden_size": hidden}
@@ -70,13 +70,13 @@ def _recurrent(t: Translator, equation: Equation) -> list[Tensor]:
     results = t.graph.add_many(
         _OPERATORS[problem.cell], [*inputs, *starts[1:]], infos, **attributes
     )
-    found = [add("Squeeze", [results[0]], (steps, batch, hidden), axes=[1])]
-    found += [add("Squeeze", [name], (batch, hidden), axes=[0]) for name in results[1:]]
-    return [t.tensor(name) for name in found]
+    outputs = [add("Squeeze", [results[0]], (steps, batch, hidden), axes=[1])]
+    outputs += [add("Squeeze", [name], (batch, hidden), axes=[0]) for name in results[1:]]
+    return [t.tensor(name) for name in outputs]
 
 
 def _ordered(t: Translator, problem: Problem, name: str, axis: int) -> str:
-    """Returns a value with the blocks of columns on an axis in ONNX's order."""
+    """Permutes the gates along an axis of a value to ONNX's order."""
     ours, theirs = OURS[problem.cell], ONNX[problem.cell]
     if ours == theirs:
         return name
@@ -85,7 +85,7 @@ def _ordered(t: Translator, problem: Problem, name: str, axis: int) -> str:
 
 
 def _biases(t: Translator, equation: Equation, problem: Problem, weights: Any) -> str:
-    """Returns ``B``: the input's biases, and the recurrent ones, zero but for a GRU's candidate."""
+    """Returns ``B``: the input biases, and recurrent biases, zero except for a GRU's candidate."""
     columns, hidden = problem.gates * problem.hidden, problem.hidden
 
     def zeros(count: int) -> str:

@@ -1,4 +1,4 @@
-"""Rules of primitives that reduce axes, or run along one."""
+"""Rules for primitives that reduce or scan axes, and for sorting."""
 
 import numpy as np
 
@@ -16,8 +16,8 @@ _REDUCED = {
 @rule(*_REDUCED)
 def _reduce(t: Translator, equation: Equation) -> Tensor:
     axes = [int(axis) for axis in equation.params["axes"]]
-    gives, op = equation.gives[0], _REDUCED[equation.primitive]
-    return t.add(op, [t.read(equation, 0)], gives.shape, axes=axes, keepdims=0)
+    out, op = equation.out_avals[0], _REDUCED[equation.primitive]
+    return t.add(op, [t.read(equation, 0)], out.shape, axes=axes, keepdims=0)
 
 
 @rule("reduce_and", "reduce_or")
@@ -25,16 +25,16 @@ def _reduce_logical(t: Translator, equation: Equation) -> Tensor:
     op = "ReduceMin" if equation.primitive == "reduce_and" else "ReduceMax"
     number = t.name(t.cast(t.operand(equation, 0), np.int32))
     axes = [int(axis) for axis in equation.params["axes"]]
-    reduced = t.add(op, [number], equation.gives[0].shape, axes=axes, keepdims=0)
+    reduced = t.add(op, [number], equation.out_avals[0].shape, axes=axes, keepdims=0)
     return t.cast(reduced, np.bool_)
 
 
 @rule("argmax", "argmin")
 def _arg(t: Translator, equation: Equation) -> Tensor:
-    (axis,), gives = equation.params["axes"], equation.gives[0]
+    (axis,), out = equation.params["axes"], equation.out_avals[0]
     op = "ArgMax" if equation.primitive == "argmax" else "ArgMin"
-    found = t.add(op, [t.read(equation, 0)], gives.shape, np.int64, axis=int(axis), keepdims=0)
-    return t.cast(found, gives.dtype)
+    indices = t.add(op, [t.read(equation, 0)], out.shape, np.int64, axis=int(axis), keepdims=0)
+    return t.cast(indices, out.dtype)
 
 
 @rule("cumsum")
@@ -43,14 +43,14 @@ def _cumsum(t: Translator, equation: Equation) -> Tensor:
     return t.add(
         "CumSum",
         [t.read(equation, 0), axis],
-        equation.gives[0].shape,
+        equation.out_avals[0].shape,
         reverse=int(equation.params["reverse"]),
     )
 
 
 @rule("top_k")
 def _top_k(t: Translator, equation: Equation) -> list[Tensor]:
-    values, indices = equation.gives
+    values, indices = equation.out_avals
     name, count = t.read(equation, 0), t.graph.int64([equation.params["k"]])
     outputs = [
         TensorType(values.shape, values.dtype),
@@ -63,7 +63,7 @@ def _top_k(t: Translator, equation: Equation) -> list[Tensor]:
 
 @rule("sort")
 def _sort(t: Translator, equation: Equation) -> list[Tensor]:
-    axis, shape = int(equation.params["dimension"]), equation.takes[0].shape
+    axis, shape = int(equation.params["dimension"]), equation.in_avals[0].shape
     if equation.params["num_keys"] != 1:
         raise Unsupported("by more than one key")
     count = t.dimensions.shape((shape[axis],))

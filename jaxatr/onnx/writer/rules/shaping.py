@@ -1,4 +1,4 @@
-"""Rules of primitives that move elements, and of those that make them of nothing."""
+"""Rules for primitives that move elements, and for ``iota``."""
 
 import numpy as np
 
@@ -15,8 +15,8 @@ from jaxatr.onnx.writer.translate import (
 
 @rule("broadcast_in_dim")
 def _broadcast_in_dim(t: Translator, equation: Equation) -> Tensor:
-    value, shape = equation.inputs[0], equation.gives[0].shape
-    rank = len(equation.takes[0].shape)
+    value, shape = equation.inputs[0], equation.out_avals[0].shape
+    rank = len(equation.in_avals[0].shape)
     sizes = (1,) * (rank - len(value.shape)) + tuple(value.shape)
     placed = [1] * len(shape)
     for size, axis in zip(sizes, equation.params["broadcast_dimensions"], strict=True):
@@ -26,7 +26,11 @@ def _broadcast_in_dim(t: Translator, equation: Equation) -> Tensor:
 
 @rule("reshape", "expand_dims")
 def _reshape(t: Translator, equation: Equation) -> Tensor:
-    (value,), before, after = equation.inputs, equation.takes[0].shape, equation.gives[0].shape
+    (value,), before, after = (
+        equation.inputs,
+        equation.in_avals[0].shape,
+        equation.out_avals[0].shape,
+    )
     if stripped(before) == stripped(after):
         return _shaped(t, value, stripped(value.shape), len(after))
     if value.array is not None and is_static(after):
@@ -37,22 +41,26 @@ def _reshape(t: Translator, equation: Equation) -> Tensor:
 
 
 def _shaped(t: Translator, value: Tensor, shape: tuple, rank: int) -> Tensor:
-    """Returns a value with ones put in or left out of the shape that it was computed in.
+    """Returns a value with axes of size 1 added to or removed from its computed shape.
 
-    The rank is the one that it has in jax, which must not be exceeded.
+    Args:
+      t: the translator.
+      value: the value.
+      shape: the shape to compute it in, without leading ones.
+      rank: rank of the value in jax, which must not be exceeded.
     """
     if value.shape == shape:
         return value
     if value.array is not None:
         return constant(np.reshape(value.array, shape))
     if stripped(value.shape) == shape and len(value.shape) <= rank:
-        return value  # ones at the beginning do no harm
+        return value  # leading ones do not matter
     return t.tensor(t.reshape(t.name(value), shape))
 
 
 @rule("squeeze")
 def _squeeze(t: Translator, equation: Equation) -> Tensor:
-    return t.tensor(t.reshape(t.read(equation, 0), equation.gives[0].shape))
+    return t.tensor(t.reshape(t.read(equation, 0), equation.out_avals[0].shape))
 
 
 @rule("transpose")
@@ -63,25 +71,25 @@ def _transpose(t: Translator, equation: Equation) -> Tensor:
 @rule("concatenate")
 def _concatenate(t: Translator, equation: Equation) -> Tensor:
     axis = equation.params["dimension"]
-    empty = [is_static((aval.shape[axis],)) and not aval.shape[axis] for aval in equation.takes]
+    empty = [is_static((aval.shape[axis],)) and not aval.shape[axis] for aval in equation.in_avals]
     names = [t.read(equation, index) for index, nothing in enumerate(empty) if not nothing]
-    return t.add("Concat", names, equation.gives[0].shape, axis=int(axis))
+    return t.add("Concat", names, equation.out_avals[0].shape, axis=int(axis))
 
 
 @rule("stack")
 def _stack(t: Translator, equation: Equation) -> Tensor:
-    gives, axis = equation.gives[0].shape, int(equation.params["axis"])
-    single = (*gives[:axis], 1, *gives[axis + 1 :])
+    out_shape, axis = equation.out_avals[0].shape, int(equation.params["axis"])
+    single = (*out_shape[:axis], 1, *out_shape[axis + 1 :])
     names = [t.reshape(t.read(equation, index), single) for index in range(len(equation.inputs))]
-    return t.add("Concat", names, gives, axis=axis)
+    return t.add("Concat", names, out_shape, axis=axis)
 
 
 @rule("split")
 def _split(t: Translator, equation: Equation) -> list[Tensor]:
     start, parts = 0, []
     axis, name = equation.params["axis"], t.read(equation, 0)
-    for size, gives in zip(equation.params["sizes"], equation.gives, strict=True):
-        parts.append(sliced(t, name, gives.shape, axis, start, start + int(size)))
+    for size, out in zip(equation.params["sizes"], equation.out_avals, strict=True):
+        parts.append(sliced(t, name, out.shape, axis, start, start + int(size)))
         start += int(size)
     return parts
 
@@ -89,23 +97,23 @@ def _split(t: Translator, equation: Equation) -> list[Tensor]:
 @rule("slice")
 def _slice(t: Translator, equation: Equation) -> Tensor:
     params, name = equation.params, t.read(equation, 0)
-    shape = equation.takes[0].shape
+    shape = equation.in_avals[0].shape
     steps = params["strides"] or (1,) * len(shape)
     bounds = list(zip(params["start_indices"], params["limit_indices"], steps, strict=True))
     cut = [axis for axis, bound in enumerate(bounds) if bound != (0, shape[axis], 1)]
     if not cut:
         return t.tensor(name)
     starts, ends, steps = (tuple(bounds[axis][part] for axis in cut) for part in range(3))
-    gives = equation.gives[0].shape
+    out_shape = equation.out_avals[0].shape
     if not is_static(starts + ends):
         bounds = [t.dimensions.shape(part) for part in (starts, ends, tuple(cut), steps)]
-        return t.add("Slice", [name, *bounds], gives)
+        return t.add("Slice", [name, *bounds], out_shape)
     starts, ends, steps = (list(map(int, part)) for part in (starts, ends, steps))
-    return t.add("Slice", [name], gives, starts=starts, ends=ends, axes=cut, steps=steps)
+    return t.add("Slice", [name], out_shape, starts=starts, ends=ends, axes=cut, steps=steps)
 
 
 def sliced(t: Translator, name: str, shape: tuple, axis: int, start: int, end: int) -> Tensor:
-    """Returns a part of a value along one axis."""
+    """Slices a value along one axis."""
     return t.add("Slice", [name], shape, starts=[start], ends=[end], axes=[int(axis)], steps=[1])
 
 
@@ -116,7 +124,7 @@ def _rev(t: Translator, equation: Equation) -> Tensor:
 
 
 def reversed_along(t: Translator, name: str, axes: list[int]) -> Tensor:
-    """Returns a value with some axes backwards."""
+    """Reverses a value along some axes."""
     count = len(axes)
     end = -(2**31)  # beyond any first element
     return t.add(
@@ -139,13 +147,13 @@ def _pad(t: Translator, equation: Equation) -> Tensor:
     if not any(low + high):
         return t.tensor(name)
     pads = [int(amount) for amount in low + high]
-    return t.add("Pad", [name, "", fill], equation.gives[0].shape, mode="constant", pads=pads)
+    return t.add("Pad", [name, "", fill], equation.out_avals[0].shape, mode="constant", pads=pads)
 
 
 @rule("iota")
 def _iota(t: Translator, equation: Equation) -> Tensor:
-    # One with fixed sizes was computed; here the axis or another one grows with the batch.
-    aval, axis = equation.gives[0], int(equation.params["dimension"])
+    # An iota of fixed sizes was computed before; here this axis or another depends on the batch.
+    aval, axis = equation.out_avals[0], int(equation.params["dimension"])
     size, rank = aval.shape[axis], len(aval.shape)
     if is_static((size,)):
         array = np.arange(size, dtype=aval.dtype).reshape(size, *[1] * (rank - 1 - axis))
@@ -160,4 +168,4 @@ def _iota(t: Translator, equation: Equation) -> Tensor:
 def _dim_as_value(t: Translator, equation: Equation) -> Tensor:
     length = t.dimensions.size(equation.params["dim"])
     scalar = t.add("Squeeze", [length], (), axes=[0])
-    return t.cast(scalar, equation.gives[0].dtype)
+    return t.cast(scalar, equation.out_avals[0].dtype)

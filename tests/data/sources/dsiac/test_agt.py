@@ -14,7 +14,7 @@ def read(tmp_path):
 
 
 def plain(truth):
-    """Everything that is read, without the places."""
+    """Returns everything that is read, without byte offsets."""
     return {
         number: [(t.kind, t.ply, t.aspect_deg, t.range_m, t.pixel, t.box) for t in targets]
         for number, targets in truth.frames.items()
@@ -104,7 +104,7 @@ def test_a_whole_file(dsiac_files, read, unchecked):
 )
 def test_what_breaks_the_specification_does_no_harm(read, change):
     whole, broken = read(EXAMPLE), read(change(EXAMPLE))
-    if change(EXAMPLE).endswith("6.5"):  # the last target is cut off, and with it what it says
+    if change(EXAMPLE).endswith("6.5"):  # the last target is truncated and loses its fields
         assert plain(broken)[1] == plain(whole)[1][:1]
     else:
         assert plain(broken) == plain(whole)
@@ -188,18 +188,18 @@ def test_a_field_of_view_in_doubt_is_not_used(read, fov):
 @pytest.mark.parametrize(
     "content, match",
     [
-        (b"", "byte 0: no TgtUpd in the whole file"),
-        (b"Agt { TgtSect { } }", "byte 19: no TgtUpd in the whole file"),
+        (b"", "byte 0: no TgtUpd in the file"),
+        (b"Agt { TgtSect { } }", "byte 19: no TgtUpd in the file"),
         (b"\xbb\xbb\xba\xad" * 9, "byte 36: no TgtUpd"),
         (b"{" * 5_000, "byte 0: a block without a name"),
-        (b"}" * 1000, "byte 0: a brace that closes nothing"),
+        (b"}" * 1000, "byte 0: an unmatched closing brace"),
         (b'TgtUpd { Keyword "Frame# 1" ', None),
-        (b'TgtUpd { Keyword "Frame# 1 } ', "byte 17: a string without an end"),
+        (b'TgtUpd { Keyword "Frame# 1 } ', "byte 17: an unterminated string"),
     ],
 )
 def test_a_file_without_a_frame_is_refused(read, content, match):
     if match is None:
         assert plain(read(content)) == {1: []}
     else:
-        with pytest.raises(ValueError, match=f"clip.agt: {match}.*no frame of it can be used"):
+        with pytest.raises(ValueError, match=f"clip.agt: {match}.*none of its frames can be used"):
             read(content)

@@ -12,7 +12,7 @@ TYPES = (0, 1, 2, 3, 5, 6, 7, 8)
 def open_bytes(tmp_path):
     def opened(content):
         path = tmp_path / "clip.arf"
-        path.unlink(missing_ok=True)  # a mapped file is not written over
+        path.unlink(missing_ok=True)  # a memory-mapped file must not be overwritten
         path.write_bytes(content)
         return dsiac.open_arf(path)
 
@@ -20,7 +20,7 @@ def open_bytes(tmp_path):
 
 
 def image(rng, kind, rows, columns):
-    """Values over a type's full range."""
+    """Random values over the full range of a type."""
     dtype = {0: "u1", 6: "u4", 7: "f4", 8: "f8"}.get(kind, "u2")
     if dtype[0] == "f":
         return (rng.normal(size=(rows, columns)) * 1e6).astype(dtype)
@@ -159,12 +159,12 @@ def changed(content, at, value):
 @pytest.mark.parametrize(
     "at, value, match",
     [
-        (0, 0xADBABBBB, "byte 0: no ARF file: starts with 0xadbabbbb"),
+        (0, 0xADBABBBB, "byte 0: not an ARF file: starts with 0xadbabbbb"),
         (4, 3, "byte 4: version: got 3, wanted 2"),
         (8, 0, "byte 8: rows: got 0"),
         (12, 0, "byte 12: columns: got 0"),
         (16, 4, "byte 16: image type: got 4, wanted one of"),
-        (16, 10, "byte 28: image type 10, and no subheader of its bands"),
+        (16, 10, "byte 28: image type 10 without band subheader"),
         (20, 0, "byte 20: number of frames: got 0"),
         (20, 0xFFFFFFFF, "end at byte .*; the file ends at byte 76"),
         (8, 0xFFFFFFFF, "byte 76: 2 frames of"),

@@ -91,7 +91,7 @@ def test_scenarios_and_names():
 
 
 def reference_chip(pixels, size):
-    """Squares with zeros and resizes by the triangle filter, a pixel at a time."""
+    """Pads to a square with zeros and resizes with the triangle filter, pixel by pixel."""
     side = max(pixels.shape)
     square = np.zeros((side, side))
     top, left = ((side - length) // 2 for length in pixels.shape)
@@ -127,5 +127,5 @@ def test_a_chip_is_squared_and_resized(dtype, shape):
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
 def test_a_pixel_that_is_no_number_is_refused(value):
     frame = np.full((8, 8), value, ">f8")
-    with pytest.raises(ValueError, match="a pixel that is no finite number"):
+    with pytest.raises(ValueError, match="a pixel that is not finite"):
         dsiac.cut(frame, dsiac.Box(1, 1, 5, 5, "metric", False), 4)

@@ -1,4 +1,4 @@
-"""Damaged files give a clear error or what is in them: by seeded mutations of whole ones.
+"""Damaged files either give a clear error or their content: seeded mutations of intact files.
 
 ``JAXATR_MUTATIONS=100000 pytest -m slow tests/data/dsiac`` takes a quarter of an hour.
 """
@@ -14,20 +14,20 @@ import pytest
 from jaxatr.data.sources import dsiac
 from jaxatr.data.sources.mstar import phoenix
 
-# As a user runs it: the shape checks would take most of the time, and tell of no damaged file.
+# Without shape checks, as for a user: they would take most of the time and find nothing here.
 pytestmark = pytest.mark.usefixtures("unchecked")
 TOLD = re.compile(r".*: byte \d+: ", re.DOTALL)
 TRIALS = [
     pytest.param(200, id="fast"),
     pytest.param(int(os.environ.get("JAXATR_MUTATIONS", 5_000)), id="slow", marks=pytest.mark.slow),
 ]
-# Numbers that break readers: signs, borders, and what makes sizes overflow.
+# Numbers that break readers: signs, limits and overflowing sizes.
 WILD = (0, 1, 2, 31, 32, 33, 40, 136, 255, 256, 768, 3072, 1 << 16, 0x7FFFFFFF, 0x80000000)
 WILD += (0xFFFFFFFF, 0xFFFFFFF0)
 
 
 def mutated(rng, content, header):
-    """Changes, cuts, doubles, inserts or removes; mostly within the first ``header`` bytes."""
+    """Changes, cuts, duplicates, inserts or removes bytes, mostly among the first ``header``."""
     out = bytearray(content)
     for _ in range(rng.integers(1, 4)):
         near = min(header, len(out)) if rng.random() < 0.9 else len(out)
@@ -67,13 +67,13 @@ def seeds(files):
 
 @pytest.mark.parametrize("trials", TRIALS)
 def test_arf(dsiac_files, tmp_path, trials):
-    """Opens exactly what the plain reader opens, and every pixel is the same."""
+    """The reader opens exactly the files that the minimal reader opens, with the same pixels."""
     rng, path, whole = np.random.default_rng(1), tmp_path / "clip.arf", [*seeds(dsiac_files)]
     opened = 0
     for trial in range(trials):
         seed = whole[trial % len(whole)]
         content = mutated(rng, seed, len(seed) // 2)
-        path.unlink(missing_ok=True)  # a mapped file is not written over
+        path.unlink(missing_ok=True)  # a memory-mapped file must not be overwritten
         path.write_bytes(content)
         watched = trial % 10 == 0
         if watched:
@@ -98,7 +98,7 @@ def test_arf(dsiac_files, tmp_path, trials):
                 for band in range(len(arf.bands)):
                     image = arf.frame(number, band)
                     np.testing.assert_array_equal(image, plain.image(number, band))
-    assert opened > trials / 50  # not all are refused at the door
+    assert opened > trials / 50  # some damaged files are still readable
 
 
 PIECES = [
@@ -121,7 +121,7 @@ PIECES += ["Agt {", "} }", '"x"', "PixLoc 1 2", "NULL", ",", ".", "\xff"]
 
 
 def mutated_text(rng, text):
-    """Returns a text with one change, and where in the old one that is."""
+    """Returns a text with one change, and the position of the change in the original."""
     at, what = int(rng.integers(len(text))), rng.integers(4)
     piece = PIECES[rng.integers(len(PIECES))]
     if what == 0:
@@ -139,7 +139,7 @@ def without_place(targets):
 
 @pytest.mark.parametrize("trials", TRIALS)
 def test_agt(dsiac_files, tmp_path, trials):
-    """One change alters what it touches, and nothing that is read elsewhere."""
+    """One change affects only the frames that it touches."""
     rng, path = np.random.default_rng(2), tmp_path / "clip.agt"
     frames = {
         n: [
@@ -165,13 +165,13 @@ def test_agt(dsiac_files, tmp_path, trials):
             assert TOLD.match(str(error)) and str(error).startswith(str(path))
             continue
         read += 1
-        # A piece that is put over the old text may reach into the update behind it.
+        # Text that replaces the original may extend into the next update.
         touched = {n for n in whole if starts[n - 1] - 12 <= at < starts[n]}
         for number, targets in truth.frames.items():
             if number in touched:
                 continue
             found = without_place(targets)
-            if number in whole:  # all of it, or some of the targets are missing
+            if number in whole:  # complete, or with some of its targets missing
                 assert [row for row in whole[number] if row in found] == found, broken
             else:
                 assert touched, broken  # a number that was changed
@@ -183,7 +183,7 @@ def test_agt(dsiac_files, tmp_path, trials):
 
 
 def check_literally(text, target):
-    """Compares a target with the text behind its place; ``text`` has no strings."""
+    """Compares a target with the text after its offset; ``text`` has no strings."""
     if target.pixel is not None:
         match = re.compile(r"(?<![^\s{}\"])pixloc\s+([^\s{}]+)\s+([^\s{}]+)", re.IGNORECASE)
         x, y = match.search(text, target.at).groups()
@@ -243,7 +243,7 @@ def raw_chip(rng, rows=5, columns=4, native=0):
 
 
 def plain_chip(content):
-    """The magnitudes and phases where the header says they are, by splitting its lines."""
+    """Reads magnitudes and phases where the header places them, by splitting its lines."""
     head = content.split(b"[EndofPhoenixHeader]")[0]
     fields = {}
     for line in head.split(b"\n"):

@@ -1,4 +1,4 @@
-"""A small copy of the database, prepared as a user does it."""
+"""Preparation of a small copy of the database, as by a user."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ ROWS, COLUMNS, FRAMES = 24, 32, 6
 
 
 class Copy:
-    """Writes a clip after the other and remembers what must come of it."""
+    """Writes clips one after the other and records the expected results."""
 
     def __init__(self, root, files):
         self.root, self.files, self.truth = root, files, {}
@@ -50,7 +50,7 @@ class Copy:
 
 @pytest.fixture
 def copy(tmp_path, dsiac_files):
-    """Both cameras, two ranges by day and one by night, three targets."""
+    """A database of both cameras, two ranges by day and one by night, with three targets."""
     copy = Copy(tmp_path / "ATR Database", dsiac_files)
     for scenario in ("02003", "02007", "01927"):
         for target, kind in (("0001", "PICKUP"), ("0011", "T72"), ("0012", "ZSU23-4")):
@@ -105,7 +105,7 @@ def test_every_pixel_and_column(copy, data_dir, band, dtype):
     assert not tracks[0] & tracks[1] and len(tracks[0]) == len(tracks[1]) == 9
 
 
-@pytest.mark.slow  # the flags and the set are tested by themselves
+@pytest.mark.slow  # the flags and the set are tested separately
 def test_the_command_says_what_it_made(copy, data_dir):
     arguments = [f"--source={copy.root}", f"--data_dir={data_dir}", "--band=thermal"]
     arguments += ["--ranges=1000,2000", "--time=day", "--every=2", "--name=atr"]
@@ -192,7 +192,7 @@ def test_targets_counted_on_from_the_sensors_frames(copy, data_dir):
     for number in data.select(split, where={"clip": "cegr02003_0001"}):
         box, pixels, _ = copy.truth["cegr02003_0001", int(split[number]["frame"])]
         np.testing.assert_array_equal(split[number]["image"][:, :, 0], pixels)
-    assert any("counted on from the sensor's" in note for note in dataset.notes)
+    assert any("continue the sensor's numbering" in note for note in dataset.notes)
 
 
 def test_boxes_are_estimated_where_there_are_none_and_it_is_said(copy, data_dir, dsiac_files):
@@ -231,7 +231,7 @@ def test_everything_left_out_is_recorded(copy, data_dir, dsiac_files):
     counts = {reason: row["count"] for reason, row in told["skipped"].items()}
     assert counts == {
         "clips without ground truth": 1,
-        "targets of class MTLB, which was not asked for": 1,
+        "targets of class MTLB, which was not requested": 1,
         "targets of no vehicle class, 'SHED'": 1,
         "targets with no PixLoc": 1,
         "targets that share a PlyId": 2,
@@ -239,10 +239,10 @@ def test_everything_left_out_is_recorded(copy, data_dir, dsiac_files):
         "frames without a target": 1,
         "frames beyond the end of the clip": 1,
         "frames without ground truth": 1,
-        "clips whose scenario is none of the vehicles'": 1,
-        "files without a clip's name, as cegr02003_0001 is one": 1,
+        "clips of scenarios without vehicles": 1,
+        "files not named like a clip (such as cegr02003_0001)": 1,
     }
-    strange = told["skipped"]["clips whose scenario is none of the vehicles'"]
+    strange = told["skipped"]["clips of scenarios without vehicles"]
     assert strange["in"] == {"cegr/arf/cegr02002_0001.arf": 1}
     clip = next(row for row in told["clips"] if row["clip"] == "cegr02003_0011")
     assert (
@@ -279,7 +279,7 @@ def test_the_ground_truth_counts_more_than_the_clips_name(copy, data_dir, dsiac_
     told = report(dataset)
     assert set(told["skipped"]) == {"targets of no vehicle class, ''", "clips of several bands"}
     assert "targets of class ZSU23 in a clip of T72" in told["notes"]
-    assert "targets without a TgtType, named by their clip" in told["notes"]
+    assert "targets without a TgtType, classified by their clip's name" in told["notes"]
 
 
 def test_a_damaged_clip_stops_it_or_is_listed(copy, data_dir):
@@ -292,7 +292,7 @@ def test_a_damaged_clip_stops_it_or_is_listed(copy, data_dir):
         dataset.skipped[0][0] == "cegr/arf/cegr02003_0001.arf" and "byte" in dataset.skipped[0][1]
     )
     assert "cegr02003_0001" not in set(dataset.splits["train"].columns["clip"])
-    again = data.open_dataset("dsiac", data_dir=data_dir)  # as it was prepared
+    again = data.open_dataset("dsiac", data_dir=data_dir)  # opened as it was prepared
     assert again.fingerprint == dataset.fingerprint
 
 
@@ -308,7 +308,7 @@ def test_pixels_that_are_no_numbers_are_left_out(copy, data_dir, dsiac_files):
     )
     assert dataset.splits["train"].dtype == np.float32
     assert set(dataset.splits["train"].columns["frame"]) == {1, 3}
-    told = report(dataset)["skipped"]["targets with a pixel that is no finite number of float32"]
+    told = report(dataset)["skipped"]["targets with a pixel that is not finite in float32"]
     assert told["count"] == 2
 
 
@@ -336,9 +336,12 @@ def test_it_is_prepared_anew_when_a_file_changes(copy, data_dir):
 @pytest.mark.parametrize(
     "options, match",
     [
-        ({"band": "infrared"}, "band: got .'infrared'., wanted of .'visible', 'thermal', 'both'"),
+        (
+            {"band": "infrared"},
+            "band: got .'infrared'., wanted some of .'visible', 'thermal'",
+        ),
         ({"time": "noon"}, "time: got .'noon'."),
-        ({"ranges": [1200]}, "ranges: got .1200., wanted of .1000, 1500"),
+        ({"ranges": [1200]}, "ranges: got .1200., wanted some of .1000, 1500"),
         ({"ranges": []}, "ranges: got .., wanted"),
         ({"ranges": [1000, 1000]}, "ranges: got .1000, 1000., wanted .* each once"),
         ({"ranges": 1}, "ranges: got .1., wanted"),
@@ -347,8 +350,8 @@ def test_it_is_prepared_anew_when_a_file_changes(copy, data_dir):
         ({"size": -1}, "size: got -1"),
         ({"classes": ["T80"]}, "classes: got .'T80'."),
         ({"bands": "visible"}, "dsiac has no option 'bands'; did you mean 'band'"),
-        ({"band": "thermal", "ranges": [5000]}, "0 classes are left"),
-        ({"band": "thermal", "classes": ["T72"]}, "1 classes are left .*PICKUP, which was not"),
+        ({"band": "thermal", "ranges": [5000]}, "usable targets of 0 classes"),
+        ({"band": "thermal", "classes": ["T72"]}, "targets of 1 classes .*PICKUP, which was not"),
         ({"band": "thermal", "every": 100}, "nothing is left of the test split"),
     ],
 )

@@ -106,7 +106,7 @@ def test_hierarchy(folder, data_dir):
 @pytest.mark.parametrize(
     "text, match",
     [
-        ("{", "coarse.json: not readable as JSON"),
+        ("{", "coarse.json: not valid JSON"),
         ("[1]", 'coarse.json: expected {"fine'),
         ('{"car": "x", "tank": "y"}', "no coarse class for van"),
         ('{"car": "x", "tank": "y", "van": "x", "vam": "z"}', "'vam'; did you mean 'van'"),
@@ -123,29 +123,29 @@ def test_missing_empty_and_single_are_told_apart(tmp_path, save):
     with pytest.raises(ValueError, match="no folder or file .*gone$"):
         scan(tmp_path / "gone")
     (tmp_path / "set.7z").write_bytes(b"7z")
-    with pytest.raises(ValueError, match="set.7z is a file, and neither an archive .* nor a table"):
+    with pytest.raises(ValueError, match="set.7z is a file, but neither an archive .* nor a table"):
         scan(tmp_path / "set.7z")
     (tmp_path / "train" / "a").mkdir(parents=True)
     with pytest.raises(ValueError, match=f"no images in .*; {looked}"):
         scan(tmp_path)
     save(tmp_path / "train/a/x.png", np.zeros((2, 2), np.uint8))
-    with pytest.raises(ValueError, match=f"has one class, 'a'; {looked}"):
+    with pytest.raises(ValueError, match=f"has only one class, 'a'; {looked}"):
         scan(tmp_path)
 
 
 @pytest.mark.parametrize("odd", ["x.png", "train/x.png", "train/a/deep/x.png", "train/a/b/c/x.png"])
 def test_an_image_out_of_place_is_named(folder, save, odd):
     save(folder / odd, np.zeros((2, 2), np.uint8))
-    with pytest.raises(ValueError, match=f"{odd} is out of place, as 18 others are 2 folders deep"):
+    with pytest.raises(ValueError, match=f"{odd} is misplaced: 18 others are 2 folders deep"):
         scan(folder)
 
 
 def test_a_stray_folder_is_blamed_and_not_the_others(tmp_path, save):
     for name in ("car/0", "car/1", "tank/0", "tank/old/1", "tank/old/2"):
         save(tmp_path / f"{name}.png", np.zeros((2, 2), np.uint8))
-    with pytest.raises(ValueError, match="tank/old/1.png is out of place, as 3 others"):
+    with pytest.raises(ValueError, match="tank/old/1.png is misplaced: 3 others"):
         scan(tmp_path)
-    with pytest.raises(ValueError, match="car/0.png is out of place"):
+    with pytest.raises(ValueError, match="car/0.png is misplaced"):
         scan(tmp_path, layout="split/class")
     with pytest.raises(ValueError, match="layout: got 'class/split', wanted one of class,"):
         scan(tmp_path, layout="class/split")
@@ -158,7 +158,7 @@ def images(root, save, *paths):
 
 
 def listed(found):
-    """Lists a scan's findings: split to its paths and classes."""
+    """Returns a scan's result: split names to paths and classes."""
     return {
         split: [(path, found.classes[label]) for path, label in files]
         for split, files in found.files.items()
@@ -185,7 +185,7 @@ def test_coarse_classes_above_the_classes(tmp_path, save):
     with pytest.raises(ValueError, match="no coarse class for car"):
         scan(tmp_path)
     (tmp_path / "coarse.json").write_text('{"car": "x", "tank": "y", "van": "x"}')
-    with pytest.raises(ValueError, match="coarse classes already"):
+    with pytest.raises(ValueError, match="already have coarse classes"):
         scan(tmp_path)
 
 
@@ -198,7 +198,7 @@ def test_splits_above_coarse_classes(tmp_path, save):
         ("test/wheeled/car/0.png", "car"),
     ]
     images(tmp_path, save, "train/tracked/car/0")
-    with pytest.raises(ValueError, match="'car' is of 'wheeled', and by train/tracked/car/0.png"):
+    with pytest.raises(ValueError, match="'car' belongs to 'wheeled', but by train/tracked/car"):
         scan(tmp_path)
 
 
@@ -233,15 +233,15 @@ def test_what_is_passed_over_is_counted_by_kind(folder, data_dir):
         (folder / "train" / name).write_text("")
     notes = opened(folder, data_dir).notes
     assert notes == (
-        "left out: 2 of the kind .txt (first: train/a.txt)",
-        "left out: 1 of the kind .xml (first: train/c.xml)",
-        "left out: 1 of the kind without a suffix (first: train/README)",
+        "left out: 2 of type .txt (first: train/a.txt)",
+        "left out: 1 of type .xml (first: train/c.xml)",
+        "left out: 1 without a suffix (first: train/README)",
     )
 
 
 def test_where_there_are_no_images_the_kinds_are_named(tmp_path):
     (tmp_path / "a.dcm").write_text("")
-    with pytest.raises(ValueError, match=r"no images in .* \(1 of the kind .dcm\)"):
+    with pytest.raises(ValueError, match=r"no images in .* \(1 of type .dcm\)"):
         scan(tmp_path)
 
 
@@ -291,8 +291,8 @@ def test_without_its_package_parquet_is_named(tmp_path, monkeypatch):
         ("path,label\nx,\n", "line 2 has no label"),
         ("path,label,split\nx,a,train\ny,b\n", "line 3 has no split"),
         ("path,label,split\nx,a,--\n", "line 2: a split's name"),
-        ("path,label\nx,a\nx,b\n", "line 3: 'x' is in line 2 already"),
-        ("path,label,coarse\nx,a,c\ny,b,c\nz,a,d\n", "'a' is of 'c', and by z of 'd'"),
+        ("path,label\nx,a\nx,b\n", "line 3: 'x' is already in line 2"),
+        ("path,label,coarse\nx,a,c\ny,b,c\nz,a,d\n", "'a' belongs to 'c', but by z to 'd'"),
     ],
 )
 def test_a_table_that_does_not_fit_is_refused(tmp_path, text, match):
@@ -348,7 +348,7 @@ def test_all_corrupt_images_are_named_at_once(folder, data_dir):
 
 
 def test_corrupt_images_are_skipped_and_listed_on_request(folder, data_dir):
-    corrupt(folder / "test/car/0.png")  # the very first, which decides the dtype
+    corrupt(folder / "test/car/0.png")  # the first image determines the dtype
     corrupt(folder / "train/tank/1.png")
     dataset = opened(folder, data_dir, skip_corrupt=True)
     assert [path for path, _ in dataset.skipped] == ["test/car/0.png", "train/tank/1.png"]

@@ -65,8 +65,8 @@ def test_bytes_behind_the_pixels_do_not_matter(arrays, read):
         ({"NumberOfRows": None}, "byte 0: NumberOfRows: got '', wanted a number from 1"),
         ({"NumberOfRows": "-7"}, "NumberOfRows: got '-7'"),
         ({"NumberOfRows": "9999999999"}, "end at byte .*the file ends at byte"),
-        ({"NumberOfColumns": "6"}, "7 rows of 6 columns from there on end at byte"),
-        ({"PhoenixSigSize": "123"}, "the header says 123"),
+        ({"NumberOfColumns": "6"}, "7 rows of 6 columns starting there end at byte"),
+        ({"PhoenixSigSize": "123"}, "the header states 123"),
         ({"PhoenixHeaderLength": "x"}, "PhoenixHeaderLength: got 'x'"),
         ({"native_header_length": "1e9"}, "native_header_length: got '1e9'"),
     ],
@@ -87,7 +87,7 @@ def test_a_scene_of_16_bits_is_named_as_one(arrays, read):
     content = chip(*arrays)
     size = len(content) - 4 * arrays[0].size
     content = content.replace(f"{len(content):09}".encode(), f"{size:09}".encode())
-    with pytest.raises(phoenix.SceneError, match="a whole scene of 16 bits a pixel"):
+    with pytest.raises(phoenix.SceneError, match="a whole scene with 16 bits per pixel"):
         read(content[:size])
 
 

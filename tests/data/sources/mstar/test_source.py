@@ -43,7 +43,7 @@ def write(tmp_path):
 
 @pytest.fixture
 def chips(write):
-    """Two chips of each class at each depression, and their magnitudes."""
+    """Writes two chips of each class at each depression, and returns their magnitudes."""
     return {
         f"CD/{depression}_DEG/{name}/HB{number:05}.0{depression}": (
             name,
@@ -99,14 +99,14 @@ def test_what_is_not_of_the_standard_condition_is_left_out(chips, write, tmp_pat
         "chips of the T72 '812', which is not of the standard operating condition": (
             "CD/17_DEG/T72/SN_812/HB1.016"
         ),
-        "chips of 'slicey', which is none of the classes": "CD/17_DEG/SLICY/HB2.001",
+        "chips of 'slicey', which is not one of the classes": "CD/17_DEG/SLICY/HB2.001",
         "chips at a depression of 30.0; wanted 17 (train) or 15 (test)": "CD/30_DEG/2S1/HB3.000",
         "whole scenes": "CD/scene.001",
-        "chips that are there already": "CD/again.015 = CD/15_DEG/D7/HB00000.015",
+        "duplicate chips": "CD/again.015 = CD/15_DEG/D7/HB00000.015",
     }
     assert len(dataset.splits["train"]) == 20 and dataset.skipped == ()
     assert len(dataset.notes) == 5
-    why = "chips of 'slicey', which is none of the classes (first: CD/17_DEG/SLICY/HB2.001)"
+    why = "chips of 'slicey', which is not one of the classes (first: CD/17_DEG/SLICY/HB2.001)"
     assert f"left out: 1 {why}" in dataset.notes
     every = prepared(tmp_path, data_dir, options={"serials": "all"})
     assert len(every.splits["train"]) == 21 and len(every.notes) == 4

@@ -1,4 +1,4 @@
-"""Chips by the box: what they show, at which resolution, and that nothing needed lies outside."""
+"""Chips cut by the box: their content and resolution, and that the frame is large enough."""
 
 import importlib
 
@@ -19,7 +19,7 @@ render = importlib.import_module("jaxatr.data.sources.simulated.render")
 
 
 def test_at_the_sensors_own_scale_the_chip_is_the_sensors_pixels():
-    """A box 10 pixels wide with a fifth more is 12: rows 1 to 12 and columns 2 to 13."""
+    """A box 10 pixels wide gives a chip 12 pixels wide: rows 1 to 12 and columns 2 to 13."""
     levels = np.random.default_rng(0).uniform(0, 255, (16, 18)).astype(np.float32)
     chip = ByBox(12).chip(levels, np.array([5.0, 3.0, 9.0, 13.0]))
     np.testing.assert_array_equal(chip, np.rint(levels[1:13, 2:14]))
@@ -29,7 +29,7 @@ def test_at_the_sensors_own_scale_the_chip_is_the_sensors_pixels():
 
 
 def cubic(x):
-    """Keys' kernel with a = -1/2."""
+    """The bicubic kernel of Keys with a = -1/2."""
     x = abs(x)
     if x < 1:
         return 1.5 * x**3 - 2.5 * x**2 + 1
@@ -37,7 +37,7 @@ def cubic(x):
 
 
 def resampled(row, start, span, side):
-    """One row, pixel by pixel: the kernel is as wide as the larger of the two pixels."""
+    """Resamples one row pixel by pixel, with a kernel as wide as the larger of the two pixels."""
     scale = span / side
     wide, values = max(scale, 1.0), []
     for pixel in range(side):
@@ -63,7 +63,7 @@ def test_chips_are_a_plain_bicubic_resampling(longer):
 @pytest.mark.parametrize("size,surround", [(64, 0), (64, 12), (24, 6)])
 def test_the_frame_holds_all_that_a_chip_needs(size, surround):
     cut = framing("box", size, surround)
-    reach = 2.0  # of the filter, in the larger of the two pixels
+    reach = 2.0  # the filter's support, in the larger of the two pixels
     for number, range_m in enumerate((1000, 2000, 5000)):
         for vehicle in range(len(FLEET)):
             for aspect in np.arange(0, 360, 24) + 7 * vehicle:
@@ -79,7 +79,7 @@ def test_the_frame_holds_all_that_a_chip_needs(size, surround):
 
 @pytest.fixture(scope="module")
 def chips():
-    """Returns chips of all vehicles, from near and far, with something around them."""
+    """Returns chips of all vehicles, near and far, with surroundings."""
     views = [
         simulated.View(vehicle, aspect, range_m, band, (vehicle, range_m, band))
         for vehicle in range(8)
@@ -98,7 +98,7 @@ def test_every_target_fills_its_chip(chips):
     np.testing.assert_allclose([y0 + y1, x0 + x1], 80, rtol=1e-5)
     for mask, (top, left, bottom, right) in zip(found["mask"][..., 0], found["box"], strict=True):
         rows, columns = np.nonzero(mask)
-        # The filter spreads a sensor pixel, which at 3000 m is three to five of the chip's.
+        # The filter spreads a sensor pixel, which covers three to five chip pixels at 3000 m.
         assert top - 3 <= rows.min() and rows.max() < bottom + 3
         assert left - 3 <= columns.min() and columns.max() < right + 3
         assert mask.sum() > 0.25 * (bottom - top) * (right - left)
@@ -108,12 +108,12 @@ def test_the_sensor_has_fewer_pixels_on_a_distant_target(chips):
     views, found = chips
     near = np.array([view.range_m == 1000 for view in views])
     ratio = found["sensor_pixels"][near] / found["sensor_pixels"][~near]
-    # Other draws of the turret's pose move a gun's end, most where it points at the sensor.
+    # Other poses of the turret move a gun's end, most if it points at the sensor.
     np.testing.assert_allclose(ratio, 3, rtol=0.15)
 
 
 def test_a_distant_chip_has_no_more_detail_than_the_sensor_gave_it(chips):
-    """Reduced to the sensor's pixels and enlarged again it is what it was; a near one is not."""
+    """Reducing a chip to sensor pixels and enlarging it restores a far chip, not a near one."""
     views, found = chips
     lost = {1000: [], 3000: []}
     for view, image in zip(views, found["image"][..., 0], strict=True):
@@ -128,7 +128,7 @@ def test_a_distant_chip_has_no_more_detail_than_the_sensor_gave_it(chips):
 
 
 def test_what_surrounds_a_chip_does_not_change_it():
-    """The frame is larger and its draws are others, but target and light are the same."""
+    """The frame is larger and has other draws, but target and light are the same."""
     view = [simulated.View(5, 70.0, 2000, 1, (3,))]
     chip, wide = (simulated.render(view, surround=surround) for surround in (0, 12))
     inside = wide["mask"][:, 12:-12, 12:-12]
@@ -142,7 +142,7 @@ def test_what_surrounds_a_chip_does_not_change_it():
 
 
 def test_the_ground_alone_does_not_name_the_class():
-    """A ring around the box: what the frame shows beside the target tells nothing of it."""
+    """The surroundings in a ring around the box do not reveal the class."""
     sets = [
         simulated.generate(split, ranges=(2000,), bands=("visible",), aspects=24, surround=8)
         for split in simulated.SPLITS

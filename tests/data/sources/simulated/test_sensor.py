@@ -100,8 +100,8 @@ def test_growth_in_front_never_hides_the_whole_target():
     hidden = []
     for seed in range(60):
         before = _terrain(seed).before
-        hidden.append(before[37:62, 25:75].mean())  # where a vehicle would stand
-        assert before[:49].max() == 0  # its upper half stays clear
+        hidden.append(before[37:62, 25:75].mean())  # the vehicle's position
+        assert before[:49].max() == 0  # the vehicle's upper half stays visible
     assert max(hidden) > 0.02
 
 

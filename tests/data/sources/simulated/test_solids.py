@@ -75,7 +75,7 @@ def test_axes_are_orthonormal_and_turn_clockwise_with_the_aspect():
 
 
 def _cast_plainly(fleet_solids, axes, u, v):
-    """Casts one ray through each solid's faces, by loops."""
+    """Casts single rays through each solid's faces, in loops."""
     nearest, part, normal = 1e6, None, None
     origin, away = u * axes[0] + v * axes[1], axes[2]
     for solid in fleet_solids:

@@ -14,12 +14,12 @@ from jaxatr.data.sources.simulated.vehicles import FLEET
 KEYS = {
     "image", "mask", "box", "label", "id", "range_m", "band", "track", "frame", "aspect_deg"
 }  # fmt: skip
-WINDOW = {"crop": "window"}  # what the box does to a chip is in test_framing.py
+WINDOW = {"crop": "window"}  # the crop by the box is tested in test_framing.py
 
 
 @pytest.fixture(scope="module")
 def small():
-    """Returns a few aspects of everything, both splits."""
+    """Returns both splits with few aspects of all vehicles, ranges and bands."""
     return {split: simulated.generate(split, aspects=3, **WINDOW) for split in simulated.SPLITS}
 
 
@@ -59,7 +59,7 @@ def test_splits_share_no_aspect_id_track_or_clutter(small):
         for view in views._views(split, (1000, 5000), simulated.BANDS, 6, 0)
     ]
     assert len(set(seeds)) == len(seeds) == 2 * 8 * 2 * 2 * 6
-    # The corners never show a target: were clutter shared, they would correlate.
+    # The corners never show a target; shared clutter would make them correlate.
     corners = [
         s["image"][s["band"] == 0][:, :14, :14, 0].reshape(-1, 196).astype(float)
         for s in (train, test)
@@ -97,7 +97,7 @@ def test_masks_lie_in_their_boxes_and_fill_them(small):
 
 @pytest.mark.parametrize("band", [0, 1])
 def test_masks_fit_what_the_target_changes(band, monkeypatch):
-    """Against the same scenes and draws with the ground where the target is seen."""
+    """Compares views with the same scenes and draws without the target."""
     views = [
         simulated.View(vehicle, aspect, range_m, band, (vehicle, range_m))
         for vehicle in (0, 5, 7)
@@ -112,7 +112,7 @@ def test_masks_fit_what_the_target_changes(band, monkeypatch):
     for view, change, mask in zip(views, changed, chips["mask"][..., 0], strict=True):
         share = np.sum(change * mask) / change.sum()
         assert share > (0.85 if view.range_m == 1000 else 0.65)
-        # Outside are the optics' blur, a pixel or two wide, and guns thinner than half a pixel.
+        # Only the optics' blur, up to two pixels, and guns thinner than half a pixel lie outside.
         near = ndimage.binary_dilation(mask, iterations=2)
         assert np.sum(change * near) > 0.96 * change.sum()
         for shift in ((2, 0), (-2, 0), (0, 2), (0, -2)):

@@ -1,4 +1,4 @@
-"""The ways to compute a convolution: every module of this folder gives its own as ``SOLVERS``."""
+"""The solvers of convolutions. Every module of this folder lists its own in ``SOLVERS``."""
 
 import importlib
 import pkgutil
@@ -8,11 +8,11 @@ from jaxatr.kernels.solver import Solver
 
 def _solvers() -> dict[str, Solver]:
     modules = (
-        importlib.import_module(f"{__name__}.{found.name}")
-        for found in pkgutil.iter_modules(__path__)
+        importlib.import_module(f"{__name__}.{module.name}")
+        for module in pkgutil.iter_modules(__path__)
     )
     return {solver.name: solver for module in modules for solver in module.SOLVERS}
 
 
-#: By name.
+#: All solvers by name.
 SOLVERS: dict[str, Solver] = _solvers()

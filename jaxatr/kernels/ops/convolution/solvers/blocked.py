@@ -1,4 +1,4 @@
-"""The one matrix product of im2col, a few images at a time, so that the memory stays bounded."""
+"""im2col on a few images at a time, to bound the memory of the patches."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from jaxatr.kernels.ops.convolution.solvers import matmul
 from jaxatr.kernels.solver import Config, Solver
 from jaxatr.typing import Array
 
-_CACHE = 8e6  # bytes of patches that should stay in a processor's cache
-_MOST = 64e6  # bytes of patches that a block is allowed, if it has more than one image
+_CACHE = 8e6  # bytes of patches that stay in a processor's cache
+_MOST = 64e6  # the most bytes of patches of a block of more than one image
 
 
 def run(images: int, problem: Problem, a: Array, b: Array) -> Array:
-    """Returns the result of any direction, ``images`` at a time."""
+    """Computes any direction, on ``images`` images at a time."""
     batch, *rest = problem.x_shape
     part = dataclasses.replace(problem, x_shape=(images, *rest))
 
@@ -38,21 +38,21 @@ def run(images: int, problem: Problem, a: Array, b: Array) -> Array:
 
 
 class Blocked(Solver):
-    """Batches of more than one image; tuned by how many images a block has."""
+    """Solves batches of more than one image; tuned by the number of images in a block."""
 
     name = "blocked"
 
     def applies(self, problem: Problem, device: Device) -> bool:
-        """Says whether there are images to share out, and patches to be gathered."""
+        """Returns whether the batch can be divided and the algorithm needs patches."""
         return bool(self.configs(problem)) and matmul.patch_bytes(problem) > 0
 
     def workspace_bytes(self, problem: Problem) -> int:
-        """The patches of the largest block."""
+        """Returns the size of the patches of the largest block."""
         images = max(int(dict(config)["images"]) for config in self.configs(problem))
         return matmul.patch_bytes(problem) // problem.x_shape[0] * images
 
     def configs(self, problem: Problem) -> Sequence[Config]:
-        """The largest block whose patches fit a cache first, then some larger and smaller ones."""
+        """Returns block sizes: the largest whose patches fit the cache, then others."""
         smaller = problem.batch_divisors[:-1]
         if not smaller:
             return []
@@ -63,7 +63,7 @@ class Blocked(Solver):
         return [(("images", count),) for count in (first, *others)]
 
     def build(self, problem: Problem, config: Config):
-        """Returns :func:`run` of the problem."""
+        """Returns :func:`run` for the problem and the configuration."""
         return partial(run, int(dict(config)["images"]), problem)
 
 

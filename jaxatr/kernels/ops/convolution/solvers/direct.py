@@ -1,7 +1,7 @@
-"""Sums of products, element by element: for groups of so few channels that no product pays.
+"""Elementwise sums of products, for groups too small for matrix products.
 
-A depthwise convolution has a multiplication per tap and pixel and nothing to share; XLA fuses all
-of them into one pass over the image.
+A depthwise convolution has one multiplication per tap and element; XLA fuses all of them into one
+pass over the image.
 """
 
 import dataclasses
@@ -20,14 +20,15 @@ from jaxatr.kernels.ops.sums import sums
 from jaxatr.kernels.solver import Config, Solver
 from jaxatr.typing import Array
 
-_PRODUCTS = 16  # of a pixel's channels with a tap, within a group: more are slow to compile
-_TERMS = 200  # of one result, likewise
-# Taps up to which padding is a choice in each term; of more, the compiler makes no vectors.
+_PRODUCTS = 16  # the most products per tap and pixel within a group; more are slow to compile
+_TERMS = 200  # the most terms of one result; more are slow to compile
+# Kernels of up to so many taps place each term within the padding. For more taps the compiler does
+# not vectorize that, and the image is padded first.
 _PLACED = 9
 
 
 def run(problem: Problem, a: Array, b: Array) -> Array:
-    """Returns the result of any direction, summed in ``float32`` or wider, integers in theirs."""
+    """Computes any direction; floats are summed in float32 or wider, integers in int32."""
     wide = jnp.promote_types(problem.result_dtype, jnp.float32) if problem.floating else "int32"
     a, b = a.astype(wide), b.astype(wide)
     if problem.direction == "weight":
@@ -42,7 +43,7 @@ def run(problem: Problem, a: Array, b: Array) -> Array:
 
 
 def _padded(problem: Problem, x: Array) -> tuple[Problem, Array]:
-    """Returns the problem of images that have their padding, written out, and these."""
+    """Returns the padded images, written to memory, and the problem on them without padding."""
     rows, columns = problem.padding
     x = outlined(partial(pad, rows=rows, columns=columns))(x)
     return dataclasses.replace(problem, x_shape=x.shape, padding=((0, 0), (0, 0))), x
@@ -52,9 +53,9 @@ def _products(problem: Problem, parts: Sequence[Array], w: Array) -> Array:
     """Returns the sum over taps of each part times its weights, within each group.
 
     Args:
-      problem: that is computed.
-      parts: per tap ``[b, h, w, groups * m]``.
-      w: ``[taps, m, groups * n]``.
+      problem: the problem to compute.
+      parts: the pixels that each tap meets, ``[b, h, w, groups * m]`` per tap.
+      w: the weights, ``[taps, m, groups * n]``.
     """
     taps, members, features = w.shape
     w = w.reshape(taps, members, problem.groups, -1)
@@ -105,45 +106,45 @@ def _weight(problem: Problem, x: Array, y: Array) -> Array:
 
 
 def _sum(parts: Iterable[Array]) -> Array:
-    """Returns the sum of ``[b, h, w, groups, members]`` arrays, groups and members on one axis."""
+    """Returns the sum of ``[b, h, w, groups, members]`` arrays as ``[b, h, w, channels]``."""
     total = reduce(jnp.add, parts)
     return total.reshape(*total.shape[:3], -1)
 
 
 def _members(problem: Problem, array: Array) -> Array:
-    """Returns ``[b, h, w, groups, members]``."""
+    """Splits ``[b, h, w, channels]`` into ``[b, h, w, groups, members]``."""
     return array.reshape(*array.shape[:3], problem.groups, -1)
 
 
 def _tap(problem: Problem, w: Array, row: taps.Run, column: taps.Run) -> Array:
-    """Returns the weights of a tap, ``[groups, channels, features]`` of one group."""
+    """Returns the weights of a tap, ``[groups, channels, features]``, sizes per group."""
     weights = w[row.tap, column.tap]
     return weights.reshape(len(weights), problem.groups, -1).transpose(1, 0, 2)
 
 
 def applies(problem: Problem) -> bool:
-    """Says whether the groups are small, and the kernel is not too large to be unrolled."""
+    """Returns whether the groups are small and the kernel is small enough to unroll."""
     depth, features = problem.w_shape[2], problem.w_shape[3] // problem.groups
     few = depth * features <= _PRODUCTS
     return problem.groups > 1 and few and math.prod(problem.w_shape[:2]) * depth <= _TERMS
 
 
 class Direct(Solver):
-    """Depthwise convolutions, and others of many small groups."""
+    """Solves depthwise convolutions and others of many small groups."""
 
     name = "direct"
     version = 2  # sums over pixels in blocks
 
     def applies(self, problem: Problem, device: Device) -> bool:
-        """Says whether the groups are small, and so is the kernel."""
+        """Returns whether the groups and the kernel are small."""
         return applies(problem)
 
     def workspace_bytes(self, problem: Problem) -> int:
-        """One tap's part of the result, should it not be fused."""
+        """Returns the size of one tap's part of the result, in case it is not fused."""
         return problem.bytes(problem.result_shape)
 
     def build(self, problem: Problem, config: Config):
-        """Returns :func:`run` of the problem."""
+        """Returns :func:`run` for the problem and the configuration."""
         return partial(run, problem)
 
 

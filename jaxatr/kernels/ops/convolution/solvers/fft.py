@@ -1,8 +1,8 @@
-"""Products of Fourier transforms: for large kernels.
+"""Convolution by fast Fourier transform, for large kernels.
 
-With the kernel as large as the image after zeros are added, a convolution is one product per
-frequency; how large the kernel was no longer matters. Each direction is a circular correlation or
-convolution that is long enough not to wrap round; strides and dilations are zeros in between.
+The kernel is padded to the size of the image, so that a convolution is one product per frequency
+and its cost does not depend on the kernel's size. Each direction is a circular correlation or
+convolution, long enough not to wrap around; strides and dilations insert zeros.
 """
 
 import math
@@ -17,17 +17,17 @@ from jaxatr.kernels.ops.convolution.problem import Pair, Problem
 from jaxatr.kernels.solver import Config, Solver
 from jaxatr.typing import Array
 
-_TAPS = 25  # a smaller kernel never pays
+_TAPS = 25  # on kernels with fewer taps the FFT was never faster
 
 
 def run(lengths: str, problem: Problem, a: Array, b: Array) -> Array:
-    """Returns the result of any direction, computed in single precision or wider.
+    """Computes any direction, in single precision or wider.
 
     Args:
-      lengths: of the transforms: ``"smooth"`` or ``"power"`` of two.
-      problem: what to compute.
+      lengths: the lengths of the transforms: ``"smooth"`` numbers or a ``"power"`` of two.
+      problem: the problem to compute.
       a: the direction's first argument.
-      b: the second.
+      b: the direction's second argument.
     """
     wide = jnp.promote_types(problem.dtype, jnp.float32)
     compute = {"forward": _forward, "data": _data, "weight": _weight}[problem.direction]
@@ -68,13 +68,13 @@ def _frequencies(images: Array, sizes: Pair) -> Array:
 
 
 def _kernel(problem: Problem, w: Array, sizes: Pair) -> Array:
-    """Returns the kernel's frequencies ``[h, w, channels, groups, features]`` of one group."""
+    """Returns the kernel's spectrum, ``[h, w, channels, groups, features]``, sizes per group."""
     w = jnp.fft.rfft2(_spread(w[None], problem.dilation)[0], sizes, axes=(0, 1))
     return w.reshape(*w.shape[:3], problem.groups, -1)
 
 
 def _spread(images: Array, step: Pair) -> Array:
-    """Returns ``[b, h, w, c]`` images with zeros between their pixels."""
+    """Inserts zeros between the pixels of ``[b, h, w, c]`` images."""
     shape = list(images.shape)
     shape[1:3] = [(size - 1) * s + 1 for size, s in zip(shape[1:3], step, strict=True)]
     return jnp.zeros(shape, images.dtype).at[:, :: step[0], :: step[1]].set(images)
@@ -89,7 +89,7 @@ def _joined(frequencies: Array) -> Array:
 
 
 def _sizes(problem: Problem, lengths: str) -> Pair:
-    """Returns rows and columns of the transforms: the padded image, and nothing wraps round."""
+    """Returns rows and columns of the transforms, which hold the padded image without wrapping."""
     longer = _smooth if lengths == "smooth" else _power
     height, width = (
         longer(max(size + sum(edges), (results - 1) * stride + (taps - 1) * dilation + 1))
@@ -125,28 +125,28 @@ def _is_smooth(size: int) -> bool:
 
 
 class FFT(Solver):
-    """Large kernels of floating-point numbers; tuned by the length of the transforms."""
+    """Solves large floating-point kernels; tuned by the length of the transforms."""
 
     name = "fft"
 
     def applies(self, problem: Problem, device: Device) -> bool:
-        """Says whether the kernel is large."""
+        """Returns whether the kernel is large and of a floating-point type."""
         return problem.floating and math.prod(problem.w_shape[:2]) >= _TAPS
 
     def workspace_bytes(self, problem: Problem) -> int:
-        """The frequencies of all three arrays, at the longer length."""
+        """Returns the size of the spectra of all three arrays, at the longer length."""
         height, width = _sizes(problem, "power")
         depth, features = problem.w_shape[2:]
         planes = problem.x_shape[0] * (problem.x_shape[3] + features) + depth * features
         return 2 * max(4, problem.bytes(())) * height * (width // 2 + 1) * planes
 
     def configs(self, problem: Problem) -> Sequence[Config]:
-        """The shortest length that is easy to transform, then a power of two."""
+        """Returns the smooth lengths first, then powers of two."""
         same = _sizes(problem, "smooth") == _sizes(problem, "power")
         return [(("lengths", name),) for name in (["smooth"] if same else ["smooth", "power"])]
 
     def build(self, problem: Problem, config: Config):
-        """Returns :func:`run` of the problem."""
+        """Returns :func:`run` for the problem and the configuration."""
         return partial(run, str(dict(config)["lengths"]), problem)
 
 

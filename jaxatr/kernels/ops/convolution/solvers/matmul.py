@@ -1,4 +1,4 @@
-"""One matrix product over the shifted images, side by side on the channel axis (im2col)."""
+"""im2col: one matrix product over shifted images that are concatenated along the channels."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,19 +13,19 @@ from jaxatr.kernels.ops.convolution.problem import Problem
 from jaxatr.kernels.solver import Config, Solver
 from jaxatr.typing import Array
 
-#: Of a problem, the parts of each tap and their weights: see :func:`_product`.
+#: A function ``(problem, parts, w) -> result`` like :func:`_product`.
 Product: TypeAlias = Callable[[Problem, Sequence[Array], Array], Array]
 
 
 def run(problem: Problem, a: Array, b: Array) -> Array:
-    """Returns the result of any direction."""
+    """Computes any direction."""
     if problem.direction == "weight":
         return _weight(problem, a, b)
     return {"forward": forward, "data": data}[problem.direction](problem, a, b, _product)
 
 
 def forward(problem: Problem, x: Array, w: Array, product: Product) -> Array:
-    """Returns the results, by one product with all taps."""
+    """Computes the forward direction by one product with all taps."""
     return product(problem, shifted(problem, x), w.reshape(-1, *w.shape[2:]))
 
 
@@ -39,7 +39,7 @@ def _weight(problem: Problem, x: Array, y: Array) -> Array:
 
 
 def shifted(problem: Problem, x: Array) -> list[Array]:
-    """Returns, for each tap of the kernel, the pixels that it meets: ``[b, oh, ow, c]``."""
+    """Returns the pixels that each tap of the kernel meets, ``[b, oh, ow, c]`` per tap."""
     x = pad(x, *problem.padding)
     (height, width), (sy, sx) = problem.y_shape[1:3], problem.stride
     return [
@@ -49,14 +49,14 @@ def shifted(problem: Problem, x: Array) -> list[Array]:
 
 
 def corners(problem: Problem) -> list[tuple[int, int]]:
-    """Returns, for each tap, the row and column of the padded image that it meets first."""
+    """Returns, for each tap, the first row and column of the padded image that it meets."""
     tops = [i * problem.dilation[0] for i in range(problem.w_shape[0])]
     lefts = [j * problem.dilation[1] for j in range(problem.w_shape[1])]
     return [(top, left) for top in tops for left in lefts]
 
 
 def _patches(groups: int, parts: Sequence[Array]) -> Array:
-    """Returns the parts side by side: ``[pixels, taps, groups, channels / groups]``."""
+    """Concatenates the parts into ``[pixels, taps, groups, channels / groups]``."""
     whole = jnp.concatenate(parts, axis=-1) if len(parts) > 1 else parts[0]
     return whole.reshape(-1, len(parts), groups, parts[0].shape[-1] // groups)
 
@@ -65,9 +65,9 @@ def _product(problem: Problem, parts: Sequence[Array], w: Array) -> Array:
     """Returns the sum over taps of ``parts[tap] @ w[tap]`` within each group.
 
     Args:
-      problem: whose groups are the blocks of the parts' channels and of the features of ``w``.
-      parts: per tap ``[b, h, w, groups * m]``.
-      w: ``[taps, m, groups * n]``.
+      problem: the problem, which has the number of groups and the type of the result.
+      parts: the pixels that each tap meets, ``[b, h, w, groups * m]`` per tap.
+      w: the weights, ``[taps, m, groups * n]``.
     """
     groups, dtype = problem.groups, problem.result_dtype
     patches, (taps, depth, features) = _patches(groups, parts), w.shape
@@ -81,10 +81,10 @@ def _product(problem: Problem, parts: Sequence[Array], w: Array) -> Array:
 
 
 def data(problem: Problem, y: Array, w: Array, product: Product) -> Array:
-    """Gathers, for each phase of the stride, the results that its pixels have gone into.
+    """Computes the data gradient, one phase of the stride at a time.
 
-    The pixels whose rows and columns leave the same remainder by the stride meet the same taps, so
-    that each such phase is a convolution of stride 1 of ``y``; the phases are then interleaved.
+    Pixels whose rows and columns have the same remainder modulo the stride form a phase and meet
+    the same taps. Each phase is a convolution of ``y`` with stride 1; the phases are interleaved.
     """
     w = _turned(problem.groups, w)
     counts = [-(-n // s) for n, s in zip(problem.x_shape[1:3], problem.stride, strict=True)]
@@ -111,10 +111,10 @@ def data(problem: Problem, y: Array, w: Array, product: Product) -> Array:
 
 
 def _phase(problem: Problem, axis: int, phase: int) -> list[tuple[int, int]]:
-    """Returns ``(tap, offset)``: by which tap pixel ``q * stride + phase`` is in ``q + offset``.
+    """Returns the taps of a phase with their offsets, ``(tap, offset)``.
 
-    Counted from the padded edge, pixel ``p`` meets tap ``i`` in result ``o`` where
-    ``p = o * stride + i * dilation``.
+    Pixel ``q * stride + phase`` meets the tap in result ``q + offset``. Counted from the padded
+    edge, pixel ``p`` meets tap ``i`` in result ``o`` if ``p = o * stride + i * dilation``.
     """
     stride, dilation = problem.stride[axis], problem.dilation[axis]
     start = phase + problem.padding[axis][0]
@@ -126,20 +126,20 @@ def _phase(problem: Problem, axis: int, phase: int) -> list[tuple[int, int]]:
 
 
 def _reach(phases: list[list[tuple[int, int]]], count: int, size: int) -> tuple[int, int]:
-    """Returns how many zeros before and after ``size`` results the phases' offsets reach into."""
+    """Returns the zeros that the phases' offsets need before and after ``size`` results."""
     offsets = [offset for phase in phases for _, offset in phase]
     return max(0, -min(offsets)), max(0, max(offsets) + count - size)
 
 
 def _turned(groups: int, w: Array) -> Array:
-    """Returns the kernel with each group's inputs and outputs exchanged: ``[kh, kw, f / g, c]``."""
+    """Swaps each group's inputs and outputs in a kernel: ``[kh, kw, f / g, c]``."""
     kh, kw, depth, features = w.shape
     w = w.reshape(kh, kw, depth, groups, features // groups)
     return w.transpose(0, 1, 4, 3, 2).reshape(kh, kw, features // groups, groups * depth)
 
 
 def patch_bytes(problem: Problem) -> int:
-    """Returns the size of the shifted images side by side; 0 where nothing is shifted."""
+    """Returns the size in bytes of the shifted images, or 0 if nothing is shifted."""
     taps = math.prod(problem.w_shape[:2])
     if taps == 1 and problem.stride == (1, 1):
         return 0
@@ -150,20 +150,20 @@ def patch_bytes(problem: Problem) -> int:
 
 
 class Matmul(Solver):
-    """Everything; the memory is the image's as often as the kernel has taps."""
+    """Solves everything; its memory is the image's size times the number of taps."""
 
     name = "matmul"
 
     def applies(self, problem: Problem, device: Device) -> bool:
-        """Always."""
+        """Returns True."""
         return True
 
     def workspace_bytes(self, problem: Problem) -> int:
-        """The patches."""
+        """Returns the size of the patches."""
         return patch_bytes(problem)
 
     def build(self, problem: Problem, config: Config):
-        """Returns :func:`run` of the problem."""
+        """Returns :func:`run` for the problem and the configuration."""
         return partial(run, problem)
 
 

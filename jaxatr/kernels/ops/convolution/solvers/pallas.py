@@ -1,7 +1,7 @@
 """Implicit GEMM on accelerators, by the Pallas kernels without an epilogue.
 
-A kernel of one's own has no derivative, and needs none here: each direction is a problem of its
-own. The data gradient of stride 1 is the forward product with the kernel turned by 180 degrees.
+The Pallas kernels have no derivative and need none, because each direction is a separate problem.
+The data gradient at stride 1 is the forward product with the kernel rotated by 180 degrees.
 """
 
 from functools import partial
@@ -20,13 +20,13 @@ from jaxatr.typing import Array
 
 
 def run(target: Target, problem: Problem, a: Array, b: Array, **options: Any) -> Array:
-    """Returns the result of the forward or data direction.
+    """Computes the forward or data direction.
 
     Args:
-      target: whose kernel.
-      problem: one that :func:`fits`.
+      target: the device that the kernel is for.
+      problem: a problem that :func:`fits`.
       a: the direction's first argument.
-      b: the second.
+      b: the direction's second argument.
       **options: passed on to the kernel.
     """
     if problem.direction == "data":
@@ -38,9 +38,10 @@ def run(target: Target, problem: Problem, a: Array, b: Array, **options: Any) ->
 
 
 def is_plain(problem: Problem) -> bool:
-    """Says whether the kernels have the direction and the geometry.
+    """Returns whether the kernels support the direction and the geometry.
 
-    These are one group without dilation, of stride 1, or forward 1x1 without padding.
+    They support the forward and data directions of one group without dilation at stride 1, and the
+    forward direction of 1x1 kernels without padding at any stride.
     """
     if problem.direction == "weight" or problem.groups > 1 or problem.dilation != (1, 1):
         return False
@@ -52,7 +53,7 @@ def is_plain(problem: Problem) -> bool:
 
 
 def fits(target: Target, problem: Problem) -> bool:
-    """Says whether a problem is plain (:func:`is_plain`), and the kernel has its sizes."""
+    """Returns whether a problem is plain (:func:`is_plain`) and the kernel supports its sizes."""
     if not is_plain(problem):
         return False
     inputs, outputs = problem.w_shape[2:]
@@ -62,7 +63,7 @@ def fits(target: Target, problem: Problem) -> bool:
 
 
 def rows_of(problem: Problem) -> Rows:
-    """Returns the rows that the kernels read; a strided 1x1 reads the pixels that it needs only."""
+    """Returns the geometry of the rows that the kernels read, after striding for a 1x1 kernel."""
     (down, across), (batch, height, width, _) = problem.w_shape[:2], problem.y_shape
     padding = problem.padding
     if problem.direction == "data":
@@ -73,27 +74,27 @@ def rows_of(problem: Problem) -> Rows:
 
 
 class Pallas(Solver):
-    """Forward and data directions of stride 1, on the device that the kernel is for."""
+    """Solves forward and data directions of stride 1, on the device that the kernel is for."""
 
     version = 2  # two blocks on a multiprocessor
 
     def __init__(self, target: Target):
-        """Takes whose kernel it is, which is its name."""
+        """Makes the solver of a target device, which is also the solver's name."""
         self.name = target
         self._target: Target = target
 
     def applies(self, problem: Problem, device: Device) -> bool:
-        """Says whether the device is the kernel's, and the problem :func:`fits`."""
+        """Returns whether the kernel runs on the device and the problem :func:`fits`."""
         return runs_on(self._target, device) and fits(self._target, problem)
 
     def workspace_bytes(self, problem: Problem) -> int:
-        """The image's rows, once per column of the kernel."""
+        """Returns the size of the image's rows, copied once per column of the kernel."""
         rows = rows_of(problem)
         channels = problem.argument_shapes[0][3]
         return problem.bytes((rows.taps[1], rows.count, channels))
 
     def build(self, problem: Problem, config: Config):
-        """Returns :func:`run` of the problem."""
+        """Returns :func:`run` for the problem and the configuration."""
         return partial(run, self._target, problem)
 
 

@@ -1,13 +1,13 @@
-"""The gradients of a strided convolution of few channels, as those of one without stride.
+"""The gradients of a strided convolution of few channels, by space to depth.
 
-The pixels that a stride steps over become channels (space to depth), and the kernel is laid out
-likewise, with zeros where its size is no multiple of the stride: a 7x7 kernel of stride 2 on three
-channels is a 4x4 kernel of stride 1 on twelve. That is a third more products, but nothing is
-stepped over, and where three numbers lay side by side there are twelve.
+The pixels that a stride skips become channels, and the kernel is rearranged to match, padded with
+zeros to a multiple of the stride: a 7x7 kernel of stride 2 on three channels becomes a 4x4 kernel
+of stride 1 on twelve. That is a third more products, but the convolution has no stride and four
+times as many contiguous channels.
 
-The data gradient of what has no stride is a convolution with the kernel rotated by 180
-degrees. It is written so, because XLA:CPU is slow at the gradient that jax derives where the
-kernel has been folded in the same program.
+The data gradient of the problem without stride is written as a convolution with the kernel rotated
+by 180 degrees, because XLA:CPU is slow at the gradient that jax derives if the kernel was folded in
+the same program.
 """
 
 import dataclasses
@@ -25,10 +25,10 @@ from jaxatr.kernels.ops.convolution.solvers import taps, transposed
 from jaxatr.kernels.solver import Config, Solver
 from jaxatr.typing import Array
 
-# Where there are more after folding, there were enough before.
+# The most channels after folding; with more, the original problem has enough.
 _CHANNELS = {"data": 128, "weight": 32}
 _FEW = 32
-_TAPS = 32  # of the folded kernel
+_TAPS = 32  # the most taps of the folded kernel
 
 
 def _as_convolution(problem: Problem, y: Array, w: Array) -> Array:
@@ -39,8 +39,8 @@ def _as_convolution(problem: Problem, y: Array, w: Array) -> Array:
     return jax.lax.conv_general_dilated(y, rotated, (1, 1), around, dimension_numbers=layout)
 
 
-# By direction, what may compute the problem without stride; the usually fastest of few channels
-# first.
+# By direction, the algorithms for the problem without stride, the one that is usually fastest on
+# few channels first.
 _INNER: Mapping[str, Mapping[str, Callable[[Problem, Array, Array], Array]]] = {
     "data": {"taps": taps.run, "convolution": _as_convolution},
     "weight": {"turned": partial(transposed.run, "x"), "taps": taps.run},
@@ -48,7 +48,7 @@ _INNER: Mapping[str, Mapping[str, Callable[[Problem, Array, Array], Array]]] = {
 
 
 def folded(problem: Problem) -> Problem:
-    """Returns the problem of stride 1; the zeros around its images are in them."""
+    """Returns the folded problem, of stride 1 without padding: its images include the padding."""
     (batch, *_, channels), steps = problem.x_shape, problem.stride
     window = [-(-count // step) for count, step in zip(problem.w_shape[:2], steps, strict=True)]
     sides = [n - 1 + count for n, count in zip(problem.y_shape[1:3], window, strict=True)]
@@ -63,7 +63,7 @@ def folded(problem: Problem) -> Problem:
 
 
 def run(inner: str, problem: Problem, a: Array, b: Array) -> Array:
-    """Returns a gradient, computed by ``inner`` from what is folded."""
+    """Computes a gradient by the algorithm ``inner`` on the folded problem."""
     other, compute = folded(problem), _INNER[problem.direction][inner]
     if problem.direction == "weight":
         return _kernel_unfolded(problem, compute(other, _image_folded(problem, other, a), b))
@@ -71,7 +71,7 @@ def run(inner: str, problem: Problem, a: Array, b: Array) -> Array:
 
 
 def _edges(problem: Problem, other: Problem) -> tuple[Pair, Pair]:
-    """Returns the zeros around the images that fill the folded ones; a negative number crops."""
+    """Returns the padding that brings the images to the folded size; negative numbers crop."""
     (top, _), (left, _) = problem.padding
     height, width = (other.x_shape[1 + axis] * problem.stride[axis] for axis in (0, 1))
     rows, columns = problem.x_shape[1:3]
@@ -111,7 +111,7 @@ def _kernel_unfolded(problem: Problem, w: Array) -> Array:
 
 
 def applies(problem: Problem) -> bool:
-    """Says whether there is a stride to fold, few channels and one group."""
+    """Returns whether a gradient has a stride to fold, few channels and one group."""
     if problem.direction not in _INNER or not problem.floating:
         return False
     if problem.groups != 1 or problem.dilation != (1, 1):
@@ -126,30 +126,30 @@ def applies(problem: Problem) -> bool:
 
 
 class SpaceToDepth(Solver):
-    """Gradients of strided first layers, on CPU; tuned by what computes the folded problem."""
+    """Solves gradients of strided first layers on CPU; tuned by the inner algorithm."""
 
     name = "space_to_depth"
     version = 3  # raised with the version of `turned`
 
     def applies(self, problem: Problem, device: Device) -> bool:
-        """Says whether it is on CPU and there is a stride to fold."""
+        """Returns whether the device is a CPU and the problem has a stride to fold."""
         return device.platform == "cpu" and applies(problem)
 
     def workspace_bytes(self, problem: Problem) -> int:
-        """The folded images, and their patches for a weight gradient that is one product."""
+        """Returns the size of the folded images and, for a weight gradient, of their patches."""
         other = folded(problem)
         patches = problem.direction == "weight"
         return problem.bytes(other.x_shape) * (1 + math.prod(other.w_shape[:2]) * patches)
 
     def configs(self, problem: Problem) -> Sequence[Config]:
-        """The forms for the folded problem, the usually fastest first."""
+        """Returns the algorithms for the folded problem, the usually fastest first."""
         names = list(_INNER[problem.direction])
         if problem.direction == "data" and folded(problem).x_shape[3] > _FEW:
-            names.reverse()  # taps would write down many products of so many channels
+            names.reverse()  # with so many channels, taps writes large intermediate products
         return [(("inner", name),) for name in names]
 
     def build(self, problem: Problem, config: Config):
-        """Returns :func:`run` of the problem."""
+        """Returns :func:`run` for the problem and the configuration."""
         return partial(run, str(dict(config)["inner"]), problem)
 
 

@@ -1,8 +1,8 @@
-"""XLA's convolution on many pieces of the batch at once.
+"""XLA's convolution on many pieces of the batch in parallel.
 
-XLA:CPU gives a convolution with few features to a library that runs it on one core, at full speed.
-More than eight operations that become ready together it spreads over its threads; the inner call
-is what makes them ready together.
+XLA:CPU passes a convolution with few features to a library that uses a single core. If more than
+eight operations become ready at the same time, XLA:CPU distributes them over its threads; the inner
+call makes the pieces ready at the same time.
 """
 
 import dataclasses
@@ -22,17 +22,17 @@ MINIMUM, MAXIMUM = 9, 32
 
 
 def applies(problem: Problem) -> bool:
-    """Says whether the batch can be cut into enough pieces; a weight gradient has no batch."""
+    """Returns whether the result has a batch that can be cut into enough pieces."""
     return problem.direction != "weight" and bool(_counts(problem))
 
 
 def _counts(problem: Problem) -> list[int]:
-    """Returns into how many equal pieces the batch can be cut, the most first."""
+    """Returns the possible numbers of equal pieces of the batch, the largest first."""
     return [n for n in reversed(problem.batch_divisors) if MINIMUM <= n <= MAXIMUM]
 
 
 def run(count: int, problem: Problem, a: Array, b: Array) -> Array:
-    """Returns the result of a direction that has a batch, cut into ``count`` pieces."""
+    """Computes the forward or data direction with the batch cut into ``count`` pieces."""
     batch, *rest = problem.x_shape
     piece = dataclasses.replace(problem, x_shape=(batch // count, *rest))
     at_once = jax.jit(lambda parts, b: [xla.run(piece, part, b) for part in parts])
@@ -40,24 +40,24 @@ def run(count: int, problem: Problem, a: Array, b: Array) -> Array:
 
 
 class Split(Solver):
-    """Batches that can be cut into enough pieces; tuned by how many."""
+    """Solves batches that can be cut into enough pieces; tuned by the number of pieces."""
 
     name = "split"
 
     def applies(self, problem: Problem, device: Device) -> bool:
-        """Says whether the batch can be cut into enough pieces."""
+        """Returns whether the batch can be cut into enough pieces."""
         return applies(problem)
 
     def workspace_bytes(self, problem: Problem) -> int:
-        """The pieces of the argument and of the result."""
+        """Returns the size of the pieces of the argument and of the result."""
         return problem.bytes(problem.x_shape) + problem.bytes(problem.y_shape)
 
     def configs(self, problem: Problem) -> Sequence[Config]:
-        """The most pieces first."""
+        """Returns the numbers of pieces, the largest first."""
         return [(("pieces", count),) for count in _counts(problem)]
 
     def build(self, problem: Problem, config: Config):
-        """Returns :func:`run` of the problem."""
+        """Returns :func:`run` for the problem and the configuration."""
         return partial(run, int(dict(config)["pieces"]), problem)
 
 

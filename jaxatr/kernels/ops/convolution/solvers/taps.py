@@ -1,7 +1,7 @@
-"""A matrix product per tap of the kernel, over the pixels that the tap meets: for small images.
+"""A matrix product per tap of the kernel, over the pixels that the tap meets, for small images.
 
-On an image of 2×2 pixels a 3×3 kernel has 36 pairs of tap and result, of which 20 meet nothing but
-padding. A product per tap leaves those out, and reads each tap's weights where they lie.
+On an image of 2×2 pixels, a 3×3 kernel has 36 pairs of tap and result, 20 of which meet only
+padding. A product per tap skips those and reads each tap's weights in place.
 """
 
 import math
@@ -20,21 +20,21 @@ from jaxatr.typing import Array
 
 
 class Run(NamedTuple):
-    """Along one axis, the results that one tap has a part in, and the pixels it meets for them."""
+    """Along one axis, the results that a tap contributes to and the pixels that it meets."""
 
     tap: int
-    result: int  # the first
-    pixel: int  # the first; one further result is one stride further
+    result: int  # index of the first result
+    pixel: int  # index of the first pixel; the next result's pixel is one stride further
     count: int
 
 
 def applies(problem: Problem) -> bool:
-    """Says whether there is a single group, and no more taps than are worth a product each."""
+    """Returns whether there is a single group and few taps."""
     return problem.groups == 1 and math.prod(problem.w_shape[:2]) <= 25
 
 
 def run(problem: Problem, a: Array, b: Array) -> Array:
-    """Returns the result of any direction."""
+    """Computes any direction."""
     return {"forward": _forward, "data": _data, "weight": _weight}[problem.direction](problem, a, b)
 
 
@@ -70,7 +70,7 @@ def _weight(problem: Problem, x: Array, y: Array) -> Array:
 
 
 def pairs(problem: Problem) -> Iterator[tuple[Run, Run]]:
-    """Yields rows and columns of every tap that meets the image."""
+    """Yields the runs along rows and columns of every tap that meets the image."""
     columns = _runs(problem, 1)
     return ((row, column) for row in _runs(problem, 0) for column in columns)
 
@@ -80,7 +80,7 @@ def _runs(problem: Problem, axis: int) -> list[Run]:
     stride, dilation = problem.stride[axis], problem.dilation[axis]
     runs = []
     for tap in range(problem.w_shape[axis]):
-        offset = tap * dilation - problem.padding[axis][0]  # result o meets pixel o·stride + offset
+        offset = tap * dilation - problem.padding[axis][0]  # result o: pixel o * stride + offset
         first = max(0, -(offset // stride))
         last = min(results - 1, (size - 1 - offset) // stride)
         if first <= last:
@@ -89,7 +89,7 @@ def _runs(problem: Problem, axis: int) -> list[Run]:
 
 
 def pixels(problem: Problem, x: Array, row: Run, column: Run) -> Array:
-    """Returns the pixels of ``x`` that a tap meets, for each of its results."""
+    """Returns the pixels of ``x`` that a tap meets."""
     rows, columns = (
         slice(run.pixel, run.pixel + (run.count - 1) * stride + 1, stride)
         for run, stride in zip((row, column), problem.stride, strict=True)
@@ -98,12 +98,12 @@ def pixels(problem: Problem, x: Array, row: Run, column: Run) -> Array:
 
 
 def results(y: Array, row: Run, column: Run) -> Array:
-    """Returns the part of ``y`` that a tap is in."""
+    """Returns the part of ``y`` that a tap contributes to."""
     return y[:, row.result : row.result + row.count, column.result : column.result + column.count]
 
 
 def placed(part: Array, shape: Shape, first: tuple[int, int], step: tuple[int, int]) -> Array:
-    """Returns zeros of ``shape`` with ``part`` in them, from ``first`` on, ``step`` apart."""
+    """Returns zeros of ``shape`` with ``part`` placed from ``first`` on at intervals ``step``."""
     edges = []
     for axis in (0, 1):
         reach = (part.shape[1 + axis] - 1) * step[axis] + 1
@@ -112,20 +112,20 @@ def placed(part: Array, shape: Shape, first: tuple[int, int], step: tuple[int, i
 
 
 class Taps(Solver):
-    """Kernels of few taps and one group; each tap's product is added to the result in turn."""
+    """Solves kernels of few taps and one group, adding one tap's product at a time."""
 
     name = "taps"
 
     def applies(self, problem: Problem, device: Device) -> bool:
-        """Says whether the taps are few, and in one group."""
+        """Returns whether the taps are few and there is one group."""
         return applies(problem)
 
     def workspace_bytes(self, problem: Problem) -> int:
-        """One tap's part of the result."""
+        """Returns the size of one tap's part of the result."""
         return problem.bytes(problem.result_shape)
 
     def build(self, problem: Problem, config: Config):
-        """Returns :func:`run` of the problem."""
+        """Returns :func:`run` for the problem and the configuration."""
         return partial(run, problem)
 
 

@@ -1,12 +1,13 @@
 """Winograd's minimal filtering for 3x3 kernels of stride 1 (Lavin and Gray 2016).
 
 The image is cut into overlapping tiles that give ``m`` x ``m`` results each. With constant
-matrices A, B and G, a tile ``d`` and a kernel ``g`` give ``A^T [(B^T d B) * (G g G^T)] A``: for
-``m = 2``, 16 products per channel instead of 36; for ``m = 4``, 36 instead of 144. Tiles are
-independent, so that each of these products is a matrix product over all tiles and channels.
+matrices A, B and G, a tile ``d`` and a kernel ``g`` give ``A^T [(B^T d B) * (G g G^T)] A``. For
+``m = 2`` that takes 16 products per channel instead of 36; for ``m = 4``, 36 instead of 144. Tiles
+are independent, so each of these products is a matrix product over all tiles and channels.
 
-``m = 2`` rounds about as the direct product does, because its matrices hold only 0, 1 and 1/2;
-``m = 4`` rounds to about 1e-5 of the largest result in single precision.
+The rounding error for ``m = 2`` is about that of the direct product, because its matrices have only
+the entries 0, ±1 and ±1/2. For ``m = 4`` it is about 1e-5 of the largest result in single
+precision.
 """
 
 import math
@@ -25,7 +26,7 @@ from jaxatr.kernels.ops.windows import Shape
 from jaxatr.kernels.solver import Config, Solver
 from jaxatr.typing import Array
 
-# Bytes of planes, from experiments/benchmarks/convolution.py on a processor with 32 MiB of cache.
+# Bytes of tile planes, from experiments/benchmarks/convolution.py on a CPU with 32 MiB of cache.
 _CACHE, _PIECE = 24e6, 8e6
 
 
@@ -44,7 +45,7 @@ class Filtering(NamedTuple):
 
     @property
     def size(self) -> int:
-        """``m``, the results of a tile by rows and columns."""
+        """``m``, the rows and columns of results of a tile."""
         return len(self.results)
 
 
@@ -71,20 +72,20 @@ FOUR = Filtering(
 
 
 def applies(problem: Problem) -> bool:
-    """Says whether the kernel is 3x3 of floating-point numbers, with stride 1 and dilation 1."""
+    """Returns whether the kernel is 3x3 and floating-point, with stride 1 and dilation 1."""
     plain = problem.stride == problem.dilation == (1, 1)
     return problem.w_shape[:2] == (3, 3) and plain and problem.floating
 
 
 def run(filtering: Filtering, pieces: int, problem: Problem, a: Array, b: Array) -> Array:
-    """Returns the result of any direction; half precision is computed in single.
+    """Computes any direction, in single precision or wider.
 
     Args:
-      filtering: the size of the tiles.
-      pieces: into how many equal pieces of the batch a weight gradient is cut.
-      problem: what to compute.
+      filtering: the matrices of a tile size.
+      pieces: number of equal pieces of the batch in a weight gradient.
+      problem: the problem to compute.
       a: the direction's first argument.
-      b: the second.
+      b: the direction's second argument.
     """
     dtype = jnp.promote_types(a.dtype, jnp.float32)
     return _run(filtering, pieces, problem, a.astype(dtype), b.astype(dtype)).astype(a.dtype)
@@ -97,8 +98,8 @@ def _run(filtering: Filtering, pieces: int, problem: Problem, a: Array, b: Array
     if problem.direction == "forward":
         product = partial(_product, groups, "tgc,cgf->tgf")
         return _correlate(filtering, a, b, problem.padding, problem.y_shape, product)
-    # The data gradient is the correlation of y with the kernel turned by 180 degrees. Inputs and
-    # outputs of the kernel change places in the product: to transpose it first is slower.
+    # The data gradient is the correlation of y with the kernel rotated by 180 degrees. The formula
+    # of the product swaps the kernel's inputs and outputs; transposing it first is slower.
     padding = tuple((2 - low, 2 - high) for low, high in problem.padding)
     product = partial(_product, groups, "tgf,cgf->tgc")
     return _correlate(filtering, a, b[::-1, ::-1], padding, problem.x_shape, product)
@@ -143,15 +144,15 @@ def _weight(filtering: Filtering, pieces: int, problem: Problem, x: Array, y: Ar
 
 
 def _pieces(filtering: Filtering, shape: Shape, channels: int) -> int:
-    """Returns into how many equal pieces of the batch the work is cut, so that it stays in cache.
+    """Returns the number of equal pieces of the batch that keep the work in cache.
 
-    The planes of all tiles before and after the product are several times the image, and more than
-    a processor's cache from about 100x100 pixels in the first stage of a residual network on. Only
-    the kernel's gradient is cut: the other directions' results are fused with what follows, which a
-    loop prevents, and a whole network is slower then though the layer alone is faster.
+    The planes of all tiles before and after the product are several times the size of the image and
+    exceed a processor's cache from about 100x100 pixels in the first stage of a residual network.
+    Only the weight gradient is cut into pieces. In the other directions the loop would prevent
+    fusion with the following operations: the layer alone is faster, but the network is slower.
     """
     batch, height, width, features = shape
-    if not isinstance(batch, int):  # one that jax.export leaves free
+    if not isinstance(batch, int):  # a symbolic dimension of jax.export
         return 1
     share = ((filtering.size + 2) / filtering.size) ** 2
     each = 4 * share * height * width * (channels + features)
@@ -162,7 +163,7 @@ def _pieces(filtering: Filtering, shape: Shape, channels: int) -> int:
 
 
 def _product(groups: int, formula: str, a: Array, b: Array) -> Array:
-    """Returns the product of two matrices per group; ``c`` and ``f`` number one group's members."""
+    """Returns the einsum of two matrices per group; ``c`` and ``f`` index members of a group."""
     if groups == 1:
         return jnp.einsum(formula.replace("g", ""), a, b)
     result = jnp.einsum(formula, a.reshape(len(a), groups, -1), b.reshape(len(b), groups, -1))
@@ -170,7 +171,7 @@ def _product(groups: int, formula: str, a: Array, b: Array) -> Array:
 
 
 def _tiles(filtering: Filtering, x: Array, padding, shape: Shape) -> Callable[[int, int], Array]:
-    """Returns ``(i, j) -> [tiles, channels]``: pixel ``(i, j)`` of every tile."""
+    """Returns ``(i, j) -> [tiles, channels]``, a function that gives pixel (i, j) of all tiles."""
     size = filtering.size
     height, width = (side + -side % size for side in shape[1:3])
     (top, _), (left, _) = padding
@@ -185,7 +186,7 @@ def _tiles(filtering: Filtering, x: Array, padding, shape: Shape) -> Callable[[i
 
 
 def _mixed(matrix: np.ndarray, part: Callable[[int, int], Array]) -> list[list[Array]]:
-    """Returns ``matrix @ part @ matrix.T`` for a matrix of arrays."""
+    """Returns ``matrix @ part @ matrix.T``, where ``part`` is a matrix of arrays."""
     count = matrix.shape[1]
     parts = [[part(i, j) for j in range(count)] for i in range(count)]
     rows = [
@@ -195,12 +196,12 @@ def _mixed(matrix: np.ndarray, part: Callable[[int, int], Array]) -> list[list[A
 
 
 def _combined(weights: np.ndarray, parts: Sequence[Array]) -> Array:
-    """Returns the weighted sum, without products by 0, 1 and -1.
+    """Returns the weighted sum of the parts, without products by 0, 1 and -1.
 
-    A transform has hundreds of these terms: ``lax`` traces them in half the time of operators.
+    A transform has hundreds of these terms; ``lax`` functions trace twice as fast as operators.
     """
     terms = [(weight, part) for weight, part in zip(weights, parts, strict=True) if weight]
-    terms.sort(key=lambda term: term[0] < 0)  # so that a sum seldom begins with a negation
+    terms.sort(key=lambda term: term[0] < 0)  # start with a positive term, to avoid a negation
     scaled = [(w > 0, part if abs(w) == 1 else _times(part, float(abs(w)))) for w, part in terms]
     positive, total = scaled[0]
     total = total if positive else jax.lax.neg(total)
@@ -214,24 +215,24 @@ def _times(part: Array, weight: float) -> Array:
 
 
 class Winograd(Solver):
-    """3x3 kernels of stride 1; a weight gradient is tuned by the pieces that it is cut into."""
+    """Solves 3x3 kernels of stride 1; weight gradients are tuned by the number of pieces."""
 
     def __init__(self, name: str, filtering: Filtering):
-        """Takes the name of one tile size, and its matrices."""
+        """Makes the solver of a tile size from its name and its matrices."""
         self.name, self._filtering = name, filtering
 
     def applies(self, problem: Problem, device: Device) -> bool:
-        """Says whether the kernel is 3x3, with stride 1."""
+        """Returns whether the kernel is 3x3 with stride 1."""
         return applies(problem)
 
     def workspace_bytes(self, problem: Problem) -> int:
-        """The planes of all tiles, before and after the product."""
+        """Returns the size of the planes of all tiles, before and after the product."""
         each, size = max(4, problem.bytes(())), self._filtering.size
         tiles = problem.y_shape[0] * math.prod(-(-n // size) for n in problem.y_shape[1:3])
         return each * tiles * (size + 2) ** 2 * (problem.x_shape[3] + problem.w_shape[3])
 
     def configs(self, problem: Problem) -> Sequence[Config]:
-        """The number that is expected to fit a cache first, then powers of two."""
+        """Returns the number of pieces expected to fit the cache first, then powers of two."""
         if problem.direction != "weight":
             return [()]
         first = _pieces(self._filtering, problem.y_shape, problem.x_shape[3])
@@ -240,7 +241,7 @@ class Winograd(Solver):
         return [(("pieces", count),) for count in (first, *others)]
 
     def build(self, problem: Problem, config: Config):
-        """Returns :func:`run` of the problem."""
+        """Returns :func:`run` for the problem and the configuration."""
         return partial(run, self._filtering, int(dict(config).get("pieces", 1)), problem)
 
 

@@ -1,4 +1,4 @@
-"""XLA's own convolution operation, and its gradients as jax derives them."""
+"""XLA's convolution operation and the gradients that jax derives from it."""
 
 from functools import partial
 
@@ -11,7 +11,7 @@ from jaxatr.typing import Array
 
 
 def run(problem: Problem, a: Array, b: Array) -> Array:
-    """Returns the result of any direction."""
+    """Computes any direction."""
 
     padding = [_uncropped(problem, axis) for axis in (0, 1)]
     wider = None if problem.result_dtype == problem.dtype else problem.result_dtype
@@ -39,30 +39,30 @@ def run(problem: Problem, a: Array, b: Array) -> Array:
 
 
 def _uncropped(problem: Problem, axis: int) -> Pair:
-    """Returns the padding without cropping what no window reads: XLA would copy the image first."""
+    """Returns the padding without cropping unread pixels, for which XLA would copy the image."""
     low, high = problem.padding[axis]
     reach = (problem.w_shape[axis] - 1) * problem.dilation[axis] + 1
     unread = (problem.x_shape[1 + axis] + low + high - reach) % problem.stride[axis]
-    free = problem.stride[axis] - 1 - unread  # more, and there would be another window
+    free = problem.stride[axis] - 1 - unread  # with more pixels there would be another window
     return low, max(high, min(0, high + free))
 
 
 class XLA(Solver):
-    """Everything, on every device; what XLA takes to work in is not known."""
+    """Solves everything, on every device, with an unknown workspace."""
 
     name = "xla"
     version = 2  # crops only what a window would read
 
     def applies(self, problem: Problem, device: Device) -> bool:
-        """Always."""
+        """Returns True."""
         return True
 
     def workspace_bytes(self, problem: Problem) -> int:
-        """Unknown, so 0."""
+        """Returns 0, because XLA's workspace is unknown."""
         return 0
 
     def build(self, problem: Problem, config: Config):
-        """Returns :func:`run` of the problem."""
+        """Returns :func:`run` for the problem and the configuration."""
         return partial(run, problem)
 
 

@@ -1,4 +1,4 @@
-"""Weights from and to other libraries."""
+"""Conversion of weights from and to other libraries."""
 
 from jaxatr.kernels.ops.recurrent.convert.flax import from_flax, to_flax
 from jaxatr.kernels.ops.recurrent.convert.onnx import from_onnx, to_onnx

@@ -1,4 +1,4 @@
-"""Weights from and to flax's recurrent cells."""
+"""Conversion of weights from and to flax's recurrent cells."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from jaxatr.kernels.ops.recurrent.convert.order import check_cell
 from jaxatr.kernels.ops.recurrent.problem import Cell
 from jaxatr.kernels.ops.recurrent.weights import Weights
 
-# flax's layer of each of our blocks, for the input and for the state, and whether it has a bias.
+# flax's names of the dense layers of the input and of the state, in the order of our blocks.
 _INPUT = {"lstm": ("ii", "if", "io", "ig"), "gru": ("ir", "iz", "in"), "tanh": ("i",)}
 _STATE = {"lstm": ("hi", "hf", "ho", "hg"), "gru": ("hr", "hz", "hn"), "tanh": ("h",)}
 
@@ -20,15 +20,15 @@ def from_flax(cell: Cell, params: Mapping[str, Any]) -> Weights:
     Args:
       cell: ``"lstm"`` for ``OptimizedLSTMCell`` or ``LSTMCell``, ``"gru"`` for ``GRUCell``,
         ``"tanh"`` or ``"relu"`` for ``SimpleCell``.
-      params: the cell's own tree, ``{"ii": {"kernel": ...}, ...}``.
+      params: the cell's parameters, ``{"ii": {"kernel": ...}, ...}``.
 
     Raises:
-      ValueError: the cell is unknown or a part of its tree is missing.
+      ValueError: the cell is unknown, or some of its parameters are missing.
     """
     inputs, states = _names(cell)
     missing = sorted({*inputs, *states} - set(params))
     if missing:
-        raise ValueError(f"params: no {missing}, wanted the tree of flax's {cell} cell")
+        raise ValueError(f"params: no {missing}, wanted the parameters of flax's {cell} cell")
     hidden = params[states[0]]["kernel"].shape[0]
     with_bias = states if cell == "lstm" else inputs
     has_bias = "bias" in params[with_bias[0]]
@@ -41,7 +41,7 @@ def from_flax(cell: Cell, params: Mapping[str, Any]) -> Weights:
 
 
 def to_flax(cell: Cell, weights: Weights) -> dict[str, dict[str, Any]]:
-    """Returns the tree of flax's cell for the weights: the inverse of :func:`from_flax`.
+    """Returns the parameters of a flax cell; the inverse of :func:`from_flax`.
 
     Raises:
       ValueError: the cell is unknown, or the weights have no input matrix.

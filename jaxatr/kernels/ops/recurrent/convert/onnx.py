@@ -1,4 +1,4 @@
-"""Weights from and to the inputs of ONNX's LSTM, GRU and RNN operators."""
+"""Conversion of weights from and to the inputs of ONNX's LSTM, GRU and RNN operators."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,11 +18,17 @@ def from_onnx(
     r: Shaped[ArrayLike, "directions columns h"],
     b: Shaped[ArrayLike, "directions two_columns"] | None = None,
 ) -> tuple[Weights, ...]:
-    """Returns one layer, ``layer[direction]``, from an operator's inputs ``W``, ``R`` and ``B``.
+    """Returns one layer, ``layer[direction]``, from an operator's inputs.
 
     ONNX stacks an LSTM's gates as i, o, f, c and a GRU's as z, r, h. A GRU with
     ``linear_before_reset = 0``, ONNX's default, is ``gru(..., reset="before")``. Peepholes (``P``)
-    are not supported. NumPy's arrays give NumPy's; jax's may be traced.
+    are not supported. NumPy arrays give NumPy arrays; jax's arrays may be traced.
+
+    Args:
+      cell: ``"lstm"``, ``"gru"``, or the activation of an RNN, ``"relu"`` or ``"tanh"``.
+      w: the input ``W``.
+      r: the input ``R``.
+      b: the input ``B``, or None.
 
     Raises:
       ValueError: the cell is unknown.
@@ -42,7 +48,7 @@ def from_onnx(
 def to_onnx(
     cell: Cell, layer: Sequence[Weights]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Returns ``W``, ``R`` and ``B`` of an operator for one layer; ``B`` None without biases.
+    """Returns an operator's inputs ``W``, ``R`` and ``B`` (None without biases) for one layer.
 
     Raises:
       ValueError: the cell is unknown, or the layer has no input matrix.

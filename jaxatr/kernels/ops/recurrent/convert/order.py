@@ -1,4 +1,4 @@
-"""Blocks of columns in another order."""
+"""The order of the gates' blocks of columns in different libraries."""
 
 from typing import Any
 
@@ -13,18 +13,18 @@ ONNX: dict[Cell, str] = {"lstm": "iofc", "gru": "zrn", "relu": "h", "tanh": "h"}
 
 
 def check_cell(cell: str) -> None:
-    """Raises a ``ValueError`` unless there is such a cell."""
+    """Raises a ``ValueError`` if the cell is unknown."""
     if cell not in CELLS:
         raise ValueError(f"cell: got {cell!r}, wanted one of {list(CELLS)}")
 
 
 def module_of(array: Any) -> Any:
-    """Returns ``numpy`` for its arrays and ``jax.numpy`` for all others, which may be traced."""
+    """Returns ``numpy`` for NumPy arrays and ``jax.numpy`` for all others, which may be traced."""
     return np if isinstance(array, np.ndarray) else jnp
 
 
 def reordered(array: Any, source: str, target: str) -> Any:
-    """Returns the array with the blocks of its last axis, named by letters, in another order.
+    """Reorders the blocks of an array's last axis, which are named by letters.
 
     >>> reordered(np.array([1, 2, 3, 4]), "ifoc", "ifco")
     array([1, 2, 4, 3])

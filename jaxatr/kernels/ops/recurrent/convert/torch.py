@@ -1,4 +1,4 @@
-"""Weights from and to the state dictionaries of ``torch.nn.LSTM``, ``GRU`` and ``RNN``."""
+"""Conversion of weights from and to state dicts of ``torch.nn.LSTM``, ``GRU`` and ``RNN``."""
 
 import itertools
 from collections.abc import Mapping
@@ -17,11 +17,12 @@ def from_torch(cell: Cell, state: Mapping[str, ArrayLike]) -> tuple[tuple[Weight
 
     Args:
       cell: ``"lstm"``, ``"gru"``, or the nonlinearity of an ``nn.RNN``.
-      state: its state dictionary as NumPy arrays: ``weight_ih_l0``, ``weight_hh_l0``, and where
-        there are biases ``bias_ih_l0``, ``bias_hh_l0``; ``_reverse`` for the second direction.
+      state: the module's state dict as NumPy arrays: ``weight_ih_l0``, ``weight_hh_l0`` and, if it
+        has biases, ``bias_ih_l0`` and ``bias_hh_l0``; the second direction has ``_reverse``
+        appended.
 
     Raises:
-      ValueError: the cell is unknown, there is no first layer, or an LSTM projects its state.
+      ValueError: the cell is unknown, the first layer is missing, or an LSTM projects its state.
     """
     check_cell(cell)
     if "weight_ih_l0" not in state:
@@ -49,7 +50,7 @@ def _one(cell: Cell, state: Mapping[str, np.ndarray], name: str) -> Weights:
 
 
 def merged(cell: Cell, b: ArrayLike, second: ArrayLike) -> tuple[Any, Any]:
-    """Returns ``b`` and ``rb`` for the two biases that other libraries keep per gate."""
+    """Merges the two biases per gate of other libraries into ``b`` and ``rb``."""
     if cell != "gru":
         return b + second, None
     rest = 2 * len(b) // 3
@@ -57,7 +58,7 @@ def merged(cell: Cell, b: ArrayLike, second: ArrayLike) -> tuple[Any, Any]:
 
 
 def parted(cell: Cell, weights: Weights) -> tuple[np.ndarray, np.ndarray]:
-    """Returns two biases that :func:`merged` makes into the weights' own; None counts as zero."""
+    """Returns two biases per gate that :func:`merged` turns back into ``b`` and ``rb``."""
     b = np.zeros_like(weights.r[0]) if weights.b is None else np.asarray(weights.b)
     second = np.zeros_like(b)
     if cell == "gru" and weights.rb is not None:
@@ -66,9 +67,10 @@ def parted(cell: Cell, weights: Weights) -> tuple[np.ndarray, np.ndarray]:
 
 
 def to_torch(cell: Cell, params: Params) -> dict[str, np.ndarray]:
-    """Returns a state dictionary for a torch module, as NumPy arrays.
+    """Returns the state dict of a torch module, as NumPy arrays.
 
-    Torch has two biases per gate where one would do; the second is zero, but for a GRU's candidate.
+    Torch has two biases per gate, although one suffices; the second is zero except for a GRU's
+    candidate.
 
     Raises:
       ValueError: the cell is unknown, or a layer has no input matrix.

@@ -1,0 +1,126 @@
+"""Draws the rooms of the package and what they import, from the code; writes images/rooms.svg.
+
+    python docs/make_architecture.py
+
+A room stands above every room that it imports. An arrow is an import that no other arrows imply.
+The modules that everything may import, and the commands, which import ``cli`` alone, are one box
+each. Requires the extra ``dev``.
+"""
+
+import html
+from pathlib import Path
+
+import grimp
+
+PICTURE = Path(__file__).parent / "images" / "rooms.svg"
+COMMANDS = "commands"
+GROUND = "ground"
+_GROUND = ("bundled", "config", "files", "memory", "parallel", "resolve", "typing")
+_NOTES = {
+    COMMANDS: "train, evaluate, predict …",
+    GROUND: ", ".join(_GROUND),
+}
+_WIDTH, _WIDE, _HEIGHT, _GAP, _RISE = 124, 330, 44, 26, 46
+
+
+def imports() -> dict[str, set[str]]:
+    """Returns the rooms that each room imports."""
+    graph = grimp.build_graph("jaxatr")
+    children = graph.find_children("jaxatr")
+    rooms = {child: child.split(".")[1] for child in children}
+    commands = {
+        child
+        for child in children
+        if Path(__file__).parents[1].joinpath("jaxatr", f"{rooms[child]}.py").exists()
+        and rooms[child] not in _GROUND
+    }
+    kind = {
+        child: COMMANDS if child in commands else GROUND if room in _GROUND else room
+        for child, room in rooms.items()
+    }
+    found: dict[str, set[str]] = {room: set() for room in kind.values()}
+    for importer in children:
+        for imported in children:
+            if kind[importer] != kind[imported] and graph.direct_import_exists(
+                importer=importer, imported=imported, as_packages=True
+            ):
+                found[kind[importer]].add(kind[imported])
+    found["explain"].discard("cli")  # the entry point of a command
+    return found
+
+
+def levels(found: dict[str, set[str]]) -> dict[str, int]:
+    """Returns the floor of each room: one above the highest that it imports."""
+    floors: dict[str, int] = {}
+
+    def floor(room: str) -> int:
+        if room not in floors:
+            floors[room] = 1 + max((floor(below) for below in found[room]), default=-1)
+        return floors[room]
+
+    for room in found:
+        floor(room)
+    return floors
+
+
+def reduced(found: dict[str, set[str]]) -> list[tuple[str, str]]:
+    """Returns the imports that no chain of other imports implies."""
+
+    def below(room: str) -> set[str]:
+        return found[room].union(*(below(other) for other in found[room]))
+
+    return sorted(
+        (room, other)
+        for room in found
+        for other in found[room]
+        if not any(other in below(middle) for middle in found[room] - {other})
+    )
+
+
+def drawing() -> str:
+    """Returns the picture as SVG."""
+    found = imports()
+    floors = levels(found)
+    rows: dict[int, list[str]] = {}
+    for room in sorted(floors):
+        rows.setdefault(floors[room], []).append(room)
+    spans = {room: _WIDE if room in _NOTES else _WIDTH for room in floors}
+    lengths = {floor: sum(spans[room] + _GAP for room in row) - _GAP for floor, row in rows.items()}
+    width = max(lengths.values()) + 2 * _GAP
+    height = (max(rows) + 1) * (_HEIGHT + _RISE) + _GAP
+    place = {}  # the middle of each box's upper edge
+    for floor, row in rows.items():
+        x = (width - lengths[floor]) / 2
+        for room in row:
+            place[room] = (x + spans[room] / 2, height - _GAP - _HEIGHT - floor * (_HEIGHT + _RISE))
+            x += spans[room] + _GAP
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        'font-family="sans-serif" font-size="14">',
+        '<marker id="tip" markerWidth="8" markerHeight="8" refX="7" refY="4" orient="auto">'
+        '<path d="M0,0 L8,4 L0,8 z" fill="#7c8aa5"/></marker>',
+    ]
+    for importer, imported in reduced(found):
+        (x1, y1), (x2, y2) = place[importer], place[imported]
+        y1, y2 = y1 + _HEIGHT, y2 - 2
+        bend = (y2 - y1) / 2
+        parts.append(
+            f'<path d="M{x1},{y1} C{x1},{y1 + bend} {x2},{y2 - bend} {x2},{y2}" fill="none" '
+            'stroke="#7c8aa5" stroke-width="1.5" marker-end="url(#tip)"/>'
+        )
+    for room, (x, y) in place.items():
+        parts.append(
+            f'<rect x="{x - spans[room] / 2}" y="{y}" width="{spans[room]}" height="{_HEIGHT}" '
+            'rx="7" fill="#e8eef8" stroke="#44618f"/>'
+        )
+        note = _NOTES.get(room, "")
+        text = f'<text x="{x}" text-anchor="middle" fill="#1b2a41" '
+        parts.append(f'{text} y="{y + (19 if note else 27)}" font-weight="600">{room}</text>')
+        if note:
+            parts.append(f'{text} y="{y + 35}" font-size="11">{html.escape(note)}</text>')
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+if __name__ == "__main__":
+    PICTURE.write_text(drawing(), encoding="utf-8")
+    print(PICTURE)

@@ -1,0 +1,300 @@
+"""The stages that check and time this package's kernels."""
+
+import argparse
+import itertools
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rows import Rows, Unit
+
+HERE = Path(__file__).parent
+
+LAYERS = {  # images, side, channels, features, taps; layers of ResNet-50 and VGG, 2 to 60 GFLOP
+    "conv2 1x1": (64, 56, 64, 256, 1),
+    "conv2 3x3": (64, 56, 64, 64, 3),
+    "conv3 3x3": (64, 28, 128, 128, 3),
+    "conv4 1x1": (64, 14, 1024, 256, 1),
+    "conv4 3x3": (64, 14, 256, 256, 3),
+    "conv5 1x1": (64, 7, 512, 2048, 1),
+    "conv5 3x3": (64, 7, 512, 512, 3),
+    "vgg 112": (64, 112, 128, 128, 3),
+}
+ODD = {  # sizes that are not multiples of a tile
+    "7x7": (3, 7, 128, 128, 3),
+    "13x13": (5, 13, 256, 384, 3),
+    "5x5 taps": (4, 12, 128, 128, 5),
+    "one pixel": (1, 1, 128, 128, 1),
+}
+LSTMS = {"64x1024": (64, 1024, 50), "64x2048": (64, 2048, 25), "128x512": (128, 512, 100)}
+TINY = {"1x1": (2, 6, 64, 64, 1), "3x3": (2, 6, 64, 64, 3)}
+TINY_LSTM = {"64x64": (64, 64, 2)}
+TOLERANCE = 8e-3  # for bfloat16: RMS error over the largest value
+RUNS = 20
+
+
+def milliseconds(run: Callable[..., Any], arguments: tuple[Any, ...], runs: int) -> dict[str, Any]:
+    """Returns the time of a run, by the device's own clock and as the mean of queued runs."""
+    import jax
+
+    jax.block_until_ready(run(*arguments))
+    start = time.perf_counter()
+    for _ in range(runs):
+        result = run(*arguments)
+    jax.block_until_ready(result)
+    times: dict[str, Any] = {"queued_ms": round(1e3 * (time.perf_counter() - start) / runs, 5)}
+    if jax.default_backend() == "gpu":
+        from jax.experimental.mosaic.gpu import profiler
+
+        try:
+            measured: Any = profiler.measure(run, iterations=runs)(*arguments)[1]
+        except RuntimeError as reason:  # CUPTI is not available, or the runs' launches differ
+            return times | {"no_device_ms": str(reason)[:100]}
+        if measured:
+            times["device_ms"] = round(statistics.median(measured), 5)
+    return times
+
+
+def target(options: argparse.Namespace) -> str | None:
+    """Returns the target whose kernels run on this device; a rehearsal interprets Hopper's."""
+    import jax
+
+    from jaxatr.kernels.device import describe
+    from jaxatr.kernels.pallas import runs_on
+
+    if options.rehearse:
+        return "hopper"
+    here = describe(jax.devices()[0])
+    return next((name for name in ("hopper", "tpu") if runs_on(name, here)), None)
+
+
+def interpreter(options: argparse.Namespace) -> dict[str, Any]:
+    if not options.rehearse:
+        return {}
+    from jax._src.pallas.mosaic_gpu.interpret import gpu_callbacks, params
+
+    # Before jax 0.12 the interpreter does not treat references without a memory space as global.
+    known = gpu_callbacks.is_gmem_memory_space
+    gpu_callbacks.is_gmem_memory_space = lambda space: space is None or known(space)
+    return {"interpret": params.InterpretGPUParams()}
+
+
+def operands(shape: tuple[int, ...]) -> tuple[Any, ...]:
+    import jax
+    import jax.numpy as jnp
+
+    images, side, channels, features, taps = shape
+    keys = jax.random.split(jax.random.key(0), 5)
+    scale = (taps * taps * channels) ** -0.5
+    return (
+        jax.random.normal(keys[0], (images, side, side, channels), jnp.bfloat16),
+        (scale * jax.random.normal(keys[1], (taps, taps, channels, features))).astype("bfloat16"),
+        1 + 0.1 * jax.random.normal(keys[2], (features,)),
+        jax.random.normal(keys[3], (features,)),
+        jax.random.normal(keys[4], (images, side, side, features), jnp.bfloat16),
+    )
+
+
+def forms(taps: int, device: str | None, options: argparse.Namespace) -> dict[str, Callable]:
+    """Returns the forms of a plain convolution and of ``relu(scale * conv + shift + residual)``."""
+    import jax
+    import jax.numpy as jnp
+
+    from jaxatr.kernels.pallas import kernel
+    from jaxatr.kernels.pallas.epilogue import Epilogue
+    from jaxatr.kernels.pallas.rows import Rows as Geometry
+
+    edge = (taps // 2, taps // 2)
+    padding = (edge, edge)
+    given = interpreter(options)
+
+    def lax(x: Any, w: Any, **more: Any) -> Any:
+        dimensions = ("NHWC", "HWIO", "NHWC")
+        return jax.lax.conv_general_dilated(
+            x, w, (1, 1), padding, dimension_numbers=dimensions, **more
+        )
+
+    def wide(x: Any, w: Any, s: Any, t: Any, r: Any) -> Any:
+        y = lax(x, w).astype(jnp.float32)
+        return jax.nn.relu(y * s + t + r.astype(jnp.float32)).astype(x.dtype)
+
+    def folded(x: Any, w: Any, s: Any, t: Any, r: Any) -> Any:
+        return jax.nn.relu(lax(x, (w * s).astype(w.dtype)) + t.astype(x.dtype) + r)
+
+    def exact(x, w):
+        return lax(x.astype(jnp.float32), w.astype(jnp.float32), precision="highest")
+
+    functions: dict[str, Callable[..., Any]] = {
+        "xla plain": lambda x, w, s, t, r: lax(x, w),
+        "xla full": wide,
+        "xla_folded full": folded,
+        "exact plain": lambda x, w, s, t, r: exact(x, w),
+        "exact full": lambda x, w, s, t, r: jax.nn.relu(exact(x, w) * s + t + r.astype("float32")),
+    }
+    if device is not None:
+        module = kernel(device, "convolution")  # type: ignore[arg-type]
+
+        def run(epilogue: Epilogue, x: Any, w: Any, *extras: Any) -> Any:
+            images, height, width, _ = x.shape
+            geometry = Geometry(images, height, width, (taps, taps), padding)
+            return module.convolution(x, w, geometry, epilogue, *extras, **given)
+
+        full = Epilogue(scale=True, shift=True, residual=True, activation="relu")
+        functions[f"{device} plain"] = lambda x, w, s, t, r: run(Epilogue(), x, w)
+        functions[f"{device} full"] = lambda *arguments: run(full, *arguments)
+    return functions
+
+
+def error(result: Any, wanted: Any) -> float:
+    result, wanted = np.asarray(result, np.float64), np.asarray(wanted, np.float64)
+    return float(np.sqrt(np.mean((result - wanted) ** 2)) / np.abs(wanted).max())
+
+
+def checked(form: str, shape: tuple[int, ...], runs: int, options: argparse.Namespace) -> dict:
+    """Compares a kernel's convolution with float32, and repeated runs with each other."""
+    import jax
+
+    device = target(options)
+    functions, arguments = forms(shape[-1], device, options), operands(shape)
+    run = jax.jit(functions[f"{device} {form}"])
+    first = np.asarray(run(*arguments))
+    same = all((np.asarray(run(*arguments)) == first).all() for _ in range(runs - 1))
+    off = error(first, jax.jit(functions[f"exact {form}"])(*arguments))
+    return {"error": off, "same_bits": bool(same), "passed": bool(off < TOLERANCE and same)}
+
+
+def checked_lstm(batch: int, hidden: int, steps: int, runs: int, options) -> dict:
+    """Compares the results and gradients of a layer by the kernel with those of the plain loop."""
+    import jax
+    import jax.numpy as jnp
+
+    from jaxatr.kernels import recurrent
+    from jaxatr.kernels.ops.recurrent import Problem, pallas, scan
+
+    device: Any = target(options)
+    given = interpreter(options)
+    problem = Problem("lstm", steps, batch, hidden, hidden, False, False, "bfloat16")
+    ((weights,),) = recurrent.init(jax.random.key(0), "lstm", hidden, hidden, dtype="bfloat16")
+    x = jax.random.normal(jax.random.key(1), (steps, batch, hidden), jnp.bfloat16)
+    zeros = jnp.zeros((batch, hidden))
+
+    def results(run, weights):
+        return run(problem, weights, x, (zeros, zeros), None, False)
+
+    def gradient(run, weights):
+        return jax.grad(lambda w: results(run, w)[0].sum())(weights)
+
+    ours = partial(pallas.run, device, **given)
+    errors, same = [], True
+    for what in (results, gradient):
+        run = jax.jit(partial(what, ours))
+        first, wanted = jax.tree.leaves(run(weights)), jax.jit(partial(what, scan.run))(weights)
+        errors += [error(a, b) for a, b in zip(first, jax.tree.leaves(wanted), strict=True)]
+        for _ in range(runs - 1):
+            again = zip(first, jax.tree.leaves(run(weights)), strict=True)
+            same = same and all(bool((a == b).all()) for a, b in again)
+    return {"error": max(errors), "same_bits": same, "passed": max(errors) < 5e-2 and same}
+
+
+def smoke(rows: Rows, options: argparse.Namespace) -> Iterator[Unit]:
+    if target(options) is None:
+        yield "all", lambda: {"skipped": "this package has no kernels for this device"}
+        return
+    runs = 1 if options.rehearse else 3
+    side, width = (6, 64) if options.rehearse else (14, 128)
+    for taps in (1, 3):
+        shape = (2, side, width, width, taps)
+        yield f"conv {taps}x{taps}", partial(checked, "full", shape, runs, options)
+    batch, hidden = (64, 64) if options.rehearse else (64, 128)
+    yield "lstm", lambda: checked_lstm(batch, hidden, 2, runs, options)
+
+
+def unless_smoke_failed(rows: Rows, kind: str, measure: Callable[[], dict]) -> dict[str, Any]:
+    """Measures a unit, unless the smoke stage failed for its kind of kernel."""
+    smoked = rows.of("smoke")
+    if "all" in smoked or not smoked:
+        return {"skipped": "no kernel was tested"}
+    if any(name.startswith(kind) and not row.get("passed") for name, row in smoked.items()):
+        return {"skipped": "the kernel failed the smoke stage"}
+    return measure()
+
+
+def right(rows: Rows, options: argparse.Namespace) -> Iterator[Unit]:
+    runs = 2 if options.rehearse else RUNS
+    layers = TINY if options.rehearse else LAYERS | ODD
+    for (name, shape), form in itertools.product(layers.items(), ("plain", "full")):
+        measure = partial(checked, form, shape, runs, options)
+        yield f"conv {name} {form}", partial(unless_smoke_failed, rows, "conv", measure)
+    for name, sizes in (TINY_LSTM if options.rehearse else LSTMS).items():
+        measure = partial(checked_lstm, *sizes, runs, options)
+        yield f"lstm {name}", partial(unless_smoke_failed, rows, "lstm", measure)
+
+
+def sanitize(rows: Rows, options: argparse.Namespace) -> Iterator[Unit]:
+    for tool in ("memcheck", "racecheck", "synccheck"):
+        yield tool, partial(unless_smoke_failed, rows, "", partial(sanitized, tool, options))
+
+
+def sanitized(tool: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Runs the smoke stage again under compute-sanitizer, with a separate record."""
+    program = shutil.which("compute-sanitizer")
+    if program is None:
+        return {"skipped": "compute-sanitizer is not on the path"}
+    folder = options.out / f"sanitize_{tool}"
+    shutil.rmtree(folder, ignore_errors=True)
+    command = [program, "--tool", tool, "--error-exitcode", "9", sys.executable]
+    command += [str(HERE / "prove.py"), "--stage", "smoke", "--out", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    tail = " ".join(done.stdout.split())[-300:]
+    return {"status": done.returncode, "tail": tail, "passed": done.returncode == 0}
+
+
+def kernels(rows: Rows, options: argparse.Namespace) -> Iterator[Unit]:
+    import jax
+
+    runs = 2 if options.rehearse else RUNS
+    device = target(options)
+    for name, shape in (TINY if options.rehearse else LAYERS).items():
+        images, side, channels, features, taps = shape
+        gflop = 2e-9 * images * side * side * channels * features * taps * taps
+        for form, function in forms(taps, device, options).items():
+            if form.startswith("exact"):
+                continue
+
+            def measure(function=function, shape=shape, gflop=gflop) -> dict[str, Any]:
+                times = milliseconds(jax.jit(function), operands(shape), runs)
+                ms = times.get("device_ms", times["queued_ms"])
+                return {**times, "TFLOP/s": round(gflop / ms, 2)}
+
+            ours = device is not None and form.startswith(device)
+            guarded = partial(unless_smoke_failed, rows, "conv", measure) if ours else measure
+            yield f"conv {name} {form}", guarded
+    names = ["gemm", "scan"] + ([device] if device and not options.rehearse else [])
+    for (name, sizes), form in itertools.product(
+        (TINY_LSTM if options.rehearse else LSTMS).items(), names
+    ):
+        for mode in ("forward", "gradient"):
+            measure = partial(timed_lstm, form, mode, *sizes, runs)
+            guarded = partial(unless_smoke_failed, rows, "lstm", measure)
+            yield f"lstm {name} {form} {mode}", guarded if form == device else measure
+
+
+def timed_lstm(form: str, mode: str, batch: int, hidden: int, steps: int, runs: int) -> dict:
+    import jax
+    import jax.numpy as jnp
+
+    from jaxatr.kernels import lstm, recurrent
+
+    params = recurrent.init(jax.random.key(0), "lstm", hidden, hidden, dtype="bfloat16")
+    x = jax.random.normal(jax.random.key(1), (batch, steps, hidden), jnp.bfloat16)
+    forward = lambda params, x: lstm(params, x, algorithm=form)[0]  # noqa: E731
+    gradient = jax.grad(lambda params, x: forward(params, x).astype(jnp.float32).sum())
+    run = jax.jit(forward if mode == "forward" else gradient)
+    return milliseconds(run, (params, x), max(2, runs // 4))

@@ -1,0 +1,218 @@
+"""The kernels and fusion plans that are compiled for described devices."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+
+from jaxatr.kernels.activations import ACTIVATIONS
+from jaxatr.kernels.contrib.fusion import (
+    Activation,
+    BatchNorm,
+    Bias,
+    Convolution,
+    FusionPlan,
+    FusionProblem,
+    Residual,
+)
+from jaxatr.kernels.contrib.fusion.operations import Operation
+from jaxatr.kernels.contrib.fusion.solvers import SOLVERS
+from jaxatr.kernels.pallas import Device, kernel
+from jaxatr.kernels.pallas.epilogue import Epilogue
+from jaxatr.kernels.pallas.rows import Rows
+
+
+class Case(NamedTuple):
+    """A kernel with the shapes that it is compiled for.
+
+    Attributes:
+      name: the name of the case.
+      function: the function to compile.
+      arguments: shapes and types of the function's arguments.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    arguments: tuple[jax.ShapeDtypeStruct, ...]
+
+
+ONE, THREE = ((1, 1), ((0, 0), (0, 0))), ((3, 3), ((1, 1), (1, 1)))
+UNEVEN, FIVE = ((2, 3), ((1, 0), (0, 2))), ((5, 5), ((2, 2), (2, 2)))
+SEVEN, WIDE, HIGH = (
+    ((7, 7), ((3, 3), (3, 3))),
+    ((1, 9), ((0, 0), (4, 4))),
+    ((9, 1), ((4, 4), (0, 0))),
+)
+FULL = Epilogue(scale=True, shift=True, residual=True, activation="relu")
+BIAS = Epilogue(shift=True, activation="relu")
+
+
+def convolution_case(
+    device: Device,
+    size: tuple[int, int, int],
+    channels: tuple[int, int],
+    geometry: Any,
+    epilogue: Epilogue,
+    dtype: str,
+) -> Case:
+    """Returns the case of a convolution kernel.
+
+    Args:
+      device: the device that the kernel is for.
+      size: images, rows and columns of the result.
+      channels: channels of the image and of the result.
+      geometry: the kernel's size and the padding.
+      epilogue: the epilogue.
+      dtype: name of the element type.
+
+    Raises:
+      ValueError: the kernel does not support the sizes or the type.
+    """
+    taps, padding = geometry
+    rows, module = Rows(*size, taps, padding), kernel(device, "convolution")
+    if not module.applies(rows, *channels, dtype):
+        raise ValueError(f"{device}: {rows}, {channels} channels, {dtype}: does not apply")
+    edges = (size[n + 1] + taps[n] - 1 - sum(padding[n]) for n in (0, 1))
+    struct = jax.ShapeDtypeStruct
+    arguments = {
+        "x": struct((size[0], *edges, channels[0]), dtype),
+        "w": struct((*taps, *channels), dtype),
+    }
+    for name in ("scale", "shift"):
+        if getattr(epilogue, name):
+            arguments[name] = struct(channels[1:], "float32")
+    if epilogue.residual:
+        arguments["residual"] = struct((*size, channels[1]), dtype)
+    names = list(arguments)
+
+    def run(*arrays: Any) -> Any:
+        return module.convolution(
+            rows=rows, epilogue=epilogue, **dict(zip(names, arrays, strict=True))
+        )
+
+    parts = [name for name in ("scale", "shift", "residual") if getattr(epilogue, name)]
+    text = f"{'x'.join(map(str, taps))} {'x'.join(map(str, size))} {channels[0]}>{channels[1]}"
+    return Case(
+        f"conv {text} {dtype} {'+'.join([*parts, epilogue.activation])}",
+        run,
+        tuple(arguments.values()),
+    )
+
+
+def lstm_case(device: Device, batch: int, hidden: int, dtype: str, saves: bool) -> Case:
+    """Returns the case of one LSTM step; ``saves`` includes the gates for the derivative."""
+    struct, module = jax.ShapeDtypeStruct, kernel(device, "lstm")
+    if batch % module.rows(dtype) or not module.applies(hidden, dtype):
+        raise ValueError(f"{device}: batch {batch}, {hidden} units, {dtype}: does not apply")
+    state, part = struct((batch, hidden), dtype), struct((batch, 4 * hidden), "float32")
+    arguments = state, struct(state.shape, "float32"), struct((hidden, 4 * hidden), dtype), part
+    name = f"lstm {batch}x{hidden} {dtype}{' with gates' if saves else ''}"
+    return Case(name, partial(module.step, saves=saves), arguments)
+
+
+def layer_case(batch: int, hidden: int, steps: int) -> Case:
+    """Returns the case of all steps of Hopper's LSTM for inference."""
+    one = lstm_case("hopper", batch, hidden, "bfloat16", saves=False)
+    h, c, r, part = one.arguments
+    parts = jax.ShapeDtypeStruct((steps, *part.shape), part.dtype)
+    layer = kernel("hopper", "lstm").layer
+    return Case(f"lstm {batch}x{hidden} bfloat16, a layer", layer, (h, c, r, parts))
+
+
+def hopper_cases() -> Iterator[Case]:
+    """Yields Hopper's kernels: every epilogue and type, and the limits of ``applies``."""
+    case = partial(convolution_case, "hopper")
+    usual = (8, 28, 28)
+    for dtype, geometry, epilogue, width in itertools.product(
+        ("bfloat16", "float16"), (ONE, THREE), (Epilogue(), BIAS, FULL), (64, 256)
+    ):
+        yield case(usual, (width, width), geometry, epilogue, dtype)
+    for activation in sorted(set(ACTIVATIONS) - {"relu"}):
+        epilogue = dataclasses.replace(FULL, activation=activation)
+        yield case(usual, (256, 256), THREE, epilogue, "bfloat16")
+    for size, channels, geometry in (
+        ((1, 1, 1), (64, 64), ONE),  # the smallest
+        ((3, 13, 7), (192, 320), UNEVEN),  # multiples of 64 only
+        ((4, 28, 28), (64, 192), FIVE),
+        ((4, 12, 12), (64, 64), SEVEN),
+        ((32, 7, 7), (4096, 2048), THREE),  # many products
+        ((256, 224, 224), (64, 64), THREE),  # 104,864 tiles of rows
+        ((256, 56, 56), (64, 256), ONE),
+    ):
+        yield case(size, channels, geometry, FULL, "bfloat16")
+    for batch, hidden in ((64, 64), (64, 1024), (128, 2048), (64, 8192)):
+        yield lstm_case("hopper", batch, hidden, "bfloat16", saves=True)
+    yield lstm_case("hopper", 192, 320, "float16", saves=True)
+    yield lstm_case("hopper", 64, 1024, "bfloat16", saves=False)
+    yield layer_case(64, 1024, 50)
+
+
+def tpu_cases() -> Iterator[Case]:
+    """Yields the TPU's kernels: every epilogue and type, and the largest sizes that apply."""
+    case, module = partial(convolution_case, "tpu"), kernel("tpu", "convolution")
+    for dtype, geometry, epilogue in itertools.product(
+        ("bfloat16", "float32"), (ONE, THREE, UNEVEN), (Epilogue(), BIAS, FULL)
+    ):
+        yield case((8, 14, 14), (128, 128), geometry, epilogue, dtype)
+    for activation in sorted(set(ACTIVATIONS) - {"relu"}):
+        epilogue = dataclasses.replace(FULL, activation=activation)
+        yield case((8, 14, 14), (128, 256), THREE, epilogue, "bfloat16")
+    for dtype, geometry, width in itertools.product(
+        ("bfloat16", "float32"), (ONE, THREE, FIVE, SEVEN, WIDE, HIGH), (128, 512, 2048, 8192)
+    ):
+        sides = [
+            side
+            for side in range(1, 129)
+            if module.applies(Rows(2, side, side, *geometry), width, 128, dtype)
+        ]
+        if sides:
+            yield case((2, sides[-1], sides[-1]), (width, 128), geometry, FULL, dtype)
+    lstm = kernel("tpu", "lstm")
+    for dtype in ("bfloat16", "float32"):
+        widest = max(h for h in range(128, 16384, 128) if lstm.applies(h, dtype))
+        for batch, hidden in itertools.product((16, 512, 1008), (128, 2048, 4096, widest)):
+            if lstm.applies(hidden, dtype):
+                yield lstm_case("tpu", batch, hidden, dtype, saves=True)
+        yield lstm_case("tpu", 512, widest, dtype, saves=False)
+
+
+TAILS: dict[str, list[Operation]] = {
+    "CBA": [Bias(), Activation()],
+    "CBRA": [Bias(), Residual(), Activation()],
+    "CBNA": [Bias(), BatchNorm(), Activation()],
+    "CBNRA": [Bias(), BatchNorm(), Residual(), Activation()],
+}
+SHAPES = {  # images, side, channels, taps
+    "3x3 28x28 256": (32, 28, 256, 3),
+    "3x3 56x56 64": (32, 56, 64, 3),
+    "3x3 7x7 512": (32, 7, 512, 3),
+    "1x1 28x28 256": (32, 28, 256, 1),
+}
+
+
+def plan_case(combination: str, shape: str, dtype: str, solver: str) -> Case:
+    """Returns the case of a fusion plan.
+
+    Args:
+      combination: a key of :data:`TAILS`.
+      shape: a key of :data:`SHAPES`.
+      dtype: name of the element type.
+      solver: a key of ``fusion.solvers.SOLVERS``.
+    """
+    images, side, width, taps = SHAPES[shape]
+    edge = (taps // 2, taps // 2)
+    plan = FusionPlan([Convolution(padding=(edge, edge)), *TAILS[combination]])
+    problem = FusionProblem((images, side, side, width), (taps, taps, width, width), dtype)
+    names = plan.arguments(problem)
+    arguments = [
+        jax.ShapeDtypeStruct(s, dtype if n in ("x", "w", "residual") else "float32")
+        for n, s in names.items()
+    ]
+
+    def run(*arrays: Any) -> Any:
+        return SOLVERS[solver].run(plan.operations, dict(zip(names, arrays, strict=True)))
+
+    return Case(f"{combination} {shape} {dtype} {solver}", run, tuple(arguments))
