@@ -71,12 +71,12 @@ def compiled_once():
             return compile_program(*arguments, **named)
         text = f"{id(backend)} {devices} {text}".encode() + options.SerializeAsString()
         key = hashlib.sha256(text).digest()
-        if key not in made:
-            made[key] = compile_program(*arguments, **named)
-        made.move_to_end(key)
+        if (program := made.pop(key, None)) is None:
+            program = compile_program(*arguments, **named)
+        made[key] = program  # the newest is the last
         while len(made) > 500:
             made.popitem(last=False)
-        return made[key]
+        return program
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiler, "backend_compile_and_load", once)
