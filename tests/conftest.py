@@ -1,7 +1,9 @@
 """Fixtures for every test: a small folder of chips, and a run trained on it."""
 
+import collections
 import functools
 import gc
+import hashlib
 import json
 import os
 import shutil
@@ -22,6 +24,7 @@ import jax
 import jaxtyping
 import numpy as np
 import pytest
+from jax._src import compiler
 from jax.experimental.compilation_cache import compilation_cache
 from ml_collections import ConfigDict
 from PIL import Image
@@ -46,6 +49,37 @@ def nothing_shipped(tmp_path_factory):
     """Uses the rules on every machine, even if the shipped database covers its processor."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(database, "SHIPPED", tmp_path_factory.mktemp("shipped"))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_once():
+    """Compiles a program once in this process, whichever function it was traced from.
+
+    jax keeps programs by function, and a run that is loaded again brings functions of its own.
+    """
+    compile_program = getattr(compiler, "backend_compile_and_load", None)
+    if compile_program is None:  # it is not public: another version may have another
+        yield
+        return
+    made = collections.OrderedDict()
+
+    def once(backend, module, devices, options, host_callbacks, *more, **named):
+        arguments = (backend, module, devices, options, host_callbacks, *more)
+        text = module.operation.get_asm(enable_debug_info=False)
+        if host_callbacks or "callback" in text:  # a program of this very function
+            return compile_program(*arguments, **named)
+        text = f"{id(backend)} {devices} {text}".encode() + options.SerializeAsString()
+        key = hashlib.sha256(text).digest()
+        if (program := made.pop(key, None)) is None:
+            program = compile_program(*arguments, **named)
+        made[key] = program  # the newest is the last
+        while len(made) > 500:
+            made.popitem(last=False)
+        return program
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiler, "backend_compile_and_load", once)
         yield
 
 

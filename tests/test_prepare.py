@@ -63,13 +63,6 @@ def test_without_the_check_it_is_not_made(folder, tmp_path, capsys):
     assert "fingerprint" in printed and "checked" not in printed
 
 
-def test_an_error_is_one_line_and_exit_code_2(tmp_path):
-    done = run("image_folder", f"--source={tmp_path / 'gone'}", f"--data_dir={tmp_path}")
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: there is no folder")
-    assert len(done.stderr.splitlines()) == 1 and done.stdout == ""
-
-
 def test_skipped_images_and_hierarchy_are_listed(folder, tmp_path, capsys):
     (folder / "train" / "car" / "1.png").write_bytes(b"broken")
     (folder / "coarse.json").write_text('{"car": "wheels", "tank": "tracks"}')

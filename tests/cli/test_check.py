@@ -2,8 +2,6 @@
 
 import re
 import shutil
-import subprocess
-import sys
 
 import grain  # noqa: F401 - first imported under flagsaver, it would lose its flags there
 import numpy as np
@@ -58,10 +56,8 @@ def run_here(*arguments, **values):
         return check.main(arguments)
 
 
-def test_a_clean_folder(folder):
-    done = subprocess.run(
-        [sys.executable, "-m", "jaxatr.check", str(folder)], capture_output=True, text=True
-    )
+def test_a_clean_folder(command, folder):
+    done = command("check", folder)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == ("chips: 28 images of 2 classes in the splits test, train; uint8, 1 channel")

@@ -34,6 +34,7 @@ def test_train_evaluate_predict(command, chips, networks_of_the_tests, tmp_path)
         "--config.open_set.split=random-3/1",
         "--config.model.backbone=jaxatr_test_networks:Small",
         "--config.train.epochs=2",
+        "--config.open_set.score=cbc",
         f"--workdir={run}",
         **shared,
     )
@@ -131,6 +132,14 @@ def test_a_misspelt_field_of_a_configuration_file_is_named(command, tmp_path):
     assert done.returncode == 2
     wanted = "error: --config: there is no field 'learning_rat'. Did you mean \"learning_rate\""
     assert done.stderr.startswith(wanted) and len(done.stderr.splitlines()) == 1
+
+
+def test_a_folder_that_is_not_there_cannot_be_prepared(command, tmp_path):
+    place = f"--source={tmp_path / 'gone'}", f"--data_dir={tmp_path}"
+    done = command("prepare", "image_folder", *place)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: there is no folder")
+    assert len(done.stderr.splitlines()) == 1 and done.stdout == ""
 
 
 def test_several_processes_must_be_told_the_run_folder():

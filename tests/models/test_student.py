@@ -120,9 +120,8 @@ def test_attention_is_after_the_last_norm_and_before_the_addition():
     )
     x = jnp.float32(np.random.default_rng(2).normal(size=(2, 5, 6, 32)))
     variables = random_variables(block, x)
-    (out, delta), state = block.apply(
-        variables, x, capture_intermediates=True, mutable=["intermediates"]
-    )
+    apply = partial(block.apply, capture_intermediates=True, mutable=["intermediates"])
+    (out, delta), state = jit(apply)(variables, x)
     calls = state["intermediates"]
     (before,), (after,) = calls["norm3"]["__call__"], calls["attention"]["__call__"]
     np.testing.assert_allclose(out, np.maximum(after + x, 0), atol=1e-6)

@@ -197,7 +197,7 @@ def test_it_is_derived_again_where_something_is_missing_or_the_data_has_gone(
         assert Recogniser.load(run, source=where).predict(test) == first
 
 
-def test_a_folder_that_cannot_be_used_changes_nothing(run, chips, source, tmp_path, embedding_run):
+def test_a_folder_that_cannot_be_used_changes_nothing(run, chips, source, tmp_path, earlier):
     runs.enrol_run(run, few(source, tmp_path, 2), score=SCORE)
     before = (run / enrolled.FILE).read_text()
     kept = sorted((run / enrolled.FOLDER).iterdir())
@@ -220,7 +220,7 @@ def test_a_folder_that_cannot_be_used_changes_nothing(run, chips, source, tmp_pa
     with pytest.raises(ValueError, match="cannot remove 'tank'; enrolled classes"):
         runs.remove_class(run, "tank")
     with pytest.raises(ValueError, match="wanted one of open-set recognition of single images"):
-        runs.enrol_run(embedding_run, source)
+        runs.enrol_run(earlier / "embedding", source)
     assert (run / enrolled.FILE).read_text() == before
     assert sorted((run / enrolled.FOLDER).iterdir()) == kept
     kept[0].write_bytes(b"damaged")

@@ -32,6 +32,7 @@ def config(small_config, tmp_path_factory):
     config = small_config.copy_and_resolve_references()
     config.model.backbone = "jaxatr_test_residual:tiny"
     config.train.steps, config.train.checkpoint_every, config.train.keep = STEPS, 2, 9
+    config.open_set.score = "cbc"
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(folder)
         yield config

@@ -57,7 +57,7 @@ def test_without_other_boxes_training_reads_the_chips(config):
 
 
 def test_the_evaluation_has_a_group_of_boxes_that_are_off(config, tmp_path):
-    config.train.epochs = 6
+    config.train.epochs, config.open_set.score = 6, "cbc"
     runs.train_run(config, tmp_path / "run", progress=False)
     groups = runs.evaluate_run(tmp_path / "run")["groups"]
     assert list(groups) == ["all", "boxes off by 10 %"]

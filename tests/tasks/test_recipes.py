@@ -232,6 +232,7 @@ def recipe_run(small_config, outliers, tmp_path_factory):
     config.open_set.outliers = str(outliers)
     config.optimizer.learning_rate, config.optimizer.backbone_factor = 0.02, 0.5
     config.train.steps, config.train.checkpoint_every = 6, 3
+    config.open_set.score = "cbc"
     root = tmp_path_factory.mktemp("recipes")
     runs.train_run(config, root / "run", progress=False)
     shutil.copytree(root / "run", root / "broken")
